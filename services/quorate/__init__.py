@@ -1,0 +1,1 @@
+"""Quorate: an event-sourced cluster controller (see docs/architecture.md)."""

@@ -1,0 +1,77 @@
+"""Time and scheduling as ports, so that the same code runs on a real loop and in virtual time.
+
+Rules: no module below ``cli`` reads a clock, sleeps, or starts a task; it asks the ``Scheduler`` it was given.
+Chance is a ``random.Random`` argument, seeded by whoever composes the node.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """A scheduled call that can be called off."""
+
+    def cancel(self) -> None:
+        """Call it off; calling off twice, or after it ran, does nothing."""
+
+
+class Clock(Protocol):
+    """What time it is."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary start; never backwards."""
+
+    def time_ms(self) -> int:
+        """Wall-clock milliseconds since the Unix epoch, UTC; may jump."""
+
+
+class Scheduler(Clock, Protocol):
+    """A clock that also runs things later, one at a time, on the one thread of the node."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run it after what is already waiting."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Run it once, ``delay_s`` seconds from now."""
+
+
+class ManualClock:
+    """A clock that moves only when told to; for tests of pure code."""
+
+    def __init__(self, start_s: float = 0.0, epoch_ms: int = 1_700_000_000_000) -> None:
+        self.now_s = start_s
+        self._epoch_ms = epoch_ms
+
+    def advance(self, seconds: float) -> None:
+        """Move forward."""
+        self.now_s += seconds
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary start."""
+        return self.now_s
+
+    def time_ms(self) -> int:
+        """Wall-clock milliseconds, moving with ``now_s``."""
+        return self._epoch_ms + int(self.now_s * 1000)
+
+
+class LoopScheduler:
+    """The ``Scheduler`` of a running asyncio (uvloop) loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.monotonic = time.monotonic
+
+    def time_ms(self) -> int:
+        """Wall-clock milliseconds since the Unix epoch, UTC."""
+        return time.time_ns() // 1_000_000
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run it after what is already waiting."""
+        self._loop.call_soon(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Run it once, ``delay_s`` seconds from now."""
+        return self._loop.call_later(delay_s, callback)

@@ -1,0 +1,183 @@
+"""What consensus asks of the world, and what the controller may ask of consensus.
+
+Rules: everything here runs on the node's one thread, except a ``DiskWorker``'s job. Nothing awaits: a result comes
+back through a callback. The simulator replaces ``Scheduler``, ``random.Random``, ``Network``, ``Disk`` + ``DiskWorker``
+and ``Store``, and nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, NewType, Protocol
+
+import msgspec
+
+NodeId = NewType("NodeId", int)
+Term = NewType("Term", int)
+Index = NewType("Index", int)
+"""A Raft log position, from 1. (An *offset* counts events, from 0; the two are never mixed.)"""
+
+Family = Literal["meta", "rows", "requests", "events", "groups", "history"]
+"""Key spaces of the store: see consensus/store.py for what each holds."""
+
+
+class StoreOp(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One put (``value`` bytes) or delete (``value`` None) in one family."""
+
+    family: Family
+    key: bytes
+    value: bytes | None
+
+
+class Store(Protocol):
+    """An ordered key-value store with atomic, unsynced writes. ``RocksStore`` in production, ``MemoryStore`` in tests."""
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """The value now."""
+
+    def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs with ``start <= key < stop`` in key order, as of the call."""
+
+    def last(self, family: Family) -> tuple[bytes, bytes] | None:
+        """The pair with the greatest key."""
+
+    def write(self, ops: Sequence[StoreOp]) -> None:
+        """All or nothing; visible at once; *not* synced. Raises StorageError."""
+
+    def sync(self) -> None:
+        """Make everything written before this call durable. Called on the disk worker's thread. Raises StorageError."""
+
+    def close(self) -> None:
+        """Release it; what was not synced may be lost."""
+
+
+class Disk(Protocol):
+    """The files of one journal directory; every call may raise StorageError. Called on the worker's thread (or at start)."""
+
+    def names(self) -> list[str]:
+        """File names present, sorted."""
+
+    def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
+        """Bytes of a file; short at its end."""
+
+    def create(self, name: str, size: int) -> None:
+        """A new file of ``size`` zero bytes, written (not only allocated) and synced, its directory entry too."""
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Overwrite in place; not synced."""
+
+    def sync(self, name: str) -> None:
+        """``fdatasync`` the file. A failure is final: the caller stops the node."""
+
+    def remove(self, name: str) -> None:
+        """Unlink, and sync the directory."""
+
+
+class DiskWorker(Protocol):
+    """One dedicated thread that runs jobs in the order given and reports each back on the node's thread."""
+
+    def submit(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run ``job`` off the loop, then ``done`` on it. If ``job`` raises, the node stops (fail-stop): ``done`` never runs."""
+
+    def pending(self) -> int:
+        """Jobs submitted and not yet reported done."""
+
+
+class Network(Protocol):
+    """Unreliable, unordered-across-reconnects datagrams between voters; frames are bytes made by consensus/codec.py."""
+
+    def send(self, peer: NodeId, frame: bytes) -> None:
+        """Try to deliver; silently dropped when there is no connection. Joined with others of the same loop turn."""
+
+    def connected(self, peer: NodeId) -> bool:
+        """Is there an open, authenticated connection *to* this peer?"""
+
+
+class LeaderCause(msgspec.Struct, frozen=True, gc=False):
+    """What the winner of an election saw; nothing is attributed beyond it."""
+
+    kind: Literal["first start", "connection closed", "silent", "handed over"]
+    previous_leader: NodeId | None = None
+    silent_for_ms: int = 0
+
+
+class Machine(Protocol):
+    """The replicated state machine, as the engine sees it (implemented by controller/machine.py)."""
+
+    def applied_index(self) -> Index:
+        """The last index whose effects are in the store (may be ahead of the journal after a crash). 0 when new."""
+
+    def apply(self, index: Index, term: Term, entry: bytes) -> None:
+        """Execute one committed entry (``b''`` = a Raft no-op). Never raises for what a peer proposed; raises only to stop."""
+
+    def applied(self) -> None:
+        """End of a slice of applies: write the store, then answer callers."""
+
+    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
+        """``cause``: this node may now decide in ``term`` (its barrier is applied). None: it may no longer."""
+
+    def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
+        """Every row of ``rows``, ``requests`` and ``groups`` as of ``applied_index``; immutable once returned."""
+
+    def install(self, index: Index, term: Term) -> None:
+        """The store was replaced by a snapshot at ``index``: read it again."""
+
+
+class RaftEngine(Protocol):
+    """A Raft node: one log, one leader per term. Not thread-safe; nothing blocks."""
+
+    node_id: NodeId
+    voters: tuple[NodeId, ...]
+
+    @property
+    def term(self) -> Term:
+        """The current term."""
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """Who this node believes leads; None while unknown."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Is this node leader in ``term``? (It may have been deposed without knowing.)"""
+
+    @property
+    def commit_index(self) -> Index:
+        """Highest index known committed."""
+
+    @property
+    def applied_index(self) -> Index:
+        """Highest index applied here."""
+
+    @property
+    def voting(self) -> bool:
+        """False while this node may not vote (it lost its journal, or a snapshot is incomplete)."""
+
+    def decidable_term(self) -> Term:
+        """``term`` when leader and its first entry of this term is applied, else 0: no decision, no read before."""
+
+    def propose(self, entry: bytes, term: Term) -> Index | None:
+        """Append in ``term``; None = not leader in that term, *provably nothing was proposed*."""
+
+    def read_index(self, done: Callable[[Index | None], None]) -> None:
+        """Linearizable read on the leader: ``done(index)`` once a majority confirmed the leadership and ``index`` is applied;
+        ``done(None)`` when it cannot be known. Batched per turn; always called, within the election timeout."""
+
+    def receive(self, peer: NodeId, frame: bytes) -> None:
+        """A consensus frame from an authenticated peer. Raises PeerError if malformed (nothing changed)."""
+
+    def peer_connected(self, peer: NodeId) -> None:
+        """A connection to the peer is up."""
+
+    def peer_disconnected(self, peer: NodeId) -> None:
+        """The last connection to the peer closed; of the leader it hints at an election."""
+
+    def transfer_leadership(self, to: NodeId | None = None) -> bool:
+        """Ask the most caught-up (or the named) voter to campaign at once; False if not leader or nobody is fit."""
+
+    def step_down(self, reason: str) -> None:
+        """Stop leading now (storage trouble, lost invariants)."""
+
+    def start(self) -> None:
+        """Begin ticking."""
+
+    def stop(self) -> None:
+        """Stop ticking; no callback runs afterwards."""

@@ -1,0 +1,27 @@
+"""The three kinds of trouble that are exceptions; a refusal is a value, never one of these (docs/architecture.md)."""
+
+
+class QuorateError(Exception):
+    """Every exception we raise on purpose."""
+
+
+class PeerError(QuorateError):
+    """The other side broke the protocol; its connection suffers, nothing else changes."""
+
+
+class UsageError(QuorateError):
+    """We, or the operator, asked for something that cannot be."""
+
+
+class StorageError(QuorateError):
+    """The disk failed or lies; the node stops (fail-stop), it never retries a sync."""
+
+
+class InvariantBrokenError(QuorateError):
+    """The state cannot be explained; the node stops rather than serve from it."""
+
+
+def check(condition: object, message: str) -> None:
+    """Guard an invariant; unlike ``assert`` it stays under ``-O``."""
+    if not condition:
+        raise InvariantBrokenError(message)
