@@ -1,0 +1,254 @@
+"""Commands: requests parsed at the rim, in the imperative; and the replies that answer them.
+
+Rules: frozen; already typed, not yet validated against the state (that is ``decide``). ``None`` where Java allows a
+missing field. Both unions travel between nodes as msgpack with a tag per type, so names and meanings never change.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from quorate.events import NodeAddresses, Voter
+
+
+class _Value(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
+    """Base of all commands and replies."""
+
+
+ElectionTrigger = Literal["broker", "admin", "master lost", "inactive master scan"]
+Evidence = Literal["", "connection closed", "heartbeat expired", "shut down"]
+
+
+class ApplyBrokerId(_Value):
+    """1013: take ``broker_id`` in ``broker_set``; the check code makes a retry recognisable (Java ``applyBrokerId``)."""
+
+    cluster: str
+    broker_set: str
+    broker_id: int | None
+    register_check_code: str | None
+
+
+class RegisterBroker(_Value):
+    """1003: a broker announces the address it serves on (Java ``registerBroker``)."""
+
+    cluster: str
+    broker_set: str
+    broker_id: int
+    address: str
+    capabilities: dict[str, str] = {}
+    topics: tuple[str, ...] = ()
+
+
+class ElectMaster(_Value):
+    """1002, or the controller's own: choose a master (Java ``electMaster``). ``broker_id`` None: nobody in particular asks."""
+
+    broker_set: str
+    cluster: str = ""
+    broker_id: int | None = None
+    designate: bool = False
+    trigger: ElectionTrigger = "broker"
+    evidence: Evidence = ""
+    last_heartbeat_ms: int = 0
+    detected_ms: int = 0
+
+
+class AlterSyncStateSet(_Value):
+    """1001: the master reports who is in sync (Java ``alterSyncStateSet``). ``sync_state_set`` None: the body was missing."""
+
+    broker_set: str
+    master: int
+    master_epoch: int
+    sync_state_set: tuple[int, ...] | None
+    sync_state_set_epoch: int
+
+
+class CleanBrokerData(_Value):
+    """1011: forget a broker set, or some of its ids, given as RocketMQ's ``"1;2;3"`` (Java ``cleanBrokerData``)."""
+
+    cluster: str | None
+    broker_set: str
+    broker_ids: str | None = None
+    clean_living: bool = False
+
+
+class FenceBroker(_Value):
+    """The liveness rules found this broker dead."""
+
+    cluster: str
+    broker_set: str
+    broker_id: int
+    evidence: Evidence
+    last_heartbeat_ms: int
+    detected_ms: int
+
+
+class UnfenceBroker(_Value):
+    """A fenced broker is heard again."""
+
+    cluster: str
+    broker_set: str
+    broker_id: int
+    detected_ms: int
+
+
+class AcknowledgedBy(msgspec.Struct, frozen=True, gc=False):
+    """One broker's answer to a role change; epoch milliseconds."""
+
+    broker_id: int
+    notified_ms: int
+    acknowledged_ms: int
+
+
+class AcknowledgeRoleChange(_Value):
+    """Every notified broker answered (or gave up): record the delivery, once per election."""
+
+    broker_set: str
+    master_epoch: int
+    election_offset: int
+    committed_ms: int
+    acks: tuple[AcknowledgedBy, ...]
+
+
+class PutTopic(_Value):
+    """17: create or update a topic (Java ``CreateTopicRequestHeader``)."""
+
+    topic: str
+    read_queues: int
+    write_queues: int
+    permission: int
+    filter_type: str = "SINGLE_TAG"
+    system_flags: int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+    """RocketMQ's change form: ``+key`` → value adds or updates, ``-key`` deletes."""
+
+
+class DeleteTopic(_Value):
+    """215: forget a topic."""
+
+    topic: str
+
+
+class ChangeConfig(_Value):
+    """Set (text) or unset (None) settings in a scope: ``controller``, ``cluster``, ``node/<id>``, ``broker-set/<name>``, ``topic/<name>``."""
+
+    scope: str
+    changes: dict[str, str | None]
+
+
+class CreateCluster(_Value):
+    """The first command ever: gives offset 0."""
+
+    cluster_id: str
+    voters: tuple[Voter, ...]
+    feature_level: int
+
+
+class RecordLeader(_Value):
+    """A controller won an election; first decision of its term."""
+
+    node_id: int
+    cause: str
+    previous_leader: int | None = None
+    silent_for_ms: int = 0
+
+
+class RecordNodeStart(_Value):
+    """A controller node (re)started and is heard by the leader."""
+
+    node_id: int
+    dir_uuid: str
+    version: str
+    addresses: NodeAddresses
+    feature_min: int
+    feature_max: int
+
+
+class RaiseFeatureLevel(_Value):
+    """Allow events of a newer feature level; every voter must support it."""
+
+    level: int
+
+
+Command = (
+    ApplyBrokerId
+    | RegisterBroker
+    | ElectMaster
+    | AlterSyncStateSet
+    | CleanBrokerData
+    | FenceBroker
+    | UnfenceBroker
+    | AcknowledgeRoleChange
+    | PutTopic
+    | DeleteTopic
+    | ChangeConfig
+    | CreateCluster
+    | RecordLeader
+    | RecordNodeStart
+    | RaiseFeatureLevel
+)
+
+
+class Accepted(_Value):
+    """Done; nothing to say beyond it."""
+
+
+class BrokerIdApplied(_Value):
+    """Answer to ApplyBrokerId."""
+
+    cluster: str
+    broker_set: str
+
+
+class BrokerIsRegistered(_Value):
+    """Answer to RegisterBroker; the master part only while a master exists and is alive."""
+
+    cluster: str
+    broker_set: str
+    master: int | None
+    master_address: str | None
+    master_epoch: int | None
+    sync_state_set: tuple[int, ...]
+    sync_state_set_epoch: int
+    master_sync_state_set_epoch: int | None = None
+
+
+class MasterIs(_Value):
+    """Answer to ElectMaster: the new master, or (inside refusal 2011) the one that stays."""
+
+    cluster: str
+    broker_set: str
+    master: int | None
+    master_address: str | None
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
+    sync_state_set_epoch: int
+    members: dict[int, str] | None
+    """Registered id → address; None when the old master stays (Java omits brokerMemberGroup then)."""
+
+
+class SyncStateSetIs(_Value):
+    """Answer to AlterSyncStateSet."""
+
+    sync_state_set: tuple[int, ...]
+    sync_state_set_epoch: int
+
+
+class TopicIs(_Value):
+    """Answer to PutTopic / DeleteTopic; ``changed`` False when it already was so."""
+
+    topic: str
+    changed: bool
+
+
+Reply = Accepted | BrokerIdApplied | BrokerIsRegistered | MasterIs | SyncStateSetIs | TopicIs
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """Why not. A value: nothing was written."""
+
+    code: str
+    """A name of metadata/refusals.py, e.g. ``StaleMasterEpoch``; one table maps it to each protocol's code."""
+    remark: str
+    reply: Reply | None = None
+    """What is true instead (2011 carries the current master)."""
