@@ -32,7 +32,7 @@ lock: setup ## Resolve requirements/*.in again; every set agrees with every othe
 	@sh .ci/lock $(SETS_ALL)
 
 peers: setup ## Fetch what tests borrow (Maven jars, kcat, …) into .peers; absent ones are named
-	@$(BIN)/python .ci/peers
+	@$(BIN)/python .ci/peers.py
 
 # ── run ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -42,13 +42,13 @@ run: setup ## The demonstration: three nodes, simulated brokers, failovers; Ctrl
 # ── test ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 check: setup ## Static checks, unit and property tests (≤ 90 s)
-	@$(BIN)/python .ci/check
+	@$(BIN)/python .ci/tiers.py check
 
 test: setup ## check, integration, a slice of the simulator, real brokers and stock tools (≤ 20 min)
-	@$(BIN)/python .ci/test
+	@$(BIN)/python .ci/tiers.py test
 
 test-all: setup ## Everything: oracles, long loops, 2,000 seeds, fuzzing (≤ 60 min)
-	@$(BIN)/python .ci/test --all
+	@$(BIN)/python .ci/tiers.py all
 
 test-rocketmq: setup ## Stock RocketMQ 5.3.3 brokers on a three-node cluster (needs make peers)
 	@$(PYTEST) tests/rocketmq
@@ -60,7 +60,7 @@ sim: setup ## The deterministic simulator: make sim SEEDS=1..500, or SEEDS=17..1
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs $(JOBS)
 
 fuzz: setup ## 60 s of hostile bytes for each decoder
-	@$(BIN)/python .ci/test --only fuzz
+	@for fuzzer in tests/fuzz/fuzz_*.py; do $(BIN)/python $$fuzzer --seconds 60 || exit 1; done
 
 bench: setup ## Measure beside controls in the same run; writes .run/bench
 	@$(BIN)/python -m tests.bench

@@ -1,0 +1,94 @@
+"""Fetch the programs of others that tests borrow into ``.peers/<name>``; a whole one is marked by ``.complete``.
+
+Rules: nothing is installed outside ``.peers`` and nothing needs root; a second run does nothing; a peer that cannot be
+had is named, the others still come, and the exit status says so.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = Path(os.environ.get("QUORATE_PEERS", ROOT / ".peers"))
+DEADLINE_S = 900
+
+
+def command(*arguments: str, cwd: Path | None = None) -> str:
+    """Run it; its output, or an error that says what it said."""
+    done = subprocess.run(arguments, cwd=cwd, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{arguments[0]}: {(done.stderr or done.stdout).strip()[-800:]}")
+    return done.stdout
+
+
+def jars(pom: str, folder: str) -> Callable[[Path], None]:
+    """The jars a Maven project depends on, copied side by side."""
+
+    def fetch(home: Path) -> None:
+        target = home / folder
+        quiet = ("--batch-mode", "--quiet", "--file", str(ROOT / pom))
+        command("mvn", *quiet, "dependency:copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime")
+
+    return fetch
+
+
+def apt(*options: str, home: Path) -> list[str]:
+    """An apt that keeps its lists and its cache in the peer's own folder (so it needs no root)."""
+    (home / "lists/partial").mkdir(parents=True, exist_ok=True)
+    (home / "cache/archives/partial").mkdir(parents=True, exist_ok=True)
+    own = [f"Dir::State::lists={home}/lists", f"Dir::Cache={home}/cache", "APT::Sandbox::User="]
+    return ["apt-get", "--quiet", *(part for option in own for part in ("-o", option)), *options]
+
+
+def kcat(home: Path) -> None:
+    """kcat: the one on the machine, or Debian's package unpacked with the libraries it brings."""
+    wrapper = home / "kcat"
+    if found := shutil.which("kcat") or shutil.which("kafkacat"):
+        wrapper.unlink(missing_ok=True)
+        wrapper.symlink_to(found)
+        return
+    command(*apt("update", home=home))
+    plan = command(*apt("install", "--simulate", "--no-install-recommends", "kcat", home=home))
+    packages = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
+    command(*apt("download", *packages, home=home), cwd=home)
+    for package in sorted(home.glob("*.deb")):
+        command("dpkg-deb", "--extract", str(package), str(home / "root"))
+    libraries = ":".join(str(path) for path in sorted((home / "root/usr/lib").glob("*-linux-gnu*")))
+    program = next(path for name in ("kcat", "kafkacat") if (path := home / "root/usr/bin" / name).exists())
+    wrapper.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{libraries}" exec "{program}" "$@"\n')
+    wrapper.chmod(0o755)
+    command(str(wrapper), "-V")
+
+
+PEERS_WANTED: dict[str, Callable[[Path], None]] = {
+    "rocketmq": jars("tests/rocketmq/pom.xml", "lib"),
+    "kafka": jars("tests/kafka_tools/pom.xml", "."),
+    "kcat": kcat,
+}
+
+
+def main(names: list[str]) -> int:
+    """Fetch the named peers (all when none is named); 1 if any is absent afterwards."""
+    absent = []
+    for name in names or PEERS_WANTED:
+        home = PEERS / name
+        if not (home / ".complete").exists():
+            print(f"peers: fetching {name}", file=sys.stderr, flush=True)
+            home.mkdir(parents=True, exist_ok=True)
+            try:
+                PEERS_WANTED[name](home)
+                (home / ".complete").touch()
+            except (OSError, RuntimeError, StopIteration, subprocess.TimeoutExpired) as error:
+                absent.append(name)
+                print(f"peers: {name} is absent: {error}", file=sys.stderr, flush=True)
+    print(
+        f"peers: {', '.join(name for name in PEERS_WANTED if (PEERS / name / '.complete').exists()) or 'none'} present"
+    )
+    return 1 if absent else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

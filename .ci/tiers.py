@@ -1,0 +1,179 @@
+"""The tiers of checking: ``check`` (≤ 90 s), ``test`` (≤ 20 min), ``all`` (≤ 60 min); each holds the one before.
+
+A tier is a list of steps; a step is a command with a budget, and running past it is a failure. The last line counts:
+every test of a pytest step, and one for each other step: ``N passed, N failed, N skipped``. Exit 0 only if nothing
+failed (and, with ``QUORATE_FORBID_SKIPS=1``, nothing was skipped).
+
+Usage: ``tiers.py check|test|all [STEP …]`` (names narrow it to those steps).
+"""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)")
+FAST = "not slow and not bench and not oracle"
+UNIT = ["tests/unit", "tests/property", "tests/model"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command; ``tests`` says that it is pytest and its closing line counts."""
+
+    name: str
+    command: list[str]
+    budget_s: int
+    tests: bool = False
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Tally:
+    """What happened so far."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+def tool(name: str, *arguments: str) -> list[str]:
+    """A program of the environment."""
+    return [str(BIN / name), *arguments]
+
+
+def module(name: str, *arguments: str) -> list[str]:
+    """A module run by this interpreter."""
+    return [sys.executable, "-m", name, *arguments]
+
+
+def pytest(name: str, budget_s: int, paths: list[str], *arguments: str, marks: str = FAST, **env: str) -> Step:
+    """A pytest run over those of the paths that exist."""
+    present = [path for path in paths if (ROOT / path).exists()]
+    return Step(name, module("pytest", "-q", "-m", marks, *arguments, *present), budget_s, tests=True, env=env)
+
+
+def check() -> list[Step]:
+    """Static checks, unit and property tests."""
+    return [
+        Step("ruff", tool("ruff", "check", "."), 20),
+        Step("format", tool("ruff", "format", "--check", "."), 20),
+        Step("imports", tool("lint-imports", "--no-logo"), 30),
+        Step("generated code", module("quorate.events.generate", "--check"), 20),
+        Step("schema compatibility", module("quorate.events.compat"), 20),
+        Step("spelling", tool("codespell", "."), 20),
+        Step("types", tool("mypy"), 90),
+        pytest("unit and property tests", 80, UNIT, "-n", "2"),
+    ]
+
+
+def sim(name: str, seeds: str, budget_s: int, *arguments: str) -> Step:
+    """A run of the simulator."""
+    return Step(name, module("tests.sim", "--seeds", seeds, "--jobs", "2", *arguments), budget_s)
+
+
+def test() -> list[Step]:
+    """What must be green before a change lands."""
+    measured = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-m", FAST, *UNIT]
+    return [
+        *check(),
+        Step("coverage", [path for path in measured if "/" not in path or (ROOT / path).exists()], 300, tests=True),
+        Step("coverage floor", tool("coverage", "report", "--format=total", "--fail-under=80"), 30),
+        pytest("integration", 400, ["tests/integration", "tests/contract"]),
+        sim("simulator", "1..4000", 150, "--seconds", "90"),
+        pytest("stock kafka tools", 300, ["tests/kafka_tools"]),
+        pytest("stock rocketmq brokers", 400, ["tests/rocketmq"]),
+    ]
+
+
+def everything() -> list[Step]:
+    """Oracles, long loops, all seeds, fuzzing."""
+    fuzzers = sorted((ROOT / "tests/fuzz").glob("fuzz_*.py"))
+    return [
+        *test(),
+        pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
+        pytest("long loops and oracles", 1500, ["tests"], marks="slow or oracle"),
+        sim("simulator, all seeds", "1..2000", 2400),
+        Step("mutants", module("tests.sim", "--mutants"), 900),
+        *(Step(path.stem, [sys.executable, str(path), "--seconds", "60"], 120) for path in fuzzers),
+    ]
+
+
+def run(step: Step) -> tuple[int, str]:
+    """Run one step, showing and keeping its output; ends it (with its group) when its budget is spent."""
+    process = subprocess.Popen(
+        step.command,
+        cwd=ROOT,
+        env=os.environ | step.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+
+    def end() -> None:
+        print(f"{step.name}: over its budget of {step.budget_s} s", file=sys.stderr, flush=True)
+        os.killpg(process.pid, 9)
+
+    timer = threading.Timer(step.budget_s, end)
+    timer.start()
+    lines: list[str] = []
+    try:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+        return process.wait(), "".join(lines[-3:])
+    except KeyboardInterrupt:
+        os.killpg(process.pid, 15)
+        raise
+    finally:
+        timer.cancel()
+
+
+def count(step: Step, status: int, tail: str, tally: Tally) -> None:
+    """Add a finished step to the tally."""
+    found = {word.rstrip("s") if word.startswith("error") else word: int(n) for n, word in COUNT.findall(tail)}
+    if step.tests:
+        tally.passed += found.get("passed", 0) + found.get("xfailed", 0)
+        tally.skipped += found.get("skipped", 0)
+        failed = found.get("failed", 0) + found.get("error", 0) + found.get("xpassed", 0)
+        tally.failed += max(failed, int(status not in (0, 5)))
+    elif status == 0:
+        tally.passed += 1
+    else:
+        tally.failed += 1
+
+
+def main(arguments: list[str]) -> int:
+    """Run a tier; the status is what ``make`` reports."""
+    tiers = {"check": check, "test": test, "all": everything}
+    if not arguments or arguments[0] not in tiers:
+        print(__doc__, file=sys.stderr)
+        return 2
+    steps = [step for step in tiers[arguments[0]]() if not arguments[1:] or step.name in arguments[1:]]
+    tally, troubled, started = Tally(), [], time.monotonic()
+    for step in steps:
+        print(f"── {step.name}", flush=True)
+        began, failed_before = time.monotonic(), tally.failed
+        status, tail = run(step)
+        count(step, status, tail, tally)
+        if tally.failed > failed_before:
+            troubled.append(step.name)
+        print(f"── {step.name}: {'failed' if step.name in troubled else 'ok'} in {time.monotonic() - began:.1f} s")
+    print(
+        f"{arguments[0]}: {time.monotonic() - started:.0f} s" + (f"; failed: {', '.join(troubled)}" if troubled else "")
+    )
+    print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped", flush=True)
+    skips_count = os.environ.get("QUORATE_FORBID_SKIPS") == "1" and tally.skipped
+    return 1 if tally.failed or skips_count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
