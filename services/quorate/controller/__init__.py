@@ -1,0 +1,43 @@
+"""The controller: take, decide, propose, apply, answer; the live table; what the leader does by itself."""
+
+from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
+from quorate.controller.liveness import Liveness
+from quorate.controller.loop import Controller, ReadView
+from quorate.controller.machine import ReplicatedState
+from quorate.controller.messages import EndOffset, EndOffsetIs, Found, NotFound, ReadOutcome
+from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.controller.ports import BrokerLink, CommandLine, DialResult, Journalist, PeerLink, RoleChange
+from quorate.controller.role_changes import RoleChanges
+from quorate.controller.settings import ControllerSettings
+
+__all__ = [
+    "Answered",
+    "BrokerLink",
+    "Busy",
+    "Caller",
+    "Channel",
+    "CommandLine",
+    "Controller",
+    "ControllerSettings",
+    "DialResult",
+    "EndOffset",
+    "EndOffsetIs",
+    "Found",
+    "Heartbeat",
+    "Journalist",
+    "LiveNow",
+    "LiveTable",
+    "Liveness",
+    "NotFound",
+    "NotLeader",
+    "Outcome",
+    "PeerLink",
+    "ReadOutcome",
+    "ReadView",
+    "Refused",
+    "ReplicatedState",
+    "RoleChange",
+    "RoleChanges",
+    "Unavailable",
+    "UnknownOutcome",
+]

@@ -1,0 +1,90 @@
+"""Requests that another node must answer: one hop to the leader and back.
+
+Rules: what was forwarded is never forwarded again. A command that left this node and was not answered is *unknown*; a
+query is simply asked again. Whatever the leader said about *not* having done it is believed.
+"""
+
+from collections.abc import Callable
+
+from quorate.controller import messages
+from quorate.controller.messages import ForwardedCommand, ForwardedQuery, KIND
+from quorate.controller.outcomes import NotLeader, UnknownOutcome
+from quorate.controller.pending import Pending, Stage
+from quorate.controller.ports import PeerLink
+
+
+class Forwarder:
+    """Keeps what is under way to the leader."""
+
+    def __init__(
+        self,
+        link: PeerLink,
+        *,
+        origin: str,
+        forwarded_max: int,
+        settle: Callable[[Pending, object], None],
+        park: Callable[[Pending], None],
+    ) -> None:
+        self._link = link
+        self._origin = origin
+        self._forwarded_max = forwarded_max
+        self._settle = settle
+        self._park = park
+        self._next_id = 1
+        self._under_way: dict[int, Pending] = {}
+
+    def __len__(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._under_way)
+
+    @property
+    def full(self) -> bool:
+        """One more would be too many."""
+        return len(self._under_way) >= self._forwarded_max
+
+    def send(self, leader: int, pending: Pending, now: float) -> bool:
+        """Try; False = provably not sent."""
+        number = self._next_id
+        patience_ms = max(1, int((pending.deadline - now) * 1000))
+        if pending.is_query:
+            message: messages.Message = ForwardedQuery(number, patience_ms, pending.request)
+        else:
+            caller = messages.Caller(pending.caller.principal, pending.caller.address, self._origin)
+            message = ForwardedCommand(
+                number, patience_ms, caller, pending.cause, pending.request_id, pending.request
+            )
+        if not self._link.send(leader, KIND, messages.encode(message)):
+            return False
+        self._next_id += 1
+        self._under_way[number] = pending
+        pending.stage = Stage.FORWARDED
+        pending.peer = leader
+        return True
+
+    def answered(self, number: int, outcome: object) -> None:
+        """The leader's word; NotLeader means it did nothing, so the request looks for the leader again."""
+        pending = self._under_way.pop(number, None)
+        if pending is None or pending.stage is not Stage.FORWARDED:
+            return
+        if outcome.__class__ is NotLeader:
+            self._park(pending)
+        else:
+            self._settle(pending, outcome)
+
+    def disconnected(self, peer: int) -> None:
+        """No answer will come from there any more."""
+        lost = [(number, p) for number, p in self._under_way.items() if p.peer == peer]
+        for number, pending in lost:
+            del self._under_way[number]
+            if pending.stage is not Stage.FORWARDED:
+                continue
+            if pending.is_query:
+                self._park(pending)
+            else:
+                self._settle(pending, UnknownOutcome("the connection to the leader broke after it was sent"))
+
+    def sweep(self) -> None:
+        """Drop what ended by its deadline."""
+        ended = [number for number, p in self._under_way.items() if p.stage is Stage.ENDED]
+        for number in ended:
+            del self._under_way[number]

@@ -1,0 +1,236 @@
+"""The live table: who is heard, how lately, and how far each broker's log reaches. Soft state of every node.
+
+Rules: heartbeats are never log entries. A heartbeat costs a few attribute writes: no task, timer, log line or metric
+object; what is overdue is found by one scan a second. A close counts only on the channel of the last heartbeat and only
+when confirmed (liveness.py); until then the broker is *suspect*, still alive.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+
+from quorate.metadata.context import LiveInfo
+
+LiveKey = tuple[str, str, int]
+"""(cluster, broker set, broker id)."""
+
+
+class Heartbeat(msgspec.Struct, gc=False):
+    """904 as received (Java ``BrokerHeartbeatRequestHeader``); offsets in bytes of the commit log, -1 = unknown."""
+
+    cluster: str
+    broker_set: str
+    broker_id: int
+    address: str
+    epoch: int = -1
+    max_offset: int = -1
+    confirm_offset: int = -1
+    timeout_ms: int = 10_000
+    priority: int = 2_147_483_647
+
+
+class Channel(Protocol):
+    """A broker's connection, as the table sees it."""
+
+    address: str
+    last: object | None
+    """The table's own: the entry of the last heartbeat on this channel."""
+
+
+class LiveEntry:
+    """One broker. Times are monotonic seconds; mutable, owned by the table."""
+
+    __slots__ = (
+        "address",
+        "alive",
+        "alive_since",
+        "broker_id",
+        "broker_set",
+        "channel",
+        "closed_at",
+        "cluster",
+        "confirm_offset",
+        "died_at",
+        "epoch",
+        "evidence",
+        "last_dial",
+        "max_offset",
+        "priority",
+        "seen",
+        "timeout_s",
+        "witnesses",
+    )
+
+    def __init__(self, beat: Heartbeat, now: float) -> None:
+        self.cluster = beat.cluster
+        self.broker_set = beat.broker_set
+        self.broker_id = beat.broker_id
+        self.address = beat.address
+        self.epoch = beat.epoch
+        self.max_offset = beat.max_offset
+        self.confirm_offset = beat.confirm_offset
+        self.priority = beat.priority
+        self.timeout_s = 10.0
+        self.seen = now
+        self.alive = True
+        self.alive_since = now
+        self.died_at = 0.0
+        self.evidence = ""
+        self.channel: Channel | None = None
+        self.closed_at: float | None = None
+        self.last_dial = 0.0
+        self.witnesses: dict[int, float] = {}
+
+    @property
+    def key(self) -> LiveKey:
+        """(cluster, broker set, broker id)."""
+        return (self.cluster, self.broker_set, self.broker_id)
+
+    @property
+    def suspect(self) -> bool:
+        """Its channel closed, nothing was heard since, and nobody has confirmed the death."""
+        return self.alive and self.closed_at is not None
+
+
+class LiveTable:
+    """All brokers heard by this node."""
+
+    def __init__(self, *, started: float, timeout_s: float, timeout_max_s: float, entries_max: int) -> None:
+        self._entries: dict[LiveKey, LiveEntry] = {}
+        self._by_channel: dict[int, list[LiveEntry]] = {}
+        self._started = started
+        self._timeout_s = timeout_s
+        self._timeout_max_s = timeout_max_s
+        self._entries_max = entries_max
+        self.beats = 0
+        self.ignored = 0
+
+    def __len__(self) -> int:
+        """How many brokers were ever heard."""
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[LiveEntry]:
+        """Entries, oldest first."""
+        return iter(self._entries.values())
+
+    def get(self, cluster: str, broker_set: str, broker_id: int) -> LiveEntry | None:
+        """The entry, or None: never heard here."""
+        return self._entries.get((cluster, broker_set, broker_id))
+
+    def heard(self, beat: Heartbeat, channel: Channel, now: float) -> None:
+        """Take a heartbeat. Offsets move only forward as the pair (epoch, max offset) (Java ``onBrokerHeartbeat``)."""
+        self.beats += 1
+        entry = channel.last
+        if (
+            entry.__class__ is not LiveEntry
+            or entry.broker_id != beat.broker_id  # type: ignore[union-attr]
+            or entry.broker_set != beat.broker_set  # type: ignore[union-attr]
+            or entry.cluster != beat.cluster  # type: ignore[union-attr]
+            or entry.channel is not channel  # type: ignore[union-attr]
+        ):
+            entry = self._bind(beat, channel, now)
+            if entry is None:
+                return
+        self._update(entry, beat, now)  # type: ignore[arg-type]
+
+    def _update(self, entry: LiveEntry, beat: Heartbeat, now: float) -> None:
+        entry.seen = now
+        entry.closed_at = None
+        entry.priority = beat.priority
+        timeout_s = beat.timeout_ms / 1000.0
+        if timeout_s != entry.timeout_s:
+            entry.timeout_s = min(timeout_s, self._timeout_max_s) if timeout_s > 0 else self._timeout_s
+        epoch = beat.epoch
+        if epoch > entry.epoch or (epoch == entry.epoch and beat.max_offset >= entry.max_offset):
+            entry.epoch = epoch
+            entry.max_offset = beat.max_offset
+            entry.confirm_offset = beat.confirm_offset
+        if not entry.alive:
+            entry.alive = True
+            entry.alive_since = now
+            entry.evidence = ""
+
+    def _bind(self, beat: Heartbeat, channel: Channel, now: float) -> LiveEntry | None:
+        """Find or make the entry and tie it to the channel its last heartbeat came on."""
+        key = (beat.cluster, beat.broker_set, beat.broker_id)
+        entry = self._entries.get(key)
+        if entry is None:
+            if len(self._entries) >= self._entries_max:
+                self.ignored += 1
+                return None
+            entry = self._entries[key] = LiveEntry(beat, now)
+        if entry.channel is not channel:
+            if entry.channel is not None:
+                self._untie(entry)
+            entry.channel = channel
+            entry.address = beat.address
+            entry.witnesses.clear()
+            self._by_channel.setdefault(id(channel), []).append(entry)
+        channel.last = entry
+        return entry
+
+    def _untie(self, entry: LiveEntry) -> None:
+        tied = self._by_channel.get(id(entry.channel))
+        if tied is not None and entry in tied:
+            tied.remove(entry)
+            if not tied:
+                del self._by_channel[id(entry.channel)]
+
+    def closed(self, channel: Channel, now: float) -> list[LiveEntry]:
+        """The channel closed: the living brokers whose last heartbeat came on it are now suspect."""
+        channel.last = None
+        suspects = []
+        for entry in self._by_channel.pop(id(channel), ()):
+            entry.channel = None
+            if entry.alive:
+                entry.closed_at = now
+                suspects.append(entry)
+        return suspects
+
+    def overdue(self, now: float) -> list[LiveEntry]:
+        """Living entries whose patience ran out; the caller decides (``bury``)."""
+        return [e for e in self._entries.values() if e.alive and e.seen + e.timeout_s < now]
+
+    def bury(self, entry: LiveEntry, evidence: str, now: float) -> None:
+        """It is dead until heard again."""
+        entry.alive = False
+        entry.evidence = evidence
+        entry.died_at = now
+        entry.closed_at = None
+        entry.witnesses.clear()
+
+    def alive(self, cluster: str, broker_set: str, broker_id: int, now: float) -> bool | None:
+        """True / False by evidence; None = never heard here and too early to say (one timeout after the start)."""
+        entry = self._entries.get((cluster, broker_set, broker_id))
+        if entry is None:
+            return None if now < self._started + self._timeout_s else False
+        return entry.alive and entry.seen + entry.timeout_s >= now
+
+
+class LiveNow:
+    """The table at one moment, as ``decide`` and the queries see it (metadata.context.LiveView)."""
+
+    __slots__ = ("_now", "_now_ms", "_table")
+
+    def __init__(self, table: LiveTable, now: float, now_ms: int) -> None:
+        self._table = table
+        self._now = now
+        self._now_ms = now_ms
+
+    def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
+        """See LiveTable.alive."""
+        return self._table.alive(cluster, broker_set, broker_id, self._now)
+
+    def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
+        """What its last heartbeat said, or None."""
+        entry = self._table.get(cluster, broker_set, broker_id)
+        if entry is None:
+            return None
+        return LiveInfo(
+            epoch=entry.epoch,
+            max_offset=entry.max_offset,
+            confirm_offset=entry.confirm_offset,
+            priority=entry.priority,
+            last_heartbeat_ms=self._now_ms - int((self._now - entry.seen) * 1000),
+        )

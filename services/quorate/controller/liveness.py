@@ -1,0 +1,277 @@
+"""From silence and closed channels to facts: who is fenced, whose master must be replaced.
+
+Rules: evidence per broker. A close makes it suspect; a refused dial, or a second controller whose channel closed too,
+confirms it; else only the heartbeat timeout does. Never heard here is *unknown* for one timeout: neither candidate nor
+fenceable. Only the leader acts, and when most brokers seem to vanish at once it first re-proves its quorum. Fencing has
+hysteresis. Every node keeps the evidence, so a new leader knows at once.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from quorate.clock import Scheduler
+from quorate.consensus.ports import Index
+from quorate.controller import messages
+from quorate.controller.live import LiveEntry
+from quorate.controller.loop import Controller
+from quorate.controller.outcomes import Caller, Outcome
+from quorate.controller.ports import BrokerLink, DialResult, PeerLink
+from quorate.controller.settings import ControllerSettings
+from quorate.metadata.commands import Command, ElectMaster, FenceBroker, UnfenceBroker
+from quorate.metadata.state import BrokerSet, Replica
+
+SETS_PER_SLICE = 128
+"""How many broker sets one turn of the loop looks at."""
+
+
+class Liveness:
+    """Watches the live table of one node; acts while it leads."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        scheduler: Scheduler,
+        brokers: BrokerLink,
+        peers: PeerLink,
+        settings: ControllerSettings,
+    ) -> None:
+        self._controller = controller
+        self._scheduler = scheduler
+        self._brokers = brokers
+        self._peers = peers
+        self._settings = settings
+        self._me = Caller(f"node/{controller.node_id}", "")
+        self._dead: list[LiveEntry] = []
+        self._recent: deque[float] = deque()
+        self._asked: set[tuple[str, str, int]] = set()
+        self._silent_since: dict[tuple[str, int], float] = {}
+        """Replicas never heard here, and since when this leader has missed them."""
+        self._next_master_scan = 0.0
+        self._stopped = False
+        controller.on_suspects.append(self._suspected)
+        controller.on_witness.append(self._witnessed)
+        controller.on_open.append(self._opened)
+
+    def start(self) -> None:
+        """Begin scanning."""
+        self._scheduler.call_later(self._settings.live_scan_period_s, self._scan)
+
+    def stop(self) -> None:
+        """Stop scanning."""
+        self._stopped = True
+
+    # -- closes
+
+    def _suspected(self, suspects: list[LiveEntry]) -> None:
+        """Channels closed here: seek confirmation, or witness for the leader."""
+        controller = self._controller
+        if controller.is_leader:
+            now = self._scheduler.monotonic()
+            for entry in suspects:
+                if not self._confirmed_by_witness(entry, now):
+                    self._dial(entry, now)
+            return
+        leader = controller.leader_id
+        if leader is not None and leader != controller.node_id:
+            for entry in suspects:
+                note = messages.BrokerClosed(entry.cluster, entry.broker_set, entry.broker_id)
+                self._peers.send(leader, messages.KIND, messages.encode(note))
+
+    def _witnessed(self, peer: int, note: messages.BrokerClosed) -> None:
+        """Another controller saw its channel to this broker close."""
+        entry = self._controller.live.get(note.cluster, note.broker_set, note.broker_id)
+        if entry is not None and entry.alive:
+            now = self._scheduler.monotonic()
+            entry.witnesses[peer] = now
+            self._confirmed_by_witness(entry, now)
+
+    def _confirmed_by_witness(self, entry: LiveEntry, now: float) -> bool:
+        """Own channel closed, and another's since the last heartbeat, within the window."""
+        since = max(entry.seen, now - self._settings.close_witness_window_s)
+        if entry.suspect and any(at >= since for at in entry.witnesses.values()):
+            self._bury(entry, "connection closed", now)
+            return True
+        return False
+
+    def _dial(self, entry: LiveEntry, now: float) -> None:
+        entry.last_dial = now
+
+        def result(outcome: DialResult) -> None:
+            if outcome == "refused" and entry.suspect:
+                self._bury(entry, "connection closed", self._scheduler.monotonic())
+
+        self._brokers.dial(entry.address, result)
+
+    def _bury(self, entry: LiveEntry, evidence: str, now: float) -> None:
+        self._controller.live.bury(entry, evidence, now)
+        self._recent.append(now)
+        if not self._dead:
+            self._scheduler.call_soon(self._act)
+        self._dead.append(entry)
+
+    # -- acting on deaths
+
+    def _act(self) -> None:
+        """Fence and elect; but first make sure it is not this node that fell off the world."""
+        dead, self._dead = self._dead, []
+        if not self._controller.is_leader or self._stopped:
+            return
+        now = self._scheduler.monotonic()
+        while self._recent and self._recent[0] < now - 1.0:
+            self._recent.popleft()
+        if not self._mass_loss():
+            self._mourn(dead)
+            return
+
+        def proven(index: Index | None) -> None:
+            if index is not None and self._controller.is_leader:
+                self._mourn(dead)
+
+        self._controller.engine.read_index(proven)
+
+    def _mass_loss(self) -> bool:
+        lost = len(self._recent)
+        return lost >= self._settings.mass_loss_min and lost > self._settings.mass_loss_share * len(
+            self._controller.live
+        )
+
+    def _mourn(self, dead: Iterable[LiveEntry]) -> None:
+        for entry in dead:
+            if entry.alive:
+                continue
+            broker_set = self._controller.state.broker_sets.get(entry.broker_set)
+            if broker_set is None or broker_set.cluster != entry.cluster:
+                continue
+            replica = broker_set.replicas.get(entry.broker_id)
+            if replica is not None:
+                self._fence(broker_set, replica, entry)
+
+    def _fence(self, broker_set: BrokerSet, replica: Replica, entry: LiveEntry | None) -> None:
+        """Fence it, and if it was the master ask for another."""
+        heard_ms, detected_ms = self._times(entry)
+        evidence = entry.evidence if entry is not None and entry.evidence else "heartbeat expired"
+        if not replica.fenced:
+            self._ask(
+                (broker_set.name, "fence", replica.broker_id),
+                FenceBroker(
+                    cluster=broker_set.cluster,
+                    broker_set=broker_set.name,
+                    broker_id=replica.broker_id,
+                    evidence=evidence,
+                    last_heartbeat_ms=heard_ms,
+                    detected_ms=detected_ms,
+                ),
+            )
+        if broker_set.master == replica.broker_id:
+            self._elect(broker_set, "master lost", evidence, heard_ms, detected_ms)
+
+    def _times(self, entry: LiveEntry | None) -> tuple[int, int]:
+        """(last heartbeat, detection) in wall-clock ms; (0, now) for a broker never heard here."""
+        now, now_ms = self._scheduler.monotonic(), self._scheduler.time_ms()
+        if entry is None:
+            return 0, now_ms
+        died_at = entry.died_at if not entry.alive else now
+        return now_ms - int((now - entry.seen) * 1000), now_ms - int((now - died_at) * 1000)
+
+    def _elect(self, broker_set: BrokerSet, trigger: str, evidence: str, heard_ms: int, detected_ms: int) -> None:
+        command = ElectMaster(
+            broker_set=broker_set.name,
+            trigger=trigger,  # type: ignore[arg-type]
+            evidence=evidence,  # type: ignore[arg-type]
+            last_heartbeat_ms=heard_ms,
+            detected_ms=detected_ms,
+        )
+        self._ask((broker_set.name, "elect", 0), command, cause=evidence or trigger)
+
+    def _ask(self, what: tuple[str, str, int], command: Command, cause: str = "liveness") -> None:
+        """Submit it unless the same is under way."""
+        if what in self._asked:
+            return
+        self._asked.add(what)
+
+        def done(_: Outcome) -> None:
+            self._asked.discard(what)
+
+        self._controller.submit(command, self._me, done, cause=cause, forward=False)
+
+    # -- the scan
+
+    def _scan(self) -> None:
+        """Once a second: what is overdue; and, leading, whether facts and evidence agree."""
+        if self._stopped:
+            return
+        self._scheduler.call_later(self._settings.live_scan_period_s, self._scan)
+        now = self._scheduler.monotonic()
+        live = self._controller.live
+        for entry in live.overdue(now):
+            self._bury(entry, "heartbeat expired", now)
+        if not self._controller.is_leader:
+            return
+        for entry in live:
+            if entry.suspect and entry.last_dial + self._settings.close_dial_retry_s <= now:
+                self._dial(entry, now)
+        masters = now >= self._next_master_scan
+        if masters:
+            self._next_master_scan = now + self._settings.inactive_master_scan_period_s
+        self._reconcile(list(self._controller.state.broker_sets.values()), masters=masters)
+
+    def _opened(self, term: int) -> None:
+        """A new leader looks at everything at once."""
+        del term
+        self._asked.clear()
+        self._silent_since.clear()
+        self._next_master_scan = self._scheduler.monotonic() + self._settings.inactive_master_scan_period_s
+        now = self._scheduler.monotonic()
+        for entry in self._controller.live:
+            if entry.suspect:
+                self._dial(entry, now)
+        self._reconcile(list(self._controller.state.broker_sets.values()), masters=True)
+
+    def _reconcile(self, sets: list[BrokerSet], *, masters: bool) -> None:
+        """A slice of the sets now, the rest in later turns."""
+        if not self._controller.is_leader or self._stopped:
+            return
+        now = self._scheduler.monotonic()
+        current = self._controller.state.broker_sets
+        for listed in sets[:SETS_PER_SLICE]:
+            broker_set = current.get(listed.name)
+            if broker_set is not None:
+                self._reconcile_set(broker_set, now, masters=masters)
+        rest = sets[SETS_PER_SLICE:]
+        if rest:
+            self._scheduler.call_soon(lambda: self._reconcile(rest, masters=masters))
+
+    def _reconcile_set(self, broker_set: BrokerSet, now: float, *, masters: bool) -> None:
+        live = self._controller.live
+        anyone, master_gone = False, broker_set.master is None and broker_set.master_epoch > 0
+        for broker_id, replica in broker_set.replicas.items():
+            entry = live.get(broker_set.cluster, broker_set.name, broker_id)
+            alive = live.alive(broker_set.cluster, broker_set.name, broker_id, now)
+            if alive is False and entry is None and not self._missed_long(broker_set.name, broker_id, now):
+                continue
+            anyone = anyone or alive is True
+            if alive is False:
+                master_gone = master_gone or broker_set.master == broker_id
+                if not replica.fenced:
+                    self._fence(broker_set, replica, entry)
+            elif alive and replica.fenced and entry and entry.alive_since + self._settings.unfence_after_s <= now:
+                self._unfence(broker_set, replica, entry)
+        if masters and master_gone and anyone:
+            self._elect(broker_set, "inactive master scan", "", 0, self._scheduler.time_ms())
+
+    def _missed_long(self, broker_set: str, broker_id: int, now: float) -> bool:
+        """A replica never heard here gets one whole timeout from when it was first missed (it may just have registered)."""
+        since = self._silent_since.setdefault((broker_set, broker_id), now)
+        return since + self._settings.heartbeat_timeout_s <= now
+
+    def _unfence(self, broker_set: BrokerSet, replica: Replica, entry: LiveEntry) -> None:
+        now, now_ms = self._scheduler.monotonic(), self._scheduler.time_ms()
+        command = UnfenceBroker(
+            cluster=broker_set.cluster,
+            broker_set=broker_set.name,
+            broker_id=replica.broker_id,
+            detected_ms=now_ms - int((now - entry.alive_since) * 1000),
+        )
+        self._ask((broker_set.name, "unfence", replica.broker_id), command)
+
+

@@ -1,0 +1,499 @@
+"""The controller: every request enters here and leaves here with one outcome.
+
+Rules: nothing blocks, nothing awaits. A request is decided at once when this node leads and its term is open; else it is
+parked until a leader is known, forwarded to it (one hop), or answered NotLeader. Every queue is bounded, every request
+has a deadline, and a timeout says what is known: *nothing proposed* or *unknown*.
+
+Theory: a term opens when its first decision, ``ControllerLeaderElected`` (before it, in the first term ever,
+``ClusterCreated``), is applied: by then every earlier entry is applied too, so the tip starts from all that was ever
+committed.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import msgspec
+
+from quorate.clock import Scheduler
+from quorate.consensus.ports import Index, LeaderCause, RaftEngine, Term
+from quorate.controller import messages
+from quorate.controller.deciding import Decider
+from quorate.controller.forwarding import Forwarder
+from quorate.controller.live import Channel, Heartbeat, LiveEntry, LiveNow, LiveTable
+from quorate.controller.machine import Adopted, ReplicatedState
+from quorate.controller.messages import EndOffset, EndOffsetIs, Found, NotFound, ReadOutcome
+from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.controller.pending import Deadlines, Pending, Stage
+from quorate.controller.ports import CommandLine, Journalist, PeerLink
+from quorate.controller.settings import ControllerSettings
+from quorate.metadata.commands import Command, CreateCluster, RecordLeader, RecordNodeStart, Refusal
+from quorate.metadata.policy import PolicySettings, effective_policy
+from quorate.metadata.queries import Query, answer
+from quorate.metadata.state import State
+from quorate.metrics import Metrics
+
+Level = Literal["linearizable", "stale"]
+O = TypeVar("O")  # noqa: E741  # The outcomes of a request.
+
+
+class ReadView(msgspec.Struct, frozen=True):
+    """Committed state at one moment, and who is alive then."""
+
+    state: State
+    offset: int
+    term: int
+    time_ms: int
+    live: LiveNow
+
+
+class Controller:
+    """See the module. Built by the composition root, which then sets ``engine``."""
+
+    def __init__(
+        self,
+        node_id: int,
+        machine: ReplicatedState,
+        scheduler: Scheduler,
+        peers: PeerLink,
+        settings: ControllerSettings,
+        policy: PolicySettings,
+        founding: CreateCluster,
+        metrics: Metrics,
+        journalist: Journalist | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.settings = settings
+        self.policy = policy
+        self.metrics = metrics
+        self.engine: RaftEngine
+        self._machine = machine
+        self._scheduler = scheduler
+        self._peers = peers
+        self._founding = founding
+        self._journalist = journalist
+        self.live = LiveTable(
+            started=scheduler.monotonic(),
+            timeout_s=settings.heartbeat_timeout_s,
+            timeout_max_s=settings.heartbeat_timeout_max_s,
+            entries_max=settings.live_entries_max,
+        )
+        self._decider = Decider(
+            machine,
+            scheduler,
+            self.live_now,
+            lambda state: effective_policy(policy, state),
+            self._settle,
+            command_bytes_max=settings.command_bytes_max,
+        )
+        self._forwarder = Forwarder(
+            peers,
+            origin=f"node/{node_id}",
+            forwarded_max=settings.forwarded_max,
+            settle=self._settle,
+            park=self._park,
+        )
+        self._deadlines: Deadlines = Deadlines()
+        self._parked: deque[Pending] = deque()
+        self._retry_armed = False
+        self._open_term = Term(0)
+        self._me = Caller(f"node/{node_id}", "")
+        self._start: RecordNodeStart | None = None
+        self._stopped = False
+        self.on_open: list[Callable[[int], None]] = []
+        """Called with the term when this node has become the deciding leader."""
+        self.on_lost: list[Callable[[], None]] = []
+        """Called when it may no longer decide."""
+        self.on_suspects: list[Callable[[list[LiveEntry]], None]] = []
+        """Called with the brokers whose channel just closed."""
+        self.on_witness: list[Callable[[int, messages.BrokerClosed], None]] = []
+        """Called with what another controller saw close."""
+        self.on_committed = self._decider.on_committed
+        """Called, leading, with the events of each entry decided here, once applied."""
+        machine.attach(self)
+
+    def start(self, engine: RaftEngine, node_start: RecordNodeStart | None = None) -> None:
+        """Begin; ``node_start`` is recorded once a leader can be reached."""
+        self.engine = engine
+        self._decider.engine = engine
+        self._start = node_start
+        self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
+        if node_start is not None:
+            self._scheduler.call_later(self.settings.deadline_sweep_s, self._announce)
+
+    def stop(self) -> None:
+        """No request is taken any more; those under way end as their deadlines say."""
+        self._stopped = True
+
+    # -- what is true now
+
+    @property
+    def state(self) -> State:
+        """Committed and applied here."""
+        return self._machine.state
+
+    @property
+    def offset(self) -> int:
+        """The high watermark: events applied here."""
+        return self._machine.offset
+
+    @property
+    def term(self) -> int:
+        """The engine's current term."""
+        return self.engine.term
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads, as far as this node knows."""
+        return self.engine.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        """May this node decide? (Its term is open.)"""
+        return self._open_term != 0 and self.engine.decidable_term() == self._open_term
+
+    @property
+    def in_flight(self) -> int:
+        """Entries proposed and not yet applied."""
+        return len(self._decider)
+
+    @property
+    def parked(self) -> int:
+        """Requests waiting for a leader."""
+        return len(self._parked)
+
+    def live_now(self) -> LiveNow:
+        """The live table at this moment."""
+        return LiveNow(self.live, self._scheduler.monotonic(), self._scheduler.time_ms())
+
+    def effective_policy(self) -> PolicySettings:
+        """The node's policy with the cluster's configured changes, as of now."""
+        return effective_policy(self.policy, self.state)
+
+    def view(self) -> ReadView:
+        """Committed state now."""
+        machine = self._machine
+        return ReadView(machine.state, machine.offset, machine.term, machine.time_ms, self.live_now())
+
+    # -- heartbeats
+
+    def heartbeat(self, beat: Heartbeat, channel: Channel) -> None:
+        """904; the hottest path: see LiveTable.heard."""
+        self.live.heard(beat, channel, self._scheduler.monotonic())
+
+    def channel_closed(self, channel: Channel) -> None:
+        """A broker's connection is gone."""
+        suspects = self.live.closed(channel, self._scheduler.monotonic())
+        if suspects:
+            for callback in self.on_suspects:
+                callback(suspects)
+
+    # -- commands and reads
+
+    def submit(
+        self,
+        command: Command,
+        caller: Caller,
+        done: Callable[[Outcome], None],
+        *,
+        cause: str = "",
+        request_id: str = "",
+        forward: bool = True,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Have it decided. ``done`` is called exactly once, within ``timeout_s``; ``forward=False``: only by this node."""
+        patience_s = self._patience(timeout_s)
+        pending: Pending = Pending(
+            command,
+            done,
+            caller=caller,
+            cause=cause,
+            request_id=request_id,
+            forward=forward,
+            started=self._scheduler.monotonic(),
+            patience_s=patience_s,
+        )
+        self._deadlines.add(pending, patience_s)
+        self._route(pending)
+
+    def _patience(self, timeout_s: float | None) -> float:
+        """At most the setting; in tenths of a second, so that few deadline queues exist."""
+        most = self.settings.answer_timeout_s
+        return most if timeout_s is None or timeout_s >= most else max(int(timeout_s * 10), 1) / 10
+
+    def read(
+        self, level: Level, done: Callable[[ReadView | NotLeader | Unavailable], None], timeout_s: float | None = None
+    ) -> None:
+        """Read on this node: ``stale`` at once; ``linearizable`` only on the leader (a follower: ``forward_read``)."""
+        del timeout_s  # The read index of the engine has its own, shorter deadline.
+        if level == "stale":
+            done(self.view())
+        elif not self.is_leader:
+            done(NotLeader(self.leader_id))
+        else:
+            self.engine.read_index(
+                lambda index: done(
+                    self.view() if index is not None else Unavailable("the leadership could not be confirmed")
+                )
+            )
+
+    def forward_read(
+        self,
+        query: Query | EndOffset,
+        done: Callable[[ReadOutcome], None],
+        *,
+        forward: bool = True,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Answer a query linearizably, here or by the leader."""
+        patience_s = self._patience(timeout_s)
+        pending: Pending = Pending(
+            query,
+            done,
+            caller=self._me,
+            forward=forward,
+            is_query=True,
+            started=self._scheduler.monotonic(),
+            patience_s=patience_s,
+        )
+        self._deadlines.add(pending, patience_s)
+        self._route(pending)
+
+    # -- routing
+
+    def _route(self, pending: Pending) -> None:
+        term = self.engine.decidable_term()
+        if term and term == self._open_term:
+            self._here(pending, term)
+        elif not pending.forward and not self.engine.is_leader:
+            self._settle(pending, NotLeader(self.engine.leader_id))
+        elif self._stopped:
+            self._settle(pending, Unavailable("this node is stopping"))
+        elif self._forwarder.full:
+            self._settle(pending, Busy("too many requests are under way to the leader"))
+        elif not self._forward(pending):
+            self._park(pending)
+
+    def _forward(self, pending: Pending) -> bool:
+        leader = self.engine.leader_id
+        if leader is None or leader == self.node_id or not pending.forward:
+            return False
+        sent = self._forwarder.send(leader, pending, self._scheduler.monotonic())
+        self.metrics.forwarded += sent
+        return sent
+
+    def _park(self, pending: Pending) -> None:
+        """Wait for a leader."""
+        if len(self._parked) >= self.settings.parked_max:
+            self._settle(pending, Busy("too many requests wait for a leader"))
+            return
+        pending.stage = Stage.PARKED
+        self._parked.append(pending)
+        if not self._retry_armed:
+            self._retry_armed = True
+            self._scheduler.call_later(0.005, self._retry)
+
+    def _retry(self) -> None:
+        """Try the parked again; soon, for a leader is usually found within a few round trips."""
+        self._retry_armed = False
+        parked, self._parked = self._parked, deque()
+        for pending in parked:
+            if pending.stage is Stage.PARKED:
+                self._route(pending)
+
+    def _here(self, pending: Pending, term: Term) -> None:
+        """This node decides."""
+        if pending.is_query:
+            self._answer_query(pending)
+        elif len(self._decider) >= self.settings.in_flight_max:
+            self._settle(pending, Busy("too many commands are in flight"))
+        elif not self._decider.decide(pending, term):
+            self._park(pending)
+
+    def _answer_query(self, pending: Pending) -> None:
+        pending.stage = Stage.CONFIRMING
+
+        def confirmed(index: Index | None) -> None:
+            if pending.stage is Stage.ENDED:
+                return
+            if index is None:
+                self._settle(pending, Unavailable("the leadership could not be confirmed"))
+                return
+            if pending.request.__class__ is EndOffset:
+                self._settle(pending, Found(EndOffsetIs(self.offset), self.offset))
+                return
+            result = answer(pending.request, self.state, self.live_now())
+            found = NotFound if result.__class__ is Refusal else Found
+            self._settle(pending, found(result, self.offset))
+
+        self.engine.read_index(confirmed)
+
+    # -- endings
+
+    def _settle(self, pending: Pending, outcome: object) -> None:
+        """The one place where a request gets its answer."""
+        if pending.stage is Stage.ENDED:
+            return
+        done = pending.done
+        self._deadlines.ended(pending)
+        if outcome.__class__ is UnknownOutcome:
+            self.metrics.unknown_outcomes += 1
+        elif outcome.__class__ is Refused:
+            code = outcome.refusal.code  # type: ignore[attr-defined]
+            self.metrics.refusals[code] += 1
+        if self._journalist is not None and not pending.is_query:
+            self._journalist(self._line(pending, outcome))
+        done(outcome)
+
+    def _line(self, pending: Pending, outcome: object) -> CommandLine:
+        caller = pending.caller
+        detail = getattr(outcome, "reason", "")
+        if outcome.__class__ is Refused:
+            detail = f"{outcome.refusal.code}: {outcome.refusal.remark}"  # type: ignore[attr-defined]
+        return CommandLine(
+            command=pending.request.__class__.__name__,
+            principal=caller.principal,
+            address=caller.address,
+            origin=caller.origin,
+            cause=pending.cause,
+            request_id=pending.request_id,
+            outcome=outcome.__class__.__name__,
+            detail=detail,
+            term=self.engine.term,
+            offset=getattr(outcome, "offset", -1),
+            took_us=int((self._scheduler.monotonic() - pending.started) * 1e6),
+        )
+
+    def _sweep(self) -> None:
+        """End what is overdue, with the truth about it."""
+        for pending in self._deadlines.expired(self._scheduler.monotonic()):
+            if pending.stage in (Stage.PROPOSED, Stage.FORWARDED) and not pending.is_query:
+                self._settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
+            else:
+                self._settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
+        self._forwarder.sweep()
+        self._decider.sweep()
+        if not self._stopped:
+            self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
+
+    # -- controller.machine.Speculation
+
+    def settled(self, index: Index, term: Term, *, executed: bool) -> Adopted | None:
+        """See Speculation."""
+        return self._decider.settled(index, term, executed=executed)
+
+    def slice_end(self) -> None:
+        """See Speculation."""
+        self._decider.slice_end()
+
+    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
+        """See Speculation: open the term with its first decision, or forget the tip."""
+        if cause is None:
+            self._lose()
+            return
+        self.metrics.leader_changes += 1
+        if self._machine.offset == 0:
+            self._decide_first(self._founding, term, lambda: self._open(term, cause))
+        else:
+            self._open(term, cause)
+
+    def _lose(self) -> None:
+        was_open, self._open_term = self._open_term, Term(0)
+        self._decider.lost()
+        if was_open:
+            for callback in self.on_lost:
+                callback()
+
+    def _open(self, term: Term, cause: LeaderCause) -> None:
+        """Record who leads and why; then the term is open."""
+        command = RecordLeader(
+            node_id=self.node_id,
+            cause=cause.kind,
+            previous_leader=cause.previous_leader,
+            silent_for_ms=cause.silent_for_ms,
+        )
+        self._decide_first(command, term, lambda: self._opened(term))
+
+    def _decide_first(self, command: Command, term: Term, then: Callable[[], None]) -> None:
+        """One of the decisions that open a term; if it is not executed the engine has moved on, or will retry."""
+
+        def done(outcome: Outcome) -> None:
+            if outcome.__class__ is Answered:
+                then()
+            elif self.engine.decidable_term() == term:
+                self.engine.step_down(f"the term could not be opened: {outcome}")
+
+        patience_s = self.settings.answer_timeout_s
+        pending: Pending = Pending(
+            command, done, caller=self._me, started=self._scheduler.monotonic(), patience_s=patience_s
+        )
+        self._deadlines.add(pending, patience_s)
+        if not self._decider.decide(pending, term):
+            self._settle(pending, Unavailable("the leadership ended"))
+
+    def _opened(self, term: Term) -> None:
+        if self.engine.decidable_term() != term:
+            return
+        self._open_term = term
+        for callback in self.on_open:
+            callback(term)
+        self._retry()
+
+    # -- peers
+
+    def receive(self, peer: int, payload: bytes) -> None:
+        """A controller message from an authenticated peer. Raises PeerError."""
+        message = messages.decode(payload)
+        kind = message.__class__
+        if kind is messages.CommandOutcome or kind is messages.QueryOutcome:
+            self._forwarder.answered(message.id, message.outcome)  # type: ignore[union-attr]
+        elif kind is messages.ForwardedCommand:
+            self._take(peer, message)  # type: ignore[arg-type]
+        elif kind is messages.ForwardedQuery:
+            self._take_query(peer, message)  # type: ignore[arg-type]
+        else:
+            for callback in self.on_witness:
+                callback(peer, message)  # type: ignore[arg-type]
+
+    def _take(self, peer: int, message: messages.ForwardedCommand) -> None:
+        number = message.id
+        self.submit(
+            message.command,
+            message.caller,
+            lambda outcome: self._reply(peer, messages.CommandOutcome(number, outcome)),
+            cause=message.cause,
+            request_id=message.request_id,
+            forward=False,
+            timeout_s=message.patience_ms / 1000,
+        )
+
+    def _take_query(self, peer: int, message: messages.ForwardedQuery) -> None:
+        number = message.id
+        self.forward_read(
+            message.query,
+            lambda outcome: self._reply(peer, messages.QueryOutcome(number, outcome)),
+            forward=False,
+            timeout_s=message.patience_ms / 1000,
+        )
+
+    def _reply(self, peer: int, message: messages.Message) -> None:
+        self._peers.send(peer, messages.KIND, messages.encode(message))
+
+    def peer_disconnected(self, peer: int) -> None:
+        """The link to a peer broke."""
+        self._forwarder.disconnected(peer)
+
+    # -- this node's own start
+
+    def _announce(self) -> None:
+        """Have this start recorded; again until it is."""
+        if self._start is None or self._stopped:
+            return
+
+        def done(outcome: Outcome) -> None:
+            if outcome.__class__ is Answered or outcome.__class__ is Refused:
+                self._start = None
+            else:
+                self._scheduler.call_later(1.0, self._announce)
+
+        self.submit(self._start, self._me, done, cause="start")

@@ -1,0 +1,184 @@
+"""The replicated state machine: committed entries in, state, rows and event log out. The same on every node.
+
+Rules: an entry is executed iff its decided term is the term it is stored under *and* its base offset is the next offset;
+otherwise it is "not executed" everywhere. ``evolve`` sees only the event and its stamp. Rows, batch, applied index and
+request table are one write. What a peer proposed never raises here; what cannot be explained stops the node.
+
+Theory: the leader decided an entry on a *tip* it still holds when the entry comes back committed; it adopts that value
+instead of evolving twice. Every other node decodes the batch and evolves.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from quorate.consensus.entry import Entry, decode_entry
+from quorate.consensus.event_log import EventLog
+from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, Term
+from quorate.consensus.store import applied_ops, read_applied
+from quorate.errors import check
+from quorate.events import key as event_key
+from quorate.metadata.evolve import evolve
+from quorate.metadata.requests import RequestTable
+from quorate.metadata.rows import from_rows, row
+from quorate.metadata.state import State
+from quorate.metrics import Metrics
+from quorate.wire.avro import decode_events
+from quorate.wire.records import patch
+
+
+class Speculation(Protocol):
+    """The leader's side of the bargain (loop.py)."""
+
+    def settled(self, index: Index, term: Term, *, executed: bool) -> "Adopted | None":
+        """An entry came back committed. The value it was decided to make, if this node decided it in this very term."""
+
+    def slice_end(self) -> None:
+        """The slice is stored: answer whoever waits."""
+
+    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
+        """See consensus.ports.Machine.leadership."""
+
+
+class Adopted:
+    """What an entry makes of the state, known before it is committed."""
+
+    __slots__ = ("keys", "requests", "state")
+
+    def __init__(self, state: State, requests: RequestTable, keys: tuple[bytes, ...]) -> None:
+        self.state = state
+        self.requests = requests
+        self.keys = keys
+
+
+class ReplicatedState:
+    """Implements consensus.ports.Machine."""
+
+    def __init__(self, store: Store, log: EventLog, metrics: Metrics) -> None:
+        self._store = store
+        self._log = log
+        self._metrics = metrics
+        self._speculation: Speculation | None = None
+        self.on_applied: list[Callable[[int], None]] = []
+        """Called after each slice with the new high watermark."""
+        self._load()
+
+    def attach(self, speculation: Speculation) -> None:
+        """Tell it who decides; once, before the engine starts."""
+        self._speculation = speculation
+
+    def _load(self) -> None:
+        """Read committed state from the store's rows: restart and snapshot install cost what the state costs."""
+        applied = read_applied(self._store)
+        self._index = applied.index if applied else Index(0)
+        self.term = applied.term if applied else Term(0)
+        self.offset = applied.next_offset if applied else 0
+        self.time_ms = applied.time_ms if applied else 0
+        self.state = from_rows(self._store.scan("rows"))
+        self.requests = RequestTable.from_rows(self._store.scan("requests"))
+        self._clear()
+
+    def _clear(self) -> None:
+        self._ops: list[StoreOp] = []
+        self._touched: dict[bytes, None] = {}
+        self._batches: list[tuple[int, int, Term, bytes]] = []
+        self._requests_stored = self.requests
+
+    # -- consensus.ports.Machine
+
+    def applied_index(self) -> Index:
+        """See port."""
+        return self._index
+
+    def apply(self, index: Index, term: Term, entry: bytes) -> None:
+        """See port. Raises InvariantBrokenError, DecodeError or EntryFormatError only for what must stop the node."""
+        self._index = index
+        self.term = term
+        if not entry:
+            return
+        decoded = decode_entry(entry)
+        executed = decoded.decided_term == term and decoded.base_offset == self.offset
+        adopted = self._speculation.settled(index, term, executed=executed) if self._speculation else None
+        if not executed:
+            self._metrics.entries_not_executed += 1
+            return
+        self._execute(decoded, term, adopted)
+
+    def _execute(self, entry: Entry, term: Term, adopted: Adopted | None) -> None:
+        base = entry.base_offset
+        batch = patch(entry.batch, base, term)
+        if adopted is None:
+            keys = self._evolve(entry, batch, term)
+        else:
+            self.state, self.requests, keys = adopted.state, adopted.requests, adopted.keys
+        for key in keys:
+            self._touched[key] = None
+        self._batches.append((base, entry.count, term, batch))
+        self._ops += self._log.ops_for(base, entry.count, term, batch)
+        self.offset = base + entry.count
+        self.time_ms = entry.time_ms
+        self._metrics.commits += 1
+        self._metrics.events += entry.count
+
+    def _evolve(self, entry: Entry, batch: bytes, term: Term) -> tuple[bytes, ...]:
+        """Decode and fold; the stamps in the records must say what the header said."""
+        state, offset, keys = self.state, entry.base_offset, []
+        for stamp, event in decode_events(batch):
+            check(stamp.offset == offset and stamp.term == term, f"record at {offset} is stamped {stamp}")
+            state = evolve(state, event, stamp)
+            keys.append(event_key(event))
+            offset += 1
+        check(offset == entry.base_offset + entry.count, f"entry at {entry.base_offset} lies about its count")
+        self.state = state
+        self.requests = remember(self.requests, entry)
+        return tuple(keys)
+
+    def applied(self) -> None:
+        """See port: one store write for the slice, then publish, then answer."""
+        ops = self._ops
+        for key in self._touched:
+            ops.append(StoreOp("rows", key, row(self.state, key)))
+        if self.requests is not self._requests_stored:
+            for request_key, value in self.requests.changed_rows(self._requests_stored):
+                ops.append(StoreOp("requests", request_key, value))
+        ops += applied_ops(self._index, self.term, self.offset, self.time_ms)
+        self._store.write(ops)
+        batches = self._batches
+        self._clear()
+        if batches:
+            self._log.publish(batches)
+        if self._speculation is not None:
+            self._speculation.slice_end()
+        if batches:
+            for callback in self.on_applied:
+                callback(self.offset)
+
+    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
+        """See port."""
+        if self._speculation is not None:
+            self._speculation.leadership(term, cause)
+
+    def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
+        """See port; read from the store, which holds exactly the rows of ``applied_index`` between slices."""
+        families: tuple[Family, ...] = ("rows", "requests", "groups")
+        return [(family, key, value) for family in families for key, value in self._store.scan(family)]
+
+    def install(self, index: Index, term: Term) -> None:
+        """See port."""
+        self._load()
+        check((self._index, self.term) == (index, term), f"installed {self._index}/{self.term}, not {index}/{term}")
+        for callback in self.on_applied:
+            callback(self.offset)
+
+
+def remember(requests: RequestTable, entry: Entry) -> RequestTable:
+    """The request table after an executed entry: its reply kept under its id, the too many and the too old evicted."""
+    if not entry.request_id:
+        return requests
+    return requests.remember(
+        principal=entry.principal,
+        request_id=entry.request_id,
+        first_offset=entry.base_offset,
+        count=entry.count,
+        reply=entry.reply,
+        time_ms=entry.time_ms,
+    )

@@ -1,0 +1,104 @@
+"""What controllers say to each other over the peer link, beside consensus: forwarded requests, witnesses.
+
+Rules: one hop (a node never forwards what was forwarded to it); typed msgpack, decoded strictly: a malformed message is a
+PeerError and changes nothing.
+"""
+
+from typing import Final
+
+import msgspec
+
+from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Refused, Unavailable, UnknownOutcome
+from quorate.errors import PeerError
+from quorate.metadata.commands import Command, Refusal
+from quorate.metadata.queries import Query, Result
+
+
+class EndOffset(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """What is the high watermark? (Kafka ListOffsets *latest*, linearizable.)"""
+
+
+class EndOffsetIs(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Events 0 … ``offset`` - 1 are committed and applied on the leader."""
+
+    offset: int
+
+
+class Found(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """A query's result, true as of ``offset``."""
+
+    result: Result | EndOffsetIs
+    offset: int
+
+
+class NotFound(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """A query's refusal, true as of ``offset``."""
+
+    refusal: Refusal
+    offset: int
+
+
+ReadOutcome = Found | NotFound | NotLeader | Busy | Unavailable
+
+
+class ForwardedCommand(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Please decide this for my caller, within ``patience_ms`` from now."""
+
+    id: int
+    patience_ms: int
+    caller: Caller
+    cause: str
+    request_id: str
+    command: Command
+
+
+class ForwardedQuery(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Please answer this, linearizably, for my caller."""
+
+    id: int
+    patience_ms: int
+    query: Query | EndOffset
+
+
+class CommandOutcome(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """How a forwarded command ended."""
+
+    id: int
+    outcome: Answered | Refused | NotLeader | Busy | Unavailable | UnknownOutcome
+
+
+class QueryOutcome(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """How a forwarded query ended."""
+
+    id: int
+    outcome: Found | NotFound | NotLeader | Busy | Unavailable
+
+
+class BrokerClosed(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """A witness: this broker's channel to me closed too."""
+
+    cluster: str
+    broker_set: str
+    broker_id: int
+
+
+Message = ForwardedCommand | ForwardedQuery | CommandOutcome | QueryOutcome | BrokerClosed
+
+KIND: Final = 64
+"""The peer-link frame type of every message here (consensus keeps 0–63 for itself)."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """Bytes for the peer link."""
+    return _encoder.encode(message)
+
+
+def decode(payload: bytes) -> Message:
+    """A message from a peer. Raises PeerError."""
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise PeerError(f"malformed controller message: {error}") from error

@@ -1,0 +1,103 @@
+"""Requests on their way to an answer, and the deadlines that see to it that each gets one.
+
+Rules: ``done`` is called exactly once. No timer per request: deadlines lie in one queue per patience, swept together;
+a request that ended leaves its queue as soon as those before it have.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Generic, TypeVar
+
+from quorate.controller.outcomes import Caller
+
+O = TypeVar("O")  # noqa: E741  # The outcomes of a request.
+R = TypeVar("R")
+
+
+class Stage(Enum):
+    """Where a request is; decides what a timeout means."""
+
+    PARKED = "waiting for a leader"
+    CONFIRMING = "confirming the leadership"
+    PROPOSED = "proposed"
+    FORWARDED = "sent to the leader"
+    ENDED = "ended"
+
+
+class Pending(Generic[R, O]):
+    """One request ``R`` that ends in one outcome ``O``. Times are monotonic seconds."""
+
+    __slots__ = (
+        "caller",
+        "cause",
+        "deadline",
+        "done",
+        "forward",
+        "is_query",
+        "peer",
+        "queue",
+        "request",
+        "request_id",
+        "stage",
+        "started",
+    )
+
+    def __init__(
+        self,
+        request: R,
+        done: Callable[[O], None],
+        *,
+        caller: Caller,
+        cause: str = "",
+        request_id: str = "",
+        forward: bool = True,
+        is_query: bool = False,
+        started: float,
+        patience_s: float,
+    ) -> None:
+        self.request = request
+        self.done = done
+        self.caller = caller
+        self.cause = cause
+        self.request_id = request_id
+        self.forward = forward
+        self.is_query = is_query
+        self.started = started
+        self.deadline = started + patience_s
+        self.stage = Stage.PARKED
+        self.peer = 0
+        self.queue: deque[Pending[R, O]] | None = None
+
+
+class Deadlines(Generic[R, O]):
+    """All requests not yet ended, by deadline."""
+
+    def __init__(self) -> None:
+        self._queues: dict[float, deque[Pending[R, O]]] = {}
+
+    def add(self, pending: Pending[R, O], patience_s: float) -> None:
+        """Watch it."""
+        queue = self._queues.get(patience_s)
+        if queue is None:
+            queue = self._queues[patience_s] = deque()
+        pending.queue = queue
+        queue.append(pending)
+
+    def ended(self, pending: Pending[R, O]) -> None:
+        """It has its answer."""
+        pending.stage = Stage.ENDED
+        queue = pending.queue
+        pending.queue = None
+        while queue and queue[0].stage is Stage.ENDED:
+            queue.popleft()
+
+    def expired(self, now: float) -> Iterator[Pending[R, O]]:
+        """Those whose time is over; the caller ends each."""
+        for patience_s, queue in list(self._queues.items()):
+            while queue and queue[0].deadline <= now:
+                pending = queue.popleft()
+                if pending.stage is not Stage.ENDED:
+                    yield pending
+            if not queue:
+                del self._queues[patience_s]

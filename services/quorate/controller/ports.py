@@ -1,0 +1,67 @@
+"""What the controller asks of the world beside consensus: peers to talk to, brokers to call, a place for its lines."""
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from quorate.metadata.commands import Command
+
+DialResult = Literal["accepted", "refused", "unknown"]
+
+
+class RoleChange(msgspec.Struct, frozen=True, gc=False):
+    """What 1008 tells a broker (Java ``NotifyBrokerRoleChangedRequestHeader`` and its body)."""
+
+    master: int
+    master_address: str
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
+    sync_state_set_epoch: int
+
+
+class BrokerLink(Protocol):
+    """Calls *to* brokers. Every call ends in its callback, within a deadline of the link's own."""
+
+    def notify(self, address: str, change: RoleChange, done: Callable[[bool], None]) -> None:
+        """Push a role change; ``done(True)`` when the broker acknowledged it."""
+
+    def dial(self, address: str, done: Callable[[DialResult], None]) -> None:
+        """Try to connect: ``refused`` proves that nobody listens there; ``unknown`` proves nothing."""
+
+
+class PeerLink(Protocol):
+    """Messages between controllers, beside consensus."""
+
+    def send(self, peer: int, kind: int, payload: bytes) -> bool:
+        """Hand over to the link; False = there is no connection, provably nothing was sent."""
+
+
+class CommandLine(msgspec.Struct, frozen=True, gc=False):
+    """The one canonical line of a command: what was asked, by whom, how it ended, how long it took."""
+
+    command: str
+    principal: str
+    address: str
+    origin: str
+    cause: str
+    request_id: str
+    outcome: str
+    detail: str
+    term: int
+    offset: int
+    took_us: int
+
+
+class Journalist(Protocol):
+    """Takes the canonical lines; must not block."""
+
+    def __call__(self, line: CommandLine) -> None:
+        """One command ended."""
+
+
+class CommandEncoder(Protocol):
+    """Command → bytes."""
+
+    def __call__(self, command: Command) -> bytes:
+        """Encode."""

@@ -1,0 +1,176 @@
+"""Telling brokers who is master (1008), until each has heard it, and recording that it was heard.
+
+Rules: pushed by the leader as a two-way request to every living replica, again with back-off, until acknowledged,
+superseded by a later election, fenced, or the replica's heartbeat shows the new epoch. One ``RoleChangeAcknowledged`` per
+election. Brokers also poll, so a lost push costs time, never correctness.
+"""
+
+from quorate.clock import Scheduler
+from quorate.controller.live import LiveTable
+from quorate.controller.loop import Controller
+from quorate.controller.outcomes import Caller, Outcome
+from quorate.controller.ports import BrokerLink, RoleChange
+from quorate.controller.settings import ControllerSettings
+from quorate.events import Event, MasterElected, Stamp
+from quorate.metadata.commands import AcknowledgedBy, AcknowledgeRoleChange
+from quorate.metadata.state import BrokerSet
+
+
+class _Target:
+    """One broker to be told; times in epoch milliseconds, 0 = not yet."""
+
+    __slots__ = ("acknowledged_ms", "address", "backoff_s", "broker_id", "notified_ms")
+
+    def __init__(self, broker_id: int, address: str, backoff_s: float) -> None:
+        self.broker_id = broker_id
+        self.address = address
+        self.backoff_s = backoff_s
+        self.notified_ms = 0
+        self.acknowledged_ms = 0
+
+
+class _Push:
+    """The delivery of one election."""
+
+    __slots__ = ("change", "committed_ms", "offset", "recorded", "targets")
+
+    def __init__(self, offset: int, committed_ms: int, change: RoleChange, targets: dict[int, _Target]) -> None:
+        self.offset = offset
+        self.committed_ms = committed_ms
+        self.change = change
+        self.targets = targets
+        self.recorded = False
+
+
+class RoleChanges:
+    """Active while this node leads."""
+
+    def __init__(
+        self, controller: Controller, scheduler: Scheduler, brokers: BrokerLink, settings: ControllerSettings
+    ) -> None:
+        self._controller = controller
+        self._scheduler = scheduler
+        self._brokers = brokers
+        self._settings = settings
+        self._me = Caller(f"node/{controller.node_id}", "")
+        self._pushes: dict[str, _Push] = {}
+        controller.on_committed.append(self._committed)
+        controller.on_open.append(self._opened)
+        controller.on_lost.append(self._pushes.clear)
+
+    def __len__(self) -> int:
+        """Elections whose delivery is under way."""
+        return len(self._pushes)
+
+    def _committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+        for position, event in enumerate(events):
+            if event.__class__ is MasterElected:
+                self._push(event.broker_set, first.offset + position)  # type: ignore[union-attr]
+
+    def _opened(self, term: int) -> None:
+        """A new leader finishes what the old one may not have."""
+        del term
+        for broker_set in self._controller.state.broker_sets.values():
+            if broker_set.master is not None and not broker_set.delivered:
+                self._push(broker_set.name, broker_set.elected_at)
+
+    def _push(self, name: str, offset: int) -> None:
+        broker_set = self._controller.state.broker_sets.get(name)
+        if broker_set is None or broker_set.master is None or not self._controller.effective_policy().notify_role_changes:
+            return
+        change = RoleChange(
+            master=broker_set.master,
+            master_address=broker_set.replicas[broker_set.master].address,
+            master_epoch=broker_set.master_epoch,
+            sync_state_set=tuple(sorted(broker_set.sync_state_set)),
+            sync_state_set_epoch=broker_set.sync_state_set_epoch,
+        )
+        targets = {
+            broker_id: _Target(broker_id, replica.address, self._settings.role_push_backoff_s)
+            for broker_id, replica in broker_set.replicas.items()
+            if self._alive(broker_set, broker_id)
+        }
+        push = self._pushes[name] = _Push(offset, self._scheduler.time_ms(), change, targets)
+        for target in targets.values():
+            self._notify(name, push, target)
+        self._scheduler.call_later(self._settings.role_push_record_after_s, lambda: self._record(name, push))
+
+    def _alive(self, broker_set: BrokerSet, broker_id: int) -> bool:
+        live: LiveTable = self._controller.live
+        now = self._scheduler.monotonic()
+        return live.alive(broker_set.cluster, broker_set.name, broker_id, now) is True
+
+    def _current(self, name: str, push: _Push) -> bool:
+        return self._pushes.get(name) is push
+
+    def _notify(self, name: str, push: _Push, target: _Target) -> None:
+        if not target.notified_ms:
+            target.notified_ms = self._scheduler.time_ms()
+
+        def done(acknowledged: bool) -> None:  # noqa: FBT001  # The link's callback.
+            if not self._current(name, push):
+                return
+            if acknowledged:
+                self._heard(name, push, target)
+            else:
+                self._controller.metrics.role_changes_failed += 1
+                wait_s, target.backoff_s = (
+                    target.backoff_s,
+                    min(target.backoff_s * 2, self._settings.role_push_backoff_max_s),
+                )
+                self._scheduler.call_later(wait_s, lambda: self._again(name, push, target))
+
+        self._brokers.notify(target.address, push.change, done)
+
+    def _again(self, name: str, push: _Push, target: _Target) -> None:
+        """Once more, unless nobody needs it now."""
+        if not self._current(name, push):
+            return
+        broker_set = self._controller.state.broker_sets.get(name)
+        replica = broker_set.replicas.get(target.broker_id) if broker_set is not None else None
+        if broker_set is None or replica is None or broker_set.master_epoch != push.change.master_epoch:
+            del self._pushes[name]
+            return
+        entry = self._controller.live.get(broker_set.cluster, name, target.broker_id)
+        if entry is not None and entry.epoch >= push.change.master_epoch:
+            self._heard(name, push, target)
+        elif replica.fenced or not self._alive(broker_set, target.broker_id):
+            push.targets.pop(target.broker_id, None)
+            self._complete(name, push)
+        else:
+            target.address = replica.address
+            self._notify(name, push, target)
+
+    def _heard(self, name: str, push: _Push, target: _Target) -> None:
+        self._controller.metrics.role_changes_acknowledged += 1
+        target.acknowledged_ms = self._scheduler.time_ms()
+        self._complete(name, push)
+
+    def _complete(self, name: str, push: _Push) -> None:
+        if all(target.acknowledged_ms for target in push.targets.values()):
+            self._record(name, push)
+            if self._current(name, push):
+                del self._pushes[name]
+
+    def _record(self, name: str, push: _Push) -> None:
+        """The fact of the delivery, once."""
+        if push.recorded or not self._current(name, push):
+            return
+        push.recorded = True
+        acks = tuple(
+            AcknowledgedBy(t.broker_id, t.notified_ms, t.acknowledged_ms)
+            for t in sorted(push.targets.values(), key=lambda t: t.broker_id)
+        )
+        command = AcknowledgeRoleChange(
+            broker_set=name,
+            master_epoch=push.change.master_epoch,
+            election_offset=push.offset,
+            committed_ms=push.committed_ms,
+            acks=acks,
+        )
+        self._controller.submit(command, self._me, _ignored, cause="role change", forward=False)
+
+
+def _ignored(outcome: Outcome) -> None:
+    """A delivery that could not be recorded is not recorded."""
+    del outcome

@@ -1,0 +1,46 @@
+"""Limits and periods of the controller."""
+
+import msgspec
+
+
+class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds unless the name says otherwise."""
+
+    in_flight_max: int = 4096
+    """Entries proposed and not yet applied; one more is answered Busy."""
+    parked_max: int = 4096
+    """Commands and queries waiting for a leader to be known; one more is answered Busy."""
+    forwarded_max: int = 4096
+    """Commands and queries sent to the leader and not yet answered; one more is answered Busy."""
+    answer_timeout_s: float = 2.5
+    """Every request is answered within this (Java clients give up, and close the channel, after 3 s)."""
+    command_bytes_max: int = 1 << 20
+    """Events of one command, encoded."""
+    heartbeat_timeout_s: float = 10.0
+    """How long a broker may be silent when its heartbeats do not say (Java ``heartbeatTimeoutMillis``)."""
+    heartbeat_timeout_max_s: float = 120.0
+    """A broker may not ask for more patience than this."""
+    live_entries_max: int = 200_000
+    """Brokers in the live table; a heartbeat of one more is counted and ignored."""
+    live_scan_period_s: float = 1.0
+    """How often overdue heartbeats are looked for."""
+    inactive_master_scan_period_s: float = 5.0
+    """How often sets without a living master are looked for (Java ``scanInactiveMasterInterval``)."""
+    unfence_after_s: float = 1.0
+    """How long a fenced broker must have been heard again before it counts (hysteresis)."""
+    close_witness_window_s: float = 5.0
+    """How far apart two controllers may see a broker's channels close and still confirm each other."""
+    close_dial_retry_s: float = 1.0
+    """How soon an unconfirmed close is dialled again."""
+    mass_loss_share: float = 0.5
+    """When more than this share of the heard brokers is lost within a second, the leader first re-proves its quorum."""
+    mass_loss_min: int = 4
+    """… but not for fewer brokers than this."""
+    role_push_backoff_s: float = 0.25
+    """First wait before a role change that was not acknowledged is pushed again; doubles."""
+    role_push_backoff_max_s: float = 30.0
+    """Longest wait between two pushes."""
+    role_push_record_after_s: float = 5.0
+    """A delivery is recorded at the latest this long after the election, with those still missing marked so."""
+    deadline_sweep_s: float = 0.05
+    """How often deadlines are looked at."""
