@@ -31,11 +31,11 @@ class Histogram:
 class Gauge:
     """A value that is asked for when scraped; ``labels`` tell gauges of one name apart."""
 
-    __slots__ = ("help", "labels", "name", "read")
+    __slots__ = ("about", "labels", "name", "read")
 
-    def __init__(self, name: str, help: str, read: Callable[[], float], labels: dict[str, str]) -> None:
+    def __init__(self, name: str, about: str, read: Callable[[], float], labels: dict[str, str]) -> None:
         self.name = name
-        self.help = help
+        self.about = about
         self.read = read
         self.labels = labels
 
@@ -108,6 +108,6 @@ class Metrics:
         """Protocol violations by listener: ``remoting``, ``raft``, ``kafka``, ``http``."""
         self.gauges: list[Gauge] = []
 
-    def gauge(self, name: str, help: str, read: Callable[[], float], **labels: str) -> None:
+    def gauge(self, name: str, about: str, read: Callable[[], float], **labels: str) -> None:
         """Register a value to ask for at scrape time; ``name`` without the ``quorate_`` prefix, units last."""
-        self.gauges.append(Gauge(name, help, read, labels))
+        self.gauges.append(Gauge(name, about, read, labels))

@@ -1,0 +1,137 @@
+"""The part of the Kafka protocol that reading one topic takes: which versions we speak, requests in, responses out.
+
+Rules: sans-I/O. ``frame_size`` finds the frames of a stream, ``decode_request`` turns one frame into a header and a
+frozen request, ``kafka_responses`` builds answers. A malformed frame raises ``KafkaFormatError``; a key or version
+outside ``WINDOW`` raises ``UnsupportedRequestError``, which still carries the header.
+Theory: the window stops before the first *flexible* version of each key (KIP-482), ApiVersions apart: every stock
+client measured negotiates down to it, and the whole codec stays one screen per call. Produce is listed from 0 because
+old librdkafka looks for it before it fetches. Metadata ends at 5, so clients see no leader epochs: committed events
+cannot diverge, and a client that checked for truncation could only ever be wrong.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from quorate.wire.kafka_primitives import KafkaFormatError, Reader
+from quorate.wire.kafka_requests import DECODERS, Request
+
+__all__ = [
+    "WINDOW",
+    "Api",
+    "ErrorCode",
+    "KafkaFormatError",
+    "Request",
+    "RequestHeader",
+    "UnsupportedRequestError",
+    "decode_request",
+    "frame_size",
+]
+
+
+class Api(IntEnum):
+    """API keys we answer."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    API_VERSIONS = 18
+    OFFSET_FOR_LEADER_EPOCH = 23
+
+
+WINDOW: dict[int, tuple[int, int]] = {
+    Api.PRODUCE: (0, 8),
+    Api.FETCH: (4, 11),
+    Api.LIST_OFFSETS: (1, 5),
+    Api.METADATA: (1, 5),
+    Api.OFFSET_COMMIT: (2, 7),
+    Api.OFFSET_FETCH: (1, 5),
+    Api.FIND_COORDINATOR: (0, 2),
+    Api.JOIN_GROUP: (0, 5),
+    Api.HEARTBEAT: (0, 3),
+    Api.LEAVE_GROUP: (0, 3),
+    Api.SYNC_GROUP: (0, 3),
+    Api.API_VERSIONS: (0, 3),
+    Api.OFFSET_FOR_LEADER_EPOCH: (2, 3),
+}
+"""API key → (oldest, newest) version served; what ApiVersions answers."""
+
+
+class ErrorCode(IntEnum):
+    """Kafka's error codes, those we answer with."""
+
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+
+
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
+    """Request header v0-v2 (Kafka ``RequestHeader.json``)."""
+
+    api: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class UnsupportedRequestError(KafkaFormatError):
+    """A key or version outside the window; ApiVersions has an answer for it, the rest do not."""
+
+    def __init__(self, header: RequestHeader) -> None:
+        super().__init__(f"API key {header.api} version {header.version} is not served")
+        self.header = header
+
+
+def frame_size(buffered: bytes | bytearray, max_bytes: int) -> int | None:
+    """Size of the frame the buffer begins with, without its 4-byte length; None while the length is not there yet.
+
+    Raises KafkaFormatError for a negative length or one above ``max_bytes``.
+    """
+    if len(buffered) < 4:
+        return None
+    size = int.from_bytes(buffered[:4], "big", signed=True)
+    if not 10 <= size <= max_bytes:
+        raise KafkaFormatError(f"a frame of {size} bytes; at least 10 and at most {max_bytes} are served")
+    return size
+
+
+def decode_request(frame: bytes) -> tuple[RequestHeader, Request]:
+    """One frame without its length. Raises KafkaFormatError or UnsupportedRequestError."""
+    reader = Reader(frame)
+    header = RequestHeader(reader.int16(), reader.int16(), reader.int32(), reader.nullable_string())
+    oldest, newest = WINDOW.get(header.api, (0, -1))
+    if not oldest <= header.version <= newest:
+        raise UnsupportedRequestError(header)
+    if header.api == Api.API_VERSIONS and header.version >= 3:
+        reader.skip_tags()
+    request = DECODERS[header.api](reader, header.version)
+    reader.end()
+    return header, request

@@ -1,0 +1,328 @@
+"""Kafka requests as frozen values, and the reader of each within the version window.
+
+Rules: one struct and one function per call; a field that a version does not carry has the protocol's default. What we
+never use is read and dropped. Source: Kafka's message definitions, ``clients/.../common/message/*Request.json``.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from quorate.wire.kafka_primitives import Reader
+
+
+class ApiVersionsRequest(msgspec.Struct, frozen=True, gc=False):
+    """What do you speak? (KIP-35, KIP-511)."""
+
+    software_name: str = ""
+    software_version: str = ""
+
+
+class MetadataRequest(msgspec.Struct, frozen=True, gc=False):
+    """Who serves which topic? ``topics`` None: all of them."""
+
+    topics: tuple[str, ...] | None
+
+
+class OffsetQuery(msgspec.Struct, frozen=True, gc=False):
+    """One partition of ListOffsets; ``timestamp`` in ms, -1 latest, -2 earliest."""
+
+    partition: int
+    timestamp: int
+
+
+class ListOffsetsRequest(msgspec.Struct, frozen=True, gc=False):
+    """Offsets by time."""
+
+    isolation_level: int
+    topics: tuple[tuple[str, tuple[OffsetQuery, ...]], ...]
+
+
+class FetchPartition(msgspec.Struct, frozen=True, gc=False):
+    """One partition of a Fetch."""
+
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+
+
+class FetchRequest(msgspec.Struct, frozen=True, gc=False):
+    """Records from an offset; wait up to ``max_wait_ms`` for ``min_bytes`` (limits: KIP-74, sessions: KIP-227)."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    topics: tuple[tuple[str, tuple[FetchPartition, ...]], ...]
+    rack: str
+
+
+class ProduceRequest(msgspec.Struct, frozen=True, gc=False):
+    """Append records (not even looked at) to partitions; always refused, not answered at all when ``acks`` is 0."""
+
+    acks: int
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class EpochQuery(msgspec.Struct, frozen=True, gc=False):
+    """One partition of OffsetForLeaderEpoch."""
+
+    partition: int
+    leader_epoch: int
+
+
+class OffsetForLeaderEpochRequest(msgspec.Struct, frozen=True, gc=False):
+    """Where does an epoch end? (KIP-320)."""
+
+    topics: tuple[tuple[str, tuple[EpochQuery, ...]], ...]
+
+
+class FindCoordinatorRequest(msgspec.Struct, frozen=True, gc=False):
+    """Who coordinates this group (``key_type`` 0) or transaction (1)?"""
+
+    key: str
+    key_type: int
+
+
+class JoinGroupRequest(msgspec.Struct, frozen=True, gc=False):
+    """Become, or stay, a member (KIP-62 timeouts, KIP-345 static ids, KIP-394 member id first)."""
+
+    group: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    member_id_required: bool
+    """Must an unknown member first be told its id and come again (version 4)?"""
+
+
+class SyncGroupRequest(msgspec.Struct, frozen=True, gc=False):
+    """The leader hands out assignments; everyone asks for its own."""
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+class HeartbeatRequest(msgspec.Struct, frozen=True, gc=False):
+    """I am still here."""
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+class LeavingMember(msgspec.Struct, frozen=True, gc=False):
+    """Who leaves: by member id, or by instance id when the member id is empty."""
+
+    member_id: str
+    instance_id: str | None
+
+
+class LeaveGroupRequest(msgspec.Struct, frozen=True, gc=False):
+    """Members go (one before version 3)."""
+
+    group: str
+    members: tuple[LeavingMember, ...]
+
+
+class OffsetCommitPartition(msgspec.Struct, frozen=True, gc=False):
+    """One position to keep."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+class OffsetCommitRequest(msgspec.Struct, frozen=True, gc=False):
+    """Keep positions; ``generation`` -1: from outside any membership."""
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    topics: tuple[tuple[str, tuple[OffsetCommitPartition, ...]], ...]
+
+
+class OffsetFetchRequest(msgspec.Struct, frozen=True, gc=False):
+    """Which positions were kept? ``topics`` None: all of the group."""
+
+    group: str
+    topics: tuple[tuple[str, tuple[int, ...]], ...] | None
+
+
+Request = (
+    ApiVersionsRequest
+    | MetadataRequest
+    | ListOffsetsRequest
+    | FetchRequest
+    | ProduceRequest
+    | OffsetForLeaderEpochRequest
+    | FindCoordinatorRequest
+    | JoinGroupRequest
+    | SyncGroupRequest
+    | HeartbeatRequest
+    | LeaveGroupRequest
+    | OffsetCommitRequest
+    | OffsetFetchRequest
+)
+
+
+def _api_versions(r: Reader, version: int) -> ApiVersionsRequest:
+    if version < 3:
+        return ApiVersionsRequest()
+    request = ApiVersionsRequest(r.compact_string(), r.compact_string())
+    r.skip_tags()
+    return request
+
+
+def _metadata(r: Reader, version: int) -> MetadataRequest:
+    topics = r.nullable_array(r.string)
+    if version >= 4:
+        r.boolean()  # allow_auto_topic_creation: there is one topic, for ever
+    return MetadataRequest(topics)
+
+
+def _list_offsets(r: Reader, version: int) -> ListOffsetsRequest:
+    r.int32()  # replica_id
+    isolation_level = r.int8() if version >= 2 else 0
+
+    def partition() -> OffsetQuery:
+        index = r.int32()
+        if version >= 4:
+            r.int32()  # current_leader_epoch: never fenced
+        return OffsetQuery(index, r.int64())
+
+    return ListOffsetsRequest(isolation_level, r.array(lambda: (r.string(), r.array(partition))))
+
+
+def _fetch(r: Reader, version: int) -> FetchRequest:
+    r.int32()  # replica_id
+    max_wait_ms, min_bytes, max_bytes, isolation_level = r.int32(), r.int32(), r.int32(), r.int8()
+    session_id = r.int32() if version >= 7 else 0
+    if version >= 7:
+        r.int32()  # session_epoch: sessions are not kept
+
+    def partition() -> FetchPartition:
+        index = r.int32()
+        if version >= 9:
+            r.int32()  # current_leader_epoch: never fenced
+        offset = r.int64()
+        if version >= 5:
+            r.int64()  # log_start_offset, of followers only
+        return FetchPartition(index, offset, r.int32())
+
+    topics = r.array(lambda: (r.string(), r.array(partition)))
+    if version >= 7:
+        r.array(lambda: (r.string(), r.array(r.int32)))  # forgotten_topics_data
+    rack = r.string() if version >= 11 else ""
+    return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, topics, rack)
+
+
+def _produce(r: Reader, version: int) -> ProduceRequest:
+    if version >= 3:
+        r.nullable_string()  # transactional_id
+    acks = r.int16()
+    r.int32()  # timeout_ms
+
+    def partition() -> int:
+        index = r.int32()
+        r.nullable_data()
+        return index
+
+    return ProduceRequest(acks, r.array(lambda: (r.string(), r.array(partition))))
+
+
+def _offset_for_leader_epoch(r: Reader, version: int) -> OffsetForLeaderEpochRequest:
+    if version >= 3:
+        r.int32()  # replica_id
+
+    def partition() -> EpochQuery:
+        index = r.int32()
+        r.int32()  # current_leader_epoch: never fenced
+        return EpochQuery(index, r.int32())
+
+    return OffsetForLeaderEpochRequest(r.array(lambda: (r.string(), r.array(partition))))
+
+
+def _find_coordinator(r: Reader, version: int) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(r.string(), r.int8() if version >= 1 else 0)
+
+
+def _join_group(r: Reader, version: int) -> JoinGroupRequest:
+    group, session_timeout_ms = r.string(), r.int32()
+    rebalance_timeout_ms = r.int32() if version >= 1 else session_timeout_ms
+    member_id = r.string()
+    instance_id = r.nullable_string() if version >= 5 else None
+    protocol_type = r.string()
+    protocols = r.array(lambda: (r.string(), r.data()))
+    required = version >= 4 and instance_id is None
+    return JoinGroupRequest(
+        group, session_timeout_ms, rebalance_timeout_ms, member_id, instance_id, protocol_type, protocols, required
+    )
+
+
+def _sync_group(r: Reader, version: int) -> SyncGroupRequest:
+    group, generation, member_id = r.string(), r.int32(), r.string()
+    instance_id = r.nullable_string() if version >= 3 else None
+    return SyncGroupRequest(group, generation, member_id, instance_id, r.array(lambda: (r.string(), r.data())))
+
+
+def _heartbeat(r: Reader, version: int) -> HeartbeatRequest:
+    group, generation, member_id = r.string(), r.int32(), r.string()
+    return HeartbeatRequest(group, generation, member_id, r.nullable_string() if version >= 3 else None)
+
+
+def _leave_group(r: Reader, version: int) -> LeaveGroupRequest:
+    group = r.string()
+    if version < 3:
+        return LeaveGroupRequest(group, (LeavingMember(r.string(), None),))
+    return LeaveGroupRequest(group, r.array(lambda: LeavingMember(r.string(), r.nullable_string())))
+
+
+def _offset_commit(r: Reader, version: int) -> OffsetCommitRequest:
+    group, generation, member_id = r.string(), r.int32(), r.string()
+    instance_id = r.nullable_string() if version >= 7 else None
+    if version <= 4:
+        r.int64()  # retention_time_ms: ours to decide
+
+    def partition() -> OffsetCommitPartition:
+        index, offset = r.int32(), r.int64()
+        epoch = r.int32() if version >= 6 else -1
+        return OffsetCommitPartition(index, offset, epoch, r.nullable_string())
+
+    topics = r.array(lambda: (r.string(), r.array(partition)))
+    return OffsetCommitRequest(group, generation, member_id, instance_id, topics)
+
+
+def _offset_fetch(r: Reader, version: int) -> OffsetFetchRequest:
+    def topic() -> tuple[str, tuple[int, ...]]:
+        return r.string(), r.array(r.int32)
+
+    group = r.string()
+    return OffsetFetchRequest(group, r.nullable_array(topic) if version >= 2 else r.array(topic))
+
+
+DECODERS: Mapping[int, Callable[[Reader, int], Request]] = {
+    0: _produce,
+    1: _fetch,
+    2: _list_offsets,
+    3: _metadata,
+    8: _offset_commit,
+    9: _offset_fetch,
+    10: _find_coordinator,
+    11: _join_group,
+    12: _heartbeat,
+    13: _leave_group,
+    14: _sync_group,
+    18: _api_versions,
+    23: _offset_for_leader_epoch,
+}
+"""API key → reader of the request body, for any version of the window."""
