@@ -4,11 +4,12 @@ Every event type and nested type is here, and ``Event``, their union: end a ``ma
 """
 
 from quorate.events import _generated
-from quorate.events._avro import DecodeError, UnknownSchemaError
+from quorate.events._avro import UnknownSchemaError
 from quorate.events._generated import *  # noqa: F403  Its __all__ is the catalogue: a new event needs no line here.
 from quorate.events._generated import SCHEMAS
 from quorate.events.codec import EVENT_BYTES_MAX, decode, encode, entity_key, key, schema_id
 from quorate.events.stamp import Stamp
+from quorate.events.varint import DecodeError
 
 __all__ = [
     "EVENT_BYTES_MAX",

@@ -13,19 +13,16 @@ import msgspec
 from quorate.events._avro import (
     read_array,
     read_boolean,
-    read_int,
-    read_long,
     read_map,
     read_optional,
     read_string,
     write_array,
     write_boolean,
-    write_int,
-    write_long,
     write_map,
     write_optional,
     write_string,
 )
+from quorate.events.varint import read_int, read_long, write_int, write_long
 
 
 __all__ = [

@@ -12,8 +12,9 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from quorate.errors import UsageError
-from quorate.events._avro import DecodeError, UnknownSchemaError
+from quorate.events._avro import UnknownSchemaError
 from quorate.events._generated import KEYS, READERS, SCHEMA_IDS, WRITERS, Event
+from quorate.events.varint import DecodeError
 
 TENANT = "default"
 EVENT_BYTES_MAX = 4 * 1024 * 1024
