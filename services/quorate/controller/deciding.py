@@ -14,17 +14,17 @@ from collections.abc import Callable
 import msgspec
 
 from quorate.clock import Scheduler
-from quorate.consensus.entry import Entry, encode_entry
+from quorate.consensus.entry import MAX_REPLY_BYTES, Entry, encode_entry
 from quorate.consensus.ports import Index, RaftEngine, Term
 from quorate.controller.machine import Adopted, ReplicatedState, remember
 from quorate.controller.outcomes import Answered, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.pending import Pending, Stage
-from quorate.errors import check
+from quorate.errors import UsageError, check
 from quorate.events import Event, Stamp
 from quorate.events import key as event_key
-from quorate.metadata.commands import Command, Refusal, Reply
-from quorate.metadata.context import Context, LiveView
-from quorate.metadata.decide import Decision, decide
+from quorate.metadata.commands import Accepted, Command, Refusal, Reply
+from quorate.metadata.context import Context, Decision, LiveView
+from quorate.metadata.decide import decide
 from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestTable
@@ -142,7 +142,7 @@ class Decider:
             return None
         if found == "expired":
             return UnknownOutcome("this request id is too old to be remembered; it is never run again")
-        reply = _reply_decoder.decode(found.reply)
+        reply = _reply_decoder.decode(found.reply) if found.reply else Accepted()
         return Answered(reply, found.first_offset + found.count, repeated=True)
 
     def _propose(self, tip: Tip, pending: CommandPending, decision: Decision, now_ms: int, term: Term) -> bool:
@@ -165,13 +165,13 @@ class Decider:
             principal=caller.principal,
             cause=pending.cause,
             request_id=pending.request_id,
-            reply=_reply_encoder.encode(decision.reply) if pending.request_id else b"",
+            reply=_remembered(decision.reply) if pending.request_id else b"",
             batch=encode_events(events, stamp),
         )
-        encoded = encode_entry(entry)
-        if len(encoded) > self._command_bytes_max:
-            refusal = Refusal(code="CommandTooLarge", remark=f"{len(encoded)} bytes > {self._command_bytes_max}")
-            self._after_tip(pending, Refused(refusal, base))
+        try:
+            encoded = encode_entry(entry, self._command_bytes_max)
+        except UsageError as error:
+            self._after_tip(pending, Refused(Refusal(code="CommandTooLarge", remark=str(error)), base))
             return True
         index = self.engine.propose(encoded, term)
         if index is None:
@@ -246,6 +246,12 @@ class Decider:
         if self._limbo:
             for index in [i for i, flight in self._limbo.items() if flight.pending.stage is Stage.ENDED]:
                 del self._limbo[index]
+
+
+def _remembered(reply: Reply) -> bytes:
+    """The reply as a retry will get it; a very long one is remembered as ``Accepted`` (no bytes)."""
+    encoded = _reply_encoder.encode(reply)
+    return encoded if len(encoded) <= MAX_REPLY_BYTES else b""
 
 
 def _fold(state: State, events: tuple[Event, ...], first: Stamp) -> State:

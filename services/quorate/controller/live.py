@@ -10,8 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-from quorate.metadata.context import LiveInfo
-
 LiveKey = tuple[str, str, int]
 """(cluster, broker set, broker id)."""
 
@@ -28,6 +26,16 @@ class Heartbeat(msgspec.Struct, gc=False):
     confirm_offset: int = -1
     timeout_ms: int = 10_000
     priority: int = 2_147_483_647
+
+
+class LiveInfo(msgspec.Struct, frozen=True, gc=False):
+    """What a broker's last heartbeat said (metadata.context.LiveInfo)."""
+
+    epoch: int
+    max_offset: int
+    confirm_offset: int
+    priority: int
+    last_heartbeat_ms: int
 
 
 class Channel(Protocol):

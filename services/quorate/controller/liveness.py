@@ -142,7 +142,7 @@ class Liveness:
             broker_set = self._controller.state.broker_sets.get(entry.broker_set)
             if broker_set is None or broker_set.cluster != entry.cluster:
                 continue
-            replica = broker_set.replicas.get(entry.broker_id)
+            replica = broker_set.replica(entry.broker_id)
             if replica is not None:
                 self._fence(broker_set, replica, entry)
 
@@ -244,7 +244,8 @@ class Liveness:
     def _reconcile_set(self, broker_set: BrokerSet, now: float, *, masters: bool) -> None:
         live = self._controller.live
         anyone, master_gone = False, broker_set.master is None and broker_set.master_epoch > 0
-        for broker_id, replica in broker_set.replicas.items():
+        for replica in broker_set.replicas:
+            broker_id = replica.broker_id
             entry = live.get(broker_set.cluster, broker_set.name, broker_id)
             alive = live.alive(broker_set.cluster, broker_set.name, broker_id, now)
             if alive is False and entry is None and not self._missed_long(broker_set.name, broker_id, now):

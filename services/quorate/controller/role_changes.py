@@ -71,24 +71,27 @@ class RoleChanges:
         """A new leader finishes what the old one may not have."""
         del term
         for broker_set in self._controller.state.broker_sets.values():
-            if broker_set.master is not None and not broker_set.delivered:
-                self._push(broker_set.name, broker_set.elected_at)
+            election = broker_set.election
+            if broker_set.master is not None and election is not None and not election.acknowledged:
+                self._push(broker_set.name, election.offset)
 
     def _push(self, name: str, offset: int) -> None:
         broker_set = self._controller.state.broker_sets.get(name)
-        if broker_set is None or broker_set.master is None or not self._controller.effective_policy().notify_role_changes:
+        if broker_set is None or broker_set.master is None:
+            return
+        if not self._controller.effective_policy().notify_broker_role_changed:
             return
         change = RoleChange(
             master=broker_set.master,
-            master_address=broker_set.replicas[broker_set.master].address,
+            master_address=broker_set.address(broker_set.master) or "",
             master_epoch=broker_set.master_epoch,
-            sync_state_set=tuple(sorted(broker_set.sync_state_set)),
+            sync_state_set=broker_set.sync_state_set,
             sync_state_set_epoch=broker_set.sync_state_set_epoch,
         )
         targets = {
-            broker_id: _Target(broker_id, replica.address, self._settings.role_push_backoff_s)
-            for broker_id, replica in broker_set.replicas.items()
-            if self._alive(broker_set, broker_id)
+            replica.broker_id: _Target(replica.broker_id, replica.address, self._settings.role_push_backoff_s)
+            for replica in broker_set.replicas
+            if self._alive(broker_set, replica.broker_id)
         }
         push = self._pushes[name] = _Push(offset, self._scheduler.time_ms(), change, targets)
         for target in targets.values():
@@ -127,7 +130,7 @@ class RoleChanges:
         if not self._current(name, push):
             return
         broker_set = self._controller.state.broker_sets.get(name)
-        replica = broker_set.replicas.get(target.broker_id) if broker_set is not None else None
+        replica = broker_set.replica(target.broker_id) if broker_set is not None else None
         if broker_set is None or replica is None or broker_set.master_epoch != push.change.master_epoch:
             del self._pushes[name]
             return

@@ -1,0 +1,138 @@
+"""The deciding half of a node, put together from its ports: what the real node and the simulator have in common.
+
+Rules: no socket, no thread, no file is opened here; whoever calls brings them as ports. Nothing starts by itself.
+"""
+
+import random
+from typing import Protocol
+
+import msgspec
+
+from quorate.clock import Scheduler
+from quorate.consensus import codec
+from quorate.consensus.event_log import EventLog
+from quorate.consensus.journal import Journal
+from quorate.consensus.ports import Network, NodeId, RaftEngine, Store
+from quorate.consensus.pysyncobj_engine import PySyncObjEngine
+from quorate.consensus.settings import EngineSettings
+from quorate.controller import BrokerLink, Controller, ControllerSettings, Journalist, Liveness, ReplicatedState, RoleChanges
+from quorate.metadata.commands import CreateCluster, RecordNodeStart
+from quorate.metadata.policy import PolicySettings
+from quorate.metrics import Metrics
+
+
+class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the core needs to be told."""
+
+    engine: EngineSettings = EngineSettings()
+    controller: ControllerSettings = ControllerSettings()
+    policy: PolicySettings = PolicySettings()
+
+
+class Fatal(Protocol):
+    """What to do when the node must stop."""
+
+    def __call__(self, error: BaseException) -> None:
+        """Stop serving and exit; never returns to normal work."""
+
+
+class PeerMessages:
+    """The controller's side of the peer links (controller.ports.PeerLink) over consensus' network."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def send(self, peer: int, kind: int, payload: bytes) -> bool:
+        """See PeerLink."""
+        if not self._network.connected(NodeId(peer)):
+            return False
+        self._network.send(NodeId(peer), codec.app_frame(kind, payload))
+        return True
+
+
+class Core:
+    """Engine, state machine, controller and its reconcilers of one node."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        voters: tuple[NodeId, ...],
+        journal: Journal,
+        store: Store,
+        log: EventLog,
+        network: Network,
+        brokers: BrokerLink,
+        scheduler: Scheduler,
+        rng: random.Random,
+        settings: CoreSettings,
+        founding: CreateCluster,
+        metrics: Metrics,
+        on_fatal: Fatal,
+        journalist: Journalist | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.journal = journal
+        self.store = store
+        self.log = log
+        self.metrics = metrics
+        peers = PeerMessages(network)
+        self.machine = ReplicatedState(store, log, metrics)
+        self.controller = Controller(
+            node_id,
+            self.machine,
+            scheduler,
+            peers,
+            settings.controller,
+            settings.policy,
+            founding,
+            metrics,
+            journalist,
+        )
+        self.engine: RaftEngine = PySyncObjEngine(
+            node_id,
+            voters,
+            journal,
+            self.machine,
+            network,
+            scheduler,
+            rng,
+            settings.engine,
+            store=store,
+            event_log=log,
+            on_fatal=on_fatal,
+        )
+        self.liveness = Liveness(self.controller, scheduler, brokers, peers, settings.controller)
+        self.role_changes = RoleChanges(self.controller, scheduler, brokers, settings.controller)
+
+    def start(self, node_start: RecordNodeStart | None = None) -> None:
+        """Begin taking part."""
+        self.controller.start(self.engine, node_start)
+        self.liveness.start()
+        self.engine.start()
+
+    def stop(self) -> None:
+        """Take part no longer; nothing is called back afterwards but deadlines."""
+        self.liveness.stop()
+        self.controller.stop()
+        self.engine.stop()
+
+    # -- callbacks of the peer links
+
+    def on_frame(self, peer: NodeId, frame: bytes) -> None:
+        """A frame of an authenticated peer. Raises PeerError."""
+        if codec.is_app_frame(frame):
+            self.controller.receive(peer, frame[1:])
+        else:
+            self.engine.receive(peer, frame)
+
+    def on_connected(self, peer: NodeId) -> None:
+        """A link is up."""
+        self.engine.peer_connected(peer)
+
+    def on_disconnected(self, peer: NodeId) -> None:
+        """A link is down."""
+        self.engine.peer_disconnected(peer)
+        self.controller.peer_disconnected(peer)
+
+
