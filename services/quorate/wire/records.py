@@ -1,0 +1,212 @@
+"""Kafka record batches, magic 2: the form in which events are proposed, stored and fetched.
+
+Rules: a batch is written once and never again; at apply only its base offset and leader epoch are patched, which lie
+outside the CRC. What we write is neither compressed, transactional nor a control batch, its offsets have no gaps, and
+what is otherwise we do not read. Readers check sizes before they slice, and raise BatchError for anything else.
+
+Theory: 61 bytes of header, then the records; numbers in the header are big-endian and fixed, those in a record are
+zigzag variable-length. The CRC-32C covers everything from the attributes to the end.
+
+Source: Apache Kafka, "Record Batch" in the protocol guide (KIP-98); Java ``DefaultRecordBatch``, ``DefaultRecord``.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import google_crc32c
+import msgspec
+
+from quorate.errors import PeerError, UsageError
+from quorate.events.varint import SMALL, DecodeError, read_long, write_long
+
+HEADER_BYTES = 61
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PLACE = struct.Struct(">qiib")  # Base offset, length, leader epoch, magic: before the CRC.
+_CHECKED = struct.Struct(">hiqqqhii")  # From the attributes to the record count: what the CRC covers.
+_CRC_AT, _CHECKED_AT = 17, 21
+_MAGIC = 2
+_LENGTH_COUNTS_FROM = 12
+_NO_PRODUCER = (-1, -1, -1)  # Producer id, its epoch, base sequence.
+_PATCH = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_BYTES_MAX = 2**31 - 1
+_NULL = b"\x01"  # Length -1.
+
+
+class BatchError(PeerError):
+    """The bytes are not a whole, sound record batch of the kind we write."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record; ``offset`` is given by ``decode_batch`` and not looked at by ``encode_batch``."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    time_ms: int
+    """Epoch milliseconds, UTC."""
+    offset: int = 0
+
+
+class BatchInfo(msgspec.Struct, frozen=True, gc=False):
+    """What a batch's header says; its records were not looked at, its CRC not checked."""
+
+    base_offset: int
+    last_offset: int
+    size: int
+    """Bytes, header and all."""
+    leader_epoch: int
+    max_time_ms: int
+    """Greatest time of its records, epoch milliseconds."""
+    count: int
+
+
+def encode_batch(records: Sequence[Record], *, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
+    """One batch, its records numbered from ``base_offset``. Raises UsageError: no records, or a number too large."""
+    if not records:
+        raise UsageError("a batch has a record at least")
+    first_ms = records[0].time_ms
+    bodies = [_record(record, delta, record.time_ms - first_ms) for delta, record in enumerate(records)]
+    last_ms = max(record.time_ms for record in records)
+    return assemble(bodies, first_ms, last_ms, base_offset=base_offset, leader_epoch=leader_epoch)
+
+
+def assemble(
+    bodies: Sequence[bytes], first_ms: int, max_ms: int, *, base_offset: int = 0, leader_epoch: int = -1
+) -> bytes:
+    """A batch of records that ``frame`` made; times are the first and the greatest, in epoch milliseconds.
+
+    Raises UsageError for a number that its field cannot hold.
+    """
+    count = len(bodies)
+    try:
+        checked = _CHECKED.pack(0, count - 1, first_ms, max_ms, *_NO_PRODUCER, count) + b"".join(bodies)
+        size = _CHECKED_AT + len(checked) - _LENGTH_COUNTS_FROM
+        place = _PLACE.pack(base_offset, size, leader_epoch, _MAGIC)
+    except struct.error as error:
+        raise UsageError(f"not a batch: {error}") from error
+    return b"".join((place, google_crc32c.value(checked).to_bytes(4, "big"), checked))
+
+
+def frame(body: bytes) -> bytes:
+    """A record's body behind its length."""
+    size = len(body)
+    return (SMALL[size] if size < 2048 else write_long(size)) + body
+
+
+def field(data: bytes) -> bytes:
+    """A key, value or header part behind its length."""
+    size = len(data)
+    return (SMALL[size] if size < 2048 else write_long(size)) + data
+
+
+def patch(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """The same batch at another place in the log; neither number is under the CRC. Raises BatchError, UsageError."""
+    if len(batch) < HEADER_BYTES:
+        raise BatchError("shorter than a batch's header")
+    try:
+        return b"".join((_PATCH.pack(base_offset), batch[8:12], _EPOCH.pack(leader_epoch), batch[16:]))
+    except struct.error as error:
+        raise UsageError(f"not a place in a log: {error}") from error
+
+
+def scan(data: bytes) -> Iterator[BatchInfo]:
+    """The headers of the batches that lie in ``data`` one after the other, the last one whole. Raises BatchError."""
+    at = 0
+    while at < len(data):
+        info = _info(data, at)
+        yield info
+        at += info.size
+
+
+def decode_batch(batch: bytes) -> tuple[Record, ...]:
+    """The records of exactly one batch. Raises BatchError: CRC, sizes, or a kind of batch we do not write."""
+    info = _info(batch, 0)
+    if info.size != len(batch):
+        raise BatchError(f"{len(batch) - info.size} bytes after the batch")
+    if int.from_bytes(batch[_CRC_AT:_CHECKED_AT], "big") != google_crc32c.value(batch[_CHECKED_AT:]):
+        raise BatchError("the CRC does not fit the bytes")
+    first_ms: int = _HEADER.unpack_from(batch)[7]
+    records: list[Record] = []
+    at = HEADER_BYTES
+    try:
+        for delta in range(info.count):
+            record, at = _read_record(batch, at, info.base_offset, delta, first_ms)
+            records.append(record)
+    except (IndexError, DecodeError, UnicodeDecodeError) as error:
+        raise BatchError(f"record {len(records)} is malformed: {error}") from error
+    if at != len(batch):
+        raise BatchError("bytes after the last record")
+    return tuple(records)
+
+
+def _record(record: Record, delta: int, delta_ms: int) -> bytes:
+    parts = [
+        b"\x00",  # Attributes: none are defined.
+        write_long(delta_ms),
+        write_long(delta),
+        _NULL if record.key is None else field(record.key),
+        _NULL if record.value is None else field(record.value),
+        write_long(len(record.headers)),
+    ]
+    for name, value in record.headers:
+        parts.append(field(name.encode()))
+        parts.append(field(value))
+    return frame(b"".join(parts))
+
+
+def _info(data: bytes, at: int) -> BatchInfo:
+    """The header at ``at``, the batch lying wholly in ``data``."""
+    if len(data) - at < HEADER_BYTES:
+        raise BatchError("shorter than a batch's header")
+    base_offset, length, epoch, magic, _, attributes, delta, _, max_ms, _, _, _, count = _HEADER.unpack_from(data, at)
+    size = length + _LENGTH_COUNTS_FROM
+    if magic != _MAGIC:
+        raise BatchError(f"magic byte {magic}")
+    if not HEADER_BYTES <= size <= len(data) - at:
+        raise BatchError(f"a batch of {size} bytes in {len(data) - at}")
+    if attributes:
+        raise BatchError(f"attributes {attributes:#x}: compressed, transactional or control")
+    if count < 1 or delta != count - 1:
+        raise BatchError(f"{count} records up to delta {delta}")
+    return BatchInfo(base_offset, base_offset + delta, size, epoch, max_ms, count)
+
+
+def _read_record(data: bytes, at: int, base_offset: int, delta: int, first_ms: int) -> tuple[Record, int]:
+    """One record and where the next starts."""
+    size, at = read_long(data, at)
+    end = at + size
+    if size < 0 or end > len(data):
+        raise DecodeError("longer than what is left")
+    delta_ms, at = read_long(data, at + 1)
+    found, at = read_long(data, at)
+    if found != delta:
+        raise DecodeError(f"offset delta {found}")
+    key, at = _read_field(data, at)
+    value, at = _read_field(data, at)
+    count, at = read_long(data, at)
+    if not 0 <= count <= end - at:
+        raise DecodeError("more headers than bytes")
+    headers: list[tuple[str, bytes]] = []
+    for _ in range(count):
+        name, at = _read_field(data, at)
+        text, at = _read_field(data, at)
+        if name is None or text is None:
+            raise DecodeError("a header that is null")
+        headers.append((name.decode(), text))
+    if at != end:
+        raise DecodeError("its length is not its size")
+    return Record(key, value, tuple(headers), first_ms + delta_ms, base_offset + delta), end
+
+
+def _read_field(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Bytes behind their length; None for length -1."""
+    size, at = read_long(data, at)
+    end = at + size
+    if size < 0:
+        if size != -1:
+            raise DecodeError("a negative length")
+        return None, at
+    if end > len(data):
+        raise DecodeError("longer than what is left")
+    return data[at:end], end
