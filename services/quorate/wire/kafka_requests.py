@@ -158,6 +158,16 @@ class OffsetFetchRequest(msgspec.Struct, frozen=True, gc=False):
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
 
 
+GroupRequest = (
+    JoinGroupRequest
+    | SyncGroupRequest
+    | HeartbeatRequest
+    | LeaveGroupRequest
+    | OffsetCommitRequest
+    | OffsetFetchRequest
+)
+"""What only the group coordinator answers."""
+
 Request = (
     ApiVersionsRequest
     | MetadataRequest
@@ -166,12 +176,7 @@ Request = (
     | ProduceRequest
     | OffsetForLeaderEpochRequest
     | FindCoordinatorRequest
-    | JoinGroupRequest
-    | SyncGroupRequest
-    | HeartbeatRequest
-    | LeaveGroupRequest
-    | OffsetCommitRequest
-    | OffsetFetchRequest
+    | GroupRequest
 )
 
 

@@ -1,0 +1,175 @@
+"""One Kafka client's connection: frames in, answers out, in the order asked.
+
+Rules: one request at a time; what the client pipelines waits in a bounded buffer, and reading stops when that is full.
+An answer may come later (a long poll, a join): the connection is then *busy*. Nothing is written for a client that does
+not read. A protocol violation closes this connection and changes nothing else.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from quorate.wire import kafka_responses as responses
+from quorate.wire.kafka import (
+    WINDOW,
+    Api,
+    ErrorCode,
+    KafkaFormatError,
+    RequestHeader,
+    UnsupportedRequestError,
+    decode_request,
+    frame_size,
+)
+
+if TYPE_CHECKING:
+    from quorate.gateway.kafka.server import KafkaServer
+
+
+class KafkaConnection(asyncio.Protocol):
+    """Made by the server's factory for each accepted socket."""
+
+    def __init__(self, server: "KafkaServer") -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._header: RequestHeader | None = None
+        self._out: list[bytes] = []
+        self._pumping = False
+        self._reading = True
+        self._stuck_since: float | None = None
+        self._frame_since: float | None = None
+        self._used_at = server.scheduler.monotonic()
+        self.address = ""
+
+    @property
+    def client_id(self) -> str | None:
+        """The client id of the request being served."""
+        return self._header.client_id if self._header else None
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the client, or close at once when there are too many."""
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.address = f"{peer[0]}:{peer[1]}" if peer else ""
+        self._server.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """More bytes; serve what is whole."""
+        if self._frame_since is None:
+            self._frame_since = self._server.scheduler.monotonic()
+        self._buffer += data
+        if self._header is None and not self._pumping:
+            self._pump()
+        self._regulate()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone; whatever it waited for is no longer worth answering."""
+        self._transport = None
+        self._buffer.clear()
+        self._server.closed(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read: serve nothing more until it does."""
+        self._stuck_since = self._server.scheduler.monotonic()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._stuck_since = None
+        if self._header is None and not self._pumping:
+            self._pump()
+
+    def _regulate(self) -> None:
+        """Read on only while there is room for one whole frame."""
+        room = len(self._buffer) <= self._server.settings.request_bytes_max + 4
+        if self._transport is None or room == self._reading:
+            return
+        self._reading = room
+        if room:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # Serving.
+
+    @property
+    def open(self) -> bool:
+        """Is there still someone to answer?"""
+        return self._transport is not None
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport:
+            self._transport.abort()
+
+    def reply(self, body: bytes | None) -> None:
+        """The answer to the request being served; None: the protocol wants none. Called exactly once per request."""
+        header, self._header = self._header, None
+        if header is None or self._transport is None:
+            return
+        self._used_at = self._server.scheduler.monotonic()
+        if self._buffer:
+            self._frame_since = self._used_at
+        if body is not None:
+            self._out.append(responses.response(header.correlation_id, body))
+        if not self._pumping:
+            self._flush()
+            self._pump()
+
+    def _pump(self) -> None:
+        """Serve whole frames until one must wait; a turn is bounded by the number of requests."""
+        self._pumping = True
+        try:
+            for _ in range(self._server.settings.requests_per_turn):
+                if self._header is not None or self._stuck_since is not None or not self._serve_one():
+                    break
+            else:
+                self._server.scheduler.call_soon(self._pump_again)
+        except KafkaFormatError:
+            self._server.metrics.peer_errors["kafka"] += 1
+            self.close()
+        finally:
+            self._pumping = False
+        self._flush()
+
+    def _pump_again(self) -> None:
+        if self._transport and self._header is None and not self._pumping:
+            self._pump()
+
+    def _serve_one(self) -> bool:
+        """Serve the first frame; False when it is not whole yet."""
+        size = frame_size(self._buffer, self._server.settings.request_bytes_max)
+        if size is None or len(self._buffer) < size + 4:
+            return False
+        frame = bytes(memoryview(self._buffer)[4 : size + 4])
+        del self._buffer[: size + 4]
+        self._frame_since = self._server.scheduler.monotonic() if self._buffer else None
+        self._regulate()
+        try:
+            self._header, request = decode_request(frame)
+        except UnsupportedRequestError as unsupported:
+            if unsupported.header.api != Api.API_VERSIONS:
+                raise
+            self._header = unsupported.header
+            self.reply(responses.api_versions(0, WINDOW, ErrorCode.UNSUPPORTED_VERSION))
+            return True
+        self._server.serve(self, self._header, request)
+        return True
+
+    def _flush(self) -> None:
+        """One send for all answers of this turn."""
+        if self._out and self._transport:
+            self._server.metrics.kafka_bytes_out += sum(map(len, self._out))
+            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+        self._out.clear()
+
+    def overdue(self, now: float) -> bool:
+        """Idle, stuck or dribbling for too long? (Looked at once a second.)"""
+        limits = self._server.settings
+        if self._stuck_since is not None and now - self._stuck_since > limits.write_timeout_s:
+            return True
+        if self._header is not None:
+            return False
+        if self._frame_since is not None and now - self._frame_since > limits.frame_timeout_s:
+            return True
+        return now - self._used_at > limits.idle_timeout_s

@@ -1,0 +1,213 @@
+"""Answers about the log: Metadata, ListOffsets, Fetch, OffsetForLeaderEpoch, as far as they need no waiting.
+
+Rules: pure reading of a ``LogView``; the server does the waiting. Never a batch that ends before the offset asked for
+(librdkafka would ask for ever). An offset beyond our end is no error but nothing yet: the client has read from a node
+that is ahead of us (an error would make it start over, or spin).
+"""
+
+from collections.abc import Sequence
+
+from quorate.gateway.kafka.settings import KafkaSettings
+from quorate.gateway.kafka.view import KafkaNode, LogView
+from quorate.wire import kafka_responses as responses
+from quorate.wire.kafka import ErrorCode
+from quorate.wire.kafka_requests import (
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetForLeaderEpochRequest,
+    OffsetQuery,
+)
+from quorate.wire.kafka_responses import BrokerAddress, EpochEnd, FetchedPartition, FoundOffset, TopicView
+
+_CacheKey = tuple[int, int, int, int]
+"""(version, isolation level, offset, most bytes)."""
+
+LATEST = -1
+EARLIEST = -2
+
+
+def end_of_epoch(term_starts: Sequence[tuple[int, int]], end_offset: int, epoch: int) -> tuple[int, int]:
+    """The greatest term <= ``epoch`` that wrote events, and where it ends; (-1, -1) when ``epoch`` is not known yet.
+
+    Java ``LeaderEpochFileCache.endOffsetFor``.
+    """
+    if not term_starts or epoch > term_starts[-1][0]:
+        return -1, -1
+    if epoch < term_starts[0][0]:
+        return epoch, term_starts[0][1]
+    ends = [start for _, start in term_starts[1:]] + [end_offset]
+    return next(
+        (term, end) for (term, _), end in zip(reversed(term_starts), reversed(ends), strict=True) if term <= epoch
+    )
+
+
+def first_batch_time(batch: bytes) -> int:
+    """``maxTimestamp`` of a record batch v2, Unix ms; all events of one entry share their time."""
+    return int.from_bytes(batch[35:43], "big", signed=True)
+
+
+class LogReader:
+    """Answers one node gives about its log."""
+
+    def __init__(self, view: LogView, settings: KafkaSettings) -> None:
+        self._view = view
+        self._settings = settings
+        self._cache: dict[_CacheKey, bytes] = {}
+        self._cached_at = -1
+
+    def knows(self, topic: str, partition: int) -> bool:
+        """Is this our one partition?"""
+        return partition == 0 and topic == self._settings.topic
+
+    # Metadata.
+
+    def metadata(self, version: int, request: MetadataRequest) -> bytes:
+        """Who serves the log. Without a known leader each node names itself: reading needs none."""
+        view = self._view
+        own = next(n for n in view.nodes() if n.node_id == view.node_id)
+        shown = [own] if self._settings.view == "local" else list(view.nodes())
+        leader = self._leader_among(shown)
+        reader = leader or (own if view.serving else None)
+        names = (self._settings.topic,) if request.topics is None else request.topics
+        topics = [self._topic(name, reader, shown) for name in names]
+        brokers = [BrokerAddress(n.node_id, n.host, n.port, n.rack or None) for n in shown]
+        return responses.metadata(version, brokers, view.cluster_id, leader.node_id if leader else -1, topics)
+
+    def _leader_among(self, shown: Sequence[KafkaNode]) -> KafkaNode | None:
+        if self._settings.view == "local":
+            return shown[0] if self._view.serving else None
+        return next((n for n in shown if n.node_id == self._view.leader_id), None)
+
+    def _topic(self, name: str, leader: KafkaNode | None, shown: Sequence[KafkaNode]) -> TopicView:
+        if name != self._settings.topic:
+            return TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+        replicas = tuple(n.node_id for n in shown)
+        if leader is None:
+            return TopicView(ErrorCode.NONE, name, -1, replicas, ErrorCode.LEADER_NOT_AVAILABLE)
+        return TopicView(ErrorCode.NONE, name, leader.node_id, replicas)
+
+    # Offsets.
+
+    def list_offsets(self, version: int, request: ListOffsetsRequest, confirmed_end: int | None) -> bytes:
+        """``confirmed_end``: the leader's end offset, needed for *latest*; None: it could not be had."""
+        return responses.list_offsets(
+            version,
+            [
+                (name, [self._found(name, query, confirmed_end) for query in queries])
+                for name, queries in request.topics
+            ],
+        )
+
+    def _found(self, topic: str, query: OffsetQuery, confirmed_end: int | None) -> FoundOffset:
+        log, index = self._view.log, query.partition
+        if not self.knows(topic, index):
+            return FoundOffset(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not self._view.serving or (query.timestamp == LATEST and confirmed_end is None):
+            return FoundOffset(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if query.timestamp == LATEST:
+            return FoundOffset(index, ErrorCode.NONE, -1, confirmed_end or 0)
+        if query.timestamp == EARLIEST:
+            return FoundOffset(index, ErrorCode.NONE, -1, log.start_offset)
+        if query.timestamp < 0:
+            return FoundOffset(index, ErrorCode.UNSUPPORTED_VERSION)
+        offset = log.offset_for_time(query.timestamp)
+        if offset is None:
+            return FoundOffset(index, ErrorCode.NONE)
+        return FoundOffset(index, ErrorCode.NONE, first_batch_time(log.read(offset, 1)[0]), offset)
+
+    def needs_confirmed_end(self, request: ListOffsetsRequest | OffsetForLeaderEpochRequest) -> bool:
+        """Does the answer depend on where the log ends *now*?"""
+        if isinstance(request, ListOffsetsRequest):
+            return any(q.timestamp == LATEST for _, queries in request.topics for q in queries)
+        starts = self._view.log.term_starts
+        newest = starts[-1][0] if starts else 0
+        return any(q.leader_epoch >= newest for _, queries in request.topics for q in queries)
+
+    def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest, confirmed_end: int | None) -> bytes:
+        """Where terms end. The newest one ends where the log ends, which only the leader can vouch for."""
+        log = self._view.log
+        complete = confirmed_end is not None and log.end_offset >= confirmed_end
+
+        def one(topic: str, partition: int, epoch: int) -> EpochEnd:
+            if not self.knows(topic, partition):
+                return EpochEnd(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            newest = log.term_starts[-1][0] if log.term_starts else 0
+            if not self._view.serving or (epoch >= newest and not complete):
+                return EpochEnd(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return EpochEnd(partition, ErrorCode.NONE, *end_of_epoch(log.term_starts, log.end_offset, epoch))
+
+        return responses.offset_for_leader_epoch(
+            [(name, [one(name, q.partition, q.leader_epoch) for q in queries]) for name, queries in request.topics]
+        )
+
+    # Fetch.
+
+    def fetch(self, version: int, request: FetchRequest, final: bool) -> bytes | None:
+        """The answer, or None while it is worth waiting; ``final``: answer with what there is.
+
+        One encoded answer serves all who ask the same at the same end offset.
+        """
+        if request.session_id:
+            return responses.fetch(version, [], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        key = self._cache_key(version, request)
+        if key is not None:
+            cached = self._cache.get(key)
+            if cached is not None:
+                return cached
+        left = min(self._settings.fetch_bytes_max, max(request.max_bytes, 1))
+        size, settled, topics = 0, not request.topics, []
+        for name, partitions in request.topics:
+            parts = []
+            for asked in partitions:
+                part = self._fetched(name, asked, request.rack, left - size)
+                size += len(part.records)
+                settled = settled or part.error != ErrorCode.NONE or part.preferred_replica >= 0
+                parts.append(part)
+            topics.append((name, parts))
+        if size < request.min_bytes and not settled and not final:
+            return None
+        body = responses.fetch(version, topics, request.isolation_level)
+        if key is not None and size:
+            self._cache[key] = body
+        return body
+
+    def _cache_key(self, version: int, request: FetchRequest) -> _CacheKey | None:
+        """The key of an ordinary fetch: our partition, no rack, no minimum. Forgets what another end offset cached."""
+        if request.rack or request.min_bytes > 1 or len(request.topics) != 1 or len(request.topics[0][1]) != 1:
+            return None
+        end = self._view.log.end_offset
+        if end != self._cached_at or len(self._cache) >= 16:
+            self._cache.clear()
+            self._cached_at = end
+        name, (asked,) = request.topics[0]
+        if not self.knows(name, asked.partition) or not self._view.serving:
+            return None
+        limit = min(self._settings.fetch_bytes_max, request.max_bytes, asked.max_bytes)
+        return version, request.isolation_level, asked.fetch_offset, limit
+
+    def _fetched(self, topic: str, asked: FetchPartition, rack: str, left: int) -> FetchedPartition:
+        log, index, offset = self._view.log, asked.partition, asked.fetch_offset
+        if not self.knows(topic, index):
+            return FetchedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not self._view.serving:
+            return FetchedPartition(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        start, end = log.start_offset, log.end_offset
+        if offset < start:
+            return FetchedPartition(index, ErrorCode.OFFSET_OUT_OF_RANGE, end, start)
+        preferred = self._preferred(rack)
+        if preferred is not None:
+            return FetchedPartition(index, ErrorCode.NONE, end, start, b"", preferred)
+        if offset >= end or left <= 0:
+            return FetchedPartition(index, ErrorCode.NONE, end, start)
+        batches = log.read(offset, min(left, max(asked.max_bytes, 1)))
+        return FetchedPartition(index, ErrorCode.NONE, end, start, b"".join(batches))
+
+    def _preferred(self, rack: str) -> int | None:
+        """The node in the client's rack, told by the leader only (KIP-392)."""
+        view = self._view
+        if not rack or self._settings.view == "local" or view.leader_id != view.node_id:
+            return None
+        near = [n.node_id for n in view.nodes() if n.rack == rack and n.alive]
+        return None if not near or view.node_id in near else near[0]

@@ -1,0 +1,335 @@
+"""The Kafka listener: the event log as a topic that any stock client reads, and nothing it could write.
+
+Rules: no decisions and no tasks; a request is answered in its turn or parked (a long poll, a join, a question to the
+leader), always with a deadline. Reading is served by every node, groups by the leader. Produce is listed, because
+librdkafka insists, and refused.
+Theory: a fetch that finds nothing waits in one list; the next slice of applied events wakes all of them together, the
+answer is encoded once for all who ask the same, and a turn hands out no more than ``wake_bytes_per_turn``.
+"""
+
+import asyncio
+import random
+import ssl
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from quorate.clock import Scheduler, Timer
+from quorate.gateway.kafka.connection import KafkaConnection
+from quorate.gateway.kafka.groups import Groups
+from quorate.gateway.kafka.reading import LogReader
+from quorate.gateway.kafka.settings import KafkaSettings
+from quorate.gateway.kafka.view import LogView
+from quorate.metrics import Metrics
+from quorate.wire import kafka_responses as responses
+from quorate.wire.kafka import WINDOW, ErrorCode, Request, RequestHeader
+from quorate.wire.kafka_requests import (
+    ApiVersionsRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    GroupRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+    SyncGroupRequest,
+)
+from quorate.wire.kafka_responses import BrokerAddress, CommittedOffset, JoinedGroup
+
+Authorize = Callable[[str, str, str], bool]
+"""(principal, operation, resource) → may it? One hook for every gateway."""
+
+READ_ONLY = "this topic is the controller's log: it is read-only"
+
+
+def allow_all(principal: str, operation: str, resource: str) -> bool:
+    """The hook of a cluster without authentication."""
+    return True
+
+
+class _Waiting:
+    """A fetch that waits for events."""
+
+    __slots__ = ("connection", "request", "timer", "version")
+
+    def __init__(self, connection: KafkaConnection, version: int, request: FetchRequest) -> None:
+        self.connection = connection
+        self.version = version
+        self.request = request
+        self.timer: Timer | None = None
+
+
+class KafkaServer:
+    """One node's Kafka listener."""
+
+    def __init__(
+        self,
+        view: LogView,
+        settings: KafkaSettings,
+        metrics: Metrics,
+        scheduler: Scheduler,
+        chance: random.Random,
+        authorize: Authorize = allow_all,
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.scheduler = scheduler
+        self._view = view
+        self._authorize = authorize
+        self._reader = LogReader(view, settings)
+        self._groups = Groups(settings, scheduler, chance)
+        self._groups_term = 0
+        self._connections: set[KafkaConnection] = set()
+        self._waiting: deque[_Waiting] = deque()
+        self._waking = False
+        self._sweep: Timer | None = None
+        self._listener: asyncio.Server | None = None
+        view.on_applied.append(self._advanced)
+
+    # Life.
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
+        """Listen. Raises OSError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        factory = partial(KafkaConnection, self)
+        self._listener = await loop.create_server(factory, host, port, ssl=context, backlog=1024)
+        self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)
+
+    async def stop(self) -> None:
+        """Stop listening and hang up on everyone."""
+        if self._listener:
+            self._listener.close()
+        if self._sweep:
+            self._sweep.cancel()
+        self._groups.clear()
+        for connection in list(self._connections):
+            connection.close()
+
+    @property
+    def connections(self) -> int:
+        """Clients connected now."""
+        return len(self._connections)
+
+    @property
+    def groups(self) -> int:
+        """Consumer groups known here."""
+        return len(self._groups)
+
+    def opened(self, connection: KafkaConnection) -> None:
+        """A client connected; one too many is hung up on."""
+        if len(self._connections) >= self.settings.connections_max:
+            connection.close()
+        else:
+            self._connections.add(connection)
+
+    def closed(self, connection: KafkaConnection) -> None:
+        """A client is gone."""
+        self._connections.discard(connection)
+        for waiting in [w for w in self._waiting if w.connection is connection]:
+            self._unpark(waiting)
+
+    def _swept(self) -> None:
+        """Once a second: whoever is overdue goes."""
+        now = self.scheduler.monotonic()
+        for connection in [c for c in self._connections if c.overdue(now)]:
+            connection.close()
+        self._coordinates()
+        self._groups.sweep()
+        self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)
+
+    # Requests.
+
+    def serve(self, connection: KafkaConnection, header: RequestHeader, request: Request) -> None:
+        """Answer a request by ``connection.reply``, now or later, exactly once."""
+        version = header.version
+        self.metrics.kafka_requests[header.api, version] += 1
+        match request:
+            case FetchRequest():
+                self._fetch(connection, version, request)
+            case ApiVersionsRequest():
+                connection.reply(responses.api_versions(version, WINDOW))
+            case MetadataRequest():
+                connection.reply(self._reader.metadata(version, request))
+            case ListOffsetsRequest() | OffsetForLeaderEpochRequest():
+                self._offsets(connection, version, request)
+            case ProduceRequest():
+                self._refuse_produce(connection, version, request)
+            case FindCoordinatorRequest():
+                connection.reply(self._coordinator(version, request))
+            case _:
+                self._serve_group(connection, version, request)
+
+    def _may_read(self) -> bool:
+        return self._authorize("anonymous", "read", f"topic/{self.settings.topic}")
+
+    def _refuse_produce(self, connection: KafkaConnection, version: int, request: ProduceRequest) -> None:
+        if request.acks == 0:
+            connection.reply(None)
+            return
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        connection.reply(responses.produce_refused(version, request.topics, error, READ_ONLY))
+
+    # Offsets, which may need the leader's word.
+
+    def _offsets(
+        self, connection: KafkaConnection, version: int, request: ListOffsetsRequest | OffsetForLeaderEpochRequest
+    ) -> None:
+        def answer(end: int | None) -> None:
+            if isinstance(request, ListOffsetsRequest):
+                connection.reply(self._reader.list_offsets(version, request, end))
+            else:
+                connection.reply(self._reader.offset_for_leader_epoch(request, end))
+
+        if self._reader.needs_confirmed_end(request) and self._view.serving:
+            self._confirmed_end(answer)
+        else:
+            answer(None)
+
+    def _confirmed_end(self, answer: Callable[[int | None], None]) -> None:
+        """Ask the leader, for at most ``confirm_timeout_s``; whichever comes first counts."""
+        settled = False
+
+        def settle(end: int | None) -> None:
+            nonlocal settled
+            if not settled:
+                settled = True
+                timer.cancel()
+                answer(end)
+
+        timer = self.scheduler.call_later(self.settings.confirm_timeout_s, lambda: settle(None))
+        self._view.confirmed_end(settle)
+
+    # Long polls.
+
+    def _fetch(self, connection: KafkaConnection, version: int, request: FetchRequest) -> None:
+        wait_ms = min(request.max_wait_ms, self.settings.fetch_wait_max_ms)
+        if not self._may_read():
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refused = [(n, [responses.FetchedPartition(p.partition, error) for p in ps]) for n, ps in request.topics]
+            connection.reply(responses.fetch(version, refused, request.isolation_level))
+            return
+        body = self._reader.fetch(version, request, final=wait_ms <= 0)
+        if body is not None:
+            connection.reply(body)
+            return
+        waiting = _Waiting(connection, version, request)
+        waiting.timer = self.scheduler.call_later(wait_ms / 1000, lambda: self._waited(waiting))
+        self._waiting.append(waiting)
+        self.metrics.fetch_waits += 1
+
+    def _unpark(self, waiting: _Waiting) -> None:
+        self._waiting.remove(waiting)
+        if waiting.timer:
+            waiting.timer.cancel()
+
+    def _waited(self, waiting: _Waiting) -> None:
+        """Its time is up: answer with what there is."""
+        self._unpark(waiting)
+        waiting.connection.reply(self._reader.fetch(waiting.version, waiting.request, final=True))
+
+    def _advanced(self, end_offset: int) -> None:
+        """Events were applied: wake the long polls, after this turn's work."""
+        if self._waiting and not self._waking:
+            self._waking = True
+            self.scheduler.call_soon(lambda: self._wake(len(self._waiting)))
+
+    def _wake(self, count: int) -> None:
+        """Look at ``count`` waiting fetches, oldest first, within this turn's bytes; the others come next turn."""
+        budget = self.settings.wake_bytes_per_turn
+        while count > 0 and budget > 0 and self._waiting:
+            count -= 1
+            waiting = self._waiting.popleft()
+            body = self._reader.fetch(waiting.version, waiting.request, final=False)
+            if body is None:
+                self._waiting.append(waiting)
+                continue
+            budget -= len(body)
+            if waiting.timer:
+                waiting.timer.cancel()
+            waiting.connection.reply(body)
+        if count > 0 and self._waiting:
+            self.scheduler.call_soon(lambda: self._wake(count))
+        else:
+            self._waking = False
+
+    # Groups, which only the leader coordinates.
+
+    def _coordinates(self) -> bool:
+        """Is this node the coordinator? Members of an earlier term of office are sent away."""
+        leads = self._view.serving and self._view.leader_id == self._view.node_id
+        if not leads or self._view.term != self._groups_term:
+            self._groups.clear()
+        self._groups_term = self._view.term if leads else 0
+        return leads
+
+    def _coordinator(self, version: int, request: FindCoordinatorRequest) -> bytes:
+        if request.key_type != 0:
+            return responses.find_coordinator(version, None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        leader = next((n for n in self._view.nodes() if n.node_id == self._view.leader_id), None)
+        if leader is None:
+            return responses.find_coordinator(version, None, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return responses.find_coordinator(version, BrokerAddress(leader.node_id, leader.host, leader.port))
+
+    def _serve_group(self, connection: KafkaConnection, version: int, request: GroupRequest) -> None:
+        error = ErrorCode.NONE
+        if not self._coordinates():
+            error = ErrorCode.NOT_COORDINATOR
+        elif not self._authorize("anonymous", "read", f"group/{request.group}"):
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        match request:
+            case JoinGroupRequest() if error:
+                connection.reply(responses.join_group(version, JoinedGroup(error, request.member_id)))
+            case JoinGroupRequest():
+                reply = lambda joined: connection.reply(responses.join_group(version, joined))  # noqa: E731
+                self._groups.join(request, connection.client_id, reply)
+            case SyncGroupRequest() if error:
+                connection.reply(responses.sync_group(version, error))
+            case SyncGroupRequest():
+                self._groups.sync(request, lambda e, a: connection.reply(responses.sync_group(version, e, a)))
+            case HeartbeatRequest():
+                connection.reply(responses.heartbeat(version, error or self._groups.heartbeat(request)))
+            case LeaveGroupRequest():
+                members = [] if error else self._groups.leave(request)
+                connection.reply(responses.leave_group(version, members, error))
+            case OffsetCommitRequest():
+                connection.reply(self._commit(version, request, error))
+            case OffsetFetchRequest():
+                connection.reply(self._kept(version, request, error))
+
+    def _commit(self, version: int, request: OffsetCommitRequest, error: ErrorCode) -> bytes:
+        topics = []
+        for name, partitions in request.topics:
+            results = []
+            for at in partitions:
+                result = error
+                if not error and not self._reader.knows(name, at.partition):
+                    result = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif not error:
+                    who = (request.group, request.generation, request.member_id, request.instance_id)
+                    result = self._groups.commit(*who, at)
+                results.append((at.partition, int(result)))
+            topics.append((name, results))
+        return responses.offset_commit(version, topics)
+
+    def _kept(self, version: int, request: OffsetFetchRequest, error: ErrorCode) -> bytes:
+        kept = None if error else self._groups.kept(request.group)
+        asked = request.topics
+        if asked is None:
+            asked = ((self.settings.topic, (0,)),) if kept else ()
+        topics = []
+        for name, partitions in asked:
+            found = []
+            for index in partitions:
+                ours = kept if self._reader.knows(name, index) else None
+                found.append(
+                    CommittedOffset(index, ours.offset, ours.leader_epoch, ours.metadata)
+                    if ours
+                    else CommittedOffset(index)
+                )
+            topics.append((name, found))
+        return responses.offset_fetch(version, topics, error)

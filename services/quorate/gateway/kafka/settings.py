@@ -1,0 +1,51 @@
+"""Limits and periods of the Kafka listener."""
+
+from typing import Literal
+
+import msgspec
+
+
+class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes in bytes, times in seconds unless the name says otherwise."""
+
+    topic: str = "quorate.metadata.events"
+    """The name the log is read under; one partition, number 0."""
+    view: Literal["cluster", "local"] = "cluster"
+    """``cluster``: clients see every node and read from the leader, or from the node whose rack they name.
+    ``local``: a node names only itself, for clients that must stay with it."""
+    connections_max: int = 1000
+    """One more is closed as soon as it is accepted."""
+    request_bytes_max: int = 2 * 1024 * 1024
+    """Larger frames close their connection."""
+    fetch_bytes_max: int = 256 * 1024
+    """Records in one Fetch answer, whatever the client would take; one batch is always sent whole."""
+    fetch_wait_max_ms: int = 30_000
+    """Longest long poll, whatever the client would wait."""
+    wake_bytes_per_turn: int = 1024 * 1024
+    """Bytes of answers handed to the kernel before other work gets its turn, when many long polls end at once."""
+    requests_per_turn: int = 64
+    """Pipelined requests of one connection served before other work gets its turn."""
+    confirm_timeout_s: float = 2.5
+    """How long ListOffsets(latest) waits for the leader's word."""
+    idle_timeout_s: float = 600.0
+    """A connection without a request for this long is closed (Kafka ``connections.max.idle.ms``)."""
+    frame_timeout_s: float = 10.0
+    """A frame must be whole this long after its first byte."""
+    write_timeout_s: float = 30.0
+    """A client that takes nothing for this long is disconnected."""
+    sweep_period_s: float = 1.0
+    """How often time-outs of connections and group members are looked for."""
+    groups_max: int = 1000
+    """Consumer groups kept; the longest unused one without members makes room."""
+    group_members_max: int = 1000
+    """Members of all groups together."""
+    group_member_bytes_max: int = 16 * 1024
+    """Subscription, or assignment, of one member; also the metadata of a committed offset."""
+    group_session_timeout_min_ms: int = 1_000
+    """Smallest session timeout a member may ask for."""
+    group_session_timeout_max_ms: int = 1_800_000
+    """Largest session or rebalance timeout (Kafka ``group.max.session.timeout.ms``)."""
+    group_initial_delay_s: float = 0.1
+    """How long a new group waits for more members before its first assignment."""
+    group_expiry_s: float = 7 * 24 * 3600.0
+    """A group without members is forgotten this long after its last request."""

@@ -1,0 +1,71 @@
+"""What the Kafka listener needs to know of a node: its log, its neighbours, its leader. Nothing it could change.
+
+Rules: the composition root implements ``LogView``; tests implement it in memory. Everything runs on the node's thread.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class KafkaNode(msgspec.Struct, frozen=True, gc=False):
+    """A node of the cluster as Kafka clients reach it (advertised address)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str = ""
+    """Clients that set ``client.rack`` to it read from this node (KIP-392)."""
+    alive: bool = True
+    """False while this node has no connection to it; clients are not sent there."""
+
+
+class EventLogReader(Protocol):
+    """The applied events as record batches (implemented by consensus/event_log.py)."""
+
+    @property
+    def start_offset(self) -> int:
+        """The oldest offset kept."""
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last applied event: the high watermark."""
+
+    @property
+    def term_starts(self) -> Sequence[tuple[int, int]]:
+        """(term, offset of its first event), ascending."""
+
+    def read(self, offset: int, max_bytes: int) -> list[bytes]:
+        """Whole batches; the first holds ``offset`` and comes whatever its size, the rest while they fit."""
+
+    def offset_for_time(self, time_ms: int) -> int | None:
+        """The first offset whose time is at least ``time_ms`` (Unix ms); None: there is none."""
+
+
+class LogView(Protocol):
+    """One node, seen by a consumer of its log."""
+
+    node_id: int
+    cluster_id: str
+    log: EventLogReader
+    on_applied: list[Callable[[int], None]]
+    """Called with the new end offset after each slice of applied entries."""
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads, as far as this node knows."""
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+
+    @property
+    def serving(self) -> bool:
+        """False while the event batches are not all here (snapshot install) or the node is stopping."""
+
+    def nodes(self) -> Sequence[KafkaNode]:
+        """Every voter, this node too."""
+
+    def confirmed_end(self, done: Callable[[int | None], None]) -> None:
+        """Ask the leader (a read index) where the log ends now; None when it cannot be known. Always calls back."""
