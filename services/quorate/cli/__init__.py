@@ -1,1 +1,5 @@
-"""The command line, and the only place that builds objects."""
+"""Composition: the only place that builds objects; and what operators type."""
+
+from quorate.cli.program import main
+
+__all__ = ["main"]

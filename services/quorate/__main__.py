@@ -1,0 +1,7 @@
+"""``python -m quorate`` is ``quorate``."""
+
+import sys
+
+from quorate.cli import main
+
+sys.exit(main())

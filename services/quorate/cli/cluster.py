@@ -1,0 +1,209 @@
+"""A cluster of node processes on this machine: their folders, settings, ports, and lives. Used by ``up`` and ``demo``.
+
+Rules: node i (from 0) has id i+1 and ports P+10i (rpc), +1 (raft), +2 (kafka), +3 (http); +4 is kept for gRPC. Its
+settings are ``DIR/n<id>/node.toml``, its output ``DIR/n<id>/node.log``. Existing data is never touched unless asked to
+resume, and never deleted.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from quorate.cli.client import Node
+from quorate.cli.processes import Child, ChildError
+from quorate.errors import UsageError
+
+PORTS_PER_NODE = 10
+PORT_MAX = 65_535
+SIZES = (1, 3, 5)
+HOST = "127.0.0.1"
+READY_TIMEOUT_S = 30.0
+STOP_PATIENCE_S = 10.0
+POLL_S = 0.05
+
+
+class NodePlace(msgspec.Struct, frozen=True):
+    """Where one node lives: its id, folder, and addresses."""
+
+    id: int
+    folder: Path
+    rpc: str
+    raft: str
+    kafka: str
+    http: str
+
+    @property
+    def config(self) -> Path:
+        """Its settings file."""
+        return self.folder / "node.toml"
+
+    def addresses(self) -> dict[str, str]:
+        """Listener name → address."""
+        return {"rpc": self.rpc, "raft": self.raft, "kafka": self.kafka, "http": self.http}
+
+
+def places(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
+    """Where the nodes of a cluster go. Raises UsageError."""
+    if nodes not in SIZES:
+        raise UsageError(f"--nodes {nodes}: a cluster has {', '.join(map(str, SIZES))} nodes")
+    if not 0 < base_port <= PORT_MAX - PORTS_PER_NODE * nodes:
+        raise UsageError(f"--base-port {base_port}: {nodes} nodes do not fit above it")
+    return tuple(
+        NodePlace(i + 1, folder / f"n{i + 1}", *(f"{HOST}:{base_port + PORTS_PER_NODE * i + k}" for k in range(4)))
+        for i in range(nodes)
+    )
+
+
+def found(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
+    """Make the folders and settings of a new cluster. Raises UsageError when there is one already."""
+    chosen = places(folder, nodes, base_port)
+    if taken := sorted(folder.glob("n*/node.toml")):
+        raise UsageError(f"{taken[0].parent} exists: use --resume, or another --data-dir")
+    folder.mkdir(parents=True, exist_ok=True)
+    cluster_id = secrets.token_hex(8)
+    key = folder / "cluster.key"
+    with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
+        file.write(secrets.token_hex(32) + "\n")
+    for place in chosen:
+        place.folder.mkdir(exist_ok=True)
+        place.config.write_text(render(node_tree(place, chosen, cluster_id)), encoding="utf-8")
+    return chosen
+
+
+def resume(folder: Path, nodes: int | None, base_port: int | None) -> tuple[NodePlace, ...]:
+    """The cluster that is in a folder, as its settings say. Raises UsageError when it is not the one meant."""
+    configs = sorted(folder.glob("n*/node.toml"), key=lambda path: int(path.parent.name[1:]))
+    if not configs:
+        raise UsageError(f"{folder} holds no cluster to resume")
+    places_: list[NodePlace] = []
+    for config in configs:
+        tree = tomllib.loads(config.read_text(encoding="utf-8"))
+        me = next(voter for voter in tree["cluster"]["voters"] if voter["id"] == tree["node"]["id"])
+        places_.append(NodePlace(me["id"], config.parent, me["rpc"], me["raft"], me["kafka"], me["http"]))
+    if nodes is not None and nodes != len(places_):
+        raise UsageError(f"--nodes {nodes}: {folder} holds a cluster of {len(places_)}")
+    if base_port is not None and places_[0].rpc != f"{HOST}:{base_port}":
+        raise UsageError(f"--base-port {base_port}: {configs[0]} says {places_[0].rpc}")
+    return tuple(places_)
+
+
+def node_tree(place: NodePlace, everyone: tuple[NodePlace, ...], cluster_id: str) -> dict[str, dict[str, object]]:
+    """The settings of one node, as the tree of its TOML file."""
+    return {
+        "node": {"id": place.id, "data_dir": "data"},
+        "cluster": {
+            "id": cluster_id,
+            "key_file": "../cluster.key",
+            "voters": [{"id": other.id, **other.addresses()} for other in everyone],
+        },
+    }
+
+
+def render(tree: Mapping[str, Mapping[str, object]]) -> str:
+    """TOML of sections of plain values, lists and lists of tables."""
+    lines = []
+    for section, values in tree.items():
+        lines.append(f"[{section}]")
+        lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_toml(part)}" for name, part in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[\n" + "".join(f"    {_toml(part)},\n" for part in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+class LocalCluster:
+    """The node processes of one cluster."""
+
+    def __init__(self, where: tuple[NodePlace, ...], report: Callable[[str], None], *, restart: bool = False) -> None:
+        self.places = {place.id: place for place in where}
+        self._report = report
+        self._restart = restart
+        self._children = {
+            place.id: Child(f"node {place.id}", ["serve", "--config", str(place.config)], place.folder / "node.log")
+            for place in where
+        }
+        self._watches: dict[int, asyncio.Task[None]] = {}
+        self._expected: set[int] = set()
+
+    async def start(self) -> None:
+        """Start every node, and return when all serve. Raises ChildError; then nothing is left running."""
+        try:
+            for node_id in self.places:
+                await self.start_node(node_id)
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await asyncio.gather(*map(self.serving, self.places))
+        except (ChildError, TimeoutError) as error:
+            await self.stop()
+            told = str(error) or f"not every node served within {READY_TIMEOUT_S:.0f} s"
+            raise ChildError(
+                f"{told}; see {', '.join(str(p.folder / 'node.log') for p in self.places.values())}"
+            ) from None
+
+    async def start_node(self, node_id: int) -> None:
+        """Start one node (again) and watch it."""
+        self._expected.discard(node_id)
+        await self._children[node_id].start()
+        self._watches[node_id] = asyncio.create_task(self._watch(node_id))
+
+    async def serving(self, node_id: int) -> None:
+        """Return when the node serves. Raises ChildError when it died."""
+        node = Node(self.places[node_id].http, timeout_s=1.0)
+        while not await asyncio.to_thread(node.serves):
+            if not self.alive(node_id):
+                raise ChildError(f"node {node_id} died before it served")
+            await asyncio.sleep(POLL_S)
+
+    def alive(self, node_id: int) -> bool:
+        """Is its process running?"""
+        return self._children[node_id].alive
+
+    def pid(self, node_id: int) -> int:
+        """Its process id (of the latest start)."""
+        return self._children[node_id].pid
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL it; not reported as a surprise."""
+        self._expected.add(node_id)
+        self._children[node_id].signal(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """SIGTERM to all, SIGKILL to those that do not end in time; returns when none is left."""
+        self._expected.update(self.places)
+        for watch in self._watches.values():
+            watch.cancel()
+        await asyncio.gather(*(child.stop(STOP_PATIENCE_S) for child in self._children.values() if child.alive))
+
+    async def _watch(self, node_id: int) -> None:
+        """Report the end of a node that nobody asked for; start it again if that is wished."""
+        child = self._children[node_id]
+        status = await child.ended()
+        if node_id in self._expected:
+            return
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        back = (
+            "starting it again"
+            if self._restart
+            else f"quorate serve --config {self.places[node_id].config} brings it back"
+        )
+        self._report(f"node {node_id} (pid {child.pid}) died: {how}; {back}")
+        if self._restart:
+            await asyncio.sleep(1.0)
+            await self.start_node(node_id)
+
+    def ready_line(self, **more: object) -> str:
+        """The one line that says that the cluster serves, as JSON."""
+        nodes = [{"id": place.id, "pid": self.pid(place.id), **place.addresses()} for place in self.places.values()]
+        return json.dumps({"ready": True, "nodes": nodes, **more})

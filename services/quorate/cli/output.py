@@ -1,0 +1,76 @@
+"""How answers are printed: a table for eyes, JSON or YAML for programs.
+
+Rules: JSON and YAML carry everything, with the names of the HTTP interface; a table carries what fits.
+"""
+
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterable, Mapping, Sequence
+
+Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
+
+
+def add_output(parser: ArgumentParser) -> None:
+    """The argument ``-o``."""
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
+
+
+def show(value: Plain, output: str, table: Iterable[str]) -> None:
+    """Print ``value`` as asked; ``table`` is its form for eyes, made only when wanted."""
+    if output == "json":
+        print(json.dumps(value, ensure_ascii=False))
+    elif output == "yaml":
+        print("\n".join(yaml(value)))
+    else:
+        for line in table:
+            print(line)
+
+
+def yaml(value: Plain, indent: str = "") -> Iterable[str]:
+    """Block-style YAML; scalars are written as JSON, which YAML contains."""
+    if isinstance(value, Mapping) and value:
+        for name, part in value.items():
+            yield from _yaml_item(f"{indent}{_scalar(name, plain=True)}:", part, indent + "  ")
+    elif isinstance(value, Sequence) and not isinstance(value, str) and value:
+        for part in value:
+            yield from _yaml_item(f"{indent}-", part, indent + "  ")
+    else:
+        yield indent + _scalar(value)
+
+
+def _yaml_item(head: str, part: Plain, indent: str) -> Iterable[str]:
+    if part and isinstance(part, (Mapping, Sequence)) and not isinstance(part, str):
+        yield head
+        yield from yaml(part, indent)
+    else:
+        yield f"{head} {_scalar(part)}"
+
+
+def _scalar(value: Plain, *, plain: bool = False) -> str:
+    if plain and isinstance(value, str) and value.replace("_", "").isalnum() and not value.isdigit():
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterable[str]:
+    """Left-aligned columns, as wide as their widest cell."""
+    cells = [list(header), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value)) or "-"
+    return str(value)
+
+
+def complain(text: str) -> None:
+    """Say something to the person, not to the program that reads us."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,163 @@
+"""RocketMQ's ``controller.properties`` as settings of ours: a node can replace a Java controller on its address.
+
+Rules: both of Java's forms are read: DLedger (``controllerDLegerPeers``, its spelling) and JRaft. Node ids are
+positions in Java's peer list, from 1; the cluster id is the group. What Java knows and we have no use for is ignored,
+as is what nobody knows (name servers keep their keys in the same file). Keys ``quorate.SECTION.KEY`` are settings of
+ours; Java ignores them in turn. The rules of settings.py hold: listeners off loopback must be named, and then their
+voters need a key.
+
+Ports that Java does not have are derived from the rpc port, equally on every node: raft +1000 (with JRaft: its own raft
+address), kafka +2000, http +3000; other distances with ``quorate.ports.raft``, ``.kafka`` and ``.http``.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from quorate.errors import UsageError
+from quorate.settings import NodeSettings, SettingsError, Text, build, split_address
+
+OURS = "quorate."
+PORTS = {"raft": 1000, "kafka": 2000, "http": 3000}
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _boolean(text: str) -> object:
+    """Java ``Boolean.parseBoolean``: what is not "true" is false."""
+    return text.lower() == "true"
+
+
+def _seconds(text: str) -> object:
+    """Java's milliseconds."""
+    return int(text) / 1000
+
+
+MEANINGS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
+    "enableElectUncleanMaster": ("policy", "enable_elect_unclean_master", _boolean),
+    "notifyBrokerRoleChanged": ("policy", "notify_broker_role_changed", _boolean),
+    "scanNotActiveBrokerInterval": ("controller", "live_scan_period_s", _seconds),
+    "scanInactiveMasterInterval": ("controller", "inactive_master_scan_period_s", _seconds),
+}
+"""Java's key → our section and key, and how to read its value."""
+
+
+def read_properties(path: Path, environ: Mapping[str, str], overrides: Mapping[str, str]) -> NodeSettings:
+    """The settings in a Java properties file, under the environment, under flags. Raises SettingsError."""
+    try:
+        given = parse(path.read_text(encoding="utf-8"))
+        tree = translate(given)
+    except (OSError, UnicodeDecodeError, UsageError) as error:
+        raise SettingsError([f"{path}: {error}"]) from error
+    return build(tree, environ, overrides, path.resolve().parent)
+
+
+def parse(text: str) -> dict[str, str]:
+    """Java ``Properties.load``: comments, ``=`` or ``:`` or a blank, continued lines, escapes."""
+    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", text)
+    given = {}
+    for line in joined.splitlines():
+        bare = line.lstrip(" \t\f")
+        if bare and bare[0] not in "#!":
+            name, value = re.match(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", bare).groups()  # type: ignore[union-attr]
+            given[_unescape(name)] = _unescape(value)
+    return given
+
+
+def _unescape(text: str) -> str:
+    """Java's escapes: a letter that means something, a code point, else the character itself. Raises UsageError."""
+
+    def replace(found: re.Match[str]) -> str:
+        escape = found[1]
+        if escape[0] == "u":
+            if len(escape) == 1:
+                raise UsageError(f"malformed \\u escape in {text!r}")
+            return chr(int(escape[1:], 16))
+        return _ESCAPES.get(escape, escape)
+
+    return re.sub(r"\\(u[0-9A-Fa-f]{4}|.)", replace, text)
+
+
+def translate(given: Mapping[str, str]) -> dict[str, Any]:
+    """Our tree of settings. Raises UsageError."""
+    jraft = given.get("controllerType") == "jRaft"
+    group, me, peers = _jraft(given) if jraft else _dledger(given)
+    distances = {name: _number(given, f"{OURS}ports.{name}", far) for name, far in PORTS.items()}
+    voters = [_voter(number, rpc, raft, distances) for number, (rpc, raft) in enumerate(peers, start=1)]
+    home = given.get("controllerStorePath") or str(Path.home() / ("jRaftController" if jraft else "DLedgerController"))
+    tree: dict[str, dict[str, Any]] = {
+        "node": {"id": me, "data_dir": str(Path(home) / "quorate")},
+        "cluster": {"id": group, "name": group, "voters": voters},
+    }
+    if bind := given.get("bindAddress"):
+        port = split_address(voters[me - 1]["rpc"])[1]
+        tree["listeners"] = {"rpc": _join(bind, port)}
+    for name, (section, key, read) in MEANINGS.items():
+        if name in given:
+            tree.setdefault(section, {})[key] = _read(name, given[name], read)
+    for name, value in given.items():
+        if name.startswith(OURS) and not name.startswith(f"{OURS}ports."):
+            section, dot, key = name.removeprefix(OURS).partition(".")
+            if not dot:
+                raise UsageError(f"{name}: expected {OURS}SECTION.KEY")
+            tree.setdefault(section, {})[key] = Text(value)
+    return tree
+
+
+def _dledger(given: Mapping[str, str]) -> tuple[str, int, list[tuple[str, str | None]]]:
+    """Group, own position (from 1), and each peer's rpc address (DLedger's raft shares the port; ours does not)."""
+    peers = {}
+    for part in _parts(given, "controllerDLegerPeers"):
+        name, dash, address = part.partition("-")
+        if not dash:
+            raise UsageError(f"controllerDLegerPeers: {part!r} is not id-host:port")
+        peers[name] = address
+    me = given.get("controllerDLegerSelfId", "")
+    if me not in peers:
+        raise UsageError(f"controllerDLegerSelfId: {me!r} is not among controllerDLegerPeers ({', '.join(peers)})")
+    group = _needed(given, "controllerDLegerGroup")
+    return group, list(peers).index(me) + 1, [(address, None) for address in peers.values()]
+
+
+def _jraft(given: Mapping[str, str]) -> tuple[str, int, list[tuple[str, str | None]]]:
+    """Group, own position (from 1), and each peer's rpc and raft addresses."""
+    raft = _parts(given, "jRaftInitConf", ",")
+    rpc = _parts(given, "jRaftControllerRPCAddr", ",")
+    if len(raft) != len(rpc):
+        raise UsageError(f"jRaftControllerRPCAddr names {len(rpc)} addresses, jRaftInitConf {len(raft)}")
+    me = given.get("jRaftServerId", "localhost:9880")
+    if me not in raft:
+        raise UsageError(f"jRaftServerId: {me} is not among jRaftInitConf ({', '.join(raft)})")
+    return given.get("jRaftGroupId", "jRaft-Controller"), raft.index(me) + 1, list(zip(rpc, raft, strict=True))
+
+
+def _voter(number: int, rpc: str, raft: str | None, distances: Mapping[str, int]) -> dict[str, Any]:
+    host, port = split_address(rpc)
+    derived = {name: _join(host, port + far) for name, far in distances.items()}
+    return {"id": number, "rpc": rpc, **derived, **({"raft": raft} if raft else {})}
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _needed(given: Mapping[str, str], name: str) -> str:
+    if not (value := given.get(name, "").strip()):
+        raise UsageError(f"{name}: missing")
+    return value
+
+
+def _parts(given: Mapping[str, str], name: str, separator: str = ";") -> list[str]:
+    return [part.strip() for part in _needed(given, name).split(separator) if part.strip()]
+
+
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    value: object = _read(name, given[name], int) if name in given else default
+    return int(str(value))
+
+
+def _read(name: str, text: str, read: Callable[[str], object]) -> object:
+    try:
+        return read(text.strip())
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from error

@@ -1,0 +1,99 @@
+"""``quorate serve``: one node in the foreground.
+
+SIGTERM or SIGINT: stop accepting, hand the leadership over, flush, exit 0; a second one ends it at once. A node that
+must stop (its disk failed, its state cannot be explained) says why and exits 1.
+"""
+
+import asyncio
+import faulthandler
+import os
+import signal
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.output import complain
+from quorate.cli.processes import add_die_with, die_with, until_orphaned
+from quorate.errors import QuorateError, UsageError
+
+if TYPE_CHECKING:
+    from quorate.settings import NodeSettings
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="node.toml, or the controller.properties of RocketMQ"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="a setting; may be repeated"
+    )
+    parser.add_argument("--check", action="store_true", help="only say whether the settings are right")
+    add_die_with(parser)
+
+
+def settings_of(options: Namespace) -> "NodeSettings":
+    """The settings that the arguments name. Raises SettingsError, UsageError."""
+    from quorate.cli.properties import read_properties
+    from quorate.settings import read_settings
+
+    overrides = {}
+    for text in options.set:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text}: expected SECTION.KEY=VALUE")
+        overrides[name] = value
+    read = read_settings if options.config.suffix == ".toml" else read_properties
+    return read(options.config, os.environ, overrides)
+
+
+async def _serve(settings: "NodeSettings", parent: int | None) -> int:
+    """Run the node until told to stop, or until it must."""
+    from quorate.cli.node import Node
+
+    asked = asyncio.Event()
+
+    def stop() -> None:
+        if asked.is_set():
+            complain("asked twice: ending at once")
+            os._exit(REFUSED)
+        asked.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    node = Node(settings)
+    await node.start()
+    reasons = [asyncio.create_task(asked.wait()), failing := asyncio.create_task(node.wait_failed())]
+    if parent is not None:
+        reasons.append(asyncio.create_task(until_orphaned(parent)))
+    await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+    failed = failing.done()
+    for reason in reasons:
+        reason.cancel()
+    await asyncio.gather(*reasons, return_exceptions=True)
+    await node.stop(handover=not failed)
+    return REFUSED if failed else DONE
+
+
+def run(options: Namespace) -> int:
+    """Run one node; see the module."""
+    import uvloop
+
+    from quorate.logs import configure
+
+    die_with(options.die_with)
+    faulthandler.enable()
+    settings = settings_of(options)
+    if options.check:
+        return DONE
+    configure(settings.log)
+    try:
+        return uvloop.run(_serve(settings, options.die_with))
+    except QuorateError as error:
+        print(f"quorate: {error}", file=sys.stderr)
+        return REFUSED
+
+
+COMMAND = Command("serve", "One node in the foreground.", _arguments, run)

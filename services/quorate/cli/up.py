@@ -1,0 +1,91 @@
+"""``quorate up``: a cluster on this machine, one process per node."""
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from quorate.cli.cluster import LocalCluster, found, resume
+from quorate.cli.command import DONE, Command
+from quorate.cli.output import complain
+from quorate.cli.processes import add_die_with, die_with
+from quorate.errors import UsageError
+
+BASE_PORT = 9870
+NODES = 3
+
+
+def add_cluster(parser: ArgumentParser) -> None:
+    """The arguments that say which cluster."""
+    parser.add_argument("--nodes", type=int, help=f"1, 3 or 5 (default: {NODES})")
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="where it lives (default: a temporary folder, deleted at the end)"
+    )
+    parser.add_argument("--base-port", type=int, metavar="P", help=f"node i: P+10i … P+10i+3 (default: {BASE_PORT})")
+    parser.add_argument("--resume", action="store_true", help="go on with the data in DIR")
+    parser.add_argument("--restart", action="store_true", help="start a node that died again")
+    add_die_with(parser)
+
+
+class Home:
+    """The folder of a cluster: the one that was named, or a temporary one that goes away with us."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._temporary = folder is None
+        self.path = (folder or Path(tempfile.mkdtemp(prefix="quorate-"))).resolve()
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        if self._temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def cluster_in(folder: Path, options: Namespace) -> LocalCluster:
+    """The cluster that the arguments describe, not started. Raises UsageError."""
+    if options.resume:
+        if options.data_dir is None:
+            raise UsageError("--resume needs --data-dir")
+        where = resume(folder, options.nodes, options.base_port)
+    else:
+        where = found(folder, options.nodes or NODES, options.base_port or BASE_PORT)
+    return LocalCluster(where, complain, restart=options.restart)
+
+
+def stop_asked() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set."""
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    return asked
+
+
+async def _up(options: Namespace, folder: Path) -> None:
+    asked = stop_asked()
+    cluster = cluster_in(folder, options)
+    starting = asyncio.create_task(cluster.start())
+    waiting = asyncio.create_task(asked.wait())
+    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if not asked.is_set():
+            await starting
+            print(cluster.ready_line(), flush=True)
+            await waiting
+    finally:
+        starting.cancel()
+        waiting.cancel()
+        await cluster.stop()
+
+
+def run(options: Namespace) -> int:
+    """Run a cluster until told to stop."""
+    die_with(options.die_with)
+    with Home(options.data_dir) as folder:
+        asyncio.run(_up(options, folder))
+    return DONE
+
+
+COMMAND = Command("up", "A cluster on this machine, one process per node.", add_cluster, run)
