@@ -281,7 +281,15 @@ Known = (
 Request = Known | OtherRequest
 
 _fast: msgspec.json.Decoder[Known] = msgspec.json.Decoder(Known, strict=False)
-_TYPES: dict[int, type[Known]] = {kind.__struct_config__.tag: kind for kind in get_args(Known)}
+REQUEST_TYPES: dict[int, type[Known]] = {kind.__struct_config__.tag: kind for kind in get_args(Known)}
+
+
+def code_of(request: Request) -> int:
+    """The code a request came with."""
+    if isinstance(request, OtherRequest):
+        return request.other_code
+    tag: int = request.__struct_config__.tag  # type: ignore[assignment]
+    return tag
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
@@ -322,7 +330,7 @@ def decode_request(frame: Frame) -> Request:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
     header = decode_header(frame)
-    kind = _TYPES.get(header.code)
+    kind = REQUEST_TYPES.get(header.code)
     if kind is None:
         return OtherRequest(opaque=header.opaque, flag=header.flag, version=header.version, other_code=header.code)
     request = kind(opaque=header.opaque, flag=header.flag, version=header.version)

@@ -1,0 +1,138 @@
+"""Outcomes in RocketMQ's words: response code, remark, custom header, body, exactly as the Java controller forms them.
+
+Rules: *nothing was proposed* is 2007, *nobody knows* is code 1 and says so. Which header fields a refusal still carries
+follows ``ReplicasInfoManager``: its result object holds the header from the start, so 1001, 1003 and 1013 carry theirs
+even when refused; what fails with an exception there (code 1 here) carries none.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import msgspec
+
+from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.metadata.commands import (
+    Accepted,
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    BrokerIdApplied,
+    BrokerIsRegistered,
+    Command,
+    MasterIs,
+    RegisterBroker,
+    Reply,
+    SyncStateSetIs,
+    TopicIs,
+)
+from quorate.metadata.refusals import response
+from quorate.wire.remoting import Message
+from quorate.wire.remoting_headers import (
+    AlterReplyFields,
+    BrokerMemberGroupBody,
+    BrokerSetReplyFields,
+    ElectMasterBody,
+    ElectMasterReplyFields,
+    Fields,
+    RegisterReplyFields,
+    ResponseCode,
+    SyncStateSetBody,
+)
+
+_json = msgspec.json.Encoder().encode
+
+OK = Message(ResponseCode.SUCCESS)
+HEARTBEAT_OK = Message(ResponseCode.SUCCESS, remark="Heart beat success")
+HEARTBEAT_WITHOUT_ID = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with empty brokerId")
+NOT_LEADER = Message(ResponseCode.CONTROLLER_NOT_LEADER, remark="The controller is not in leader state")
+BUSY = Message(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
+NO_CODE = Message(ResponseCode.SYSTEM_ERROR, remark="not set any response code")
+FORBIDDEN = Message(ResponseCode.NO_PERMISSION, remark="not permitted")
+BLACK_LISTED = Message(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
+
+
+def failed(remark: str) -> Message:
+    """Code 1: what Java answers for an exception in its handler."""
+    return Message(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def not_supported(code: int) -> Message:
+    """Code 3 (Java ``ControllerRequestProcessor``, its default branch, leading space included)."""
+    return Message(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")
+
+
+def sync_state_set_body(members: Sequence[int], epoch: int) -> bytes:
+    """Java ``SyncStateSet``."""
+    return _json(SyncStateSetBody(tuple(members), epoch))
+
+
+def command_answer(command: Command, outcome: Outcome) -> Message:
+    """The answer to a command."""
+    match outcome:
+        case Answered():
+            return _accepted(outcome.reply)
+        case Refused():
+            return _refused(command, outcome)
+        case NotLeader() | Unavailable():
+            return NOT_LEADER
+        case Busy():
+            return BUSY
+        case UnknownOutcome():
+            return failed(f"unknown outcome: {outcome.reason}")
+        case _:
+            assert_never(outcome)
+
+
+def _accepted(reply: Reply) -> Message:
+    match reply:
+        case SyncStateSetIs():
+            body = sync_state_set_body(reply.sync_state_set, reply.sync_state_set_epoch)
+            return Message(0, AlterReplyFields(reply.sync_state_set_epoch), body=body)
+        case BrokerIsRegistered():
+            return Message(
+                0,
+                RegisterReplyFields(
+                    cluster_name=reply.cluster,
+                    broker_name=reply.broker_set,
+                    master_broker_id=reply.master,
+                    master_address=reply.master_address,
+                    master_epoch=reply.master_epoch,
+                    sync_state_set_epoch=reply.master_sync_state_set_epoch,
+                ),
+                body=sync_state_set_body(reply.sync_state_set, reply.sync_state_set_epoch),
+            )
+        case BrokerIdApplied():
+            return Message(0, BrokerSetReplyFields(reply.cluster, reply.broker_set))
+        case MasterIs():
+            code, remark = response(reply)
+            return Message(code, remark=remark) if code else _master(reply, code, remark)
+        case Accepted() | TopicIs():
+            return OK
+        case _:
+            assert_never(reply)
+
+
+def _master(reply: MasterIs, code: int, remark: str | None) -> Message:
+    """1002 when there is a master: the new one, or the one that stays."""
+    members = reply.members
+    group = None if members is None else BrokerMemberGroupBody(members, reply.broker_set, reply.cluster)
+    return Message(
+        code,
+        ElectMasterReplyFields(reply.master, reply.master_address, reply.master_epoch, reply.sync_state_set_epoch),
+        remark=remark,
+        body=_json(ElectMasterBody(reply.sync_state_set, group)),
+    )
+
+
+def _refused(command: Command, outcome: Refused) -> Message:
+    refusal = outcome.refusal
+    code, remark = response(refusal)
+    if isinstance(refusal.reply, MasterIs):
+        return _master(refusal.reply, code, remark)
+    fields: Fields | None = None
+    if code != ResponseCode.SYSTEM_ERROR:
+        match command:
+            case AlterSyncStateSet():
+                fields = AlterReplyFields(0)
+            case RegisterBroker() | ApplyBrokerId():
+                fields = BrokerSetReplyFields(command.cluster, command.broker_set)
+    return Message(code, fields, remark=remark)

@@ -1,0 +1,77 @@
+"""Java properties text: what 1009 carries, and what 1010 and a controller's property file are written in.
+
+Source: Java ``MixAll.string2Properties`` (``java.util.Properties.load``) and ``Configuration.getAllConfigsFormatString``.
+"""
+
+from collections.abc import Mapping
+
+from quorate.errors import UsageError
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SPACE = " \t\f"
+
+
+def parse(text: str) -> dict[str, str]:
+    """Keys and values; comments, continued lines and escapes as Java reads them. Raises UsageError for a bad ``\\u``."""
+    pairs: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key, value = _split(line)
+        pairs[_unescape(key)] = _unescape(value)
+    return pairs
+
+
+def render(pairs: Mapping[str, str]) -> str:
+    """``key=value`` lines sorted by key, as Java formats its configuration for 1010 (no escapes)."""
+    return "".join(f"{key}={pairs[key]}\n" for key in sorted(pairs))
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    continued = ""
+    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = natural.lstrip(_SPACE)
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            continued += line[:-1]
+        else:
+            lines.append(continued + line)
+            continued = ""
+    if continued:
+        lines.append(continued)
+    return lines
+
+
+def _split(line: str) -> tuple[str, str]:
+    """At the first ``=``, ``:`` or white space that is not escaped; white space around the sign goes."""
+    at = 0
+    while at < len(line) and line[at] not in "=:" + _SPACE:
+        at += 2 if line[at] == "\\" else 1
+    key, rest = line[:at], line[at:].lstrip(_SPACE)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_SPACE)
+    return key, rest
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        at += 1
+        if char == "\\" and at < len(text):
+            char = text[at]
+            at += 1
+            if char == "u":
+                digits = text[at : at + 4]
+                if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+                    raise UsageError("malformed \\uxxxx encoding")
+                char = chr(int(digits, 16))
+                at += 4
+            else:
+                char = _ESCAPES.get(char, char)
+        out.append(char)
+    return "".join(out)

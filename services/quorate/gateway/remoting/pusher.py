@@ -1,0 +1,209 @@
+"""Calls to brokers: role changes (1008) pushed until acknowledged or given up, and dials that prove a death.
+
+Rules: every call ends in its callback exactly once, within its deadline. 1008 is sent as an ordinary, two-way request,
+because stock brokers answer it; its body is never left out (a broker without it fails with code 1). A dial proves a
+death only by a refusal; everything else proves nothing.
+Source: Java ``ControllerManager.notifyBrokerRoleChanged`` (one-way there), ``ReplicasManager.changeBrokerRole``.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from quorate.controller.ports import DialResult, RoleChange
+from quorate.errors import PeerError
+from quorate.gateway.remoting.settings import RemotingSettings
+from quorate.wire.remoting import RESPONSE_FLAG, FrameSplitter, decode_header, encode_request
+from quorate.wire.remoting_headers import RequestCode, ResponseCode, RoleChangedFields, SyncStateSetBody
+
+_encode_body = msgspec.json.Encoder().encode
+_REPLY_BYTES_MAX = 1 << 20
+
+
+def parse_address(address: str) -> tuple[str, int] | None:
+    """``host:port`` or ``[v6]:port``; None when it is neither."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        return None
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def encode_role_change(change: RoleChange, opaque: int) -> bytes:
+    """The frame of 1008 (Java ``NotifyBrokerRoleChangedRequestHeader``; body Java ``SyncStateSet``)."""
+    fields = RoleChangedFields(
+        master_address=change.master_address,
+        master_broker_id=change.master,
+        master_epoch=change.master_epoch,
+        sync_state_set_epoch=change.sync_state_set_epoch,
+    )
+    body = _encode_body(SyncStateSetBody(change.sync_state_set, change.sync_state_set_epoch))
+    return encode_request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, opaque, fields, body=body)
+
+
+class _Call:
+    """One 1008 under way: the deadline, and whom to tell, once."""
+
+    __slots__ = ("_done", "change", "timer")
+
+    def __init__(self, change: RoleChange, timer: asyncio.TimerHandle, done: Callable[[bool], None]) -> None:
+        self.change = change
+        self.timer = timer
+        self._done = done
+
+    def end(self, acknowledged: bool) -> None:
+        self.timer.cancel()
+        self._done(acknowledged)
+
+
+class _Broker(asyncio.Protocol):
+    """One broker address while it is called: its connection, and the calls under way there. It dies with the connection."""
+
+    def __init__(self, pusher: "RolePusher", address: str) -> None:
+        self.calls: dict[int, _Call] = {}
+        self.connecting: asyncio.Task[None] | None = None
+        self._pusher = pusher
+        self._address = address
+        self._splitter = FrameSplitter(_REPLY_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send what waited for it."""
+        self._transport = cast(asyncio.Transport, transport)
+        frames = [encode_role_change(call.change, opaque) for opaque, call in self.calls.items()]
+        self._transport.write(b"".join(frames))
+
+    def data_received(self, data: bytes) -> None:
+        """Answers; whatever else a broker says is dropped."""
+        try:
+            for frame in self._splitter.feed(data):
+                header = decode_header(frame)
+                if header.flag & RESPONSE_FLAG:
+                    self._pusher.ended(self, header.opaque, header.code == ResponseCode.SUCCESS)
+        except PeerError:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing under way here will be answered."""
+        self._transport = None
+        self._pusher.lost(self, self._address)
+
+    def send(self, opaque: int, call: _Call) -> None:
+        """Take a call; it leaves now, or when the connection is there."""
+        self.calls[opaque] = call
+        if self._transport is not None:
+            self._transport.write(encode_role_change(call.change, opaque))
+
+    def close(self) -> None:
+        """End it, now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class RolePusher:
+    """The ``BrokerLink`` of the controller: one connection per broker address, opened when needed."""
+
+    def __init__(
+        self, settings: RemotingSettings, *, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._tls = tls
+        self._next_opaque = 1
+        self._under_way = 0
+        self._brokers: dict[str, _Broker] = {}
+        self._idle: dict[str, asyncio.TimerHandle] = {}
+        self._dials: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    def notify(self, address: str, change: RoleChange, done: Callable[[bool], None]) -> None:
+        """Push a role change; ``done(True)`` when the broker answered code 0, ``done(False)`` in every other case."""
+        if self._stopped or self._under_way >= self._settings.push_in_flight_max or parse_address(address) is None:
+            self._loop.call_soon(done, False)
+            return
+        broker = self._brokers.get(address)
+        if broker is None:
+            broker = self._brokers[address] = _Broker(self, address)
+            broker.connecting = self._loop.create_task(self._connect(broker, address))
+        opaque = self._next_opaque
+        self._next_opaque = opaque % 0x7FFFFFFF + 1
+        timer = self._loop.call_later(self._settings.push_deadline_s, self.ended, broker, opaque, False)
+        self._under_way += 1
+        broker.send(opaque, _Call(change, timer, done))
+        self._keep_open(address)
+
+    def dial(self, address: str, done: Callable[[DialResult], None]) -> None:
+        """Try to connect, and close again: ``refused`` proves that nobody listens there."""
+        target = parse_address(address)
+        if self._stopped or target is None or len(self._dials) >= self._settings.dials_max:
+            self._loop.call_soon(done, "unknown")
+            return
+        task = self._loop.create_task(self._dial(*target, done))
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    async def stop(self) -> None:
+        """Close everything; calls under way end unacknowledged, dials prove nothing."""
+        self._stopped = True
+        for timer in self._idle.values():
+            timer.cancel()
+        tasks = [broker.connecting for broker in self._brokers.values() if broker.connecting is not None]
+        tasks.extend(self._dials)
+        for address, broker in tuple(self._brokers.items()):
+            broker.close()
+            self.lost(broker, address)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def ended(self, broker: _Broker, opaque: int, acknowledged: bool) -> None:
+        """A broker answered, or the deadline passed; an answer nobody waits for is dropped."""
+        call = broker.calls.pop(opaque, None)
+        if call is not None:
+            self._under_way -= 1
+            call.end(acknowledged)
+
+    def lost(self, broker: _Broker, address: str) -> None:
+        """No connection, or none any more."""
+        if self._brokers.get(address) is broker:
+            del self._brokers[address]
+        for opaque in tuple(broker.calls):
+            self.ended(broker, opaque, False)
+
+    async def _connect(self, broker: _Broker, address: str) -> None:
+        target = cast(tuple[str, int], parse_address(address))
+        try:
+            async with asyncio.timeout(self._settings.push_deadline_s):
+                await self._loop.create_connection(lambda: broker, *target, ssl=self._tls)
+        except OSError:
+            self.lost(broker, address)
+        finally:
+            broker.connecting = None
+
+    def _keep_open(self, address: str) -> None:
+        previous = self._idle.pop(address, None)
+        if previous is not None:
+            previous.cancel()
+        self._idle[address] = self._loop.call_later(self._settings.push_idle_s, self._close_idle, address)
+
+    def _close_idle(self, address: str) -> None:
+        del self._idle[address]
+        broker = self._brokers.get(address)
+        if broker is not None:
+            broker.close()
+
+    async def _dial(self, host: str, port: int, done: Callable[[DialResult], None]) -> None:
+        result: DialResult = "unknown"
+        try:
+            async with asyncio.timeout(self._settings.dial_deadline_s):
+                transport, _ = await self._loop.create_connection(asyncio.Protocol, host, port)
+            transport.abort()
+            result = "accepted"
+        except ConnectionRefusedError:
+            result = "refused"
+        except OSError:
+            result = "unknown"
+        finally:
+            done(result)

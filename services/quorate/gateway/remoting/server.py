@@ -1,0 +1,265 @@
+"""The remoting listener: connections, deadlines and limits; what a request means is the service's business.
+
+Rules: a plain ``asyncio.Protocol``: no task and no timer per connection or request; one sweep looks at all deadlines.
+Answers of one loop turn leave in one send. Reading stops while a connection has too much in flight or does not read its
+answers; a peer that breaks the protocol, or a deadline, loses its connection and nothing else.
+"""
+
+import asyncio
+import ssl
+from typing import Protocol, cast
+
+from quorate.controller.outcomes import Caller
+from quorate.errors import PeerError
+from quorate.gateway.remoting.settings import RemotingSettings
+from quorate.metrics import Metrics
+from quorate.wire.remoting import Frame, FrameSplitter, HeaderType, HeartbeatRequest, Message, Request, decode_request
+
+
+class Service(Protocol):
+    """What the server hands requests to."""
+
+    def heartbeat(self, request: HeartbeatRequest, connection: "Connection") -> Message | None:
+        """The hottest path: every broker, every second."""
+
+    def handle(self, request: Request, frame: Frame, connection: "Connection") -> None:
+        """Answer later, or now, through ``connection.answer``; exactly once."""
+
+    def closed(self, connection: "Connection") -> None:
+        """The connection is gone."""
+
+
+class Connection(asyncio.Protocol):
+    """One peer. It is the ``Channel`` the live table knows: ``address`` and ``last`` are for it."""
+
+    __slots__ = (
+        "_out",
+        "_partial_since",
+        "_partial_was",
+        "_server",
+        "_splitter",
+        "_stalled_since",
+        "_transport",
+        "active",
+        "address",
+        "caller",
+        "in_flight",
+        "last",
+        "seen",
+    )
+
+    def __init__(self, server: "RemotingServer") -> None:
+        self._server = server
+        self._splitter = FrameSplitter(server.settings.frame_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._partial_since = 0.0
+        self._partial_was = 0
+        self._stalled_since = 0.0
+        self.active = True
+        self.seen = 0.0
+        self.address = ""
+        self.last: object | None = None
+        self.in_flight = 0
+        self.caller = Caller("anonymous", "")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Kept nearly empty: a thousand brokers may reconnect in one turn."""
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "local"
+        if not self._server.admit(self):
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=self._server.settings.write_buffer_bytes_max)
+        self.caller = Caller("anonymous", self.address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Whoever tied something to this channel hears of it once."""
+        self._transport = None
+        self._out.clear()
+        self._server.forget(self, self._partial_was)
+
+    def data_received(self, data: bytes) -> None:
+        """Frames in; heartbeats are taken here, everything else goes to the service."""
+        self.active = True
+        server = self._server
+        service = server.service
+        try:
+            for frame in self._splitter.feed(data):
+                request = decode_request(frame)
+                if request.__class__ is HeartbeatRequest and not request.flag & 1:
+                    answer = service.heartbeat(request, self)
+                    if answer is not None and not request.flag & 2:
+                        self.send(answer.frame(frame.header_type, request.opaque))
+                elif not request.flag & 1:
+                    self.in_flight += 1
+                    service.handle(request, frame, self)
+        except PeerError as error:
+            self.close(error)
+            return
+        if self._splitter.pending_bytes != self._partial_was:
+            self._watch_partial()
+        if self.in_flight >= server.settings.in_flight_max and self._transport is not None:
+            self._transport.pause_reading()
+
+    def answer(self, header_type: HeaderType, opaque: int, message: Message | None) -> None:
+        """End one request handed to the service; ``None`` for a one-way one."""
+        self.in_flight -= 1
+        if message is not None:
+            self.send(message.frame(header_type, opaque))
+        if self.in_flight == self._server.settings.in_flight_max // 2:
+            self._resume()
+
+    def send(self, data: bytes) -> None:
+        """Queue bytes; all of this turn leave together."""
+        if self._transport is None:
+            return
+        if not self._out:
+            self._server.loop.call_soon(self._flush)
+        self._out.append(data)
+
+    def _flush(self) -> None:
+        if self._transport is not None and self._out:
+            self.active = True
+            self._transport.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
+            self._out.clear()
+
+    def pause_writing(self) -> None:
+        """The peer does not read what it asked for."""
+        self._stalled_since = self._server.loop.time()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It caught up."""
+        self._stalled_since = 0.0
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._stalled_since and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _watch_partial(self) -> None:
+        """An unfinished frame has a deadline, and shares a budget with those of all other connections."""
+        pending = self._splitter.pending_bytes
+        budget_kept = self._server.partial(pending - self._partial_was)
+        if not pending or not self._partial_was or pending < self._partial_was:
+            self._partial_since = self._server.loop.time() if pending else 0.0
+        self._partial_was = pending
+        if not budget_kept:
+            self.close(PeerError("too many bytes of unfinished frames"))
+
+    def overdue(self, now: float) -> str | None:
+        """The deadline this connection missed, if any. Called once a sweep."""
+        settings = self._server.settings
+        if self.active:
+            self.active = False
+            self.seen = now
+        if self._partial_since and now - self._partial_since > settings.partial_deadline_s:
+            return "frame not finished in time"
+        if self._stalled_since and now - self._stalled_since > settings.slow_reader_deadline_s:
+            return "answers not read in time"
+        if now - self.seen > settings.idle_deadline_s:
+            return "idle"
+        return None
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Stop reading, send what is queued, close."""
+        if self._transport is not None:
+            if error is not None:
+                self._server.note(self, error)
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close without waiting for the peer."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class RemotingServer:
+    """Listens, and keeps the limits that concern all connections together."""
+
+    def __init__(
+        self,
+        service: Service,
+        settings: RemotingSettings,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.service = service
+        self.settings = settings
+        self.loop = loop
+        self._metrics = metrics or Metrics()
+        self._connections: set[Connection] = set()
+        self._partial_bytes = 0
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.refused_connections = 0
+        self.deadlines_missed: dict[str, int] = {}
+        self.last_error = ""
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen; answers the port. Raises OSError."""
+        self._server = await self.loop.create_server(
+            lambda: Connection(self), host, port, backlog=self.settings.backlog, ssl=tls, reuse_address=True
+        )
+        self._sweeper = self.loop.call_later(self.settings.sweep_period_s, self._sweep)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Close the listener and every connection."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        if self._server is not None:
+            self._server.close()
+            for connection in tuple(self._connections):
+                connection.close()
+            await self._server.wait_closed()
+            self._server = None
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    def admit(self, connection: Connection) -> bool:
+        """Is there room for one more?"""
+        if len(self._connections) >= self.settings.connections_max:
+            self.refused_connections += 1
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: Connection, partial_bytes: int) -> None:
+        """A connection ended."""
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._partial_bytes -= partial_bytes
+            self.service.closed(connection)
+
+    def partial(self, change: int) -> bool:
+        """Account bytes of unfinished frames; False = over the budget."""
+        self._partial_bytes += change
+        return self._partial_bytes <= self.settings.partial_bytes_max or change <= 0
+
+    def note(self, connection: Connection, error: PeerError) -> None:
+        """A peer broke the protocol."""
+        self._metrics.peer_errors["remoting"] += 1
+        self.last_error = f"{connection.address}: {error}"
+
+    def _sweep(self) -> None:
+        """Once a period: end whoever missed a deadline."""
+        now = self.loop.time()
+        for connection in tuple(self._connections):
+            missed = connection.overdue(now)
+            if missed is not None:
+                self.deadlines_missed[missed] = self.deadlines_missed.get(missed, 0) + 1
+                connection.abort()
+        self._sweeper = self.loop.call_later(self.settings.sweep_period_s, self._sweep)

@@ -1,0 +1,44 @@
+"""Limits and deadlines of the remoting listener and of calls to brokers."""
+
+import msgspec
+
+from quorate.wire.remoting import JAVA_FRAME_BYTES_MAX
+
+
+class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds and bytes unless the name says otherwise."""
+
+    forward_to_leader: bool = True
+    """False: a follower answers leader-only requests with 2007, as Java does."""
+    connections_max: int = 10_000
+    """One more is closed at once."""
+    backlog: int = 1024
+    """Connections the kernel may hold before we accept them (Java ``serverSocketBacklog``)."""
+    frame_bytes_max: int = JAVA_FRAME_BYTES_MAX
+    """A longer frame closes its connection, as in Java."""
+    body_bytes_max: int = 1 << 20
+    """A longer body of a request is answered with code 1."""
+    partial_bytes_max: int = 64 << 20
+    """Bytes of unfinished frames over all connections; the connection that exceeds it is closed."""
+    partial_deadline_s: float = 10.0
+    """How long a frame may take from its first byte to its last."""
+    idle_deadline_s: float = 120.0
+    """A connection with no byte in or out for this long is closed (Java ``serverChannelMaxIdleTimeSeconds``)."""
+    in_flight_max: int = 1024
+    """Requests of one connection not yet answered; beyond it we stop reading from the connection."""
+    write_buffer_bytes_max: int = 1 << 20
+    """Answers a peer has not read; beyond it we stop reading from the connection …"""
+    slow_reader_deadline_s: float = 10.0
+    """… and close it when it still has not caught up after this."""
+    sweep_period_s: float = 1.0
+    """How often deadlines of connections are looked at."""
+    push_deadline_s: float = 3.0
+    """Connect, send and answer of one role change (Java waits 3 s)."""
+    push_in_flight_max: int = 4096
+    """Role changes under way to brokers; one more fails at once and is tried again by the reconciler."""
+    push_idle_s: float = 60.0
+    """A connection to a broker unused for this long is closed."""
+    dial_deadline_s: float = 1.0
+    """How long a dial that neither connects nor is refused may take; then it proves nothing."""
+    dials_max: int = 2048
+    """Dials under way; one more proves nothing at once."""
