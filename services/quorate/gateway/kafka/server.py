@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from quorate.clock import Scheduler, Timer
+from quorate.gateway.access import Access, Quota
 from quorate.gateway.kafka.connection import KafkaConnection
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.reading import LogReader
@@ -41,15 +42,10 @@ from quorate.wire.kafka_requests import (
 )
 from quorate.wire.kafka_responses import BrokerAddress, CommittedOffset, JoinedGroup
 
-Authorize = Callable[[str, str, str], bool]
-"""(principal, operation, resource) → may it? One hook for every gateway."""
+PRINCIPAL = "anonymous"
+"""Whoever reads: there is no authentication on this listener yet."""
 
 READ_ONLY = "this topic is the controller's log: it is read-only"
-
-
-def allow_all(principal: str, operation: str, resource: str) -> bool:
-    """The hook of a cluster without authentication."""
-    return True
 
 
 class _Waiting:
@@ -74,13 +70,15 @@ class KafkaServer:
         metrics: Metrics,
         scheduler: Scheduler,
         chance: random.Random,
-        authorize: Authorize = allow_all,
+        access: Access,
+        quota: Quota,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
         self.scheduler = scheduler
         self._view = view
-        self._authorize = authorize
+        self._access = access
+        self._quota = quota
         self._reader = LogReader(view, settings)
         self._groups = Groups(settings, scheduler, chance)
         self._groups_term = 0
@@ -145,9 +143,15 @@ class KafkaServer:
     # Requests.
 
     def serve(self, connection: KafkaConnection, header: RequestHeader, request: Request) -> None:
-        """Answer a request by ``connection.reply``, now or later, exactly once."""
-        version = header.version
-        self.metrics.kafka_requests[header.api, version] += 1
+        """Answer a request by ``connection.reply``, now or later, exactly once. Over quota means later."""
+        self.metrics.kafka_requests[header.api, header.version] += 1
+        if self._quota.admit(PRINCIPAL, type(request).__name__):
+            self._serve(connection, header.version, request)
+        else:
+            delay = self.settings.over_quota_delay_s
+            self.scheduler.call_later(delay, lambda: self._serve(connection, header.version, request))
+
+    def _serve(self, connection: KafkaConnection, version: int, request: Request) -> None:
         match request:
             case FetchRequest():
                 self._fetch(connection, version, request)
@@ -163,9 +167,6 @@ class KafkaServer:
                 connection.reply(self._coordinator(version, request))
             case _:
                 self._serve_group(connection, version, request)
-
-    def _may_read(self) -> bool:
-        return self._authorize("anonymous", "read", f"topic/{self.settings.topic}")
 
     def _refuse_produce(self, connection: KafkaConnection, version: int, request: ProduceRequest) -> None:
         if request.acks == 0:
@@ -208,7 +209,7 @@ class KafkaServer:
 
     def _fetch(self, connection: KafkaConnection, version: int, request: FetchRequest) -> None:
         wait_ms = min(request.max_wait_ms, self.settings.fetch_wait_max_ms)
-        if not self._may_read():
+        if not self._access.authorize(PRINCIPAL, "ReadLog", f"topic/{self.settings.topic}"):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             refused = [(n, [responses.FetchedPartition(p.partition, error) for p in ps]) for n, ps in request.topics]
             connection.reply(responses.fetch(version, refused, request.isolation_level))
@@ -279,7 +280,7 @@ class KafkaServer:
         error = ErrorCode.NONE
         if not self._coordinates():
             error = ErrorCode.NOT_COORDINATOR
-        elif not self._authorize("anonymous", "read", f"group/{request.group}"):
+        elif not self._access.authorize(PRINCIPAL, "ReadGroup", f"group/{request.group}"):
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         match request:
             case JoinGroupRequest() if error:

@@ -33,6 +33,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A frame must be whole this long after its first byte."""
     write_timeout_s: float = 30.0
     """A client that takes nothing for this long is disconnected."""
+    over_quota_delay_s: float = 1.0
+    """How long a request over its quota waits before it is served."""
     sweep_period_s: float = 1.0
     """How often time-outs of connections and group members are looked for."""
     groups_max: int = 1000

@@ -1,0 +1,184 @@
+"""A log and a node in memory, and a Kafka listener on them in a thread of its own, for blocking clients."""
+
+import asyncio
+import bisect
+import random
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+import uvloop
+
+from quorate.clock import LoopScheduler
+from quorate.events import BrokerFenced, Event, Stamp, TopicCreated
+from quorate.gateway.access import NoQuota, OpenAccess
+from quorate.gateway.kafka import KafkaNode, KafkaServer, KafkaSettings
+from quorate.metrics import Metrics
+from quorate.wire.avro import encode_events
+
+TOPIC = KafkaSettings().topic
+START_MS = 1_700_000_000_000
+
+
+def sample_event(number: int) -> Event:
+    """Some event; the number can be read back from it."""
+    if number % 2:
+        return TopicCreated(
+            topic=f"orders-{number}",
+            read_queues=number,
+            write_queues=8,
+            permission=6,
+            filter_type="SINGLE_TAG",
+            system_flags=0,
+            order=False,
+            attributes={"+message.type": "FIFO"},
+        )
+    return BrokerFenced(
+        cluster="c",
+        broker_set=f"set-{number}",
+        broker_id=number,
+        evidence="connection closed",
+        last_heartbeat_ms=START_MS,
+        detected_ms=START_MS,
+        proposed_ms=START_MS,
+    )
+
+
+class FakeLog:
+    """The applied events of a node."""
+
+    def __init__(self) -> None:
+        self.start_offset = 0
+        self.end_offset = 0
+        self.term_starts: list[tuple[int, int]] = []
+        self.bases: list[int] = []
+        self.batches: list[bytes] = []
+        self.times: list[int] = []
+
+    def append(self, count: int = 1, term: int = 1) -> int:
+        """One batch of ``count`` events, a second after the one before; its base offset."""
+        base, time_ms = self.end_offset, START_MS + 1000 * len(self.batches)
+        if not self.term_starts or self.term_starts[-1][0] != term:
+            self.term_starts.append((term, base))
+        stamp = Stamp(offset=base, term=term, time_ms=time_ms, principal="test", cause="test", request_id=f"r{base}")
+        self.batches.append(encode_events([sample_event(base + i) for i in range(count)], stamp))
+        self.bases.append(base)
+        self.times.append(time_ms)
+        self.end_offset += count
+        return base
+
+    def read(self, offset: int, max_bytes: int) -> list[bytes]:
+        at = bisect.bisect_right(self.bases, offset) - 1
+        found: list[bytes] = []
+        for batch in self.batches[at:]:
+            if found and sum(map(len, found)) + len(batch) > max_bytes:
+                break
+            found.append(batch)
+        return found
+
+    def offset_for_time(self, time_ms: int) -> int | None:
+        at = bisect.bisect_left(self.times, time_ms)
+        return self.bases[at] if at < len(self.bases) else None
+
+
+class FakeView:
+    """A node as the listener sees it."""
+
+    def __init__(self, log: FakeLog, nodes: Sequence[KafkaNode], node_id: int = 1) -> None:
+        self.node_id = node_id
+        self.cluster_id = "test-cluster"
+        self.log = log
+        self.leader_id: int | None = 1
+        self.term = 1
+        self.serving = True
+        self.on_applied: list[Callable[[int], None]] = []
+        self.known = list(nodes)
+        self.confirmable = True
+
+    def nodes(self) -> Sequence[KafkaNode]:
+        return self.known
+
+    def confirmed_end(self, done: Callable[[int | None], None]) -> None:
+        done(self.log.end_offset if self.confirmable else None)
+
+    def append(self, count: int = 1, term: int = 1) -> None:
+        """Apply one batch and tell the listener."""
+        self.log.append(count, term)
+        for told in self.on_applied:
+            told(self.log.end_offset)
+
+
+def free_port() -> int:
+    """A port below the ephemeral range that nobody listens on."""
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+
+
+class ServedLog:
+    """Listeners of one or more nodes over one log, on a loop in a thread; ``do`` runs something on that loop."""
+
+    def __init__(self, nodes: int = 1, settings: KafkaSettings | None = None) -> None:
+        self.log = FakeLog()
+        self.ports = [free_port() for _ in range(nodes)]
+        known = [KafkaNode(i + 1, "127.0.0.1", port, f"node-{i + 1}") for i, port in enumerate(self.ports)]
+        self.views = [FakeView(self.log, known, i + 1) for i in range(nodes)]
+        self.metrics = [Metrics() for _ in range(nodes)]
+        self.servers: list[KafkaServer] = []
+        self._settings = settings or KafkaSettings()
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @property
+    def bootstrap(self) -> str:
+        """The first node."""
+        return f"127.0.0.1:{self.ports[0]}"
+
+    def __enter__(self) -> "ServedLog":
+        self._thread.start()
+        self.do(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self.servers:
+            self.do(server.stop())
+        self.do(asyncio.sleep(0.05))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()
+
+    async def _start(self) -> None:
+        scheduler = LoopScheduler(self._loop)
+        for view, metrics, port in zip(self.views, self.metrics, self.ports, strict=True):
+            server = KafkaServer(
+                view, self._settings, metrics, scheduler, random.Random(view.node_id), OpenAccess(), NoQuota()
+            )
+            await server.start("127.0.0.1", port)
+            self.servers.append(server)
+
+    def do(self, coroutine):  # noqa: ANN001, ANN201
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    def append(self, batches: int = 1, count: int = 1, term: int = 1) -> None:
+        """Apply events on the loop's thread; every node has them at once."""
+
+        async def apply() -> None:
+            for _ in range(batches):
+                self.log.append(count, term)
+            for view in self.views:
+                for told in view.on_applied:
+                    told(self.log.end_offset)
+
+        self.do(apply())
+
+    def set_leader(self, node_id: int | None, term: int) -> None:
+        """Everyone learns of a new leader."""
+
+        async def change() -> None:
+            for view in self.views:
+                view.leader_id, view.term = node_id, term
+
+        self.do(change())
