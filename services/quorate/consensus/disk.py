@@ -1,0 +1,265 @@
+"""Real files and the one thread that may wait for them.
+
+Rules: the loop never waits for a disk; only jobs given to a ``DiskWorker`` do. A failed write or sync is never
+retried: after a failed ``fdatasync`` the kernel may call lost pages clean, so the node stops and recovers by reading
+(fail-stop). New files are filled with *written* zeros, because an allocated but unwritten extent costs a metadata
+commit at each later sync.
+
+Theory: jobs run in the order given. As each ends its ``done`` is put on a list, and the loop is woken once for all that
+ended before it looked; so a burst of small jobs costs one wake-up, and a long job delays no report but its own.
+"""
+
+import asyncio
+import fcntl
+import os
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
+
+from quorate.errors import StorageError, UsageError
+
+_ZEROS = bytes(256 * 1024)
+
+Job = Callable[[], None]
+
+
+class DirectoryLock:
+    """An advisory lock on a data directory, held as long as this object (or the process) lives.
+
+    Raises UsageError when another process holds it, StorageError when the directory cannot be used.
+    """
+
+    def __init__(self, directory: str) -> None:
+        path = os.path.join(directory, "lock")
+        try:
+            os.makedirs(directory, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StorageError(f"data directory {directory}: {error}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            raise UsageError(f"data directory {directory} is in use by another node") from error
+
+    def release(self) -> None:
+        """Let another node have it; releasing twice does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class FileDisk:
+    """The ``Disk`` port over the files of one directory. Reads may come from the loop too (page cache)."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._fds: dict[str, int] = {}
+        try:
+            os.makedirs(directory, exist_ok=True)
+            self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            _sync_directory(os.path.dirname(os.path.abspath(directory)))
+        except OSError as error:
+            raise StorageError(f"journal directory {directory}: {error}") from error
+
+    def names(self) -> list[str]:
+        """File names present, sorted. Raises StorageError."""
+        try:
+            return sorted(os.listdir(self._directory))
+        except OSError as error:
+            raise StorageError(f"list {self._directory}: {error}") from error
+
+    def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
+        """``size`` bytes from ``offset`` (to the end when -1); short at the end of the file. Raises StorageError."""
+        try:
+            fd = self._open(name)
+            if size < 0:
+                size = max(0, os.fstat(fd).st_size - offset)
+            return os.pread(fd, size, offset)
+        except OSError as error:
+            raise StorageError(f"read {name}: {error}") from error
+
+    def create(self, name: str, size: int) -> None:
+        """A new file of ``size`` written zero bytes, durable with its name. Raises StorageError, also if it exists."""
+        try:
+            fd = os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self._fds[name] = fd
+            for offset in range(0, size, len(_ZEROS)):
+                _write_all(fd, _ZEROS[: size - offset], offset)
+            os.fsync(fd)
+            os.fsync(self._directory_fd)
+        except OSError as error:
+            raise StorageError(f"create {name}: {error}") from error
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Overwrite in place; not synced. Raises StorageError."""
+        try:
+            _write_all(self._open(name), data, offset)
+        except OSError as error:
+            raise StorageError(f"write {name}: {error}") from error
+
+    def sync(self, name: str) -> None:
+        """``fdatasync``. Raises StorageError, and that is final."""
+        try:
+            os.fdatasync(self._open(name))
+        except OSError as error:
+            raise StorageError(f"sync {name}: {error}") from error
+
+    def remove(self, name: str) -> None:
+        """Unlink, and sync the directory. Raises StorageError."""
+        try:
+            fd = self._fds.pop(name, None)
+            if fd is not None:
+                os.close(fd)
+            os.unlink(self._path(name))
+            os.fsync(self._directory_fd)
+        except OSError as error:
+            raise StorageError(f"remove {name}: {error}") from error
+
+    def close(self) -> None:
+        """Close the files; what was not synced may be lost."""
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+        if self._directory_fd >= 0:
+            os.close(self._directory_fd)
+            self._directory_fd = -1
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+    def _open(self, name: str) -> int:
+        fd = self._fds.get(name)
+        if fd is None:
+            fd = self._fds[name] = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
+        return fd
+
+
+def _write_all(fd: int, data: bytes, offset: int) -> None:
+    written = os.pwrite(fd, data, offset)
+    while written < len(data):  # Only a nearly full disk or a signal makes a regular file write short.
+        written += os.pwrite(fd, data[written:], offset + written)
+
+
+def _sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class ThreadWorker:
+    """The ``DiskWorker`` port: one dedicated thread. ``submit`` belongs to the loop's thread, jobs to the worker's.
+
+    ``on_fatal(error)`` runs on the loop, once, at the first job or report that raises; nothing runs after it.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[BaseException], None], jobs_max: int = 1024
+    ) -> None:
+        self._loop = loop
+        self._on_fatal = on_fatal
+        self._jobs_max = jobs_max
+        self._jobs: SimpleQueue[tuple[Job, Job] | None] = SimpleQueue()
+        self._ended: deque[Job] = deque()
+        self._woken = False
+        self._pending = 0
+        self._stopped = False
+        self._thread = Thread(target=self._work, name="quorate-disk", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job, done: Job) -> None:
+        """Run ``job`` on the thread, then ``done`` on the loop. After a failure or ``close`` neither ever runs.
+
+        Raises StorageError when too many jobs wait: then nobody heeds the answers and the node must stop.
+        """
+        if self._stopped:
+            return
+        if self._pending >= self._jobs_max:
+            raise StorageError(f"{self._pending} jobs wait for the disk")
+        self._pending += 1
+        self._jobs.put((job, done))
+
+    def pending(self) -> int:
+        """Jobs submitted and not yet reported done."""
+        return self._pending
+
+    def close(self, timeout_s: float) -> bool:
+        """Finish the jobs submitted and end the thread; False if it did not within ``timeout_s``.
+
+        Their ``done`` still runs if the loop does.
+        """
+        self._jobs.put(None)
+        self._thread.join(timeout_s)
+        self._stopped = True
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            try:
+                job()
+            except BaseException as error:  # noqa: BLE001 - whatever it was, the disk's state is unknown: fail-stop
+                self._call_loop(lambda error=error: self._fail(error))  # type: ignore[misc]
+                return
+            self._ended.append(done)
+            if not self._woken:
+                self._woken = True
+                self._call_loop(self._report)
+
+    def _call_loop(self, callback: Job) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # The loop is closed: the node is gone, and with it everyone who waits.
+            self._stopped = True
+
+    def _report(self) -> None:
+        self._woken = False  # Before looking: a job that ends from here on wakes us again.
+        while self._ended and not self._stopped:
+            self._pending -= 1
+            done = self._ended.popleft()
+            try:
+                done()
+            except BaseException as error:  # noqa: BLE001 - a report that cannot be taken leaves a wrong image
+                self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._on_fatal(error)
+
+
+class InlineWorker:
+    """A ``DiskWorker`` without a thread, for tests.
+
+    It runs a job and its ``done`` when submitted; while ``held``, only when told to ``run``.
+    """
+
+    def __init__(self) -> None:
+        self.held = False
+        self._waiting: deque[tuple[Job, Job]] = deque()
+        self._running = False
+
+    def submit(self, job: Job, done: Job) -> None:
+        """Run it now, unless held (or already running one: order is kept)."""
+        self._waiting.append((job, done))
+        if not self.held and not self._running:
+            self.run()
+
+    def run(self, count: int = -1) -> None:
+        """Run the first ``count`` waiting jobs, all when -1."""
+        self._running = True
+        try:
+            while self._waiting and count != 0:
+                job, done = self._waiting.popleft()
+                job()
+                done()
+                count -= 1
+        finally:
+            self._running = False
+
+    def pending(self) -> int:
+        """Jobs submitted and not yet run."""
+        return len(self._waiting)

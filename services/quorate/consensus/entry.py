@@ -1,0 +1,113 @@
+"""The bytes of one Raft entry: what was decided, in which term, at which offset.
+
+Rules: encoded once, by the leader, when it proposes; journal, peers and store see only the bytes. The checksum is the
+business of who carries the bytes (journal frame, peer frame). An entry that does not decode never came from us: it is
+a typed error, and the machine leaves it unexecuted on every node alike. ``b""`` is Raft's own no-op and no ``Entry``.
+
+Format 1, little-endian: version u8, kind u8, lengths of principal, cause, request id and reply u16 each, count u32,
+length of the batch u32, decided term u64, base offset u64, time_ms u64; then the five byte strings in that order.
+"""
+
+from struct import Struct as Layout
+from struct import error as StructError  # noqa: N812 - a class, whatever its name says
+from typing import Literal
+
+import msgspec
+
+from quorate.consensus.ports import Term
+from quorate.errors import PeerError, UsageError
+
+EntryKind = Literal["events", "groups", "membership"]
+
+FORMAT = 1
+MAX_ENTRY_BYTES = 1024 * 1024
+"""Default of ``JournalSettings.max_entry_bytes``."""
+MAX_REPLY_BYTES = 1024
+
+_HEAD = Layout("<BBHHHHIIQQQ")
+_KINDS: tuple[EntryKind, ...] = ("events", "groups", "membership")
+_CODES: dict[EntryKind, int] = {kind: code for code, kind in enumerate(_KINDS, start=1)}
+
+
+class EntryFormatError(PeerError):
+    """These bytes are no entry of a version we know."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One decision. ``kind`` ``events`` carries a Kafka record batch v2; the other kinds carry their own payload."""
+
+    kind: EntryKind
+    decided_term: Term
+    """Term in which the leader decided; valid only if stored under this same term."""
+    base_offset: int
+    """Offset of its first event; valid only if it is the next one when applied."""
+    count: int = 0
+    """Events in ``batch``."""
+    time_ms: int = 0
+    """When it was decided, wall-clock milliseconds since the Unix epoch."""
+    principal: str = ""
+    cause: str = ""
+    request_id: str = ""
+    reply: bytes = b""
+    """Msgpack of the reply, kept for a retry; at most 1 KiB, and only with a ``request_id``."""
+    batch: bytes = b""
+
+
+def encode_entry(entry: Entry, max_bytes: int = MAX_ENTRY_BYTES) -> bytes:
+    """The bytes to propose. Raises UsageError if a part or the whole is too long, or a number does not fit."""
+    principal = entry.principal.encode()
+    cause = entry.cause.encode()
+    request_id = entry.request_id.encode()
+    reply, batch = entry.reply, entry.batch
+    if len(reply) > MAX_REPLY_BYTES or (reply and not request_id):
+        raise UsageError(f"a reply is kept only with a request id and up to {MAX_REPLY_BYTES} bytes")
+    try:
+        head = _HEAD.pack(
+            FORMAT,
+            _CODES[entry.kind],
+            len(principal),
+            len(cause),
+            len(request_id),
+            len(reply),
+            entry.count,
+            len(batch),
+            entry.decided_term,
+            entry.base_offset,
+            entry.time_ms,
+        )
+    except StructError as error:
+        raise UsageError(f"entry does not fit its format: {error}") from error
+    data = b"".join((head, principal, cause, request_id, reply, batch))
+    if len(data) > max_bytes:
+        raise UsageError(f"entry of {len(data)} bytes exceeds the limit of {max_bytes}")
+    return data
+
+
+def decode_entry(data: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
+    """The entry in ``data``, all of it. Raises EntryFormatError."""
+    if not _HEAD.size <= len(data) <= max_bytes:
+        raise EntryFormatError(f"an entry has {_HEAD.size} to {max_bytes} bytes, not {len(data)}")
+    version, code, principals, causes, ids, replies, count, batches, term, base, time_ms = _HEAD.unpack_from(data)
+    if version != FORMAT or not 1 <= code <= len(_KINDS):
+        raise EntryFormatError(f"unknown entry version {version} or kind {code}")
+    cause_at = _HEAD.size + principals
+    id_at = cause_at + causes
+    reply_at = id_at + ids
+    batch_at = reply_at + replies
+    if batch_at + batches != len(data) or replies > MAX_REPLY_BYTES or (replies and not ids):
+        raise EntryFormatError("lengths of an entry do not add up")
+    try:
+        return Entry(
+            kind=_KINDS[code - 1],
+            decided_term=term,
+            base_offset=base,
+            count=count,
+            time_ms=time_ms,
+            principal=data[_HEAD.size : cause_at].decode(),
+            cause=data[cause_at:id_at].decode(),
+            request_id=data[id_at:reply_at].decode(),
+            reply=data[reply_at:batch_at],
+            batch=data[batch_at:],
+        )
+    except UnicodeDecodeError as error:
+        raise EntryFormatError(f"text of an entry is not UTF-8: {error}") from error

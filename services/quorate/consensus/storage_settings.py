@@ -1,0 +1,68 @@
+"""Limits of the storage room; the composition nests them into a node's settings.
+
+Rules: every size of the journal, the store and the event log is here, in the unit its name ends with.
+"""
+
+import msgspec
+
+from quorate.errors import UsageError
+
+FRAME_OVERHEAD_BYTES = 48
+"""Most that a journal frame adds to its payload: header, padding and closing byte."""
+SEGMENT_HEADER_BYTES = 1024
+"""What a journal segment needs before its first frame."""
+
+
+class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of the journal."""
+
+    segment_bytes: int = 4 * 1024 * 1024
+    """One file. Small, because the next one is filled with zeros by the thread that also syncs."""
+    max_entry_bytes: int = 1024 * 1024
+    """Largest entry; a segment must hold at least one."""
+    tail_bytes: int = 8 * 1024 * 1024
+    """Entry bytes kept in memory; older ones are read back from their segment."""
+    tail_entries: int = 20_000
+    """Entries kept in memory, whichever limit comes first."""
+    read_bytes: int = 256 * 1024
+    """Bytes read from a segment at a time for entries that left memory."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        need = self.max_entry_bytes + FRAME_OVERHEAD_BYTES + SEGMENT_HEADER_BYTES
+        if self.segment_bytes < need:
+            raise UsageError(f"segment_bytes must be at least {need}: one entry of max_entry_bytes must fit")
+        if self.segment_bytes % 8 or self.segment_bytes >= 1 << 32:
+            raise UsageError("segment_bytes must be a multiple of 8 below 4 GiB")
+        if self.max_entry_bytes < 1 or min(self.tail_bytes, self.tail_entries) < 0 or self.read_bytes < 4096:
+            raise UsageError("max_entry_bytes must be positive, tail limits not negative, read_bytes at least 4096")
+
+
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of the RocksDB store."""
+
+    write_buffer_bytes: int = 2 * 1024 * 1024
+    """Memtable of one family; at most two of each family exist at once."""
+    write_buffers_total_bytes: int = 8 * 1024 * 1024
+    """Memtables of all families together."""
+    block_cache_bytes: int = 8 * 1024 * 1024
+    open_files_max: int = 128
+
+
+class EventLogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of the event log."""
+
+    tail_bytes: int = 4 * 1024 * 1024
+    """Batch bytes kept in memory for readers near the end."""
+    tail_batches: int = 10_000
+    """Batches kept in memory, whichever limit comes first."""
+
+
+class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything this room lets an operator choose."""
+
+    journal: JournalSettings = JournalSettings()
+    store: StoreSettings = StoreSettings()
+    event_log: EventLogSettings = EventLogSettings()
+    worker_jobs_max: int = 1024
+    """Jobs waiting for the disk thread; more means that nobody waits for answers, and the node stops."""
