@@ -57,7 +57,7 @@ def encode_events(events: Sequence[Event], stamp_base: Stamp) -> bytes:
             _text(offset + delta),
             where,
             _TYPE,
-            field(type(event).__name__.encode()),
+            field(_type_name(event)),
             who,
         )
         bodies.append(frame(b"".join(parts)))
@@ -73,6 +73,10 @@ def decode_events(batch: bytes) -> tuple[tuple[Stamp, Event], ...]:
     return tuple(_event_of(record) for record in decode_batch(batch))
 
 
+def _type_name(event: Event) -> bytes:
+    return type(event).__name__.encode()
+
+
 def _text(number: int) -> bytes:
     return field(b"%d" % number)
 
@@ -84,16 +88,16 @@ def _event_of(record: Record) -> tuple[Stamp, Event]:
     event = decode(record.value or b"")
     try:
         stamp = Stamp(
-            offset=int(offset),
+            offset=record.offset,
             term=int(term),
-            time_ms=int(time_ms),
+            time_ms=record.time_ms,
             principal=principal.decode(),
             cause=cause.decode(),
             request_id=request_id.decode(),
         )
     except ValueError as error:  # Not a number, or not UTF-8.
         raise BatchError(f"record {record.offset}: {error}") from error
-    sound = (stamp.offset, stamp.time_ms) == (record.offset, record.time_ms)
-    if not sound or kind.decode() != type(event).__name__ or record.key != key(event):
+    said = (offset, term, time_ms, kind, record.key)
+    if said != (b"%d" % stamp.offset, b"%d" % stamp.term, b"%d" % stamp.time_ms, _type_name(event), key(event)):
         raise BatchError(f"record {record.offset}: its key or headers are not its event's")
     return stamp, event

@@ -1,0 +1,131 @@
+"""Events with their stamps as one batch: the fast path writes what the plain one would, and reads only that."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.errors import PeerError, UsageError
+from quorate.events import Event, Stamp, TopicDeleted, UnknownSchemaError, encode, key
+from quorate.wire.avro import HEADER_NAMES, decode_events, encode_events
+from quorate.wire.records import BatchError, Record, decode_batch, encode_batch, patch
+from tests.unit.events.strategies import any_event
+
+TEXT = st.text(max_size=20)
+STAMPS = st.builds(
+    Stamp,
+    offset=st.integers(0, 2**50),
+    term=st.integers(0, 2**31 - 1),
+    time_ms=st.integers(0, 2**45),
+    principal=TEXT,
+    cause=TEXT,
+    request_id=TEXT,
+)
+EVENTS = st.lists(any_event(), min_size=1, max_size=3)
+
+STAMP = Stamp(offset=41, term=7, time_ms=1_700_000_000_000, principal="p", cause="DeleteTopic", request_id="r-1")
+EVENT = TopicDeleted(topic="orders")
+
+
+def plain(event: Event, stamp: Stamp) -> Record:
+    """The record as the contract says, field by field."""
+    texts = {
+        "offset": str(stamp.offset),
+        "term": str(stamp.term),
+        "time_ms": str(stamp.time_ms),
+        "type": type(event).__name__,
+        "principal": stamp.principal,
+        "cause": stamp.cause,
+        "request_id": stamp.request_id,
+    }
+    headers = tuple((name, text.encode()) for name, text in texts.items())
+    return Record(key(event), encode(event), headers, stamp.time_ms)
+
+
+@given(EVENTS, STAMPS)
+def test_the_fast_path_writes_the_plain_batch(events: list[Event], stamp: Stamp) -> None:
+    """Key, value, time and headers are in the batch as in one built record by record."""
+    stamps = [msgspec.structs.replace(stamp, offset=stamp.offset + delta) for delta in range(len(events))]
+    records = [plain(event, at) for event, at in zip(events, stamps, strict=True)]
+    batch = encode_events(events, stamp)
+    assert batch == encode_batch(records, base_offset=stamp.offset, leader_epoch=stamp.term)
+    assert decode_events(batch) == tuple(zip(stamps, events, strict=True))
+
+
+def test_patching_the_same_place_changes_nothing() -> None:
+    """A batch is proposed at the place it is applied at: then its bytes are final."""
+    batch = encode_events((EVENT,), STAMP)
+    assert patch(batch, STAMP.offset, STAMP.term) == batch
+
+
+def test_a_batch_has_an_event() -> None:
+    """A command that decided nothing makes no batch."""
+    with pytest.raises(UsageError):
+        encode_events((), STAMP)
+
+
+def test_a_stamp_that_is_not_utf8_is_refused() -> None:
+    """Text with a lone surrogate is the caller's mistake."""
+    with pytest.raises(UsageError):
+        encode_events((EVENT,), Stamp(offset=0, term=1, time_ms=1, principal="\ud800"))
+
+
+def test_a_batch_at_another_offset_is_refused() -> None:
+    """The offset in the header is asserted: a batch moved elsewhere is not what was decided."""
+    with pytest.raises(BatchError):
+        decode_events(patch(encode_events((EVENT,), STAMP), STAMP.offset + 1, STAMP.term))
+
+
+def changed(**changes: Any) -> bytes:
+    """A batch of one record with something else in it."""
+    record = plain(EVENT, STAMP)
+    headers = dict(record.headers) | changes.pop("headers", {})
+    headers = {name: value for name, value in headers.items() if value is not None}
+    record = msgspec.structs.replace(record, headers=tuple(headers.items()), **changes)
+    return encode_batch((record,), base_offset=STAMP.offset, leader_epoch=STAMP.term)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"headers": {"cause": None}},
+        {"headers": {"more": b"1"}},
+        {"headers": {"offset": b"42"}},
+        {"headers": {"offset": b"x"}},
+        {"headers": {"offset": b""}},
+        {"headers": {"offset": b"041"}},
+        {"headers": {"term": b"\xff"}},
+        {"headers": {"term": b" 7"}},
+        {"headers": {"time_ms": b"1"}},
+        {"headers": {"type": b"TopicCreated"}},
+        {"headers": {"type": b"\xff"}},
+        {"headers": {"principal": b"\xff"}},
+        {"key": b"topic/default/other"},
+        {"key": None},
+        {"value": None},
+        {"value": encode(EVENT) + b"x"},
+        {"value": b""},
+        {"time_ms": 5},
+    ],
+    ids=str,
+)
+def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
+    """Headers, key, time and value must tell the same story, and all of it."""
+    assert decode_events(changed()) == ((STAMP, EVENT),)
+    with pytest.raises(PeerError):
+        decode_events(changed(**changes))
+
+
+def test_an_unknown_event_is_told_apart() -> None:
+    """An event of a newer build is UnknownSchemaError: the node stops rather than skip it."""
+    with pytest.raises(UnknownSchemaError):
+        decode_events(changed(value=b"\0\0\0\xff\xff"))
+
+
+def test_the_headers_are_in_the_agreed_order() -> None:
+    """Consumers may rely on names and order."""
+    (record,) = decode_batch(encode_events((EVENT,), STAMP))
+    assert tuple(name for name, _ in record.headers) == HEADER_NAMES
+    assert dict(record.headers)["request_id"] == b"r-1"
