@@ -19,8 +19,8 @@ ElectionTrigger = Literal["broker", "admin", "master lost", "inactive master sca
 Evidence = Literal["", "connection closed", "heartbeat expired", "shut down"]
 
 
-class ApplyBrokerId(_Value):
-    """1013: take ``broker_id`` in ``broker_set``; the check code makes a retry recognisable (Java ``applyBrokerId``)."""
+class ApplyBrokerId(_Value, frozen=True):
+    """1013: take ``broker_id`` in ``broker_set``; the check code tells a retry (Java ``applyBrokerId``)."""
 
     cluster: str
     broker_set: str
@@ -28,7 +28,7 @@ class ApplyBrokerId(_Value):
     register_check_code: str | None
 
 
-class RegisterBroker(_Value):
+class RegisterBroker(_Value, frozen=True):
     """1003: a broker announces the address it serves on (Java ``registerBroker``)."""
 
     cluster: str
@@ -39,8 +39,8 @@ class RegisterBroker(_Value):
     topics: tuple[str, ...] = ()
 
 
-class ElectMaster(_Value):
-    """1002, or the controller's own: choose a master (Java ``electMaster``). ``broker_id`` None: nobody in particular asks."""
+class ElectMaster(_Value, frozen=True):
+    """1002, or the controller's own: choose a master (Java ``electMaster``). ``broker_id`` None: nobody asks."""
 
     broker_set: str
     cluster: str = ""
@@ -52,8 +52,8 @@ class ElectMaster(_Value):
     detected_ms: int = 0
 
 
-class AlterSyncStateSet(_Value):
-    """1001: the master reports who is in sync (Java ``alterSyncStateSet``). ``sync_state_set`` None: the body was missing."""
+class AlterSyncStateSet(_Value, frozen=True):
+    """1001: the master reports who is in sync (Java ``alterSyncStateSet``). ``sync_state_set`` None: no body came."""
 
     broker_set: str
     master: int
@@ -62,7 +62,7 @@ class AlterSyncStateSet(_Value):
     sync_state_set_epoch: int
 
 
-class CleanBrokerData(_Value):
+class CleanBrokerData(_Value, frozen=True):
     """1011: forget a broker set, or some of its ids, given as RocketMQ's ``"1;2;3"`` (Java ``cleanBrokerData``)."""
 
     cluster: str | None
@@ -71,7 +71,7 @@ class CleanBrokerData(_Value):
     clean_living: bool = False
 
 
-class FenceBroker(_Value):
+class FenceBroker(_Value, frozen=True):
     """The liveness rules found this broker dead."""
 
     cluster: str
@@ -82,7 +82,7 @@ class FenceBroker(_Value):
     detected_ms: int
 
 
-class UnfenceBroker(_Value):
+class UnfenceBroker(_Value, frozen=True):
     """A fenced broker is heard again."""
 
     cluster: str
@@ -99,7 +99,7 @@ class AcknowledgedBy(msgspec.Struct, frozen=True, gc=False):
     acknowledged_ms: int
 
 
-class AcknowledgeRoleChange(_Value):
+class AcknowledgeRoleChange(_Value, frozen=True):
     """Every notified broker answered (or gave up): record the delivery, once per election."""
 
     broker_set: str
@@ -109,7 +109,7 @@ class AcknowledgeRoleChange(_Value):
     acks: tuple[AcknowledgedBy, ...]
 
 
-class PutTopic(_Value):
+class PutTopic(_Value, frozen=True):
     """17: create or update a topic (Java ``CreateTopicRequestHeader``)."""
 
     topic: str
@@ -123,20 +123,23 @@ class PutTopic(_Value):
     """RocketMQ's change form: ``+key`` → value adds or updates, ``-key`` deletes."""
 
 
-class DeleteTopic(_Value):
+class DeleteTopic(_Value, frozen=True):
     """215: forget a topic."""
 
     topic: str
 
 
-class ChangeConfig(_Value):
-    """Set (text) or unset (None) settings in a scope: ``controller``, ``cluster``, ``node/<id>``, ``broker-set/<name>``, ``topic/<name>``."""
+class ChangeConfig(_Value, frozen=True):
+    """Set (text) or unset (None) settings in a scope.
+
+    Scopes: ``controller``, ``cluster``, ``node/<id>``, ``broker-set/<name>``, ``topic/<name>``.
+    """
 
     scope: str
     changes: dict[str, str | None]
 
 
-class CreateCluster(_Value):
+class CreateCluster(_Value, frozen=True):
     """The first command ever: gives offset 0."""
 
     cluster_id: str
@@ -144,7 +147,7 @@ class CreateCluster(_Value):
     feature_level: int
 
 
-class RecordLeader(_Value):
+class RecordLeader(_Value, frozen=True):
     """A controller won an election; first decision of its term."""
 
     node_id: int
@@ -153,7 +156,7 @@ class RecordLeader(_Value):
     silent_for_ms: int = 0
 
 
-class RecordNodeStart(_Value):
+class RecordNodeStart(_Value, frozen=True):
     """A controller node (re)started and is heard by the leader."""
 
     node_id: int
@@ -164,7 +167,7 @@ class RecordNodeStart(_Value):
     feature_max: int
 
 
-class RaiseFeatureLevel(_Value):
+class RaiseFeatureLevel(_Value, frozen=True):
     """Allow events of a newer feature level; every voter must support it."""
 
     level: int
@@ -189,18 +192,18 @@ Command = (
 )
 
 
-class Accepted(_Value):
+class Accepted(_Value, frozen=True):
     """Done; nothing to say beyond it."""
 
 
-class BrokerIdApplied(_Value):
+class BrokerIdApplied(_Value, frozen=True):
     """Answer to ApplyBrokerId."""
 
     cluster: str
     broker_set: str
 
 
-class BrokerIsRegistered(_Value):
+class BrokerIsRegistered(_Value, frozen=True):
     """Answer to RegisterBroker; the master part only while a master exists and is alive."""
 
     cluster: str
@@ -213,8 +216,11 @@ class BrokerIsRegistered(_Value):
     master_sync_state_set_epoch: int | None = None
 
 
-class MasterIs(_Value):
-    """Answer to ElectMaster: the new master, or (inside refusal 2011) the one that stays."""
+class MasterIs(_Value, frozen=True):
+    """Answer to ElectMaster: the new master, or (inside refusal 2011) the one that stays.
+
+    ``master`` None: nobody in particular asked and nobody could be elected; recorded, and RocketMQ's 2004.
+    """
 
     cluster: str
     broker_set: str
@@ -227,14 +233,14 @@ class MasterIs(_Value):
     """Registered id → address; None when the old master stays (Java omits brokerMemberGroup then)."""
 
 
-class SyncStateSetIs(_Value):
+class SyncStateSetIs(_Value, frozen=True):
     """Answer to AlterSyncStateSet."""
 
     sync_state_set: tuple[int, ...]
     sync_state_set_epoch: int
 
 
-class TopicIs(_Value):
+class TopicIs(_Value, frozen=True):
     """Answer to PutTopic / DeleteTopic; ``changed`` False when it already was so."""
 
     topic: str

@@ -1,0 +1,92 @@
+"""The cluster itself: its creation, its controllers, the feature level they share."""
+
+from typing import Final
+
+from quorate.events import ClusterCreated, ControllerLeaderElected, FeatureLevelChanged, NodeStarted
+from quorate.metadata.commands import (
+    Accepted,
+    CreateCluster,
+    RaiseFeatureLevel,
+    RecordLeader,
+    RecordNodeStart,
+    Refusal,
+)
+from quorate.metadata.context import Context, Decision
+from quorate.metadata.refusals import refuse
+from quorate.metadata.state import State
+
+FEATURE_MIN: Final = 1
+FEATURE_MAX: Final = 1
+"""The feature levels this code understands: events, rows and commands of level 1."""
+
+
+def create_cluster(state: State, command: CreateCluster, context: Context) -> Decision | Refusal:
+    """The event at offset 0. Refuses ClusterExists, InvalidVoters, UnsupportedFeatureLevel."""
+    if state.cluster is not None:
+        return refuse("ClusterExists", f"This is cluster {state.cluster.cluster_id}")
+    ids = [voter.id for voter in command.voters]
+    if not ids or len(set(ids)) != len(ids) or not command.cluster_id:
+        return refuse("InvalidVoters", "A cluster needs an id, and voters with an id of their own each")
+    if not FEATURE_MIN <= command.feature_level <= FEATURE_MAX:
+        return refuse("UnsupportedFeatureLevel", f"Feature level {command.feature_level} is not known here")
+    event = ClusterCreated(
+        cluster_id=command.cluster_id, voters=tuple(command.voters), feature_level=command.feature_level
+    )
+    return Decision((event,), Accepted())
+
+
+def record_leader(state: State, command: RecordLeader, context: Context) -> Decision | Refusal:
+    """Once per term. Refuses ClusterMissing, UnknownNode."""
+    refusal = _not_a_voter(state, command.node_id)
+    if refusal is not None:
+        return refusal
+    if state.leader is not None and state.leader.term == context.term and state.leader.node_id == command.node_id:
+        return Decision((), Accepted())
+    event = ControllerLeaderElected(
+        node_id=command.node_id,
+        cause=command.cause,
+        previous_leader=command.previous_leader,
+        silent_for_ms=command.silent_for_ms,
+    )
+    return Decision((event,), Accepted())
+
+
+def record_node_start(state: State, command: RecordNodeStart, context: Context) -> Decision | Refusal:
+    """Every start is a fact of its own. Refuses ClusterMissing, UnknownNode, UnsupportedFeatureLevel."""
+    refusal = _not_a_voter(state, command.node_id)
+    if refusal is not None:
+        return refusal
+    if not command.feature_min <= state.feature_level <= command.feature_max:
+        return refuse("UnsupportedFeatureLevel", f"Node {command.node_id} does not know level {state.feature_level}")
+    event = NodeStarted(
+        node_id=command.node_id,
+        dir_uuid=command.dir_uuid,
+        version=command.version,
+        addresses=command.addresses,
+        feature_min=command.feature_min,
+        feature_max=command.feature_max,
+    )
+    return Decision((event,), Accepted())
+
+
+def raise_feature_level(state: State, command: RaiseFeatureLevel, context: Context) -> Decision | Refusal:
+    """Only up, and to what every voter said at its start it knows. Refuses ClusterMissing, UnsupportedFeatureLevel."""
+    if state.cluster is None:
+        return refuse("ClusterMissing", "There is no cluster yet")
+    if command.level == state.feature_level:
+        return Decision((), Accepted())
+    if command.level < state.feature_level:
+        return refuse("UnsupportedFeatureLevel", f"The level is {state.feature_level} and never goes down")
+    for voter in state.cluster.voters:
+        node = state.nodes.get(voter.id)
+        if node is None or not node.feature_min <= command.level <= node.feature_max:
+            return refuse("UnsupportedFeatureLevel", f"Node {voter.id} is not known to support level {command.level}")
+    return Decision((FeatureLevelChanged(old=state.feature_level, new=command.level),), Accepted())
+
+
+def _not_a_voter(state: State, node_id: int) -> Refusal | None:
+    if state.cluster is None:
+        return refuse("ClusterMissing", "There is no cluster yet")
+    if all(voter.id != node_id for voter in state.cluster.voters):
+        return refuse("UnknownNode", f"Node {node_id} is not a voter of cluster {state.cluster.cluster_id}")
+    return None

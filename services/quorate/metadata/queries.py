@@ -1,0 +1,275 @@
+"""Questions about the state, and their answers; they change nothing and are never proposed.
+
+Rules: pure functions of (state, live table). Questions and answers travel between nodes as msgpack with a tag per
+type, so names and meanings never change. Lists are paged by name: ``after`` the last one seen, at most ``limit``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from quorate.metadata.commands import Refusal
+from quorate.metadata.context import LiveView
+from quorate.metadata.refusals import refuse
+from quorate.metadata.state import BrokerSet, Election, State, Topic
+
+LIMIT_MAX: Final = 10_000
+
+
+class _Value(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
+    """Base of all questions and answers."""
+
+
+class NextBrokerId(_Value, frozen=True):
+    """1012: which id may a broker apply for? Nothing is reserved by asking."""
+
+    cluster: str
+    broker_set: str
+
+
+class ReplicaInfo(_Value, frozen=True):
+    """1004: who is the master of a set?"""
+
+    broker_set: str
+
+
+class SyncStateData(_Value, frozen=True):
+    """1006: who is in sync in these sets? None: the body was missing."""
+
+    broker_sets: tuple[str, ...] | None
+
+
+class TopicConfig(_Value, frozen=True):
+    """351: how is this topic configured?"""
+
+    topic: str
+
+
+class TopicList(_Value, frozen=True):
+    """21: all topics, by name."""
+
+    after: str = ""
+    limit: int = LIMIT_MAX
+
+
+class Elections(_Value, frozen=True):
+    """The last election of every set that had one, by name of the set."""
+
+    after: str = ""
+    limit: int = LIMIT_MAX
+
+
+class Why(_Value, frozen=True):
+    """Why does this set have the master it has, or none?"""
+
+    broker_set: str
+
+
+Query = NextBrokerId | ReplicaInfo | SyncStateData | TopicConfig | TopicList | Elections | Why
+
+
+class NextBrokerIdIs(_Value, frozen=True):
+    """Answer to NextBrokerId; the names as asked for."""
+
+    cluster: str
+    broker_set: str
+    next_broker_id: int
+
+
+class ReplicaInfoIs(_Value, frozen=True):
+    """Answer to ReplicaInfo; the recorded master, dead or alive."""
+
+    broker_set: str
+    master: int | None
+    master_address: str | None
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
+    sync_state_set_epoch: int
+
+
+class ReplicaIs(_Value, frozen=True):
+    """One replica of a set; ``alive`` None: never heard."""
+
+    broker_id: int
+    address: str
+    alive: bool | None
+    registered: bool = False
+    fenced: bool = False
+
+
+class SyncStateIs(_Value, frozen=True):
+    """Who of a set is in sync, and who is not; by broker id."""
+
+    broker_set: str
+    master: int | None
+    master_address: str | None
+    master_epoch: int
+    sync_state_set_epoch: int
+    in_sync: tuple[ReplicaIs, ...]
+    not_in_sync: tuple[ReplicaIs, ...]
+
+
+class SyncStateDataIs(_Value, frozen=True):
+    """Answer to SyncStateData: the known ones of the sets asked for, in the order asked."""
+
+    broker_sets: tuple[SyncStateIs, ...]
+
+
+class TopicConfigIs(_Value, frozen=True):
+    """Answer to TopicConfig."""
+
+    topic: Topic
+
+
+class TopicListIs(_Value, frozen=True):
+    """Answer to TopicList; ``more``: ask again after the last one."""
+
+    topics: tuple[Topic, ...]
+    more: bool = False
+
+
+class ElectionIs(_Value, frozen=True):
+    """A set's last election; the event at ``election.offset`` has every candidate with its verdict."""
+
+    broker_set: str
+    cluster: str
+    master: int | None
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
+    election: Election
+
+
+class ElectionsAre(_Value, frozen=True):
+    """Answer to Elections; ``more``: ask again after the last one."""
+
+    elections: tuple[ElectionIs, ...]
+    more: bool = False
+
+
+class WhyIs(_Value, frozen=True):
+    """Answer to Why; ``election`` None: there was never one."""
+
+    state: SyncStateIs
+    election: Election | None
+
+
+Result = NextBrokerIdIs | ReplicaInfoIs | SyncStateDataIs | TopicConfigIs | TopicListIs | ElectionsAre | WhyIs
+
+UNKNOWN_SET: Final = "Broker metadata is not existed"
+
+
+def answer(query: Query, state: State, live: LiveView) -> Result | Refusal:
+    """The answer as of this state. Refuses BrokerSetUnknown, NoBrokerSetsNamed, UnknownTopic."""
+    return _ANSWERS[type(query)](query, state, live)
+
+
+def _next_broker_id(query: NextBrokerId, state: State, live: LiveView) -> Result | Refusal:
+    """Java ``getNextBrokerId``; it looks only at the ids, which a half-known set still has."""
+    found = state.broker_sets.get(query.broker_set)
+    following = 1 if found is None else found.next_broker_id
+    return NextBrokerIdIs(cluster=query.cluster, broker_set=query.broker_set, next_broker_id=following)
+
+
+def _replica_info(query: ReplicaInfo, state: State, live: LiveView) -> Result | Refusal:
+    """Java ``getReplicaInfo``."""
+    found = state.known(query.broker_set)
+    if found is None:
+        return refuse("BrokerSetUnknown", UNKNOWN_SET)
+    return ReplicaInfoIs(
+        broker_set=found.name,
+        master=found.master,
+        master_address=found.address(found.master),
+        master_epoch=found.master_epoch,
+        sync_state_set=found.sync_state_set,
+        sync_state_set_epoch=found.sync_state_set_epoch,
+    )
+
+
+def _sync_state_data(query: SyncStateData, state: State, live: LiveView) -> Result | Refusal:
+    """Java ``getSyncStateData``; unknown sets are left out in silence, no set at all is an error."""
+    if not query.broker_sets:
+        return refuse("NoBrokerSetsNamed", "not set any response code")
+    known = (state.known(name) for name in dict.fromkeys(query.broker_sets))
+    return SyncStateDataIs(broker_sets=tuple(_sync_state(found, live) for found in known if found is not None))
+
+
+def _topic_config(query: TopicConfig, state: State, live: LiveView) -> Result | Refusal:
+    """Java ``AdminBrokerProcessor.getTopicConfig``."""
+    found = state.topics.get(query.topic)
+    if found is None:
+        return refuse("UnknownTopic", f"No topic in this broker. topic: {query.topic}")
+    return TopicConfigIs(topic=found)
+
+
+def _topic_list(query: TopicList, state: State, live: LiveView) -> Result | Refusal:
+    names, more = _page(state.topics.keys(), query.after, query.limit)
+    return TopicListIs(topics=tuple(state.topics[name] for name in names), more=more)
+
+
+def _elections(query: Elections, state: State, live: LiveView) -> Result | Refusal:
+    elected = (name for name, found in state.broker_sets.items() if found.election is not None)
+    names, more = _page(elected, query.after, query.limit)
+    found = tuple(is_ for name in names if (is_ := _election(state.broker_sets[name])) is not None)
+    return ElectionsAre(elections=found, more=more)
+
+
+def _why(query: Why, state: State, live: LiveView) -> Result | Refusal:
+    found = state.known(query.broker_set)
+    if found is None:
+        return refuse("BrokerSetUnknown", UNKNOWN_SET)
+    return WhyIs(state=_sync_state(found, live), election=found.election)
+
+
+_ANSWERS: Final[Mapping[type[Query], Callable[[Any, State, LiveView], Result | Refusal]]] = {
+    NextBrokerId: _next_broker_id,
+    ReplicaInfo: _replica_info,
+    SyncStateData: _sync_state_data,
+    TopicConfig: _topic_config,
+    TopicList: _topic_list,
+    Elections: _elections,
+    Why: _why,
+}
+
+
+def _sync_state(found: BrokerSet, live: LiveView) -> SyncStateIs:
+    replicas = [
+        ReplicaIs(
+            broker_id=replica.broker_id,
+            address=replica.address,
+            alive=live.alive(found.cluster, found.name, replica.broker_id),
+            registered=replica.registered,
+            fenced=replica.fenced,
+        )
+        for replica in found.replicas
+    ]
+    return SyncStateIs(
+        broker_set=found.name,
+        master=found.master,
+        master_address=found.address(found.master),
+        master_epoch=found.master_epoch,
+        sync_state_set_epoch=found.sync_state_set_epoch,
+        in_sync=tuple(replica for replica in replicas if replica.broker_id in found.sync_state_set),
+        not_in_sync=tuple(replica for replica in replicas if replica.broker_id not in found.sync_state_set),
+    )
+
+
+def _election(found: BrokerSet) -> ElectionIs | None:
+    if found.election is None:
+        return None
+    return ElectionIs(
+        broker_set=found.name,
+        cluster=found.cluster,
+        master=found.master,
+        master_epoch=found.master_epoch,
+        sync_state_set=found.sync_state_set,
+        election=found.election,
+    )
+
+
+def _page(names: Iterable[str], after: str, limit: int) -> tuple[list[str], bool]:
+    """The first ``limit`` names after one, sorted, and whether there are more."""
+    limit = max(1, min(limit, LIMIT_MAX))
+    page = list(islice((name for name in sorted(names) if name > after), limit + 1))
+    return page[:limit], len(page) > limit

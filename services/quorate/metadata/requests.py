@@ -1,0 +1,171 @@
+"""What was answered to whom: so that a retried request is told its answer, and never runs twice.
+
+Rules: part of the replicated state, changed only at apply, by offset and entry time; so it is equal on all nodes at
+equal offset. A request is known by (principal, id). Only requests that wrote events are kept: the others change
+nothing when they run again.
+
+Theory: the table is bounded, so an old id is forgotten some day, and a forgotten id must not look like a new one. So an
+id begins with the time its maker gave it: ``<epoch milliseconds>-<anything>``. ``horizon_ms`` is the greatest such
+time among the forgotten ids. An id that is not in the table and not newer than the horizon may have run: it is
+answered "outcome unknown". An id newer than the horizon was never forgotten: if it is not in the table, it never ran.
+An id from the future would push the horizon ahead of honest callers, so one more than ``ahead_ms_max`` ahead of the
+leader's clock is refused. The price: a first attempt that arrives after its own id's time has passed the horizon is
+answered "unknown" too, although it never ran; it may be sent again under a new id.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+from immutables import Map
+
+from quorate.errors import InvariantBrokenError
+from quorate.metadata.commands import Refusal
+from quorate.metadata.refusals import refuse
+
+REPLY_BYTES_MAX: Final = 1024
+"""A longer reply is not kept; the retry is told where its events are."""
+
+_ID: Final = re.compile(r"([0-9]{1,15})-[\x21-\x7e]{1,100}")
+_OFFSET: Final = struct.Struct(">Q")
+_HORIZON_KEY: Final = b"horizon"
+
+
+class RequestSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How much is remembered. The first two decide what state is: all nodes of a cluster must agree on them."""
+
+    remembered_max: int = 100_000
+    """Most requests."""
+    remembered_ms_max: int = 3_600_000
+    """Longest time, by the time of the entries."""
+    ahead_ms_max: int = 60_000
+    """How far ahead of the leader's clock an id may be."""
+
+
+class RememberedReply(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """What became of a request."""
+
+    principal: str
+    request_id: str
+    first_offset: int
+    count: int
+    """Events it wrote, from ``first_offset`` on."""
+    time_ms: int
+    """Of its entry."""
+    reply: bytes | None = None
+    """None: it was longer than REPLY_BYTES_MAX."""
+
+
+RowChange = tuple[bytes, bytes | None]
+"""A key of the store's ``requests`` family, with its new row, or None: gone."""
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(RememberedReply)
+
+
+def request_time_ms(request_id: str) -> int | None:
+    """The time in an id, epoch milliseconds; None if it is not of the form ``<milliseconds>-<token>``."""
+    matched = _ID.fullmatch(request_id)
+    return None if matched is None else int(matched[1])
+
+
+class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Immutable; ``remember`` gives the next one."""
+
+    settings: RequestSettings = RequestSettings()
+    horizon_ms: int = -1
+    """The greatest time of a forgotten id."""
+    replies: Map[tuple[str, str], RememberedReply] = Map()
+    oldest: int = 0
+    following: int = 0
+    sequence: Map[int, RememberedReply] = Map()
+    """The same, numbered from ``oldest`` to before ``following`` as they came: the oldest is found without a search."""
+
+    def recall(self, principal: str, request_id: str, now_ms: int) -> RememberedReply | Refusal | None:
+        """None: it never ran, run it. Refuses InvalidRequestId, and RequestExpired (nobody knows any more)."""
+        known = self.replies.get((principal, request_id))
+        if known is not None:
+            return known
+        time_ms = request_time_ms(request_id)
+        if time_ms is None:
+            return refuse("InvalidRequestId", "A request id is <epoch milliseconds>-<1 to 100 visible characters>")
+        if time_ms > now_ms + self.settings.ahead_ms_max:
+            return refuse("InvalidRequestId", f"The request id is {time_ms - now_ms} ms ahead of time")
+        if time_ms <= self.horizon_ms:
+            return refuse("RequestExpired", "The outcome of this request is not remembered any more; it is unknown")
+        return None
+
+    def remember(
+        self, principal: str, request_id: str, first_offset: int, count: int, reply: bytes, time_ms: int
+    ) -> tuple["RequestTable", tuple[RowChange, ...]]:
+        """The table with one more, without the ones it forgets for it, and the rows that change."""
+        entry = RememberedReply(
+            principal=principal,
+            request_id=request_id,
+            first_offset=first_offset,
+            count=count,
+            time_ms=time_ms,
+            reply=reply if len(reply) <= REPLY_BYTES_MAX else None,
+        )
+        table = msgspec.structs.replace(
+            self,
+            replies=self.replies.set((principal, request_id), entry),
+            following=self.following + 1,
+            sequence=self.sequence.set(self.following, entry),
+        )
+        table, forgotten = _evicted(table, time_ms)
+        return table, ((_OFFSET.pack(first_offset), _ENCODER.encode(entry)), *forgotten)
+
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every row, in no particular order."""
+        if self.horizon_ms >= 0:
+            yield _HORIZON_KEY, b"%d" % self.horizon_ms
+        for entry in self.sequence.values():
+            yield _OFFSET.pack(entry.first_offset), _ENCODER.encode(entry)
+
+    @staticmethod
+    def from_rows(pairs: Iterable[tuple[bytes, bytes]], settings: RequestSettings) -> "RequestTable":
+        """The table whose rows these are. Raises InvariantBrokenError for a row that is none of ours."""
+        horizon_ms = -1
+        entries = []
+        try:
+            for key, value in pairs:
+                if key == _HORIZON_KEY:
+                    horizon_ms = int(value)
+                else:
+                    entries.append(_DECODER.decode(value))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise InvariantBrokenError(f"a row of the request table is damaged: {error}") from error
+        entries.sort(key=lambda entry: entry.first_offset)
+        return RequestTable(
+            settings=settings,
+            horizon_ms=horizon_ms,
+            replies=Map({(entry.principal, entry.request_id): entry for entry in entries}),
+            following=len(entries),
+            sequence=Map(dict(enumerate(entries))),
+        )
+
+
+def _evicted(table: RequestTable, now_ms: int) -> tuple[RequestTable, tuple[RowChange, ...]]:
+    """Forget what is too many or too old, the oldest first, and move the horizon over it."""
+    oldest, horizon_ms, replies, sequence = table.oldest, table.horizon_ms, table.replies, table.sequence
+    gone: list[RowChange] = []
+    while oldest < table.following:
+        entry = sequence[oldest]
+        aged = now_ms - entry.time_ms > table.settings.remembered_ms_max
+        if table.following - oldest <= table.settings.remembered_max and not aged:
+            break
+        horizon_ms = max(horizon_ms, request_time_ms(entry.request_id) or 0)
+        if replies.get((entry.principal, entry.request_id)) is entry:
+            replies = replies.delete((entry.principal, entry.request_id))
+        sequence = sequence.delete(oldest)
+        gone.append((_OFFSET.pack(entry.first_offset), None))
+        oldest += 1
+    if not gone:
+        return table, ()
+    if horizon_ms > table.horizon_ms:
+        gone.append((_HORIZON_KEY, b"%d" % horizon_ms))
+    kept = msgspec.structs.replace(table, horizon_ms=horizon_ms, replies=replies, oldest=oldest, sequence=sequence)
+    return kept, tuple(gone)
