@@ -1,0 +1,232 @@
+"""Clients who write and read registers through any node, lose patience, try again, and remember what they were told.
+
+Rules: a client has one operation open at a time. What it was told is believed in full: *done* must be in the log for
+ever, *nothing happened* must never be, *unknown* may be either. An attempt carries a ``tag`` of its own, so that each
+can be found in the log; attempts of one operation share a request id where the service remembers those.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from quorate.consensus.ports import NodeId
+
+from tests.sim.linearizability import Operation, check
+from tests.sim.world import ViolationError, World
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It happened; ``offset``: the reply is true of the first so many events. ``value``: what a get saw."""
+
+    offset: int
+    value: str | None = None
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """Provably nothing happened."""
+
+    reason: str
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Nobody knows."""
+
+    reason: str
+
+
+Result = Done | Nothing | Unknown
+Answer = Callable[[Result], None]
+
+
+class Service(Protocol):
+    """What a process offers to clients."""
+
+    remembers_requests: bool
+
+    def put(self, key: str, value: str, tag: str, request_id: str, done: Answer) -> None:
+        """Write a register; ``done`` once."""
+
+    def get(self, key: str, done: Answer) -> None:
+        """Read a register, linearizably; ``done`` once."""
+
+
+Ask = Callable[[NodeId, Callable[[Service, Answer], None], Answer], None]
+"""(node, what to call there, who hears the answer): over a network that may lose either way."""
+
+
+class History:
+    """What all clients were told."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, list[Operation]] = {}
+        self.acknowledged: dict[str, int] = {}
+        """Tag, or request id, of a write → offset of its answer. Each must be in the log."""
+        self.floor = 0
+        self.reads = 0
+        self.on_denied: Callable[[str, Nothing], None] = lambda _tag, _result: None
+
+    def told(self, tag: str, proof: str, result: Result, floor: int) -> None:
+        """An attempt begun when ``floor`` events were known to exist was answered; ``proof`` is what to look for in the log."""
+        match result:
+            case Done(offset=offset):
+                if offset < floor:
+                    raise ViolationError(
+                        "linearizable answers", f"{tag} reflects offset {offset}, {floor} was answered before it began"
+                    )
+                self.floor = max(self.floor, offset)
+                if proof:
+                    self.acknowledged[proof] = offset
+            case Nothing():
+                self.on_denied(tag, result)
+            case Unknown():
+                pass
+
+    def check_registers(self) -> None:
+        """Every register's history has an explanation."""
+        for key, operations in sorted(self.operations.items()):
+            verdict = check(operations)
+            if verdict is not True:
+                why = "no order explains" if verdict is False else "undecided within the budget of steps for"
+                raise ViolationError("linearizable answers", f"{why} the {len(operations)} operations on {key}")
+
+
+class Habits(msgspec.Struct, frozen=True):
+    """How clients behave; times in virtual seconds."""
+
+    keys: int = 3
+    patience_s: float = 0.5
+    tries: int = 6
+    think_s: float = 0.01
+    reads: float = 0.4
+    """Share of reads."""
+    loyal: float = 0.8
+    """Chance to ask the node that answered last."""
+
+
+class _Call:
+    """One operation under way."""
+
+    __slots__ = ("attempt", "began", "called", "floor", "key", "open", "request_id", "tag", "tries", "unknown", "value")
+
+    def __init__(self, key: str, value: str | None, request_id: str) -> None:
+        self.key = key
+        self.value = value
+        self.request_id = request_id
+        self.called = 0.0
+        self.began = 0.0
+        self.tries = 0
+        self.attempt = 0
+        self.floor = 0
+        self.tag = ""
+        self.unknown = False
+        self.open = True
+
+
+class Client:
+    """Asks, waits, and asks again until ``stop``."""
+
+    def __init__(
+        self, world: World, name: str, nodes: tuple[NodeId, ...], ask: Ask, history: History, habits: Habits, retries: bool
+    ) -> None:
+        self._world = world
+        self._name = name
+        self._nodes = nodes
+        self._ask = ask
+        self._history = history
+        self._habits = habits
+        self._retries = retries
+        self._favourite = nodes[0]
+        self._count = 0
+        self._stopped = False
+        self._call: _Call | None = None
+        self.answered = 0
+
+    def start(self) -> None:
+        """Begin asking."""
+        self._world.after(self._world.random.random() * 0.1, self._next)
+
+    def stop(self) -> None:
+        """Ask no more; what is open stays indeterminate."""
+        self._stopped = True
+        if self._call is not None:
+            self._call.unknown = True
+            self._finish(self._call, None)
+
+    def _next(self) -> None:
+        if self._stopped:
+            return
+        random, self._count = self._world.random, self._count + 1
+        key = f"k{random.randrange(self._habits.keys)}"
+        value = None if random.random() < self._habits.reads else f"{self._name}.{self._count}"
+        call = self._call = _Call(key, value, f"{self._name}-{self._count}" if self._retries else "")
+        call.called = self._world.now
+        self._try(call)
+
+    def _try(self, call: _Call) -> None:
+        if self._stopped or not call.open:
+            return
+        world = self._world
+        call.tries += 1
+        call.attempt += 1
+        call.began = world.now
+        if call.tries == 1 or not call.request_id:
+            call.floor = self._history.floor
+        call.tag = f"{self._name}.{self._count}.{call.attempt}"
+        node = self._favourite if world.random.random() < self._habits.loyal else world.random.choice(self._nodes)
+        key, value, tag, request_id, attempt, floor = call.key, call.value, call.tag, call.request_id, call.attempt, call.floor
+
+        def heard(result: Result) -> None:
+            self._heard(call, attempt, node, tag, floor, result)
+
+        if value is None:
+            self._ask(node, lambda s, done: s.get(key, done), heard)
+        else:
+            self._ask(node, lambda s, done: s.put(key, value, tag, request_id, done), heard)
+        world.after(self._habits.patience_s, lambda: self._impatient(call, attempt))
+
+    def _heard(self, call: _Call, attempt: int, node: NodeId, tag: str, floor: int, result: Result) -> None:
+        """An answer, perhaps to an attempt given up long ago: what it says is a fact all the same."""
+        proof = "" if call.value is None else call.request_id or tag
+        self._history.told(tag, proof, result, floor)
+        if not call.open or attempt != call.attempt:
+            return
+        match result:
+            case Done():
+                self.answered += 1
+                self._favourite = node
+                self._finish(call, result)
+            case Nothing():
+                self._again(call)
+            case Unknown():
+                call.unknown = True
+                self._again(call)
+
+    def _impatient(self, call: _Call, attempt: int) -> None:
+        if call.open and attempt == call.attempt:
+            call.unknown = True
+            self._again(call)
+
+    def _again(self, call: _Call) -> None:
+        """Another node, if asking again is safe."""
+        call.attempt += 1
+        self._favourite = self._world.random.choice(self._nodes)
+        hopeless = call.tries >= self._habits.tries
+        unsafe = call.unknown and call.value is not None and not call.request_id
+        if self._stopped or hopeless or unsafe:
+            self._finish(call, None)
+        else:
+            self._world.after(0.005 + self._world.random.random() * 0.05, lambda: self._try(call))
+
+    def _finish(self, call: _Call, result: Done | None) -> None:
+        call.open = False
+        self._call = None
+        operations = self._history.operations.setdefault(call.key, [])
+        if result is not None and call.value is None:
+            self._history.reads += 1
+            operations.append(Operation(call.began, self._world.now, "get", result.value))
+        elif call.value is not None and (result is not None or call.unknown):
+            returned = self._world.now if result is not None else None
+            operations.append(Operation(call.called, returned, "put", call.value))
+        if not self._stopped:
+            self._world.after(self._world.random.random() * 2 * self._habits.think_s, self._next)

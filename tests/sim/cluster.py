@@ -1,0 +1,269 @@
+"""Machines, the processes that live and die on them, and the cluster they make.
+
+Rules: a process is built from production code over the simulated ports and knows nothing of the simulator. What a host
+holds (disk, store) outlives its processes. Every touch of a process from outside goes through its loop.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from quorate.consensus.codec import is_app_frame
+from quorate.consensus.journal import Journal
+from quorate.consensus.ports import NodeId, RaftEngine
+from quorate.errors import StorageError
+
+from tests.sim.clients import Answer, Result, Service
+from tests.sim.disk import Loss, SimDisk, SimStore, SimWorker, Slowness
+from tests.sim.network import Fabric, SimNetwork
+from tests.sim.world import Loop, ViolationError, World
+
+
+class Node(Service, Protocol):
+    """The application of a process: what the composition root builds around an engine."""
+
+    journal: Journal
+    engine: RaftEngine
+
+    def start(self) -> None:
+        """Begin."""
+
+    def on_frame(self, peer: NodeId, frame: bytes) -> None:
+        """A frame arrived."""
+
+    def on_connected(self, peer: NodeId) -> None:
+        """A session is up."""
+
+    def on_disconnected(self, peer: NodeId) -> None:
+        """It is down."""
+
+    def state_hash(self) -> str:
+        """Digest of the replicated state at ``offset``."""
+
+    @property
+    def offset(self) -> int:
+        """Events applied."""
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """All that a process is given."""
+
+    node_id: NodeId
+    voters: tuple[NodeId, ...]
+    loop: Loop
+    disk: SimDisk
+    worker: SimWorker
+    store: SimStore
+    network: SimNetwork
+    seed: int
+    dir_uuid: str
+    fatal: Callable[[Exception], None]
+
+
+Build = Callable[[Ports], Node]
+
+
+class Host:
+    """One machine; ``process`` is None while nothing runs."""
+
+    def __init__(self, world: World, node_id: NodeId) -> None:
+        self.node_id = node_id
+        self.disk = SimDisk(world.random)
+        self.store = SimStore(self.disk, world.random)
+        self.slowness = Slowness(world.random)
+        self.wall_skew_ms = 0
+        self.incarnations = 0
+        self.process: Process | None = None
+
+
+class Observer(Protocol):
+    """Who checks the invariants."""
+
+    def started(self, process: "Process") -> None:
+        """Recovered, not yet running."""
+
+    def turn(self, process: "Process") -> None:
+        """A turn of it ended."""
+
+    def leaving(self, process: "Process", peer: NodeId, frame: bytes) -> None:
+        """A consensus frame leaves it now."""
+
+    def synced(self, host: Host) -> None:
+        """A disk job of the host ended."""
+
+    def answering(self, process: "Process", result: Result) -> None:
+        """It answers a client now."""
+
+    def crashed(self, host: Host, *, journal_lost: bool) -> None:
+        """Its process is gone and its disk is what it is."""
+
+
+class Process:
+    """One life of a node: a ``network.Endpoint``."""
+
+    def __init__(self, cluster: "Cluster", host: Host) -> None:
+        self.cluster = cluster
+        self.host = host
+        self.node_id = host.node_id
+        self.incarnation = host.incarnations
+        self.alive = True
+        self.loop = Loop(cluster.world, f"n{host.node_id}", self._turn_ended, host.wall_skew_ms)
+        self.node: Node
+
+    def boot(self) -> None:
+        """Recover from the disk and begin. A StorageError is the start refused."""
+        host, cluster = self.host, self.cluster
+        worker = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal)
+        ports = Ports(
+            node_id=self.node_id,
+            voters=cluster.voters,
+            loop=self.loop,
+            disk=host.disk,
+            worker=worker,
+            store=host.store,
+            network=SimNetwork(cluster.fabric, self.node_id),
+            seed=cluster.world.random.getrandbits(32),
+            dir_uuid=f"dir-{self.node_id}",
+            fatal=self.fatal,
+        )
+        self.node = cluster.build(ports)
+        cluster.observer.started(self)
+        self.node.start()
+        cluster.fabric.attach(self.node_id, self)
+
+    def _turn_ended(self) -> None:
+        self.cluster.observer.turn(self)
+
+    def fatal(self, error: Exception) -> None:
+        """The process gives up on itself: only for a disk that failed, or for a bug."""
+        if not isinstance(error, StorageError) or not self.cluster.excuses(error):
+            raise ViolationError("no node stops by itself", f"n{self.node_id}: {type(error).__name__}: {error}")
+        self.cluster.counts["fail-stops"] += 1
+        self.loop.die()
+        self.cluster.world.after(0.0, lambda: self.cluster.crash(self.node_id, "kill", 0.1))
+
+    def on_frame(self, peer: NodeId, frame: bytes) -> None:
+        """Queue it for the next turn."""
+        self.loop.io(lambda: self.node.on_frame(peer, frame))
+
+    def on_connected(self, peer: NodeId) -> None:
+        """Queue it."""
+        self.loop.io(lambda: self.node.on_connected(peer))
+
+    def on_disconnected(self, peer: NodeId) -> None:
+        """Queue it."""
+        self.loop.io(lambda: self.node.on_disconnected(peer))
+
+
+class Cluster:
+    """All hosts, and the handles by which faults are injected."""
+
+    def __init__(self, world: World, size: int, build: Build, observer: Observer) -> None:
+        self.world = world
+        self.voters = tuple(NodeId(number) for number in range(1, size + 1))
+        self.fabric = Fabric(world, self.voters)
+        self.build = build
+        self.observer = observer
+        self.counts: Counter[str] = Counter()
+        self.hosts = {node: Host(world, node) for node in self.voters}
+        self.fabric.tap = self._leaving
+        self.client_loss = 0.0
+        self.client_delay_s = 0.002
+        self._excused = 0
+        for host in self.hosts.values():
+            host.disk.on_synced = lambda host=host: observer.synced(host)  # type: ignore[misc]
+
+    @property
+    def quorum(self) -> int:
+        """Nodes of a majority."""
+        return len(self.voters) // 2 + 1
+
+    def processes(self) -> list[Process]:
+        """Those alive, by node id."""
+        return [host.process for host in self.hosts.values() if host.process is not None]
+
+    def leaders(self) -> list[Process]:
+        """Those who believe they lead."""
+        return [process for process in self.processes() if process.node.engine.is_leader]
+
+    def _leaving(self, a: NodeId, _b: NodeId, frame: bytes) -> None:
+        process = self.hosts[a].process
+        if process is not None and not is_app_frame(frame):
+            self.observer.leaving(process, _b, frame)
+
+    # Life and death.
+
+    def start(self, node: NodeId) -> None:
+        """Run a process on the host, unless one runs."""
+        host = self.hosts[node]
+        if host.process is not None:
+            return
+        host.incarnations += 1
+        host.process = Process(self, host)
+        self.counts["starts"] += 1
+        self.world.note(f"start n{node}")
+        host.process.boot()
+
+    def crash(self, node: NodeId, loss: Loss, down_s: float, *, lose_journal: bool = False) -> None:
+        """The process dies now; what its storage keeps is up to ``loss``. It comes back after ``down_s``."""
+        host = self.hosts[node]
+        process = host.process
+        if process is None:
+            return
+        self.world.note(f"crash n{node} {loss} {lose_journal}")
+        self.counts[f"crashes: {loss}"] += 1
+        process.alive = False
+        process.loop.die()
+        host.process = None
+        self.fabric.detach(node)
+        host.disk.crash(loss)
+        host.store.crash(loss)
+        if lose_journal:
+            self.counts["journals lost"] += 1
+            host.disk.wipe()
+        self.observer.crashed(host, journal_lost=lose_journal)
+        self.world.after(down_s, lambda: self.start(node))
+
+    def pause(self, node: NodeId, for_s: float) -> None:
+        """SIGSTOP, and SIGCONT after ``for_s``."""
+        process = self.hosts[node].process
+        if process is None or process.loop.paused:
+            return
+        self.counts["pauses"] += 1
+        process.loop.pause()
+        self.world.after(for_s, process.loop.resume)
+
+    def fail_disk(self, node: NodeId) -> None:
+        """The next sync of the host fails."""
+        if self.hosts[node].process is not None:
+            self._excused += 1
+            self.hosts[node].disk.failing = True
+
+    def excuses(self, error: StorageError) -> bool:
+        """Was this storage error made by ``fail_disk``?"""
+        self._excused -= 1
+        return self._excused >= 0
+
+    # Clients.
+
+    def ask(self, node: NodeId, call: Callable[[Service, Answer], None], hear: Answer) -> None:
+        """A request travels to the node, the answer travels back; either may be lost."""
+        random = self.world.random
+        if random.random() < self.client_loss:
+            return
+        self.world.after(random.random() * self.client_delay_s, lambda: self._ask_now(node, call, hear))
+
+    def _ask_now(self, node: NodeId, call: Callable[[Service, Answer], None], hear: Answer) -> None:
+        process = self.hosts[node].process
+        if process is None:
+            return
+
+        def answer(result: Result) -> None:
+            self.observer.answering(process, result)
+            random = self.world.random
+            if random.random() >= self.client_loss:
+                self.world.after(random.random() * self.client_delay_s, lambda: hear(result))
+
+        process.loop.io(lambda: call(process.node, answer))

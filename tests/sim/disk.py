@@ -1,0 +1,385 @@
+"""A machine's storage in virtual time: files that remember what was synced, a slow worker, and a store behind it.
+
+Rules: the running process sees what it wrote (``SimDisk.view``); the platter holds only what was synced. Jobs run one
+at a time and take time. Nothing survives a crash that the crash did not choose to spare.
+
+Theory: every operation of the process is put in a list, ``_ops``, and takes effect on the view at once. The worker's
+job in flight owns the tail of that list. When the job ends, its syncs (and creations, and removals) reach the platter.
+A crash during a job picks a point in its operations, inside a write included; what lies behind the point never
+happened. Then *kill* spares everything that happened (the page cache lives on, still unsynced), *power loss* spares
+what was synced and a random prefix of the unsynced writes, the last one torn. The synthetic store follows the same two
+rules at the granularity of its atomic writes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Literal
+
+from quorate.consensus.ports import Family, StoreOp
+from quorate.errors import StorageError
+
+from tests.sim.world import Call, Loop, World
+
+Loss = Literal["kill", "power"]
+
+
+class _Write:
+    __slots__ = ("data", "name", "offset")
+
+    def __init__(self, name: str, offset: int, data: bytes) -> None:
+        self.name = name
+        self.offset = offset
+        self.data = data
+
+
+class _Sync:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _Create:
+    __slots__ = ("name", "size")
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+
+
+class _Remove:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _StoreSync:
+    """The store's writes up to number ``upto`` become durable."""
+
+    __slots__ = ("upto",)
+
+    def __init__(self, upto: int) -> None:
+        self.upto = upto
+
+
+_Op = _Write | _Sync | _Create | _Remove | _StoreSync
+Files = dict[str, bytearray]
+
+
+def _put(files: Files, write: _Write, size: int) -> None:
+    content = files.get(write.name)
+    if content is None:
+        return
+    end = write.offset + size
+    if len(content) < end:
+        content.extend(bytes(end - len(content)))
+    content[write.offset : end] = write.data[:size]
+
+
+class SimDisk:
+    """The ``Disk`` port of one node; outlives its processes. ``platter`` is what a power loss cannot take."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.view: Files = {}
+        self.platter: Files = {}
+        self._unsynced: list[_Write] = []
+        self._job: list[_Op] | None = None
+        self.failing = False
+        self.on_synced: Callable[[], None] = lambda: None
+        self.lost_bytes = 0
+        self.torn_writes = 0
+        self.store_synced: Callable[[int], None] = lambda _upto: None
+
+    # The port.
+
+    def names(self) -> list[str]:
+        """File names present, sorted."""
+        return sorted(self.view)
+
+    def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
+        """Bytes of a file as the process sees it."""
+        content = self._content(name)
+        return bytes(content[offset:] if size < 0 else content[offset : offset + size])
+
+    def create(self, name: str, size: int) -> None:
+        """A new file of zero bytes, durable when the job ends."""
+        if name in self.view:
+            raise StorageError(f"{name} exists")
+        self._record(_Create(name, size))
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Overwrite in place; unsynced."""
+        self._content(name)
+        self._record(_Write(name, offset, bytes(data)))
+
+    def sync(self, name: str) -> None:
+        """What was written to the file is durable when the job ends."""
+        self._content(name)
+        if self.failing:
+            raise StorageError(f"{name}: input/output error")
+        self._record(_Sync(name))
+
+    def remove(self, name: str) -> None:
+        """Unlink; durable when the job ends."""
+        self._content(name)
+        self._record(_Remove(name))
+
+    def sync_store(self, upto: int) -> None:
+        """The store asks for its writes up to ``upto`` to be durable."""
+        self._record(_StoreSync(upto))
+
+    def _content(self, name: str) -> bytearray:
+        content = self.view.get(name)
+        if content is None:
+            raise StorageError(f"{name}: no such file")
+        return content
+
+    def _record(self, op: _Op) -> None:
+        """Show it to the process now; let it happen now if no job is running (a start), else with the job."""
+        match op:
+            case _Write():
+                _put(self.view, op, len(op.data))
+            case _Create():
+                self.view[op.name] = bytearray(op.size)
+            case _Remove():
+                del self.view[op.name]
+            case _Sync() | _StoreSync():
+                pass
+        if self._job is None:
+            self._happen(op)
+        else:
+            self._job.append(op)
+
+    # What becomes of it.
+
+    def begin_job(self) -> None:
+        """Operations from here on belong to the job in flight."""
+        self._job = []
+
+    def end_job(self) -> None:
+        """The job in flight is done: all of it happened."""
+        job, self._job = self._job or [], None
+        for op in job:
+            self._happen(op)
+        self.on_synced()
+
+    def _happen(self, op: _Op) -> None:
+        match op:
+            case _Write():
+                self._unsynced.append(op)
+            case _Create():
+                self.platter[op.name] = bytearray(op.size)
+            case _Remove():
+                self.platter.pop(op.name, None)
+                self._unsynced = [write for write in self._unsynced if write.name != op.name]
+            case _StoreSync():
+                self.store_synced(op.upto)
+            case _Sync():
+                self._platter_takes(op.name)
+
+    def _platter_takes(self, name: str) -> None:
+        rest = []
+        for write in self._unsynced:
+            if write.name == name:
+                _put(self.platter, write, len(write.data))
+            else:
+                rest.append(write)
+        self._unsynced = rest
+
+    def crash(self, loss: Loss) -> None:
+        """The process is gone, and with ``power`` the page cache too."""
+        job, self._job = self._job or [], None
+        for op in self._interrupted(job):
+            self._happen(op)
+        survivors = self._unsynced
+        if loss == "power":
+            survivors, self._unsynced = self._torn(survivors), []
+            for write in survivors:
+                _put(self.platter, write, len(write.data))
+        self.view = {name: bytearray(content) for name, content in self.platter.items()}
+        for write in self._unsynced:
+            _put(self.view, write, len(write.data))
+        self.failing = False
+
+    def _interrupted(self, job: list[_Op]) -> list[_Op]:
+        """The part of a job that happened before the crash; its last write may be cut short."""
+        if not job:
+            return []
+        happened = job[: self._random.randrange(len(job) + 1)]
+        if happened and isinstance(happened[-1], _Write):
+            happened[-1] = self._cut(happened[-1])
+        return happened
+
+    def _torn(self, writes: list[_Write]) -> list[_Write]:
+        """A random prefix of unsynced writes, the last one cut short."""
+        spared = writes[: self._random.randrange(len(writes) + 1)] if writes else []
+        lost = sum(len(write.data) for write in writes[len(spared) :])
+        if spared and self._random.random() < 0.5:
+            whole = len(spared[-1].data)
+            spared[-1] = self._cut(spared[-1])
+            lost += whole - len(spared[-1].data)
+        self.lost_bytes += lost
+        return spared
+
+    def _cut(self, write: _Write) -> _Write:
+        size = self._random.randrange(len(write.data) + 1)
+        self.torn_writes += size < len(write.data)
+        return _Write(write.name, write.offset, write.data[:size])
+
+    def wipe(self) -> None:
+        """The directory is lost (the process must be dead)."""
+        self.view, self.platter, self._unsynced, self._job = {}, {}, [], None
+
+
+class SimWorker:
+    """The ``DiskWorker`` port: one job at a time, each taking as long as the machine's disk pleases.
+
+    ``on_error`` is called with what a job raised; the process is expected to die of it.
+    """
+
+    def __init__(self, world: World, loop: Loop, machine: "Slowness", disk: SimDisk, on_error: Callable[[Exception], None]) -> None:
+        self._world = world
+        self._loop = loop
+        self._machine = machine
+        self._disk = disk
+        self._on_error = on_error
+        self._queue: deque[tuple[Call, Call]] = deque()
+        self._unreported = 0
+        self._busy = False
+
+    def submit(self, job: Call, done: Call) -> None:
+        """Queue a job; see the port."""
+        self._unreported += 1
+        self._queue.append((job, done))
+        self._next()
+
+    def pending(self) -> int:
+        """Jobs not yet reported done."""
+        return self._unreported
+
+    def _next(self) -> None:
+        if self._busy or not self._queue or not self._loop.alive:
+            return
+        self._busy = True
+        job, done = self._queue.popleft()
+        self._disk.begin_job()
+        try:
+            job()
+        except StorageError as error:
+            self._on_error(error)
+            return
+        self._world.after(self._machine.job_s(), lambda: self._finish(done))
+
+    def _finish(self, done: Call) -> None:
+        if not self._loop.alive:
+            return
+        wait_s = self._machine.stalled_until - self._world.now
+        if wait_s > 0:
+            self._world.after(wait_s + 0.0005, lambda: self._finish(done))
+            return
+        self._disk.end_job()
+        self._busy = False
+        self._loop.io(lambda: self._report(done))
+        self._next()
+
+    def _report(self, done: Call) -> None:
+        self._unreported -= 1
+        done()
+
+
+class Slowness:
+    """How slow a machine's disk is now. ``factor`` 1 is 0.1–3 ms a job; ``stalled_until`` is virtual seconds."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.factor = 1.0
+        self.stalled_until = 0.0
+
+    def job_s(self) -> float:
+        """Duration of the next job, seconds."""
+        base = 0.0001 + self._random.random() * (0.003 if self._random.random() < 0.7 else 0.0003)
+        return base * self.factor
+
+
+class SimStore:
+    """The ``Store`` port of one node; outlives its processes. Atomic writes; a crash may undo the unsynced last ones.
+
+    Undo records of unsynced writes are kept; ``sync`` (a job of the disk worker) drops them when its job ends.
+    """
+
+    def __init__(self, disk: SimDisk, random: Random) -> None:
+        self._disk = disk
+        self._random = random
+        self._families: dict[Family, dict[bytes, bytes]] = {}
+        self._sorted: dict[Family, list[bytes] | None] = {}
+        self._undo: deque[list[StoreOp]] = deque()
+        self._written = 0
+        self.undone = 0
+        disk.store_synced = self._synced
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """The value now."""
+        return self._family(family).get(key)
+
+    def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs with ``start <= key < stop`` in key order, as of the call."""
+        rows = self._family(family)
+        found = [key for key in self._keys(family) if key >= start and (stop is None or key < stop)]
+        return iter([(key, rows[key]) for key in found])
+
+    def last(self, family: Family) -> tuple[bytes, bytes] | None:
+        """The pair with the greatest key."""
+        keys = self._keys(family)
+        return (keys[-1], self._family(family)[keys[-1]]) if keys else None
+
+    def write(self, ops: Sequence[StoreOp]) -> None:
+        """All or nothing; unsynced."""
+        self._undo.append([StoreOp(op.family, op.key, self._family(op.family).get(op.key)) for op in reversed(ops)])
+        self._written += 1
+        self._do(ops)
+
+    def sync(self) -> None:
+        """Called inside a disk job: durable when that job ends."""
+        self._disk.sync_store(self._written)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def crash(self, loss: Loss) -> None:
+        """``kill`` keeps every write; ``power`` undoes some of the unsynced ones, latest first."""
+        if loss == "power" and self._undo:
+            for _ in range(self._random.randrange(len(self._undo) + 1)):
+                self._do(self._undo.pop())
+                self._written -= 1
+                self.undone += 1
+
+    def wipe(self) -> None:
+        """The directory is lost."""
+        self._families, self._sorted = {}, {}
+        self._undo.clear()
+
+    def _synced(self, upto: int) -> None:
+        while len(self._undo) > self._written - upto:
+            self._undo.popleft()
+
+    def _family(self, family: Family) -> dict[bytes, bytes]:
+        return self._families.setdefault(family, {})
+
+    def _keys(self, family: Family) -> list[bytes]:
+        keys = self._sorted.get(family)
+        if keys is None:
+            keys = self._sorted[family] = sorted(self._family(family))
+        return keys
+
+    def _do(self, ops: Sequence[StoreOp]) -> None:
+        for op in ops:
+            rows = self._family(op.family)
+            if (op.key in rows) != (op.value is not None):
+                self._sorted[op.family] = None
+            if op.value is None:
+                rows.pop(op.key, None)
+            else:
+                rows[op.key] = op.value

@@ -1,0 +1,236 @@
+"""What goes wrong, when, and to whom: a seed's own climate, drawn once, and the storms it sends.
+
+Theory (swarm testing, Groce et al. 2012): a run in which every fault is equally likely explores little; so each seed
+draws its own rates, many of them zero, and its own targets (leaders more often than chance would).
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from quorate.consensus.ports import NodeId
+
+from tests.sim.cluster import Cluster
+from tests.sim.disk import Loss
+from tests.sim.network import Weather
+
+KINDS = (
+    "crash", "crash all", "partition", "one way", "isolate", "bridge", "heal", "stall", "slow", "pause", "weather",
+    "reset", "lose journal", "fail disk", "skew", "cut and stall",
+)  # fmt: skip
+
+
+class Climate(msgspec.Struct, frozen=True):
+    """A seed's rates. ``gap_s``: longest calm between two faults, virtual seconds."""
+
+    weights: tuple[float, ...]
+    gap_s: float
+    leader_share: float
+    power_share: float
+    vote_crash: float
+    downtimes_s: tuple[float, ...]
+    weather: Weather
+
+    @staticmethod
+    def draw(random: Random, size: int) -> "Climate":
+        """One climate."""
+        base = dict.fromkeys(KINDS, 1.0) | {"crash": 4.0, "crash all": 0.7, "heal": 3.0, "lose journal": 0.5}
+        if size == 1:
+            base |= {kind: 0.0 for kind in ("partition", "one way", "isolate", "bridge", "lose journal", "cut and stall")}
+        if size < 5:
+            base["bridge"] = 0.0
+        off = {kind for kind in KINDS if random.random() < 0.25}
+        return Climate(
+            weights=tuple(0.0 if kind in off else base[kind] for kind in KINDS),
+            gap_s=random.choice((0.05, 0.15, 0.4, 0.8)),
+            leader_share=random.choice((0.3, 0.6, 0.9)),
+            power_share=random.choice((0.0, 0.5, 0.5, 1.0)),
+            vote_crash=random.choice((0.0, 0.0, 0.1, 0.3)),
+            downtimes_s=random.choice(((0.005, 0.05), (0.05, 0.4), (0.3, 1.0))),
+            weather=draw_weather(random),
+        )
+
+
+def draw_weather(random: Random) -> Weather:
+    """One kind of weather."""
+    return Weather(
+        loss=random.choice((0.0, 0.0, 0.02, 0.1)),
+        duplicate=random.choice((0.0, 0.02)),
+        reorder=random.choice((0.0, 0.0, 0.05, 0.2)),
+        delay_max_s=random.choice((0.001, 0.005, 0.02)),
+    )
+
+
+class Nemesis:
+    """Sends the storms until ``stop``."""
+
+    def __init__(self, cluster: Cluster, climate: Climate) -> None:
+        self._cluster = cluster
+        self._climate = climate
+        self._random = cluster.world.random
+        self._stopped = False
+        self.faults = 0
+        strikes: tuple[Callable[[], None], ...] = (
+            self._crash, self._crash_all, self._partition, self._one_way, self._isolate, self._bridge, self._heal,
+            self._stall, self._slow, self._pause, self._weather, self._reset, self._lose_journal, self._fail_disk,
+            self._skew, self._cut_and_stall,
+        )  # fmt: skip
+        self._strikes = dict(zip(KINDS, strikes, strict=True))
+
+    def start(self) -> None:
+        """Begin."""
+        self._cluster.fabric.weather = self._climate.weather
+        self._cluster.world.after(self._random.random() * 0.6, self._next)
+
+    def stop(self) -> None:
+        """All faults end: wires whole, disks fast, everybody awake."""
+        self._stopped = True
+        cluster = self._cluster
+        cluster.fabric.heal()
+        cluster.fabric.weather = Weather()
+        cluster.client_loss = 0.0
+        for host in cluster.hosts.values():
+            host.slowness.factor = 1.0
+            host.slowness.stalled_until = 0.0
+            host.disk.failing = False
+
+    def _next(self) -> None:
+        if self._stopped:
+            return
+        (kind,) = self._random.choices(KINDS, self._climate.weights)
+        self.faults += 1
+        self._cluster.world.note(f"fault {kind}")
+        self._strikes[kind]()
+        self._cluster.world.after(self._random.random() * self._climate.gap_s, self._next)
+
+    def _victim(self) -> NodeId:
+        leaders = self._cluster.leaders()
+        if leaders and self._random.random() < self._climate.leader_share:
+            return self._random.choice(leaders).node_id
+        return self._random.choice(self._cluster.voters)
+
+    def _others(self, node: NodeId) -> list[NodeId]:
+        return [peer for peer in self._cluster.voters if peer != node]
+
+    def _loss(self) -> Loss:
+        return "power" if self._random.random() < self._climate.power_share else "kill"
+
+    def _down_s(self) -> float:
+        return self._random.random() * self._random.choice(self._climate.downtimes_s)
+
+    def crash_soon(self, node: NodeId, within_s: float) -> None:
+        """Crash the process that runs there now, unless it is gone by then."""
+        process = self._cluster.hosts[node].process
+
+        def strike() -> None:
+            if process is not None and process.alive and not self._stopped:
+                self._cluster.crash(node, self._loss(), self._down_s())
+
+        self._cluster.world.after(self._random.random() * within_s, strike)
+
+    def voted(self, node: NodeId) -> None:
+        """A vote left the node: the most instructive moment to die."""
+        if not self._stopped and self._random.random() < self._climate.vote_crash:
+            self._cluster.counts["crashes after a vote"] += 1
+            self.crash_soon(node, 0.004)
+
+    def _crash(self) -> None:
+        self._cluster.crash(self._victim(), self._loss(), self._down_s())
+
+    def _crash_all(self) -> None:
+        loss = self._loss()
+        for node in self._cluster.voters:
+            self._cluster.crash(node, loss, self._down_s())
+
+    def _cut(self, pairs: set[tuple[NodeId, NodeId]], count: str) -> None:
+        """Lose frames on these wires from now on; some of their sessions break for good."""
+        self._cluster.counts[count] += 1
+        self._cluster.fabric.cut |= pairs
+        for a, b in sorted(pairs):
+            if self._random.random() < 0.3:
+                self._cluster.world.after(self._random.random(), lambda a=a, b=b: self._break_if_cut(a, b))  # type: ignore[misc]
+
+    def _break_if_cut(self, a: NodeId, b: NodeId) -> None:
+        if (a, b) in self._cluster.fabric.cut:
+            self._cluster.fabric.reset(a, b)
+
+    def _partition(self) -> None:
+        nodes = list(self._cluster.voters)
+        self._random.shuffle(nodes)
+        some = set(nodes[: self._random.randrange(1, len(nodes))])
+        self._cut({(a, b) for a in nodes for b in nodes if (a in some) != (b in some)}, "partitions")
+
+    def _one_way(self) -> None:
+        node = self._victim()
+        out = self._random.random() < 0.5
+        peers = [peer for peer in self._others(node) if self._random.random() < 0.7]
+        self._cut({(node, peer) if out else (peer, node) for peer in peers}, "one-way partitions")
+
+    def _isolate(self) -> None:
+        node = self._victim()
+        self._cut({pair for peer in self._others(node) for pair in ((node, peer), (peer, node))}, "partitions")
+
+    def _bridge(self) -> None:
+        """Two halves that hear each other only through one node."""
+        nodes = list(self._cluster.voters)
+        self._random.shuffle(nodes)
+        half = len(nodes) // 2
+        left, right = nodes[:half], nodes[half + 1 :]
+        self._cut({pair for a in left for b in right for pair in ((a, b), (b, a))}, "partitions")
+
+    def _heal(self) -> None:
+        self._cluster.fabric.heal()
+
+    def _stall(self) -> None:
+        self._stall_disk(self._victim(), self._random.choice((0.05, 0.3, 1.0)))
+
+    def _stall_disk(self, node: NodeId, for_s: float) -> None:
+        self._cluster.counts["disk stalls"] += 1
+        self._cluster.hosts[node].slowness.stalled_until = self._cluster.world.now + for_s
+
+    def _slow(self) -> None:
+        for host in self._cluster.hosts.values():
+            host.slowness.factor = 1.0
+        self._cluster.hosts[self._victim()].slowness.factor = self._random.choice((1, 10, 40))
+
+    def _pause(self) -> None:
+        self._cluster.pause(self._victim(), self._random.choice((0.05, 0.3, 1.0)) * self._random.random())
+
+    def _weather(self) -> None:
+        self._cluster.fabric.weather = draw_weather(self._random)
+        self._cluster.client_loss = self._random.choice((0.0, 0.02, 0.1))
+
+    def _reset(self) -> None:
+        node = self._victim()
+        for peer in self._others(node):
+            if self._random.random() < 0.7:
+                self._cluster.fabric.reset(node, peer)
+
+    def _lose_journal(self) -> None:
+        """Only while every other node may vote: two forgotten journals of three are a lost cluster, and no bug."""
+        node = self._victim()
+        others = [self._cluster.hosts[peer].process for peer in self._others(node)]
+        if all(process is not None and process.node.engine.voting for process in others):
+            self._cluster.crash(node, "power", self._down_s(), lose_journal=True)
+
+    def _fail_disk(self) -> None:
+        self._cluster.fail_disk(self._victim())
+
+    def _skew(self) -> None:
+        host = self._cluster.hosts[self._victim()]
+        host.wall_skew_ms = self._random.choice((-600_000, -50, 0, 50, 600_000))
+        if host.process is not None:
+            host.process.loop.wall_skew_ms = host.wall_skew_ms
+
+    def _cut_and_stall(self) -> None:
+        """A leader cut off with its disk stuck, for a moment: held acks meet a new term."""
+        node = self._victim()
+        self._stall_disk(node, 0.2 + self._random.random() * 0.8)
+        pairs = {pair for peer in self._others(node) for pair in ((node, peer), (peer, node))}
+        self._cut(pairs, "partitions")
+        self._cluster.world.after(0.15 + self._random.random() * 0.5, lambda: self._uncut(pairs))
+
+    def _uncut(self, pairs: set[tuple[NodeId, NodeId]]) -> None:
+        self._cluster.fabric.cut -= pairs
+

@@ -1,0 +1,327 @@
+"""The all-seeing ghost: it compares what nodes do with what is on their platters and with each other, at every step.
+
+Rules: it only looks. Each invariant has a name (``INVARIANTS``) and is checked where it could first break: when a turn
+ends, when a frame leaves, when a disk job ends, when a client is answered.
+
+Theory: end-to-end checks alone miss most planted bugs (a false ack is harmless in all but one run of a thousand), so the
+direct statement is checked: what this ack says is on the platter it came from, now. The ghost keeps its own log, made of
+the entries some majority held durably when they were first seen committed, and its own count of offsets; an entry
+counts if its decided term is the term it is stored under and its base is the next offset.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from quorate.consensus.codec import Ack, AppendEntries, RequestVote, VoteGranted, decode
+from quorate.consensus.entry import decode_entry
+from quorate.consensus.ports import Index, NodeId, Term
+
+from tests.sim.cluster import Cluster, Host, Process
+from tests.sim.clients import Done, Nothing, Result
+from tests.sim.world import ViolationError
+
+ONE_LEADER = "one leader per term"
+ONE_VOTE_DISK = "one vote per (node, term) on disk"
+ONE_VOTE_SENT = "one vote per (node, term) sent"
+VOTE_DURABLE = "no vote leaves before it is on disk"
+LOG_MATCHING = "log matching"
+COMPLETE = "leader completeness"
+ACK_TRUE = "every ack is true on its own disk"
+DURABLE_TRUE = "durable_index is true on its own disk"
+MAJORITY = "no commit before a durable majority"
+EARLY_ANSWER = "no answer before its commit"
+ONE_COMMIT = "one entry per committed index"
+ONCE = "executed at most once"
+DENIED = "no refused command in the log"
+SAME_STATE = "equal state at equal offset"
+GAPLESS = "offsets gapless"
+RECOVERY = "recovery finds what was synced"
+"""Names of invariants; those of answers and progress are raised where they are checked."""
+
+
+class Durable(Protocol):
+    """What is on a platter, as recovery would find it."""
+
+    term: Term
+    voted_for: NodeId | None
+    base_index: Index
+    last_index: Index
+
+    def term_at(self, index: Index) -> Term | None:
+        """Term of the entry at ``index`` (the base's too), None if not there."""
+
+
+class Reader(Protocol):
+    """Keeps a ``Durable`` of a host's platter up to date."""
+
+    def refresh(self, host: Host) -> Durable:
+        """Called after a disk job ended."""
+
+    def reset(self, host: Host) -> Durable:
+        """Called when the platter changed in other ways (a crash, a start)."""
+
+
+class Executed(msgspec.Struct, frozen=True, gc=False):
+    """An entry of the ghost's log that counts."""
+
+    index: Index
+    base: int
+    count: int
+    tag: str
+    request_id: str
+
+
+class _Seen:
+    """How far the ghost has looked at one process."""
+
+    __slots__ = ("committed", "generation", "last", "led", "offset")
+
+    def __init__(self, base: Index) -> None:
+        self.generation = -1
+        self.last = base
+        self.committed = Index(0)
+        self.led = Term(0)
+        self.offset = -1
+
+
+class Ghost:
+    """Implements cluster.Observer. ``cluster`` is set right after both exist."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.cluster: Cluster
+        self.on_vote: Callable[[NodeId], None] = lambda _node: None
+        self._reader = reader
+        self.durable: dict[NodeId, Durable] = {}
+        self._forgotten: dict[NodeId, list[Durable]] = {}
+        self._leaders: dict[Term, tuple[NodeId, int]] = {}
+        self._votes_on_disk: dict[tuple[NodeId, Term], NodeId] = {}
+        self._votes_sent: dict[tuple[NodeId, Term], NodeId] = {}
+        self._entries: dict[tuple[Index, Term], tuple[int, Term | None]] = {}
+        self._bytes: dict[tuple[Index, Term], bytes] = {}
+        self.committed: dict[Index, Term] = {Index(1): Term(0)}
+        self.last_committed = Index(1)
+        self.next_offset = 0
+        self.log: list[Executed] = []
+        self._by_tag: dict[str, Executed] = {}
+        self._by_request: dict[str, Executed] = {}
+        self.denied: dict[str, str] = {}
+        self._states: dict[int, tuple[str, NodeId]] = {}
+        self._seen: dict[int, _Seen] = {}
+
+    # What the cluster tells it.
+
+    def started(self, process: Process) -> None:
+        """A process recovered: it must have found at least what was synced."""
+        host, journal = process.host, process.node.journal
+        before = self.durable.get(host.node_id)
+        durable = self.durable[host.node_id] = self._reader.reset(host)
+        self._seen[id(process)] = _Seen(journal.base_index)
+        if before is None:
+            return
+        if (journal.term, journal.voted_for) != (durable.term, durable.voted_for):
+            self._fail(RECOVERY, f"n{host.node_id} found vote {journal.term, journal.voted_for}, not {durable.term, durable.voted_for}")
+        if journal.last_index != durable.last_index or journal.base_index != durable.base_index:
+            self._fail(RECOVERY, f"n{host.node_id} found {journal.base_index}..{journal.last_index}")
+        if durable.term < before.term or (durable.term == before.term and before.voted_for not in (None, durable.voted_for)):
+            self._fail(RECOVERY, f"n{host.node_id} forgot its vote of term {before.term}")
+
+    def crashed(self, host: Host, *, journal_lost: bool) -> None:
+        """The platter may hold more than the last sync said, or nothing."""
+        old = self.durable.pop(host.node_id, None)
+        if journal_lost:
+            if old is not None:
+                self._forgotten.setdefault(host.node_id, []).append(old)
+        elif old is not None:
+            self.durable[host.node_id] = old
+
+    def synced(self, host: Host) -> None:
+        """Look at the platter again."""
+        durable = self.durable[host.node_id] = self._reader.refresh(host)
+        if durable.voted_for is not None:
+            voted = self._votes_on_disk.setdefault((host.node_id, durable.term), durable.voted_for)
+            if voted != durable.voted_for:
+                self._fail(ONE_VOTE_DISK, f"n{host.node_id} in term {durable.term}: {voted} and {durable.voted_for}")
+
+    def turn(self, process: Process) -> None:
+        """All that must hold between turns."""
+        seen = self._seen[id(process)]
+        self._look_at_journal(process, seen)
+        self._look_at_leadership(process, seen)
+        self._look_at_durable_index(process)
+        self.look_at_commits(process)
+        self._look_at_state(process, seen)
+
+    def leaving(self, process: Process, peer: NodeId, frame: bytes) -> None:
+        """What a frame vouches for must be on the platter."""
+        message = decode(frame)
+        node = process.node_id
+        match message:
+            case Ack(success=True, counts=True, term=term, next_index=next_index):
+                self._check_ack(process, term, Index(next_index - 1))
+            case VoteGranted(term=term):
+                self._check_vote(process, term, peer)
+                self.on_vote(node)
+            case RequestVote(term=term):
+                self._check_vote(process, term, node)
+                self.on_vote(node)
+            case AppendEntries(term=term):
+                self._lead(term, process)
+            case _:
+                pass
+
+    def answering(self, process: Process, result: Result) -> None:
+        """No answer may reflect what is not committed."""
+        if isinstance(result, Done):
+            self.look_at_commits(process)
+            if result.offset > self.next_offset:
+                self._fail(EARLY_ANSWER, f"n{process.node_id} answers of offset {result.offset}, {self.next_offset} is committed")
+
+    def deny(self, tag: str, result: Nothing) -> None:
+        """A client was told that nothing happened, and nothing will."""
+        if tag in self._by_tag:
+            self._fail(DENIED, f"{tag} was denied ({result.reason}) and is in the log: {self._by_tag[tag]}")
+        self.denied[tag] = result.reason
+
+    # The invariants.
+
+    def _fail(self, name: str, detail: str) -> None:
+        raise ViolationError(name, detail)
+
+    def _look_at_journal(self, process: Process, seen: _Seen) -> None:
+        """One entry per (index, term), and one predecessor."""
+        journal = process.node.journal
+        if journal.generation != seen.generation:
+            seen.generation = journal.generation
+            seen.last = min(seen.last, max(journal.base_index, process.node.engine.commit_index))
+        seen.last = max(seen.last, journal.base_index)
+        for number in range(seen.last + 1, journal.last_index + 1):
+            index = Index(number)
+            term, previous = journal.term_at(index), journal.term_at(Index(number - 1))
+            if term is None:
+                self._fail(LOG_MATCHING, f"n{process.node_id} has a hole at {index}")
+                return
+            entry = journal.entry(index)
+            mark = (zlib.crc32(entry), previous)
+            if self._entries.setdefault((index, term), mark) != mark and len(self.cluster.voters) > 1:
+                self._fail(LOG_MATCHING, f"n{process.node_id} at {index} in term {term}: {self._entries[index, term]} and {mark}")
+            self._bytes[index, term] = entry
+        seen.last = journal.last_index
+
+    def _lead(self, term: Term, process: Process) -> None:
+        """Only one process ever leads in a term."""
+        mark = (process.node_id, process.incarnation)
+        if self._leaders.setdefault(term, mark) != mark and len(self.cluster.voters) > 1:
+            self._fail(ONE_LEADER, f"term {term}: {self._leaders[term]} and {mark}")
+
+    def _look_at_leadership(self, process: Process, seen: _Seen) -> None:
+        engine = process.node.engine
+        if not engine.is_leader or seen.led == engine.term:
+            return
+        seen.led = engine.term
+        self.cluster.counts["elections"] += 1
+        self._lead(engine.term, process)
+        journal = process.node.journal
+        for number in range(self.last_committed, journal.base_index - 1, -1):
+            index = Index(number)
+            if journal.term_at(index) != self.committed[index]:
+                self._fail(COMPLETE, f"n{process.node_id} leads term {engine.term} without {index}/{self.committed[index]}")
+
+    def _look_at_durable_index(self, process: Process) -> None:
+        journal, durable = process.node.journal, self.durable[process.node_id]
+        index = journal.durable_index
+        if index > durable.base_index and durable.term_at(index) != journal.term_at(index):
+            self._fail(DURABLE_TRUE, f"n{process.node_id} claims {index}/{journal.term_at(index)}, disk has {durable.term_at(index)}")
+
+    def _check_ack(self, process: Process, term: Term, index: Index) -> None:
+        journal, durable = process.node.journal, self.durable[process.node_id]
+        if durable.term < term:
+            self._fail(ACK_TRUE, f"n{process.node_id} acks in term {term}, its disk is in {durable.term}")
+        if index > durable.base_index and durable.term_at(index) != journal.term_at(index):
+            self._fail(ACK_TRUE, f"n{process.node_id} acks {index}/{journal.term_at(index)}, its disk has {durable.term_at(index)}")
+
+    def _check_vote(self, process: Process, term: Term, candidate: NodeId) -> None:
+        node, durable = process.node_id, self.durable[process.node_id]
+        if self._votes_sent.setdefault((node, term), candidate) != candidate:
+            self._fail(ONE_VOTE_SENT, f"n{node} in term {term}: {self._votes_sent[node, term]} and {candidate}")
+        if durable.term < term or (durable.term == term and durable.voted_for != candidate):
+            self._fail(VOTE_DURABLE, f"n{node} votes for {candidate} in {term}, its disk says {durable.voted_for} in {durable.term}")
+
+    def look_at_commits(self, process: Process) -> None:
+        """What a node calls committed is committed: on a durable majority, one entry per index."""
+        seen, engine, journal = self._seen[id(process)], process.node.engine, process.node.journal
+        commit = engine.commit_index
+        for number in range(max(seen.committed, journal.base_index) + 1, commit + 1):
+            index = Index(number)
+            term = journal.term_at(index)
+            if term is None:
+                self._fail(ONE_COMMIT, f"n{process.node_id} commits {index}, which it does not have")
+                return
+            if index <= self.last_committed:
+                if self.committed[index] != term:
+                    self._fail(ONE_COMMIT, f"{index}: {self.committed[index]} and {term} on n{process.node_id}")
+            else:
+                self._commit(process, index, term)
+        seen.committed = max(seen.committed, commit)
+
+    def _commit(self, process: Process, index: Index, term: Term) -> None:
+        holders = [node for node in self.cluster.voters if self._held(node, index, term)]
+        if len(holders) < self.cluster.quorum:
+            self._fail(MAJORITY, f"n{process.node_id} commits {index}/{term}, durable only on {holders}")
+        if index != self.last_committed + 1:
+            self._fail(ONE_COMMIT, f"{index} committed after {self.last_committed}")
+        self._look_at_journal(process, self._seen[id(process)])
+        self.committed[index] = term
+        self.last_committed = index
+        entry = self._bytes.pop((index, term))
+        if entry:
+            self._execute(index, term, entry)
+        if process.node.engine.is_leader and process.node.journal.durable_index < index:
+            self.cluster.counts["commits ahead of the leader's disk"] += 1
+
+    def _held(self, node: NodeId, index: Index, term: Term) -> bool:
+        """Is it, or was it until the journal was lost, on the platter?"""
+        found = [self.durable[node]] if node in self.durable else []
+        for durable in found + self._forgotten.get(node, []):
+            if durable.base_index >= index or durable.term_at(index) == term:
+                return True
+        return False
+
+    def _execute(self, index: Index, term: Term, data: bytes) -> None:
+        entry = decode_entry(data)
+        if entry.decided_term != term or entry.base_offset != self.next_offset:
+            self.cluster.counts["entries not executed"] += 1
+            return
+        executed = Executed(index, entry.base_offset, entry.count, entry.cause, entry.request_id)
+        self.next_offset += entry.count
+        self.log.append(executed)
+        if entry.request_id:
+            if entry.request_id in self._by_request:
+                self._fail(ONCE, f"request {entry.request_id}: {self._by_request[entry.request_id]} and {executed}")
+            self._by_request[entry.request_id] = executed
+        if entry.cause in self.denied:
+            self._fail(DENIED, f"{entry.cause} was denied ({self.denied[entry.cause]}) and is in the log: {executed}")
+        if entry.cause:
+            self._by_tag[entry.cause] = executed
+
+    def _look_at_state(self, process: Process, seen: _Seen) -> None:
+        """Equal digests at equal offsets; offsets only those that entries end at."""
+        offset = process.node.offset
+        if offset == seen.offset:
+            return
+        if offset < seen.offset or offset > self.next_offset:
+            self._fail(GAPLESS, f"n{process.node_id} went from offset {seen.offset} to {offset} of {self.next_offset}")
+        seen.offset = offset
+        digest = process.node.state_hash()
+        first, node = self._states.setdefault(offset, (digest, process.node_id))
+        if first != digest:
+            self._fail(SAME_STATE, f"n{process.node_id} differs from n{node} at offset {offset}")
+
+    def check_kept(self, acknowledged: dict[str, int]) -> None:
+        """Every answered write (by tag or request id) is in the log, at the offset the answer named."""
+        for proof, offset in acknowledged.items():
+            executed = self._by_request.get(proof) or self._by_tag.get(proof)
+            if executed is None or executed.base + executed.count != offset:
+                self._fail("nothing acknowledged is lost", f"{proof}, answered at offset {offset}: {executed}")

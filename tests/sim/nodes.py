@@ -1,0 +1,241 @@
+"""A node as the product composes it (``quorate.cli.compose.Core``), over simulated ports, with small limits.
+
+Rules: nothing of production is replaced but its ports. Limits are small so that what takes hours takes seconds:
+segments of a few kilobytes, snapshots after dozens of entries, elections within a quarter of a second.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from quorate.cli.compose import Core, CoreSettings
+from quorate.consensus.event_log import EventLog
+from quorate.consensus.journal import Journal
+from quorate.consensus.ports import NodeId, RaftEngine
+from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.consensus.storage_settings import EventLogSettings, JournalSettings
+from quorate.controller import (
+    Answered,
+    BrokerLink,
+    Busy,
+    Caller,
+    ControllerSettings,
+    DialResult,
+    NotLeader,
+    Outcome,
+    ReadView,
+    Refused,
+    RoleChange,
+    Unavailable,
+    UnknownOutcome,
+)
+from quorate.events import NodeAddresses, Voter
+from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, RecordNodeStart
+from quorate.metadata.policy import PolicySettings
+from quorate.metadata.rows import state_hash
+from quorate.metrics import Metrics
+
+from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
+from tests.sim.cluster import Ports
+from tests.sim.world import ViolationError
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Settings of production, as a seed draws them."""
+
+    core: CoreSettings
+    journal: JournalSettings
+    log: EventLogSettings
+
+    @staticmethod
+    def draw(random: Random) -> "Limits":
+        """One set of small limits."""
+        retain = random.choice((5, 20, 60))
+        engine = EngineSettings(
+            election_timeout_min_s=0.15,
+            election_timeout_max_s=0.3,
+            heartbeat_s=0.04,
+            tick_s=0.01,
+            close_jitter_s=0.02,
+            append_bytes=random.choice((600, 64 * 1024)),
+            append_entries=random.choice((3, 64)),
+            window_entries=random.choice((8, 512)),
+            apply_slice_entries=random.choice((2, 64)),
+            read_timeout_s=0.25,
+            disk_stall_step_down_s=0.5,
+            disk_stall_fatal_s=8.0,
+            snapshots=SnapshotSettings(
+                check_period_s=random.choice((0.05, 0.3)),
+                retain_entries=retain,
+                trim_slack_entries=retain,
+                chunk_bytes=random.choice((300, 4096)),
+                window_chunks=random.choice((1, 4)),
+                resend_s=0.1,
+                timeout_s=1.0,
+            ),
+        )
+        controller = ControllerSettings(
+            in_flight_max=random.choice((4, 4096)),
+            answer_timeout_s=random.choice((0.4, 1.5)),
+            heartbeat_timeout_s=0.8,
+            heartbeat_timeout_max_s=2.0,
+            live_scan_period_s=0.1,
+            inactive_master_scan_period_s=0.4,
+            unfence_after_s=0.1,
+            close_dial_retry_s=0.2,
+            role_push_backoff_s=0.1,
+            role_push_record_after_s=0.5,
+        )
+        return Limits(
+            core=CoreSettings(engine=engine, controller=controller, policy=PolicySettings()),
+            journal=JournalSettings(
+                segment_bytes=random.choice((8, 24)) * 1024,
+                max_entry_bytes=6 * 1024,
+                tail_bytes=random.choice((1024, 1 << 20)),
+                tail_entries=random.choice((4, 1000)),
+                read_bytes=4096,
+            ),
+            log=EventLogSettings(tail_bytes=random.choice((1024, 1 << 20)), tail_batches=random.choice((4, 1000))),
+        )
+
+
+def result_of(outcome: Outcome) -> Result:
+    """A client's view of an outcome: a refusal is an answer too, of a command that wrote nothing."""
+    match outcome:
+        case Answered(offset=offset):
+            return Done(offset)
+        case Refused():
+            return Nothing(f"refused: {outcome.refusal.code}")
+        case NotLeader():
+            return Nothing("not leader")
+        case Busy(reason=reason) | Unavailable(reason=reason):
+            return Nothing(reason)
+        case UnknownOutcome(reason=reason):
+            return Unknown(reason)
+
+
+class NoBrokers:
+    """Nobody to call."""
+
+    def notify(self, address: str, change: RoleChange, done: Callable[[bool], None]) -> None:
+        """Not reached."""
+        done(False)
+
+    def dial(self, address: str, done: Callable[[DialResult], None]) -> None:
+        """Proves nothing."""
+        done("unknown")
+
+
+class CoreNode:
+    """Implements ``cluster.Node``."""
+
+    remembers_requests = True
+
+    def __init__(self, ports: Ports, limits: Limits, brokers: BrokerLink | None = None) -> None:
+        self.core = Core(
+            node_id=ports.node_id,
+            voters=ports.voters,
+            journal=Journal.open(ports.disk, ports.worker, limits.journal),
+            store=ports.store,
+            log=EventLog(ports.store, limits.log),
+            network=ports.network,
+            brokers=brokers or NoBrokers(),
+            scheduler=ports.loop,
+            rng=Random(ports.seed),
+            settings=limits.core,
+            founding=founding(ports.voters),
+            metrics=Metrics(),
+            on_fatal=self._fatal,
+        )
+        self._ports = ports
+        self.journal = self.core.journal
+        self.engine: RaftEngine = self.core.engine
+
+    def _fatal(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            raise error
+        self._ports.fatal(error)
+
+    def start(self) -> None:
+        """Begin, and have the start recorded."""
+        start = RecordNodeStart(
+            node_id=self._ports.node_id,
+            dir_uuid=self._ports.dir_uuid,
+            version="sim",
+            addresses=addresses(self._ports.node_id),
+            feature_min=1,
+            feature_max=1,
+        )
+        self.core.start(start)
+
+    def on_frame(self, peer: NodeId, frame: bytes) -> None:
+        """A frame arrived."""
+        self.core.on_frame(peer, frame)
+
+    def on_connected(self, peer: NodeId) -> None:
+        """A session is up."""
+        self.core.on_connected(peer)
+
+    def on_disconnected(self, peer: NodeId) -> None:
+        """It is down."""
+        self.core.on_disconnected(peer)
+
+    def state_hash(self) -> str:
+        """Digest of rows and request table."""
+        machine = self.core.machine
+        return state_hash(machine.state, machine.requests)
+
+    @property
+    def offset(self) -> int:
+        """Events applied."""
+        return self.core.machine.offset
+
+    def submit(self, command: Command, tag: str, request_id: str, done: Answer) -> None:
+        """Any command, as a client would."""
+        caller = Caller("sim", "127.0.0.1:1")
+        self.core.controller.submit(
+            command, caller, once(lambda outcome: done(result_of(outcome)), tag), cause=tag, request_id=request_id
+        )
+
+    def put(self, key: str, value: str, tag: str, request_id: str, done: Answer) -> None:
+        """Write a register: a setting of a topic's scope."""
+        self.submit(ChangeConfig(scope=f"topic/{key}", changes={"value": value}), tag, request_id, done)
+
+    def get(self, key: str, done: Answer) -> None:
+        """Read it, linearizably, on this node or not at all."""
+
+        def read(view: ReadView | NotLeader | Unavailable) -> None:
+            match view:
+                case ReadView(state=state, offset=offset):
+                    config = state.configs.get(f"topic/{key}")
+                    done(Done(offset, None if config is None else config.values.get("value")))
+                case _:
+                    done(Nothing("no read here"))
+
+        self.core.controller.read("linearizable", once(read, f"get {key}"))
+
+
+def once(callback, tag: str):  # type: ignore[no-untyped-def]
+    """``callback``, and a violation when it is called again."""
+    called = False
+
+    def guarded(outcome: object) -> None:
+        nonlocal called
+        if called:
+            raise ViolationError("answered once", f"{tag} was answered again: {outcome}")
+        called = True
+        callback(outcome)
+
+    return guarded
+
+
+def addresses(node: NodeId) -> NodeAddresses:
+    """Where a node would listen, if it did."""
+    return NodeAddresses(rpc=f"n{node}:1", raft=f"n{node}:2", kafka=f"n{node}:3", http=f"n{node}:4")
+
+
+def founding(voters: tuple[NodeId, ...]) -> CreateCluster:
+    """The first command."""
+    members = tuple(Voter(id=node, dir_uuid=f"dir-{node}", addresses=addresses(node)) for node in voters)
+    return CreateCluster(cluster_id="sim", voters=members, feature_level=1)

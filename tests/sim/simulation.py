@@ -1,0 +1,149 @@
+"""One seed: a cluster, its clients and its misfortunes; then peace, and the question whether all is well.
+
+Rules: everything follows from the seed. A run ends in a ``Report`` or in a ``ViolationError``; whatever else is raised
+by the code under test is a violation too.
+
+Theory: two phases (as in TigerBeetle's VOPR). While the faults last, only safety is asked for. Then all faults end, and
+within a bounded virtual time every node must be up, a leader must answer every client, and all nodes must be equal.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from quorate.consensus.ports import NodeId
+
+from tests.sim.cluster import Cluster, Ports
+from tests.sim.clients import Client, Habits, History
+from tests.sim.faults import Climate, Nemesis
+from tests.sim.ghost import Ghost
+from tests.sim.nodes import CoreNode, Limits
+from tests.sim.platter import PlatterReader
+from tests.sim.world import START_S, ViolationError, World
+
+PROGRESS = "progress after the faults"
+FAULTS_S = 3.0
+PEACE_S = 8.0
+STEP_S = 0.1
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to run. ``size`` 0: the seed chooses 1, 3 or 5 nodes. ``faults_s``: virtual seconds of faults."""
+
+    seed: int
+    size: int = 0
+    faults_s: float = FAULTS_S
+    clients: int = 3
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a run saw. ``trace`` is equal on every run of the plan."""
+
+    seed: int
+    size: int
+    trace: int
+    events: int
+    virtual_s: float
+    counts: dict[str, int]
+
+
+class Simulation:
+    """Builds it all from the plan; ``run`` once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        random = self.world.random
+        size = plan.size or random.choices((1, 3, 5), (1, 7, 2))[0]
+        self.limits = Limits.draw(random)
+        self.ghost = Ghost(PlatterReader())
+        self.cluster = Cluster(self.world, size, self._build, self.ghost)
+        self.ghost.cluster = self.cluster
+        self.history = History()
+        self.history.on_denied = self.ghost.deny
+        self.nemesis = Nemesis(self.cluster, Climate.draw(random, size))
+        self.ghost.on_vote = self.nemesis.voted
+        self.clients = [self._client(number) for number in range(plan.clients)]
+
+    def _build(self, ports: Ports) -> CoreNode:
+        return CoreNode(ports, self.limits)
+
+    def _client(self, number: int) -> Client:
+        random = self.world.random
+        habits = Habits(think_s=random.choice((0.002, 0.01, 0.05)), patience_s=random.choice((0.2, 0.6)))
+        retries = random.random() < 0.5
+        return Client(
+            self.world, f"c{number}", self.cluster.voters, self.cluster.ask, self.history, habits, retries=retries
+        )
+
+    def run(self) -> Report:
+        """Both phases and the last questions. Raises ViolationError."""
+        for node in self.cluster.voters:
+            self.world.after(self.world.random.random() * 0.02, self._starter(node))
+        for client in self.clients:
+            client.start()
+        self.nemesis.start()
+        self.world.run_until(START_S + self.plan.faults_s)
+        self.nemesis.stop()
+        answered = [client.answered for client in self.clients]
+        self._wait("a client gets no answer", lambda: self._all_answered(answered))
+        for client in self.clients:
+            client.stop()
+        self._wait("the nodes do not become equal", self._equal)
+        self.ghost.check_kept(self.history.acknowledged)
+        self.history.check_registers()
+        return self._report()
+
+    def _starter(self, node: NodeId) -> Callable[[], None]:
+        return lambda: self.cluster.start(node)
+
+    def _all_answered(self, before: list[int]) -> bool:
+        return all(client.answered >= had + 3 for client, had in zip(self.clients, before, strict=True))
+
+    def _equal(self) -> bool:
+        """Everybody up, voting, and at the same offset; the ghost has compared their states there."""
+        processes = self.cluster.processes()
+        if len(processes) < len(self.cluster.voters) or not self.cluster.leaders():
+            return False
+        ends = {(process.node.offset, process.node.engine.applied_index) for process in processes}
+        return len(ends) == 1 and all(process.node.engine.voting for process in processes)
+
+    def _wait(self, complaint: str, done: Callable[[], bool]) -> None:
+        deadline = self.world.now + PEACE_S
+        while not done():
+            if self.world.now >= deadline:
+                raise ViolationError(PROGRESS, f"{complaint} within {PEACE_S} s: {self._picture()}")
+            self.world.run_until(self.world.now + STEP_S)
+
+    def _picture(self) -> str:
+        """Who stands where; for the reader of a failure."""
+        lines = []
+        for process in self.cluster.processes():
+            engine, journal = process.node.engine, process.node.journal
+            lines.append(
+                f"n{process.node_id} term {engine.term} leader {engine.leader_id} voting {engine.voting} "
+                f"log {journal.base_index}..{journal.last_index} durable {journal.durable_index} "
+                f"commit {engine.commit_index} applied {engine.applied_index} offset {process.node.offset}"
+            )
+        return "; ".join(lines)
+
+    def _report(self) -> Report:
+        hosts = self.cluster.hosts.values()
+        counts: Counter[str] = Counter(self.cluster.counts)
+        counts.update(self.cluster.fabric.counts)
+        counts["faults"] = self.nemesis.faults
+        counts["answers"] = len(self.history.acknowledged)
+        counts["reads"] = self.history.reads
+        counts["entries committed"] = self.ghost.last_committed
+        counts["unsynced bytes lost"] = sum(host.disk.lost_bytes for host in hosts)
+        counts["torn writes"] = sum(host.disk.torn_writes for host in hosts)
+        counts["store writes undone"] = sum(host.store.undone for host in hosts)
+        return Report(
+            seed=self.plan.seed,
+            size=len(self.cluster.voters),
+            trace=self.world.trace,
+            events=self.world.events,
+            virtual_s=self.world.now - START_S,
+            counts=dict(sorted(counts.items())),
+        )

@@ -1,0 +1,161 @@
+"""Virtual time and the loops that live in it.
+
+Rules: one heap, one seeded ``Random``; nothing here or above it reads a real clock, an object id, or the order of a
+set. What happens is folded into ``trace``: two runs of a seed end with the same number, or the seed is worthless.
+
+Theory: a node's loop is a queue of ready calls. Whatever wakes it (a frame, a timer, a finished disk job) is appended,
+and one *turn* later everything that is waiting runs, as in an event loop that polls once per turn. A paused process
+(SIGSTOP) takes no turns and then takes everything at once; a dead one never takes another.
+"""
+
+import heapq
+import zlib
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+Call = Callable[[], None]
+Kind = Literal["soon", "timer", "io"]
+
+EPOCH_MS = 1_700_000_000_000
+START_S = 1000.0
+LATEST_TURN_S = 0.0008
+
+
+class ViolationError(Exception):
+    """An invariant does not hold: the reason this package exists. ``name`` is the invariant's."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(f"{name}: {detail}")
+        self.name = name
+        self.detail = detail
+
+
+class Event:
+    """Something that will happen; a ``clock.Timer``."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Call | None) -> None:
+        self.call = call
+
+    def cancel(self) -> None:
+        """Call it off."""
+        self.call = None
+
+
+class World:
+    """The heap of what will happen, the dice, and the digest of what did."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = START_S
+        self.random = Random(seed)
+        self.trace = 0
+        self.events = 0
+        self._heap: list[tuple[float, int, Event]] = []
+        self._count = 0
+
+    def after(self, delay_s: float, call: Call) -> Event:
+        """Make ``call`` happen ``delay_s`` virtual seconds from now."""
+        self._count += 1
+        event = Event(call)
+        heapq.heappush(self._heap, (self.now + delay_s, self._count, event))
+        return event
+
+    def note(self, text: str) -> None:
+        """Fold a fact into the digest that two runs of a seed must agree on."""
+        self.trace = zlib.crc32(f"{self.now:.9f} {text}".encode(), self.trace)
+
+    def run_until(self, when_s: float) -> None:
+        """Let everything up to ``when_s`` happen, in order."""
+        heap = self._heap
+        while heap and heap[0][0] <= when_s:
+            when, _, event = heapq.heappop(heap)
+            if event.call is not None:
+                self.now = max(self.now, when)
+                self.events += 1
+                event.call()
+        self.now = max(self.now, when_s)
+
+
+class Loop:
+    """The loop of one process: ``quorate.clock.Scheduler`` in virtual time.
+
+    ``wall_skew_ms`` is added to the wall clock only. ``on_turn`` is called after each turn: the place to look.
+    """
+
+    def __init__(self, world: World, name: str, on_turn: Call, wall_skew_ms: int = 0) -> None:
+        self._world = world
+        self._name = name
+        self._on_turn = on_turn
+        self.wall_skew_ms = wall_skew_ms
+        self._ready: deque[tuple[Kind, Event]] = deque()
+        self._turn_due = False
+        self.alive = True
+        self.paused = False
+
+    def monotonic(self) -> float:
+        """Virtual seconds."""
+        return self._world.now
+
+    def time_ms(self) -> int:
+        """Virtual wall clock of this machine, milliseconds."""
+        return EPOCH_MS + int(self._world.now * 1000) + self.wall_skew_ms
+
+    def call_soon(self, callback: Call) -> None:
+        """Run it in the next turn, after what is waiting."""
+        self.wake("soon", Event(callback))
+
+    def call_later(self, delay_s: float, callback: Call) -> Event:
+        """Run it in the first turn ``delay_s`` from now."""
+        event = Event(callback)
+        self._world.after(delay_s, lambda: self.wake("timer", event) if event.call is not None else None)
+        return event
+
+    def wake(self, kind: Kind, event: Event) -> None:
+        """Something is ready; a dead process does not notice."""
+        if self.alive:
+            self._ready.append((kind, event))
+            self._plan_turn()
+
+    def io(self, callback: Call) -> None:
+        """A frame arrived, or a disk job is done."""
+        self.wake("io", Event(callback))
+
+    def die(self) -> None:
+        """No further turn, ever."""
+        self.alive = False
+        self._ready.clear()
+
+    def pause(self) -> None:
+        """SIGSTOP: time passes, turns do not."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT: what is due and what arrived runs in one turn; which of the two first is the kernel's secret."""
+        self.paused = False
+        last = self._world.random.choice(("soon", "timer", "io"))
+        waiting = sorted(self._ready, key=lambda entry: entry[0] == last)
+        self._ready = deque(waiting)
+        self._plan_turn()
+
+    def _plan_turn(self) -> None:
+        if not self._turn_due and not self.paused and self._ready:
+            self._turn_due = True
+            self._world.after(self._world.random.random() * LATEST_TURN_S, self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        if not self.alive or self.paused:
+            return
+        self._world.note(f"{self._name} turn {len(self._ready)}")
+        for _ in range(len(self._ready)):
+            if not self.alive:
+                return
+            call = self._ready.popleft()[1].call
+            if call is not None:
+                call()
+        if self.alive:
+            self._on_turn()
+            self._plan_turn()
