@@ -1,0 +1,287 @@
+"""What ``/v1`` answers, as types; ``/openapi.json`` is made from them.
+
+Rules: every answer carries ``offset`` (events it reflects: those before it), ``time_ms`` (Unix ms of the last of them) and
+``node`` (who answered). A list carries ``next``: the ``after`` of the next page, null on the last. Names are RocketMQ's
+for brokers, Raft's for nodes, Kafka's for the log. A field, once there, keeps name and meaning.
+"""
+
+import msgspec
+
+from quorate.events import ElectionFailed, Event, MasterElected
+
+
+class Stamped(msgspec.Struct, frozen=True, kw_only=True):
+    """What every answer says about itself."""
+
+    offset: int
+    """Events before this one are reflected."""
+    time_ms: int
+    """When the last of them was decided; Unix milliseconds."""
+    node: int
+    """Which node answered."""
+
+
+class BrokerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The brokers in figures."""
+
+    sets: int
+    without_master: int
+    """Sets that have members and no master."""
+    replicas: int
+    alive: int
+    """Replicas this node hears, or heard a moment ago."""
+
+
+class Status(Stamped, frozen=True, kw_only=True):
+    """The state of the cluster in one sentence, and the figures behind it."""
+
+    sentence: str
+    """What an operator could read out."""
+    healthy: bool
+    """A leader is known, this node serves, every set with members has a master."""
+    cluster_id: str
+    version: str
+    role: str
+    """``leader``, ``follower``, ``candidate`` (no leader known) or ``not voting``."""
+    leader: int | None
+    term: int
+    voters: int
+    voters_connected: int
+    """Voters this node can reach, itself included."""
+    feature_level: int
+    brokers: BrokerCounts
+    topics: int
+    ready: bool
+
+
+class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
+    """One voter."""
+
+    id: int
+    leader: bool
+    connected: bool
+    """Can the answering node reach it? Always true of itself."""
+    rpc: str
+    raft: str
+    kafka: str
+    http: str
+    version: str
+    """Of its last start; empty when that is not recorded yet."""
+    started_ms: int
+    dir_uuid: str
+
+
+class Quorum(Stamped, frozen=True, kw_only=True):
+    """Who votes, who leads, how far this node is."""
+
+    cluster_id: str
+    leader: int | None
+    term: int
+    role: str
+    voting: bool
+    commit_index: int
+    applied_index: int
+    leader_since_ms: int
+    leader_cause: str
+    voters: list[QuorumMember]
+
+
+class ReplicaAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker of a set."""
+
+    broker_id: int
+    address: str
+    registered: bool
+    fenced: bool
+    in_sync: bool
+    alive: bool | None
+    """As the answering node hears it; null: never heard."""
+    last_heartbeat_ms: int | None
+    epoch: int | None
+    """Master epoch it last reported."""
+    max_offset: int | None
+    """End of its commit log, bytes, as last reported."""
+    confirm_offset: int | None
+    priority: int | None
+
+
+class LastElection(msgspec.Struct, frozen=True, kw_only=True):
+    """The last election of a set; ``/v1/elections/{offset}`` has every candidate."""
+
+    offset: int
+    time_ms: int
+    trigger: str
+    decided_by: str
+    explanation: str
+    acknowledged: bool
+
+
+class BrokerSetItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker set."""
+
+    broker_set: str
+    cluster: str
+    master: int | None
+    master_address: str | None
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
+    sync_state_set_epoch: int
+    replicas: list[ReplicaAnswer]
+    election: LastElection | None
+
+
+class BrokerSetAnswer(Stamped, frozen=True, kw_only=True):
+    """One broker set."""
+
+    broker_set: BrokerSetItem
+
+
+class BrokerSets(Stamped, frozen=True, kw_only=True):
+    """Broker sets by name."""
+
+    brokers: list[BrokerSetItem]
+    next: str | None
+
+
+class TopicItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic's configuration."""
+
+    topic: str
+    read_queues: int
+    write_queues: int
+    permission: int
+    filter_type: str
+    system_flags: int
+    order: bool
+    attributes: dict[str, str]
+
+
+class TopicAnswer(Stamped, frozen=True, kw_only=True):
+    """One topic."""
+
+    topic: TopicItem
+
+
+class Topics(Stamped, frozen=True, kw_only=True):
+    """Topics by name."""
+
+    topics: list[TopicItem]
+    next: str | None
+
+
+class ConfigItem(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one scope."""
+
+    scope: str
+    values: dict[str, str]
+
+
+class ConfigAnswer(Stamped, frozen=True, kw_only=True):
+    """The settings of one scope."""
+
+    config: ConfigItem
+
+
+class Configs(Stamped, frozen=True, kw_only=True):
+    """Scopes by name."""
+
+    config: list[ConfigItem]
+    next: str | None
+
+
+class ElectionItem(msgspec.Struct, frozen=True, kw_only=True):
+    """The last election of one set."""
+
+    broker_set: str
+    cluster: str
+    master: int | None
+    master_epoch: int
+    election: LastElection
+
+
+class Elections(Stamped, frozen=True, kw_only=True):
+    """The last election of every set that had one, by name of the set."""
+
+    elections: list[ElectionItem]
+    next: str | None
+
+
+class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event with its stamp."""
+
+    offset: int
+    term: int
+    time_ms: int
+    type: str
+    key: str
+    principal: str
+    cause: str
+    request_id: str
+    event: Event
+
+
+class ElectionEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One election: who could have been master, and why it was that one."""
+
+    offset: int
+    term: int
+    time_ms: int
+    principal: str
+    cause: str
+    event: MasterElected | ElectionFailed
+
+
+class ElectionAnswer(Stamped, frozen=True, kw_only=True):
+    """One election in full."""
+
+    election: ElectionEvent
+
+
+class Log(Stamped, frozen=True, kw_only=True):
+    """A piece of the log; ``next`` is the ``from`` of the next piece, null at the end."""
+
+    events: list[LogEvent]
+    end_offset: int
+    next: int | None
+
+
+class StateHash(Stamped, frozen=True, kw_only=True):
+    """SHA-256 of the whole state; equal on all nodes at equal offset."""
+
+    hash: str
+    feature_level: int
+
+
+class Done(Stamped, frozen=True, kw_only=True):
+    """A command was committed; read with ``min_offset=offset`` to see it anywhere."""
+
+    changed: bool
+    """False: it was so already, or the reply repeats that of an earlier run of the request id."""
+    reply: msgspec.Raw
+    """What the command answers, by its type."""
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why not."""
+
+    code: str
+    """``invalid``, ``denied``, ``not_found``, ``method_not_allowed``, ``refused``, ``too_large``, ``throttled``, ``busy``,
+    ``unavailable``, ``unknown_outcome`` or ``internal``."""
+    message: str
+    reason: str = ""
+    """The refusal's own name, e.g. ``StaleMasterEpoch``."""
+    leader: int | None = None
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """Every answer with a status of 400 or more, outside the registry."""
+
+    error: Trouble
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of a probe; ``checks``: name → is it so?"""
+
+    ok: bool
+    checks: dict[str, bool]
+    message: str

@@ -1,0 +1,67 @@
+"""HTTP requests and responses as values, and the errors that become responses."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from quorate.errors import QuorateError
+from quorate.gateway.http.answers import Failed, Trouble
+
+JSON = "application/json"
+REGISTRY_JSON = "application/vnd.schemaregistry.v1+json"
+
+STATUS = {
+    "invalid": 400,
+    "denied": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "refused": 409,
+    "too_large": 413,
+    "throttled": 429,
+    "internal": 500,
+    "busy": 503,
+    "unavailable": 503,
+    "unknown_outcome": 504,
+}
+"""Our one error vocabulary → HTTP status."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A whole request. ``path`` is percent-decoded per segment; header names are lower case; the last of equal names counts."""
+
+    method: str
+    path: tuple[str, ...]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    address: str
+    """Who asks, ``host:port``."""
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A whole response."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class HttpError(QuorateError):
+    """A request that ends in an error of the vocabulary."""
+
+    def __init__(self, code: str, message: str, reason: str = "", leader: int | None = None) -> None:
+        super().__init__(message)
+        self.trouble = Trouble(code=code, message=message, reason=reason, leader=leader)
+
+
+def answer(value: object, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(status, msgspec.json.encode(value))
+
+
+def failure(error: HttpError) -> Response:
+    """An error as JSON, under its status; ``busy`` and ``unavailable`` say when to come again."""
+    status = STATUS[error.trouble.code]
+    again = (("retry-after", "1"),) if status in (429, 503) else ()
+    return Response(status, msgspec.json.encode(Failed(error=error.trouble)), headers=again)

@@ -1,0 +1,32 @@
+"""Limits and periods of the HTTP listener."""
+
+import msgspec
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes in bytes, times in seconds unless the name says otherwise."""
+
+    connections_max: int = 500
+    """One more is closed as soon as it is accepted."""
+    head_bytes_max: int = 16 * 1024
+    """Request line and headers."""
+    body_bytes_max: int = 1024 * 1024
+    """A larger body is answered 413."""
+    request_timeout_s: float = 10.0
+    """A request must be whole this long after its first byte."""
+    idle_timeout_s: float = 75.0
+    """A connection without a request for this long is closed."""
+    write_timeout_s: float = 30.0
+    """A client that takes nothing for this long is disconnected."""
+    answer_timeout_s: float = 2.5
+    """How long a read waits for the leader's word, or for an offset to be applied here."""
+    sweep_period_s: float = 1.0
+    """How often time-outs are looked for."""
+    waiting_max: int = 1000
+    """Reads that may wait for an offset at the same time; one more is answered busy."""
+    page_default: int = 100
+    """Items of a list when no ``limit`` is given."""
+    page_max: int = 1000
+    """Most items of one page, whatever the client asks for."""
+    log_bytes_max: int = 256 * 1024
+    """Encoded events decoded for one page of ``/v1/log``."""
