@@ -12,7 +12,7 @@ header is JSON or RocketMQ's binary form (Java ``NettyDecoder``, ``RemotingComma
 import struct
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import NoReturn, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import msgspec
 
@@ -79,19 +79,25 @@ _HEADER_TYPES = (HeaderType.JSON, HeaderType.BINARY)
 class FrameSplitter:
     """Cuts a byte stream into frames; keeps only the one that is not yet whole.
 
-    ``frame_bytes_max``: greatest ``total + 4`` taken, as Java counts it.
+    ``frame_bytes_max``: greatest ``total + 4`` taken, as Java counts it. ``error``: why the stream is lost, if it is.
     """
 
-    __slots__ = ("_max", "_missing", "_parts", "pending_bytes")
+    __slots__ = ("_max", "_missing", "_parts", "error", "pending_bytes")
 
     def __init__(self, frame_bytes_max: int = JAVA_FRAME_BYTES_MAX) -> None:
         self._max = frame_bytes_max
         self._parts: list[bytes] = []
         self._missing = 0
         self.pending_bytes = 0
+        self.error: PeerError | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Frames completed by ``data``. Raises OversizeFrameError, MalformedFrameError; then the stream is lost."""
+        """Frames completed by ``data``; those before a broken one too, then ``error`` is set.
+
+        Raises OversizeFrameError or MalformedFrameError when nothing precedes it, and whenever fed again.
+        """
+        if self.error is not None:
+            raise self.error
         if self._parts:
             self._parts.append(data)
             self.pending_bytes += len(data)
@@ -106,34 +112,34 @@ class FrameSplitter:
             end = at + 4 + total
             body_at = at + 8 + (word & 0xFFFFFF)
             if total > self._max - 4 or body_at > end or word >> 24 > 1:
-                self._refuse(total, word)
+                return self._lose(frames, total, word)
             if end > size:
                 break
             frames.append(Frame(_HEADER_TYPES[word >> 24], data[at + 8 : body_at], data[body_at:end]))
             at = end
-        self._keep(data, at)
+        self.pending_bytes = rest = size - at
+        if rest:
+            total = int.from_bytes(data[at : at + 4], "big") if rest >= 4 else 4
+            if not 4 <= total <= self._max - 4:
+                return self._lose(frames, total, 0)
+            self._parts.append(data[at:])
+            self._missing = max(8, 4 + total)
         return frames
 
-    def _keep(self, data: bytes, at: int) -> None:
-        """Remember the unfinished rest, and how many bytes finish it (at least its prefix)."""
-        self.pending_bytes = rest = len(data) - at
-        if rest:
-            self._parts.append(data[at:])
-            self._missing = 8
-            if rest >= 4:
-                total = int.from_bytes(data[at : at + 4], "big")
-                if not 4 <= total <= self._max - 4:
-                    self._refuse(total, 0)
-                self._missing = 4 + total
-
-    def _refuse(self, total: int, word: int) -> NoReturn:
+    def _lose(self, frames: list[Frame], total: int, word: int) -> list[Frame]:
+        """The stream cannot be cut any further: say why, after what came before."""
+        self.pending_bytes = 0
         if total > 0x7FFFFFFF:
-            raise MalformedFrameError(f"negative frame length {total - 2**32}")
-        if total > self._max - 4:
-            raise OversizeFrameError(f"frame of {total + 4} bytes, at most {self._max} are taken")
-        if word >> 24 > 1:
-            raise MalformedFrameError(f"unknown header type {word >> 24}")
-        raise MalformedFrameError(f"header of {word & 0xFFFFFF} bytes in a frame of {total}")
+            self.error = MalformedFrameError(f"negative frame length {total - 2**32}")
+        elif total > self._max - 4:
+            self.error = OversizeFrameError(f"frame of {total + 4} bytes, at most {self._max} are taken")
+        elif word >> 24 > 1:
+            self.error = MalformedFrameError(f"unknown header type {word >> 24}")
+        else:
+            self.error = MalformedFrameError(f"header of {word & 0xFFFFFF} bytes in a frame of {total}")
+        if not frames:
+            raise self.error
+        return frames
 
 
 class Head(

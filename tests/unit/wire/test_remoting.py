@@ -220,7 +220,7 @@ def test_unknown_codes_are_kept_for_the_answer() -> None:
     [
         b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b'{"code":"x"}', b'{"code":1e400}', b'{"code":99999999999}',
         b'{"code":1005}x', b'{"code":1004,"extFields":[]}', b'{"code":1004,"extFields":{"brokerName":{}}}',
-        b'{"a":' + b"[" * 100_000, b'{"code":1004,"extFields":{"brokerName":"\xff"}}', 
+        b'{"a":' + b"[" * 100_000, b'{"code":1004,"extFields":{"brokerName":"\xff"}}',
         b'{"opaque":"' + b"9" * 5000 + b'"}',
     ],
 )  # fmt: skip
@@ -272,6 +272,15 @@ def test_impossible_prefixes_are_refused_before_anything_is_buffered(data: bytes
     """Oversize, negative, too short for its header, unknown type, other protocols."""
     with pytest.raises(error):
         FrameSplitter().feed(data)
+
+
+def test_frames_before_a_broken_one_are_kept() -> None:
+    """What was whole is handed over; the stream is lost after it."""
+    splitter = FrameSplitter()
+    assert len(splitter.feed(framed(b"{}") + struct.pack(">II", 3, 0))) == 1
+    assert isinstance(splitter.error, MalformedFrameError)
+    with pytest.raises(MalformedFrameError):
+        splitter.feed(framed(b"{}"))
 
 
 def test_the_greatest_frame_is_taken() -> None:

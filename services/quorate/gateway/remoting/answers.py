@@ -10,7 +10,9 @@ from typing import assert_never
 
 import msgspec
 
+from quorate.controller.messages import EndOffsetIs, Found, NotFound, ReadOutcome
 from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.gateway.remoting import topics
 from quorate.metadata.commands import (
     Accepted,
     AlterSyncStateSet,
@@ -24,6 +26,18 @@ from quorate.metadata.commands import (
     SyncStateSetIs,
     TopicIs,
 )
+from quorate.metadata.queries import (
+    UNKNOWN_SET,
+    ElectionsAre,
+    NextBrokerIdIs,
+    ReplicaInfoIs,
+    Result,
+    SyncStateDataIs,
+    SyncStateIs,
+    TopicConfigIs,
+    TopicListIs,
+    WhyIs,
+)
 from quorate.metadata.refusals import response
 from quorate.wire.remoting import Message
 from quorate.wire.remoting_headers import (
@@ -33,9 +47,15 @@ from quorate.wire.remoting_headers import (
     ElectMasterBody,
     ElectMasterReplyFields,
     Fields,
+    NextBrokerIdReplyFields,
     RegisterReplyFields,
+    ReplicaBody,
+    ReplicaInfoReplyFields,
+    ReplicasBody,
     ResponseCode,
+    SyncStateDataBody,
     SyncStateSetBody,
+    TopicListReplyFields,
 )
 
 _json = msgspec.json.Encoder().encode
@@ -47,6 +67,7 @@ NOT_LEADER = Message(ResponseCode.CONTROLLER_NOT_LEADER, remark="The controller 
 BUSY = Message(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
 NO_CODE = Message(ResponseCode.SYSTEM_ERROR, remark="not set any response code")
 FORBIDDEN = Message(ResponseCode.NO_PERMISSION, remark="not permitted")
+NO_SUCH_SET = Message(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, remark=UNKNOWN_SET)
 BLACK_LISTED = Message(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
 
 
@@ -135,4 +156,57 @@ def _refused(command: Command, outcome: Refused) -> Message:
                 fields = AlterReplyFields(0)
             case RegisterBroker() | ApplyBrokerId():
                 fields = BrokerSetReplyFields(command.cluster, command.broker_set)
+            case _:
+                pass
     return Message(code, fields, remark=remark)
+
+
+def read_answer(outcome: ReadOutcome) -> Message:
+    """The answer to a query."""
+    match outcome:
+        case Found():
+            return _found(outcome.result, outcome.offset)
+        case NotFound():
+            code, remark = response(outcome.refusal)
+            return Message(code, remark=remark)
+        case NotLeader() | Unavailable():
+            return NOT_LEADER
+        case Busy():
+            return BUSY
+        case _:
+            assert_never(outcome)
+
+
+def _found(result: Result | EndOffsetIs, offset: int) -> Message:
+    match result:
+        case ReplicaInfoIs():
+            return Message(
+                0,
+                ReplicaInfoReplyFields(result.master, result.master_address, result.master_epoch),
+                body=sync_state_set_body(result.sync_state_set, result.sync_state_set_epoch),
+            )
+        case NextBrokerIdIs():
+            return Message(0, NextBrokerIdReplyFields(result.cluster, result.broker_set, result.next_broker_id))
+        case SyncStateDataIs():
+            table = {found.broker_set: _replicas(found) for found in result.broker_sets}
+            return Message(0, body=_json(SyncStateDataBody(table)))
+        case TopicConfigIs():
+            return Message(0, body=topics.encode_topic(result.topic))
+        case TopicListIs():
+            fields = TopicListReplyFields(len(result.topics))
+            return Message(0, fields, body=topics.encode_topics(result.topics, offset))
+        case ElectionsAre() | WhyIs() | EndOffsetIs():
+            return NO_CODE  # Remoting has no request that asks for these.
+        case _:
+            assert_never(result)
+
+
+def _replicas(found: SyncStateIs) -> ReplicasBody:
+    """Java ``BrokerReplicasInfo.ReplicasInfo``; never heard is not alive there."""
+    in_sync, out_of_sync = (
+        tuple(ReplicaBody(one.alive is True, one.address, one.broker_id, found.broker_set) for one in replicas)
+        for replicas in (found.in_sync, found.not_in_sync)
+    )
+    return ReplicasBody(
+        in_sync, out_of_sync, found.master_epoch, found.sync_state_set_epoch, found.master, found.master_address
+    )

@@ -1,4 +1,4 @@
-"""A node's settings under Java's names, for 1009 and 1010 (``mqadmin updateControllerConfig``, ``getControllerConfig``).
+"""A node's settings under Java's names: 1009 and 1010 (``mqadmin updateControllerConfig``, ``getControllerConfig``).
 
 Rules: a change is kept in the log, scope ``node/<id>``: it outlives the process and names who made it, and it counts
 while this node leads, as in Java, where each controller has its own file. Keys Java knows but nothing here heeds are
@@ -51,7 +51,7 @@ class NodeConfig:
         self._black_list = BLACK_LIST | {name for name in listed if name}
 
     def text(self, state: State) -> str:
-        """Body of the answer to 1010: sorted ``key=value`` lines, what was set in the log overruling what was started with."""
+        """Body of the answer to 1010: sorted lines; what was set in the log overrules what the node started with."""
         merged = {**self._shown, **values(state, "controller"), **values(state, self.scope)}
         return properties.render({_SHOWN_AS.get(key, key): value for key, value in merged.items()})
 

@@ -1,6 +1,6 @@
 """Java properties text: what 1009 carries, and what 1010 and a controller's property file are written in.
 
-Source: Java ``MixAll.string2Properties`` (``java.util.Properties.load``) and ``Configuration.getAllConfigsFormatString``.
+Source: Java ``MixAll.string2Properties`` (``java.util.Properties.load``), ``Configuration.getAllConfigsFormatString``.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _SPACE = " \t\f"
 
 
 def parse(text: str) -> dict[str, str]:
-    """Keys and values; comments, continued lines and escapes as Java reads them. Raises UsageError for a bad ``\\u``."""
+    """Keys and values; comments, continued lines, escapes as in Java. Raises UsageError for a bad unicode escape."""
     pairs: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)

@@ -59,7 +59,7 @@ class _Call:
 
 
 class _Broker(asyncio.Protocol):
-    """One broker address while it is called: its connection, and the calls under way there. It dies with the connection."""
+    """One broker address while it is called: its connection, and the calls under way there."""
 
     def __init__(self, pusher: "RolePusher", address: str) -> None:
         self.calls: dict[int, _Call] = {}

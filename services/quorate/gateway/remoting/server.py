@@ -95,6 +95,9 @@ class Connection(asyncio.Protocol):
                 elif not request.flag & 1:
                     self.in_flight += 1
                     service.handle(request, frame, self)
+            if self._splitter.error is not None:
+                self.close(self._splitter.error)
+                return
         except PeerError as error:
             self.close(error)
             return

@@ -6,17 +6,17 @@ Source: Java ``ControllerRequestProcessor``; topics: ``AdminBrokerProcessor``.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from quorate.controller.live import Channel, Heartbeat
 from quorate.controller.loop import ReadView
-from quorate.controller.messages import Found, NotFound, ReadOutcome
-from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.controller.messages import Found, ReadOutcome
+from quorate.controller.outcomes import Caller, NotLeader, Outcome, Unavailable
 from quorate.errors import PeerError, UsageError
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
-from quorate.gateway.remoting import answers, properties, topics
+from quorate.gateway.remoting import answers, topics
 from quorate.gateway.remoting.node_config import NodeConfig
 from quorate.gateway.remoting.server import Connection
 from quorate.gateway.remoting.settings import RemotingSettings
@@ -30,57 +30,74 @@ from quorate.metadata.commands import (
     DeleteTopic,
     ElectMaster,
     PutTopic,
+    Refusal,
     RegisterBroker,
 )
-from quorate.metadata.refusals import response
-from quorate.metadata.state import BrokerSet, State
+from quorate.metadata.state import BrokerSet, State, Topic
 from quorate.metrics import Metrics
 from quorate.wire import remoting
-from quorate.wire.remoting import Frame, HeaderType, HeartbeatRequest, Message, Request, decode_body
-from quorate.wire.remoting_headers import (
-    Fields,
-    MetadataReplyFields,
-    NextBrokerIdReplyFields,
-    ReplicaBody,
-    ReplicaInfoReplyFields,
-    ReplicasBody,
-    RequestCode,
-    SyncStateDataBody,
-    SyncStateSetBody,
-    TopicListReplyFields,
-    is_true,
+from quorate.wire.remoting import (
+    AllTopicsRequest,
+    AlterSyncStateSetRequest,
+    ApplyBrokerIdRequest,
+    CleanBrokerDataRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    ElectMasterRequest,
+    Frame,
+    GetConfigRequest,
+    GetTopicRequest,
+    HeaderType,
+    HeartbeatRequest,
+    Message,
+    MetadataRequest,
+    NextBrokerIdRequest,
+    RegisterBrokerRequest,
+    ReplicaInfoRequest,
+    Request,
+    SyncStateDataRequest,
+    UpdateConfigRequest,
+    decode_body,
 )
+from quorate.wire.remoting_headers import MetadataReplyFields, RequestCode, SyncStateSetBody, is_true
 
-_json = msgspec.json.Encoder().encode
 _sync_state_set = msgspec.json.Decoder(SyncStateSetBody)
 _names = msgspec.json.Decoder(tuple[str, ...] | None)
 
 
 class ControllerPort(Protocol):
-    """What the gateway needs of ``quorate.controller.Controller``."""
+    """What the gateway needs of ``quorate.controller.Controller``; see there."""
 
     @property
-    def leader_id(self) -> int | None: ...
+    def leader_id(self) -> int | None:
+        """Who leads, as far as this node knows."""
 
     @property
-    def is_leader(self) -> bool: ...
+    def is_leader(self) -> bool:
+        """This node does, and may decide."""
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> State:
+        """What is committed."""
 
     def submit(
         self, command: Command, caller: Caller, done: Callable[[Outcome], None], *, cause: str, forward: bool
-    ) -> None: ...
+    ) -> None:
+        """Have it decided; ``done`` is called once."""
 
-    def read(self, level: str, done: Callable[[ReadView | NotLeader | Unavailable], None]) -> None: ...
+    def read(
+        self, level: Literal["linearizable", "stale"], done: Callable[[ReadView | NotLeader | Unavailable], None]
+    ) -> None:
+        """Look at the state."""
 
-    def forward_read(
-        self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool
-    ) -> None: ...
+    def forward_read(self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool) -> None:
+        """Have a query answered; ``done`` is called once."""
 
-    def heartbeat(self, beat: Heartbeat, channel: Channel) -> None: ...
+    def heartbeat(self, beat: Heartbeat, channel: Channel) -> None:
+        """A broker lives."""
 
-    def channel_closed(self, channel: Channel) -> None: ...
+    def channel_closed(self, channel: Channel) -> None:
+        """Its connection ended."""
 
 
 class RegisterBody(msgspec.Struct, frozen=True, gc=False):
@@ -98,7 +115,9 @@ class Exchange:
 
     __slots__ = ("_header_type", "_opaque", "_service", "_started", "connection", "name", "oneway")
 
-    def __init__(self, service: "RemotingService", request: Request, header_type: HeaderType, connection: Connection):
+    def __init__(
+        self, service: "RemotingService", request: Request, header_type: HeaderType, connection: Connection
+    ) -> None:
         self._service = service
         self._header_type = header_type
         self._opaque = request.opaque
@@ -113,10 +132,7 @@ class Exchange:
         self._service.count(self.name, message.code, self._started)
 
 
-_NAMES: dict[type[Request], str] = {
-    kind: RequestCode(code).name for code, kind in remoting.REQUEST_TYPES.items()
-}
-_Handler = Callable[["RemotingService", Request, bytes, Exchange], None]
+_NAMES: dict[type[Request], str] = {kind: RequestCode(code).name for code, kind in remoting.REQUEST_TYPES.items()}
 
 
 class RemotingService:
@@ -221,16 +237,231 @@ class RemotingService:
         return True
 
     def _submit(self, exchange: Exchange, command: Command, resource: str) -> None:
-        if not self._admitted(exchange, command.__class__.__name__, resource):
-            return
+        if self._admitted(exchange, command.__class__.__name__, resource):
+            self._controller.submit(
+                command,
+                exchange.connection.caller,
+                lambda outcome: exchange.reply(answers.command_answer(command, outcome)),
+                cause=exchange.name,
+                forward=self._settings.forward_to_leader,
+            )
 
-        def done(outcome: Outcome) -> None:
-            exchange.reply(answers.command_answer(command, outcome))
+    def _query(
+        self,
+        exchange: Exchange,
+        query: queries.Query,
+        resource: str,
+        answer: Callable[[ReadOutcome], Message] = answers.read_answer,
+    ) -> None:
+        if self._admitted(exchange, query.__class__.__name__, resource):
+            self._controller.forward_read(
+                query, lambda outcome: exchange.reply(answer(outcome)), forward=self._settings.forward_to_leader
+            )
 
-        self._controller.submit(
-            command,
-            exchange.connection.caller,
-            done,
-            cause=exchange.name,
-            forward=self._settings.forward_to_leader,
+    # -- broker ids and registration
+
+    def apply_broker_id(self, request: ApplyBrokerIdRequest, body: bytes, exchange: Exchange) -> None:
+        """1013."""
+        fields = request.fields
+        command = ApplyBrokerId(
+            cluster=fields.cluster_name,
+            broker_set=fields.broker_name,
+            broker_id=fields.applied_broker_id,
+            register_check_code=fields.register_check_code,
         )
+        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+
+    def next_broker_id(self, request: NextBrokerIdRequest, body: bytes, exchange: Exchange) -> None:
+        """1012."""
+        fields = request.fields
+        query = queries.NextBrokerId(cluster=fields.cluster_name, broker_set=fields.broker_name)
+        self._query(exchange, query, f"broker-set/{fields.broker_name}")
+
+    def register_broker(self, request: RegisterBrokerRequest, body: bytes, exchange: Exchange) -> None:
+        """1003; a body, which stock brokers do not send, tells capabilities and topics."""
+        fields = request.fields
+        said = decode_body(body, _register_body) if body else RegisterBody()
+        command = RegisterBroker(
+            cluster=fields.cluster_name,
+            broker_set=fields.broker_name,
+            broker_id=-1 if fields.broker_id is None else fields.broker_id,
+            address=fields.broker_address,
+            capabilities=said.capabilities,
+            topics=said.topics,
+        )
+        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+
+    def clean_broker_data(self, request: CleanBrokerDataRequest, body: bytes, exchange: Exchange) -> None:
+        """1011."""
+        fields = request.fields
+        command = CleanBrokerData(
+            cluster=fields.cluster_name,
+            broker_set=fields.broker_name,
+            broker_ids=fields.broker_controller_ids_to_clean,
+            clean_living=is_true(fields.is_clean_living_broker),
+        )
+        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+
+    # -- masters and sync state sets
+
+    def elect_master(self, request: ElectMasterRequest, body: bytes, exchange: Exchange) -> None:
+        """1002: a broker that asks for itself, or an admin who designates."""
+        fields = request.fields
+        designate = is_true(fields.designate_elect)
+        command = ElectMaster(
+            cluster=fields.cluster_name,
+            broker_set=fields.broker_name,
+            broker_id=None if fields.broker_id == -1 else fields.broker_id,
+            designate=designate,
+            trigger="admin" if designate else "broker",
+        )
+        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+
+    def alter_sync_state_set(self, request: AlterSyncStateSetRequest, body: bytes, exchange: Exchange) -> None:
+        """1001; a missing body is for the decision to refuse, an unreadable one is code 1."""
+        fields = request.fields
+        said = decode_body(body, _sync_state_set) if body else None
+        command = AlterSyncStateSet(
+            broker_set=fields.broker_name,
+            master=-1 if fields.master_broker_id is None else fields.master_broker_id,
+            master_epoch=-1 if fields.master_epoch is None else fields.master_epoch,
+            sync_state_set=None if said is None else said.sync_state_set,
+            sync_state_set_epoch=0 if said is None else said.sync_state_set_epoch,
+        )
+        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+
+    def replica_info(self, request: ReplicaInfoRequest, body: bytes, exchange: Exchange) -> None:
+        """1004, polled by every broker: the leader answers from encoded bytes kept beside the value they encode."""
+        name = request.fields.broker_name
+        if not self._controller.is_leader:
+            self._query(exchange, queries.ReplicaInfo(broker_set=name), f"broker-set/{name}")
+        elif self._admitted(exchange, "ReplicaInfo", f"broker-set/{name}"):
+            self._controller.read("linearizable", lambda view: exchange.reply(self._replica_info_answer(name, view)))
+
+    def _replica_info_answer(self, name: str, view: ReadView | NotLeader | Unavailable) -> Message:
+        if not isinstance(view, ReadView):
+            return answers.NOT_LEADER
+        known = view.state.known(name)
+        kept = self._replica_info.get(name)
+        if kept is not None and kept[0] is known:
+            return kept[1]
+        result = queries.answer(queries.ReplicaInfo(broker_set=name), view.state, view.live)
+        if known is None or isinstance(result, Refusal):
+            self._replica_info.pop(name, None)
+            return answers.NO_SUCH_SET
+        message = answers.read_answer(Found(result, view.offset))
+        if len(self._replica_info) > len(view.state.broker_sets):
+            self._replica_info.clear()
+        self._replica_info[name] = (known, message)
+        return message
+
+    def sync_state_data(self, request: SyncStateDataRequest, body: bytes, exchange: Exchange) -> None:
+        """1006."""
+        names = decode_body(body, _names) if body else None
+        self._query(exchange, queries.SyncStateData(broker_sets=names), "cluster")
+
+    # -- the node
+
+    def metadata(self, request: MetadataRequest, body: bytes, exchange: Exchange) -> None:
+        """1005, by any node; a leader that is not known is not named."""
+        leader = self._controller.leader_id
+        address = None if leader is None else self._addresses.get(leader)
+        fields = MetadataReplyFields(
+            group=self._group,
+            controller_leader_id=None if leader is None or address is None else f"n{leader}",
+            controller_leader_address=address,
+            is_leader=self._controller.is_leader,
+            peers=self._peers,
+        )
+        exchange.reply(Message(0, fields))
+
+    def get_config(self, request: GetConfigRequest, body: bytes, exchange: Exchange) -> None:
+        """1010."""
+        if self._admitted(exchange, "GetConfig", self._config.scope):
+            exchange.reply(Message(0, body=self._config.text(self._controller.state).encode()))
+
+    def update_config(self, request: UpdateConfigRequest, body: bytes, exchange: Exchange) -> None:
+        """1009."""
+        changes = self._config.changes(body.decode(errors="replace"))
+        if changes is None:
+            exchange.reply(answers.BLACK_LISTED)
+        elif not changes:
+            exchange.reply(answers.OK)
+        else:
+            self._submit(exchange, ChangeConfig(scope=self._config.scope, changes=changes), self._config.scope)
+
+    # -- topics
+
+    def create_topic(self, request: CreateTopicRequest, body: bytes, exchange: Exchange) -> None:
+        """17."""
+        fields = request.fields
+        if fields.read_queue_nums is None or fields.write_queue_nums is None or fields.perm is None:
+            raise UsageError("readQueueNums, writeQueueNums and perm are needed")
+        command = PutTopic(
+            topic=fields.topic,
+            read_queues=fields.read_queue_nums,
+            write_queues=fields.write_queue_nums,
+            permission=fields.perm,
+            filter_type=fields.topic_filter_type,
+            system_flags=fields.topic_sys_flag or 0,
+            order=is_true(fields.order),
+            attributes=topics.parse_attributes(fields.attributes),
+        )
+        self._submit(exchange, command, f"topic/{fields.topic}")
+
+    def delete_topic(self, request: DeleteTopicRequest, body: bytes, exchange: Exchange) -> None:
+        """215."""
+        self._submit(exchange, DeleteTopic(topic=request.fields.topic), f"topic/{request.fields.topic}")
+
+    def get_topic(self, request: GetTopicRequest, body: bytes, exchange: Exchange) -> None:
+        """351."""
+        self._query(exchange, queries.TopicConfig(topic=request.fields.topic), f"topic/{request.fields.topic}")
+
+    def all_topics(self, request: AllTopicsRequest, body: bytes, exchange: Exchange) -> None:
+        """21; RocketMQ knows no pages here, so they are put together first."""
+        if self._admitted(exchange, "TopicList", "cluster"):
+            self._collect_topics(exchange, (), "")
+
+    def _collect_topics(self, exchange: Exchange, so_far: tuple[Topic, ...], after: str) -> None:
+        def page(outcome: ReadOutcome) -> None:
+            if not isinstance(outcome, Found) or not isinstance(outcome.result, queries.TopicListIs):
+                exchange.reply(answers.read_answer(outcome))
+                return
+            known = so_far + outcome.result.topics
+            if outcome.result.more:
+                self._collect_topics(exchange, known, known[-1].topic)
+            else:
+                exchange.reply(answers.read_answer(Found(queries.TopicListIs(topics=known), outcome.offset)))
+
+        forward = self._settings.forward_to_leader
+        self._controller.forward_read(queries.TopicList(after=after), page, forward=forward)
+
+
+_ROUTES: Mapping[type[Request], Callable[[RemotingService, Any, bytes, Exchange], None]] = {
+    AlterSyncStateSetRequest: RemotingService.alter_sync_state_set,
+    ElectMasterRequest: RemotingService.elect_master,
+    RegisterBrokerRequest: RemotingService.register_broker,
+    ReplicaInfoRequest: RemotingService.replica_info,
+    MetadataRequest: RemotingService.metadata,
+    SyncStateDataRequest: RemotingService.sync_state_data,
+    UpdateConfigRequest: RemotingService.update_config,
+    GetConfigRequest: RemotingService.get_config,
+    CleanBrokerDataRequest: RemotingService.clean_broker_data,
+    NextBrokerIdRequest: RemotingService.next_broker_id,
+    ApplyBrokerIdRequest: RemotingService.apply_broker_id,
+    CreateTopicRequest: RemotingService.create_topic,
+    DeleteTopicRequest: RemotingService.delete_topic,
+    GetTopicRequest: RemotingService.get_topic,
+    AllTopicsRequest: RemotingService.all_topics,
+}
+"""904 is not here: the server takes it before anything else. 1008 goes the other way and is not supported."""
+
+
+def _facts(node_id: int, group: str, addresses: Mapping[int, str]) -> dict[str, str]:
+    """What a Java controller would have in its file for this node to be what it is."""
+    return {
+        "controllerDLegerGroup": group,
+        "controllerDLegerPeers": ";".join(f"n{node}-{addresses[node]}" for node in sorted(addresses)),
+        "controllerDLegerSelfId": f"n{node_id}",
+        "listenPort": addresses[node_id].rpartition(":")[2] if node_id in addresses else "",
+    }
