@@ -15,7 +15,15 @@ from quorate.consensus.journal import Journal
 from quorate.consensus.ports import Network, NodeId, RaftEngine, Store
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.settings import EngineSettings
-from quorate.controller import BrokerLink, Controller, ControllerSettings, Journalist, Liveness, ReplicatedState, RoleChanges
+from quorate.controller import (
+    BrokerLink,
+    Controller,
+    ControllerSettings,
+    Journalist,
+    Liveness,
+    ReplicatedState,
+    RoleChanges,
+)
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metadata.policy import PolicySettings
 from quorate.metrics import Metrics
@@ -134,5 +142,3 @@ class Core:
         """A link is down."""
         self.engine.peer_disconnected(peer)
         self.controller.peer_disconnected(peer)
-
-

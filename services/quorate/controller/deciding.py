@@ -4,8 +4,8 @@ Rules: a decision is taken on the tip and proposed in the same breath, in the te
 ends the tip is gone. An answer leaves only after commit and apply. An answer that writes nothing (a refusal, an unchanged
 fact) was read from the tip too: it waits for the last entry in flight, or for a confirmed leadership when none is.
 
-Theory: entries of a lost leadership stay *in limbo*: if one is seen committed after all its caller still gets the answer;
-if another entry takes its index it provably never happened; until then nobody knows.
+Theory: entries of a lost leadership stay *in limbo*: if one is seen committed after all, its caller still gets the
+answer; if another entry takes its index it provably never happened; until then nobody knows.
 """
 
 from collections import deque
@@ -84,7 +84,7 @@ class Decider:
         machine: ReplicatedState,
         scheduler: Scheduler,
         live_now: Callable[[], LiveView],
-        policy: Callable[[State], PolicySettings],
+        policy: PolicySettings,
         settle: Settle,
         *,
         command_bytes_max: int,
@@ -117,31 +117,29 @@ class Decider:
             machine = self._machine
             tip = self._tip = Tip(machine.state, machine.requests, machine.offset, machine.time_ms)
             self._term = term
+        now_ms = max(self._scheduler.time_ms(), tip.time_ms)
         if pending.request_id:
-            known = self._known(tip, pending)
+            known = self._known(tip, pending, now_ms)
             if known is not None:
                 self._after_tip(pending, known)
                 return True
-        now_ms = max(self._scheduler.time_ms(), tip.time_ms)
-        context = Context(
-            now_ms=now_ms, term=term, policy=self._policy(tip.state), live=self._live_now(), next_offset=tip.offset
-        )
+        context = Context(now_ms=now_ms, term=term, policy=self._policy, live=self._live_now(), next_offset=tip.offset)
         decision = decide(tip.state, pending.request, context)
-        if decision.__class__ is Refusal:
-            self._after_tip(pending, Refused(decision, tip.offset))  # type: ignore[arg-type]
+        if isinstance(decision, Refusal):
+            self._after_tip(pending, Refused(decision, tip.offset))
             return True
-        if not decision.events:  # type: ignore[union-attr]
-            self._after_tip(pending, Answered(decision.reply, tip.offset))  # type: ignore[union-attr]
+        if not decision.events:
+            self._after_tip(pending, Answered(decision.reply, tip.offset))
             return True
-        return self._propose(tip, pending, decision, now_ms, term)  # type: ignore[arg-type]
+        return self._propose(tip, pending, decision, now_ms, term)
 
-    def _known(self, tip: Tip, pending: CommandPending) -> Outcome | None:
-        """What an earlier run of this request id was told, if there was one."""
-        found = tip.requests.lookup(pending.caller.principal, pending.request_id)
+    def _known(self, tip: Tip, pending: CommandPending, now_ms: int) -> Outcome | None:
+        """What an earlier run of this request id was told, if there was or may have been one."""
+        found = tip.requests.recall(pending.caller.principal, pending.request_id, now_ms)
         if found is None:
             return None
-        if found == "expired":
-            return UnknownOutcome("this request id is too old to be remembered; it is never run again")
+        if isinstance(found, Refusal):
+            return UnknownOutcome(found.remark) if found.code == "RequestExpired" else Refused(found, tip.offset)
         reply = _reply_decoder.decode(found.reply) if found.reply else Accepted()
         return Answered(reply, found.first_offset + found.count, repeated=True)
 
@@ -177,8 +175,9 @@ class Decider:
         if index is None:
             return False
         state = _fold(tip.state, events, stamp)
-        adopted = Adopted(state, remember(tip.requests, entry), tuple(event_key(event) for event in events))
-        tip.state, tip.requests, tip.offset, tip.time_ms = state, adopted.requests, base + len(events), now_ms
+        requests, request_rows = remember(tip.requests, entry)
+        adopted = Adopted(state, requests, tuple([event_key(event) for event in events]), request_rows)
+        tip.state, tip.requests, tip.offset, tip.time_ms = state, requests, base + len(events), now_ms
         pending.stage = Stage.PROPOSED
         self._in_flight.append(
             InFlight(index, term, adopted, pending, Answered(decision.reply, tip.offset), events, stamp)
@@ -194,7 +193,9 @@ class Decider:
         pending.stage = Stage.CONFIRMING
 
         def confirmed(index: Index | None) -> None:
-            self._settle(pending, outcome if index is not None else Unavailable("the leadership could not be confirmed"))
+            self._settle(
+                pending, outcome if index is not None else Unavailable("the leadership could not be confirmed")
+            )
 
         self.engine.read_index(confirmed)
 

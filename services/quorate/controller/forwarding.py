@@ -7,9 +7,9 @@ query is simply asked again. Whatever the leader said about *not* having done it
 from collections.abc import Callable
 
 from quorate.controller import messages
-from quorate.controller.messages import ForwardedCommand, ForwardedQuery, KIND
-from quorate.controller.outcomes import NotLeader, UnknownOutcome
-from quorate.controller.pending import Pending, Stage
+from quorate.controller.messages import KIND, ForwardedCommand, ForwardedQuery
+from quorate.controller.outcomes import Caller, NotLeader, UnknownOutcome
+from quorate.controller.pending import AnyPending, Stage
 from quorate.controller.ports import PeerLink
 
 
@@ -22,8 +22,8 @@ class Forwarder:
         *,
         origin: str,
         forwarded_max: int,
-        settle: Callable[[Pending, object], None],
-        park: Callable[[Pending], None],
+        settle: Callable[[AnyPending, object], None],
+        park: Callable[[AnyPending], None],
     ) -> None:
         self._link = link
         self._origin = origin
@@ -31,7 +31,7 @@ class Forwarder:
         self._settle = settle
         self._park = park
         self._next_id = 1
-        self._under_way: dict[int, Pending] = {}
+        self._under_way: dict[int, AnyPending] = {}
 
     def __len__(self) -> int:
         """Requests sent and not yet answered."""
@@ -42,17 +42,15 @@ class Forwarder:
         """One more would be too many."""
         return len(self._under_way) >= self._forwarded_max
 
-    def send(self, leader: int, pending: Pending, now: float) -> bool:
+    def send(self, leader: int, pending: AnyPending, now: float) -> bool:
         """Try; False = provably not sent."""
         number = self._next_id
         patience_ms = max(1, int((pending.deadline - now) * 1000))
         if pending.is_query:
             message: messages.Message = ForwardedQuery(number, patience_ms, pending.request)
         else:
-            caller = messages.Caller(pending.caller.principal, pending.caller.address, self._origin)
-            message = ForwardedCommand(
-                number, patience_ms, caller, pending.cause, pending.request_id, pending.request
-            )
+            caller = Caller(pending.caller.principal, pending.caller.address, self._origin)
+            message = ForwardedCommand(number, patience_ms, caller, pending.cause, pending.request_id, pending.request)
         if not self._link.send(leader, KIND, messages.encode(message)):
             return False
         self._next_id += 1

@@ -10,6 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from quorate.metadata.commands import Evidence
+
 LiveKey = tuple[str, str, int]
 """(cluster, broker set, broker id)."""
 
@@ -84,7 +86,7 @@ class LiveEntry:
         self.alive = True
         self.alive_since = now
         self.died_at = 0.0
-        self.evidence = ""
+        self.evidence: Evidence = ""
         self.channel: Channel | None = None
         self.closed_at: float | None = None
         self.last_dial = 0.0
@@ -131,16 +133,17 @@ class LiveTable:
         self.beats += 1
         entry = channel.last
         if (
-            entry.__class__ is not LiveEntry
-            or entry.broker_id != beat.broker_id  # type: ignore[union-attr]
-            or entry.broker_set != beat.broker_set  # type: ignore[union-attr]
-            or entry.cluster != beat.cluster  # type: ignore[union-attr]
-            or entry.channel is not channel  # type: ignore[union-attr]
+            not isinstance(entry, LiveEntry)
+            or entry.broker_id != beat.broker_id
+            or entry.broker_set != beat.broker_set
+            or entry.cluster != beat.cluster
+            or entry.channel is not channel
         ):
-            entry = self._bind(beat, channel, now)
-            if entry is None:
+            bound = self._bind(beat, channel, now)
+            if bound is None:
                 return
-        self._update(entry, beat, now)  # type: ignore[arg-type]
+            entry = bound
+        self._update(entry, beat, now)
 
     def _update(self, entry: LiveEntry, beat: Heartbeat, now: float) -> None:
         entry.seen = now
@@ -200,7 +203,7 @@ class LiveTable:
         """Living entries whose patience ran out; the caller decides (``bury``)."""
         return [e for e in self._entries.values() if e.alive and e.seen + e.timeout_s < now]
 
-    def bury(self, entry: LiveEntry, evidence: str, now: float) -> None:
+    def bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         """It is dead until heard again."""
         entry.alive = False
         entry.evidence = evidence

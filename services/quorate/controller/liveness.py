@@ -17,7 +17,7 @@ from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
 from quorate.controller.ports import BrokerLink, DialResult, PeerLink
 from quorate.controller.settings import ControllerSettings
-from quorate.metadata.commands import Command, ElectMaster, FenceBroker, UnfenceBroker
+from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Evidence, FenceBroker, UnfenceBroker
 from quorate.metadata.state import BrokerSet, Replica
 
 SETS_PER_SLICE = 128
@@ -102,7 +102,7 @@ class Liveness:
 
         self._brokers.dial(entry.address, result)
 
-    def _bury(self, entry: LiveEntry, evidence: str, now: float) -> None:
+    def _bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         self._controller.live.bury(entry, evidence, now)
         self._recent.append(now)
         if not self._dead:
@@ -149,7 +149,9 @@ class Liveness:
     def _fence(self, broker_set: BrokerSet, replica: Replica, entry: LiveEntry | None) -> None:
         """Fence it, and if it was the master ask for another."""
         heard_ms, detected_ms = self._times(entry)
-        evidence = entry.evidence if entry is not None and entry.evidence else "heartbeat expired"
+        evidence: Evidence = "heartbeat expired"
+        if entry is not None and entry.evidence:
+            evidence = entry.evidence
         if not replica.fenced:
             self._ask(
                 (broker_set.name, "fence", replica.broker_id),
@@ -173,11 +175,13 @@ class Liveness:
         died_at = entry.died_at if not entry.alive else now
         return now_ms - int((now - entry.seen) * 1000), now_ms - int((now - died_at) * 1000)
 
-    def _elect(self, broker_set: BrokerSet, trigger: str, evidence: str, heard_ms: int, detected_ms: int) -> None:
+    def _elect(
+        self, broker_set: BrokerSet, trigger: ElectionTrigger, evidence: Evidence, heard_ms: int, detected_ms: int
+    ) -> None:
         command = ElectMaster(
             broker_set=broker_set.name,
-            trigger=trigger,  # type: ignore[arg-type]
-            evidence=evidence,  # type: ignore[arg-type]
+            trigger=trigger,
+            evidence=evidence,
             last_heartbeat_ms=heard_ms,
             detected_ms=detected_ms,
         )
@@ -261,7 +265,7 @@ class Liveness:
             self._elect(broker_set, "inactive master scan", "", 0, self._scheduler.time_ms())
 
     def _missed_long(self, broker_set: str, broker_id: int, now: float) -> bool:
-        """A replica never heard here gets one whole timeout from when it was first missed (it may just have registered)."""
+        """A replica never heard here gets one timeout from when it was first missed: it may just have registered."""
         since = self._silent_since.setdefault((broker_set, broker_id), now)
         return since + self._settings.heartbeat_timeout_s <= now
 
@@ -274,5 +278,3 @@ class Liveness:
             detected_ms=now_ms - int((now - entry.alive_since) * 1000),
         )
         self._ask((broker_set.name, "unfence", replica.broker_id), command)
-
-

@@ -1,8 +1,8 @@
 """The controller: every request enters here and leaves here with one outcome.
 
-Rules: nothing blocks, nothing awaits. A request is decided at once when this node leads and its term is open; else it is
-parked until a leader is known, forwarded to it (one hop), or answered NotLeader. Every queue is bounded, every request
-has a deadline, and a timeout says what is known: *nothing proposed* or *unknown*.
+Rules: nothing blocks, nothing awaits. A request is decided at once when this node leads and its term is open; else it
+is parked until a leader is known, forwarded to it (one hop), or answered NotLeader. Every queue is bounded, every
+request has a deadline, and a timeout says what is known: *nothing proposed* or *unknown*.
 
 Theory: a term opens when its first decision, ``ControllerLeaderElected`` (before it, in the first term ever,
 ``ClusterCreated``), is applied: by then every earlier entry is applied too, so the tip starts from all that was ever
@@ -11,7 +11,7 @@ committed.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -24,17 +24,17 @@ from quorate.controller.live import Channel, Heartbeat, LiveEntry, LiveNow, Live
 from quorate.controller.machine import Adopted, ReplicatedState
 from quorate.controller.messages import EndOffset, EndOffsetIs, Found, NotFound, ReadOutcome
 from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
-from quorate.controller.pending import Deadlines, Pending, Stage
+from quorate.controller.pending import AnyPending, Deadlines, Pending, Stage
 from quorate.controller.ports import CommandLine, Journalist, PeerLink
 from quorate.controller.settings import ControllerSettings
 from quorate.metadata.commands import Command, CreateCluster, RecordLeader, RecordNodeStart, Refusal
-from quorate.metadata.policy import PolicySettings, effective_policy
+from quorate.metadata.configs import policy_in_force
+from quorate.metadata.policy import PolicySettings
 from quorate.metadata.queries import Query, answer
 from quorate.metadata.state import State
 from quorate.metrics import Metrics
 
 Level = Literal["linearizable", "stale"]
-O = TypeVar("O")  # noqa: E741  # The outcomes of a request.
 
 
 class ReadView(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Controller:
             machine,
             scheduler,
             self.live_now,
-            lambda state: effective_policy(policy, state),
+            policy,
             self._settle,
             command_bytes_max=settings.command_bytes_max,
         )
@@ -93,8 +93,8 @@ class Controller:
             settle=self._settle,
             park=self._park,
         )
-        self._deadlines: Deadlines = Deadlines()
-        self._parked: deque[Pending] = deque()
+        self._deadlines = Deadlines()
+        self._parked: deque[AnyPending] = deque()
         self._retry_armed = False
         self._open_term = Term(0)
         self._me = Caller(f"node/{node_id}", "")
@@ -166,9 +166,9 @@ class Controller:
         """The live table at this moment."""
         return LiveNow(self.live, self._scheduler.monotonic(), self._scheduler.time_ms())
 
-    def effective_policy(self) -> PolicySettings:
-        """The node's policy with the cluster's configured changes, as of now."""
-        return effective_policy(self.policy, self.state)
+    def policy_for(self, broker_set: str = "") -> PolicySettings:
+        """The policy in force for a broker set: the node's own, overruled by what is configured in the log."""
+        return policy_in_force(self.state, self.policy, broker_set)
 
     def view(self) -> ReadView:
         """Committed state now."""
@@ -201,9 +201,9 @@ class Controller:
         forward: bool = True,
         timeout_s: float | None = None,
     ) -> None:
-        """Have it decided. ``done`` is called exactly once, within ``timeout_s``; ``forward=False``: only by this node."""
+        """Have it decided. ``done`` is called once, within ``timeout_s``; ``forward=False``: only by this node."""
         patience_s = self._patience(timeout_s)
-        pending: Pending = Pending(
+        pending: AnyPending = Pending(
             command,
             done,
             caller=caller,
@@ -247,7 +247,7 @@ class Controller:
     ) -> None:
         """Answer a query linearizably, here or by the leader."""
         patience_s = self._patience(timeout_s)
-        pending: Pending = Pending(
+        pending: AnyPending = Pending(
             query,
             done,
             caller=self._me,
@@ -261,7 +261,7 @@ class Controller:
 
     # -- routing
 
-    def _route(self, pending: Pending) -> None:
+    def _route(self, pending: AnyPending) -> None:
         term = self.engine.decidable_term()
         if term and term == self._open_term:
             self._here(pending, term)
@@ -274,7 +274,7 @@ class Controller:
         elif not self._forward(pending):
             self._park(pending)
 
-    def _forward(self, pending: Pending) -> bool:
+    def _forward(self, pending: AnyPending) -> bool:
         leader = self.engine.leader_id
         if leader is None or leader == self.node_id or not pending.forward:
             return False
@@ -282,7 +282,7 @@ class Controller:
         self.metrics.forwarded += sent
         return sent
 
-    def _park(self, pending: Pending) -> None:
+    def _park(self, pending: AnyPending) -> None:
         """Wait for a leader."""
         if len(self._parked) >= self.settings.parked_max:
             self._settle(pending, Busy("too many requests wait for a leader"))
@@ -301,7 +301,7 @@ class Controller:
             if pending.stage is Stage.PARKED:
                 self._route(pending)
 
-    def _here(self, pending: Pending, term: Term) -> None:
+    def _here(self, pending: AnyPending, term: Term) -> None:
         """This node decides."""
         if pending.is_query:
             self._answer_query(pending)
@@ -310,7 +310,7 @@ class Controller:
         elif not self._decider.decide(pending, term):
             self._park(pending)
 
-    def _answer_query(self, pending: Pending) -> None:
+    def _answer_query(self, pending: AnyPending) -> None:
         pending.stage = Stage.CONFIRMING
 
         def confirmed(index: Index | None) -> None:
@@ -323,33 +323,34 @@ class Controller:
                 self._settle(pending, Found(EndOffsetIs(self.offset), self.offset))
                 return
             result = answer(pending.request, self.state, self.live_now())
-            found = NotFound if result.__class__ is Refusal else Found
-            self._settle(pending, found(result, self.offset))
+            if isinstance(result, Refusal):
+                self._settle(pending, NotFound(result, self.offset))
+            else:
+                self._settle(pending, Found(result, self.offset))
 
         self.engine.read_index(confirmed)
 
     # -- endings
 
-    def _settle(self, pending: Pending, outcome: object) -> None:
+    def _settle(self, pending: AnyPending, outcome: object) -> None:
         """The one place where a request gets its answer."""
         if pending.stage is Stage.ENDED:
             return
         done = pending.done
         self._deadlines.ended(pending)
-        if outcome.__class__ is UnknownOutcome:
+        if isinstance(outcome, UnknownOutcome):
             self.metrics.unknown_outcomes += 1
-        elif outcome.__class__ is Refused:
-            code = outcome.refusal.code  # type: ignore[attr-defined]
-            self.metrics.refusals[code] += 1
+        elif isinstance(outcome, Refused):
+            self.metrics.refusals[outcome.refusal.code] += 1
         if self._journalist is not None and not pending.is_query:
             self._journalist(self._line(pending, outcome))
         done(outcome)
 
-    def _line(self, pending: Pending, outcome: object) -> CommandLine:
+    def _line(self, pending: AnyPending, outcome: object) -> CommandLine:
         caller = pending.caller
         detail = getattr(outcome, "reason", "")
-        if outcome.__class__ is Refused:
-            detail = f"{outcome.refusal.code}: {outcome.refusal.remark}"  # type: ignore[attr-defined]
+        if isinstance(outcome, Refused):
+            detail = f"{outcome.refusal.code}: {outcome.refusal.remark}"
         return CommandLine(
             command=pending.request.__class__.__name__,
             principal=caller.principal,
@@ -424,7 +425,7 @@ class Controller:
                 self.engine.step_down(f"the term could not be opened: {outcome}")
 
         patience_s = self.settings.answer_timeout_s
-        pending: Pending = Pending(
+        pending: AnyPending = Pending(
             command, done, caller=self._me, started=self._scheduler.monotonic(), patience_s=patience_s
         )
         self._deadlines.add(pending, patience_s)
@@ -444,16 +445,16 @@ class Controller:
     def receive(self, peer: int, payload: bytes) -> None:
         """A controller message from an authenticated peer. Raises PeerError."""
         message = messages.decode(payload)
-        kind = message.__class__
-        if kind is messages.CommandOutcome or kind is messages.QueryOutcome:
-            self._forwarder.answered(message.id, message.outcome)  # type: ignore[union-attr]
-        elif kind is messages.ForwardedCommand:
-            self._take(peer, message)  # type: ignore[arg-type]
-        elif kind is messages.ForwardedQuery:
-            self._take_query(peer, message)  # type: ignore[arg-type]
-        else:
-            for callback in self.on_witness:
-                callback(peer, message)  # type: ignore[arg-type]
+        match message:
+            case messages.CommandOutcome() | messages.QueryOutcome():
+                self._forwarder.answered(message.id, message.outcome)
+            case messages.ForwardedCommand():
+                self._take(peer, message)
+            case messages.ForwardedQuery():
+                self._take_query(peer, message)
+            case messages.BrokerClosed():
+                for callback in self.on_witness:
+                    callback(peer, message)
 
     def _take(self, peer: int, message: messages.ForwardedCommand) -> None:
         number = message.id

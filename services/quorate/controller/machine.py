@@ -1,8 +1,8 @@
 """The replicated state machine: committed entries in, state, rows and event log out. The same on every node.
 
-Rules: an entry is executed iff its decided term is the term it is stored under *and* its base offset is the next offset;
-otherwise it is "not executed" everywhere. ``evolve`` sees only the event and its stamp. Rows, batch, applied index and
-request table are one write. What a peer proposed never raises here; what cannot be explained stops the node.
+Rules: an entry is executed iff its decided term is the term it is stored under *and* its base offset is the next
+offset; otherwise it is "not executed" everywhere. ``evolve`` sees only the event and its stamp. Rows, batch, applied
+index and request table are one write. What cannot be explained stops the node.
 
 Theory: the leader decided an entry on a *tip* it still holds when the entry comes back committed; it adopts that value
 instead of evolving twice. Every other node decodes the batch and evolves.
@@ -18,7 +18,7 @@ from quorate.consensus.store import applied_ops, read_applied
 from quorate.errors import check
 from quorate.events import key as event_key
 from quorate.metadata.evolve import evolve
-from quorate.metadata.requests import RequestTable
+from quorate.metadata.requests import RequestSettings, RequestTable, RowChange
 from quorate.metadata.rows import from_rows, row
 from quorate.metadata.state import State
 from quorate.metrics import Metrics
@@ -42,19 +42,23 @@ class Speculation(Protocol):
 class Adopted:
     """What an entry makes of the state, known before it is committed."""
 
-    __slots__ = ("keys", "requests", "state")
+    __slots__ = ("keys", "request_rows", "requests", "state")
 
-    def __init__(self, state: State, requests: RequestTable, keys: tuple[bytes, ...]) -> None:
+    def __init__(
+        self, state: State, requests: RequestTable, keys: tuple[bytes, ...], request_rows: tuple[RowChange, ...]
+    ) -> None:
         self.state = state
         self.requests = requests
         self.keys = keys
+        self.request_rows = request_rows
 
 
 class ReplicatedState:
     """Implements consensus.ports.Machine."""
 
-    def __init__(self, store: Store, log: EventLog, metrics: Metrics) -> None:
+    def __init__(self, store: Store, log: EventLog, metrics: Metrics, requests: RequestSettings) -> None:
         self._store = store
+        self._request_settings = requests
         self._log = log
         self._metrics = metrics
         self._speculation: Speculation | None = None
@@ -74,14 +78,13 @@ class ReplicatedState:
         self.offset = applied.next_offset if applied else 0
         self.time_ms = applied.time_ms if applied else 0
         self.state = from_rows(self._store.scan("rows"))
-        self.requests = RequestTable.from_rows(self._store.scan("requests"))
+        self.requests = RequestTable.from_rows(self._store.scan("requests"), self._request_settings)
         self._clear()
 
     def _clear(self) -> None:
         self._ops: list[StoreOp] = []
         self._touched: dict[bytes, None] = {}
         self._batches: list[tuple[int, int, Term, bytes]] = []
-        self._requests_stored = self.requests
 
     # -- consensus.ports.Machine
 
@@ -107,11 +110,12 @@ class ReplicatedState:
         base = entry.base_offset
         batch = patch(entry.batch, base, term)
         if adopted is None:
-            keys = self._evolve(entry, batch, term)
-        else:
-            self.state, self.requests, keys = adopted.state, adopted.requests, adopted.keys
-        for key in keys:
+            adopted = self._evolve(entry, batch, term)
+        self.state, self.requests = adopted.state, adopted.requests
+        for key in adopted.keys:
             self._touched[key] = None
+        for key, value in adopted.request_rows:
+            self._ops.append(StoreOp("requests", key, value))
         self._batches.append((base, entry.count, term, batch))
         self._ops += self._log.ops_for(base, entry.count, term, batch)
         self.offset = base + entry.count
@@ -119,7 +123,7 @@ class ReplicatedState:
         self._metrics.commits += 1
         self._metrics.events += entry.count
 
-    def _evolve(self, entry: Entry, batch: bytes, term: Term) -> tuple[bytes, ...]:
+    def _evolve(self, entry: Entry, batch: bytes, term: Term) -> Adopted:
         """Decode and fold; the stamps in the records must say what the header said."""
         state, offset, keys = self.state, entry.base_offset, []
         for stamp, event in decode_events(batch):
@@ -128,18 +132,14 @@ class ReplicatedState:
             keys.append(event_key(event))
             offset += 1
         check(offset == entry.base_offset + entry.count, f"entry at {entry.base_offset} lies about its count")
-        self.state = state
-        self.requests = remember(self.requests, entry)
-        return tuple(keys)
+        requests, request_rows = remember(self.requests, entry)
+        return Adopted(state, requests, tuple(keys), request_rows)
 
     def applied(self) -> None:
         """See port: one store write for the slice, then publish, then answer."""
         ops = self._ops
         for key in self._touched:
             ops.append(StoreOp("rows", key, row(self.state, key)))
-        if self.requests is not self._requests_stored:
-            for request_key, value in self.requests.changed_rows(self._requests_stored):
-                ops.append(StoreOp("requests", request_key, value))
         ops += applied_ops(self._index, self.term, self.offset, self.time_ms)
         self._store.write(ops)
         batches = self._batches
@@ -170,15 +170,10 @@ class ReplicatedState:
             callback(self.offset)
 
 
-def remember(requests: RequestTable, entry: Entry) -> RequestTable:
-    """The request table after an executed entry: its reply kept under its id, the too many and the too old evicted."""
+def remember(requests: RequestTable, entry: Entry) -> tuple[RequestTable, tuple[RowChange, ...]]:
+    """The request table after an executed entry, and the rows that change."""
     if not entry.request_id:
-        return requests
+        return requests, ()
     return requests.remember(
-        principal=entry.principal,
-        request_id=entry.request_id,
-        first_offset=entry.base_offset,
-        count=entry.count,
-        reply=entry.reply,
-        time_ms=entry.time_ms,
+        entry.principal, entry.request_id, entry.base_offset, entry.count, entry.reply, entry.time_ms
     )

@@ -1,7 +1,7 @@
 """What controllers say to each other over the peer link, beside consensus: forwarded requests, witnesses.
 
-Rules: one hop (a node never forwards what was forwarded to it); typed msgpack, decoded strictly: a malformed message is a
-PeerError and changes nothing.
+Rules: one hop (a node never forwards what was forwarded to it); typed msgpack, decoded strictly: a malformed message is
+a PeerError and changes nothing.
 """
 
 from typing import Final
@@ -88,7 +88,7 @@ KIND: Final = 64
 """The peer-link frame type of every message here (consensus keeps 0–63 for itself)."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Message)
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 def encode(message: Message) -> bytes:

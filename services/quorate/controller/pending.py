@@ -7,7 +7,7 @@ a request that ended leaves its queue as soon as those before it have.
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from quorate.controller.outcomes import Caller
 
@@ -70,13 +70,17 @@ class Pending(Generic[R, O]):
         self.queue: deque[Pending[R, O]] | None = None
 
 
-class Deadlines(Generic[R, O]):
+AnyPending = Pending[Any, Any]
+"""Where commands and queries go the same way."""
+
+
+class Deadlines:
     """All requests not yet ended, by deadline."""
 
     def __init__(self) -> None:
-        self._queues: dict[float, deque[Pending[R, O]]] = {}
+        self._queues: dict[float, deque[AnyPending]] = {}
 
-    def add(self, pending: Pending[R, O], patience_s: float) -> None:
+    def add(self, pending: AnyPending, patience_s: float) -> None:
         """Watch it."""
         queue = self._queues.get(patience_s)
         if queue is None:
@@ -84,7 +88,7 @@ class Deadlines(Generic[R, O]):
         pending.queue = queue
         queue.append(pending)
 
-    def ended(self, pending: Pending[R, O]) -> None:
+    def ended(self, pending: AnyPending) -> None:
         """It has its answer."""
         pending.stage = Stage.ENDED
         queue = pending.queue
@@ -92,7 +96,7 @@ class Deadlines(Generic[R, O]):
         while queue and queue[0].stage is Stage.ENDED:
             queue.popleft()
 
-    def expired(self, now: float) -> Iterator[Pending[R, O]]:
+    def expired(self, now: float) -> Iterator[AnyPending]:
         """Those whose time is over; the caller ends each."""
         for patience_s, queue in list(self._queues.items()):
             while queue and queue[0].deadline <= now:

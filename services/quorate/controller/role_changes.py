@@ -1,8 +1,8 @@
 """Telling brokers who is master (1008), until each has heard it, and recording that it was heard.
 
 Rules: pushed by the leader as a two-way request to every living replica, again with back-off, until acknowledged,
-superseded by a later election, fenced, or the replica's heartbeat shows the new epoch. One ``RoleChangeAcknowledged`` per
-election. Brokers also poll, so a lost push costs time, never correctness.
+superseded by a later election, fenced, or the replica's heartbeat shows the new epoch. One ``RoleChangeAcknowledged``
+per election. Brokers also poll, so a lost push costs time, never correctness.
 """
 
 from quorate.clock import Scheduler
@@ -64,8 +64,8 @@ class RoleChanges:
 
     def _committed(self, events: tuple[Event, ...], first: Stamp) -> None:
         for position, event in enumerate(events):
-            if event.__class__ is MasterElected:
-                self._push(event.broker_set, first.offset + position)  # type: ignore[union-attr]
+            if isinstance(event, MasterElected):
+                self._push(event.broker_set, first.offset + position)
 
     def _opened(self, term: int) -> None:
         """A new leader finishes what the old one may not have."""
@@ -79,7 +79,7 @@ class RoleChanges:
         broker_set = self._controller.state.broker_sets.get(name)
         if broker_set is None or broker_set.master is None:
             return
-        if not self._controller.effective_policy().notify_broker_role_changed:
+        if not self._controller.policy_for(name).notify_broker_role_changed:
             return
         change = RoleChange(
             master=broker_set.master,
@@ -110,7 +110,7 @@ class RoleChanges:
         if not target.notified_ms:
             target.notified_ms = self._scheduler.time_ms()
 
-        def done(acknowledged: bool) -> None:  # noqa: FBT001  # The link's callback.
+        def done(acknowledged: bool) -> None:
             if not self._current(name, push):
                 return
             if acknowledged:
