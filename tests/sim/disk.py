@@ -237,7 +237,9 @@ class SimDisk:
 class SimWorker:
     """The ``DiskWorker`` port: one job at a time, each taking as long as the machine's disk pleases.
 
-    ``on_error`` is called with what a job raised; the process is expected to die of it.
+    A job's own code runs when the job begins, its operations reach the disk when it ends; so that nothing of the process
+    learns early, the next job begins only when the last is reported. ``on_error`` is called with what a job raised; the
+    process is expected to die of it.
     """
 
     def __init__(self, world: World, loop: Loop, machine: "Slowness", disk: SimDisk, on_error: Callable[[Exception], None]) -> None:
@@ -281,13 +283,13 @@ class SimWorker:
             self._world.after(wait_s + 0.0005, lambda: self._finish(done))
             return
         self._disk.end_job()
-        self._busy = False
         self._loop.io(lambda: self._report(done))
-        self._next()
 
     def _report(self, done: Call) -> None:
         self._unreported -= 1
+        self._busy = False
         done()
+        self._next()
 
 
 class Slowness:

@@ -367,7 +367,7 @@ class Journal:
         while self._in_flight and self._in_flight[0].seq <= report.seq:
             self._bytes_in_flight -= self._in_flight.popleft().bytes
         self._shrink_tail()
-        self._ask_for_spare()
+        self._ask_for_spare(report.segment)
         self._drop_segments(report.segment)
         self.on_durable()
 
@@ -387,10 +387,13 @@ class Journal:
             index += 1
         tail.drop_to(index - 1)
 
-    def _ask_for_spare(self) -> None:
-        """Let the worker fill the next segment with zeros while this one is still half empty."""
+    def _ask_for_spare(self, current: int) -> None:
+        """Let the worker fill the next segment with zeros while this one is still half empty.
+
+        Not before ``current``, the last segment on disk, is the one written to: a spare behind a gap looks like damage.
+        """
         following = self._segments[-1].segment + 1
-        if self._offset * 2 < self._segment_size or self._spare_asked >= following:
+        if following != current + 1 or self._offset * 2 < self._segment_size or self._spare_asked >= following:
             return
         self._spare_asked = following
         name = segment_name(following)
@@ -519,14 +522,14 @@ class Journal:
             at = (position & 0xFFFFFFFF) - offset
             if position >> 32 != segment or not 0 <= at < len(data):
                 break
+            if found and at + FRAME_HEADER_BYTES > len(data):
+                break
             frame = decode_frame(data, at, seed)
             if frame is not None and frame.end > len(data):
                 if found:
                     break
                 data = self._disk.read(segment_name(segment), offset, frame.end)
                 frame = decode_frame(data, at, seed)
-            elif frame is None and found and at + 64 > len(data):
-                break
             if frame is None or not frame.intact or frame.index != index or frame.kind != APPEND:
                 raise StorageError(f"entry {index} cannot be read back from {segment_name(segment)}")
             found.append(data[at + FRAME_HEADER_BYTES : at + FRAME_HEADER_BYTES + frame.length])
@@ -550,7 +553,7 @@ def _create(disk: Disk, settings: JournalSettings) -> Recovered:
         end=FRAMES_AT,
         torn=False,
         suspect=b"",
-        unsealed=None,
+        unsealed=[],
     )
 
 
@@ -560,9 +563,8 @@ def _make_durable(disk: Disk, image: Recovered) -> None:
     if image.suspect:
         disk.write(last, image.end - len(image.suspect), image.suspect)
     disk.sync(last)
-    if image.unsealed is not None:
-        sealed = image.segments[-2].segment
-        disk.write(segment_name(sealed), SEAL_AT, encode_seal(sealed, image.unsealed))
+    for sealed, seal in image.unsealed:
+        disk.write(segment_name(sealed), SEAL_AT, encode_seal(sealed, seal))
         disk.sync(segment_name(sealed))
 
 

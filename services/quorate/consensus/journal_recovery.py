@@ -70,8 +70,8 @@ class Recovered(msgspec.Struct, kw_only=True):
     """The bytes behind ``end`` are not all zero: nothing may be appended to this segment."""
     suspect: bytes
     """Last bytes before ``end`` that no later frame proves durable: to be written and synced again."""
-    unsealed: Seal | None
-    """Seal that the last segment but one should have but has not."""
+    unsealed: list[tuple[int, Seal]]
+    """Closed segments without their seal, and the seal each should have: one read after a kill may be lost by power."""
 
 
 def recover(disk: Disk) -> tuple[Recovered | None, list[str]]:
@@ -127,13 +127,13 @@ class _Replay:
 
     def run(self) -> Recovered:
         """The image after the last good operation. Raises JournalDamagedError."""
-        unsealed: Seal | None = None
+        unsealed: list[tuple[int, Seal]] = []
         for following in self._ids[1:]:
             header = self._segment.header
             after = self._load(following)
             end = self._read_closed(after.header)
             if self._segment.seal is None:
-                unsealed = Seal(following, end, self._seq)
+                unsealed.append((header.segment, Seal(following, end, self._seq)))
             elif self._segment.seal != Seal(following, end, self._seq):
                 raise JournalDamagedError(f"{segment_name(header.segment)} is sealed elsewhere than it ends")
             self._segment = after
@@ -259,4 +259,5 @@ def _unborn(data: bytes) -> bool:
     """Is this a segment whose header never reached the disk, so that nothing behind it can have?"""
     if not all_zero(data, HEADER_BYTES, len(data)):
         return False
-    return all_zero(data, 0, len(data)) or could_be_torn(data, 0, min(HEADER_BYTES, len(data)))
+    # The header is written into a file that has its size already: a short one holds nothing but zeros.
+    return all_zero(data, 0, len(data)) or (len(data) >= FRAMES_AT and could_be_torn(data, 0, HEADER_BYTES))
