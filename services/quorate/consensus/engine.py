@@ -1,0 +1,756 @@
+"""The Raft node: a core that decides, wrapped in everything that makes its decisions safe to act on.
+
+Rules: nothing blocks, nothing awaits. Whatever vouches for something durable (acks, votes, vote requests) waits until
+the journal has made it so; AppendEntries leave at once, also before our own write. The loss of leadership is told to the
+machine before anything else can be decided. One error that is not a peer's fault stops the node (fail-stop).
+
+Theory. One *turn* of the node: tick the core (count matches, check the quorum) → one AppendEntries per follower that needs
+one → one round of read probes → hand the journal's new operations to the disk → release what the disk has covered → apply
+a bounded slice → answer reads. Turns are asked for by frames, proposals, finished syncs and the timer, and grouped: many
+requests, one turn.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from quorate.clock import Scheduler, Timer
+from quorate.consensus import codec
+from quorate.consensus.codec import (
+    Ack,
+    Alive,
+    AppendEntries,
+    Message,
+    PreVote,
+    PreVoteAnswer,
+    ReadProbe,
+    ReadProbeAnswer,
+    RejoinAsk,
+    RejoinIndex,
+    RejoinRead,
+    RejoinTerm,
+    RequestVote,
+    SnapshotAck,
+    SnapshotBegin,
+    SnapshotChunk,
+    TermNotice,
+    TimeoutNow,
+    VoteGranted,
+)
+from quorate.consensus.core import Core, CoreEvents, Role
+from quorate.consensus.event_log import EventLog
+from quorate.consensus.guard import Election, HeldFrames, PeerFlow, Present, ReadRounds, commit_ceiling, shape_append
+from quorate.consensus.install import Installer
+from quorate.consensus.journal import Journal
+from quorate.consensus.ports import DiskWorker, Index, LeaderCause, Machine, Network, NodeId, Store, StoreOp, Term
+from quorate.consensus.rejoin import Rejoin
+from quorate.consensus.settings import EngineSettings
+from quorate.consensus.snapshots import SnapshotSender, Trimmer
+from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
+
+_FORGOTTEN_KEY = b"consensus/forgotten"
+"""In the store's ``meta`` while this node has not recovered from a lost journal."""
+_APPLY_CLOCK_EVERY = 16
+"""Entries applied between two looks at the clock."""
+
+
+class _Transfer(msgspec.Struct, frozen=True):
+    to: NodeId
+    deadline: float
+
+
+class GuardedEngine(CoreEvents):
+    """A ``RaftEngine`` (consensus/ports.py says what each method promises) around any ``Core``.
+
+    ``store``, ``event_log`` and ``worker`` are needed for snapshots and trimming; without them the journal only grows.
+    ``forgotten``: the journal was found damaged or missing although the node existed before, so it starts as a non-voter;
+    an empty journal beside a store that has applied something, or a store behind the journal's beginning, is recognised
+    without it. ``on_fatal`` is called once, when this node must not go on; the engine has stopped by then.
+    Raises UsageError for a lone node that forgot (nobody could tell it what it acknowledged) and for impossible voters.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        voters: tuple[NodeId, ...],
+        journal: Journal,
+        machine: Machine,
+        network: Network,
+        scheduler: Scheduler,
+        rng: random.Random,
+        settings: EngineSettings,
+        *,
+        on_fatal: Callable[[Exception], None],
+        core: Callable[[CoreEvents, list[NodeId]], Core],
+        store: Store | None = None,
+        event_log: EventLog | None = None,
+        worker: DiskWorker | None = None,
+        forgotten: bool = False,
+    ) -> None:
+        if node_id not in voters or len(set(voters)) != len(voters) or min(voters) < 1:
+            raise UsageError(f"node {node_id} of voters {voters}: ids are distinct, from 1, and include the node's own")
+        self.node_id = node_id
+        self.voters = tuple(sorted(voters))
+        self._others = [voter for voter in self.voters if voter != node_id]
+        self._quorum = len(voters) // 2 + 1
+        self._journal, self._machine, self._network = journal, machine, network
+        self._scheduler, self._rng, self._settings = scheduler, rng, settings
+        self._on_fatal = on_fatal
+        self._store = store
+        now = scheduler.monotonic()
+        self._rejoin = self._start_rejoin(forgotten=forgotten)
+        self._rejoined_seq: int | None = None
+        self._first_start = journal.term == 0 and self._rejoin is None
+        self._election = Election(node_id, self._quorum, settings, rng, now)
+        self._reads = ReadRounds(node_id, self._quorum, settings.reads_max)
+        self._held = HeldFrames()
+        self._announced_term = Term(0)
+        self._transfer: _Transfer | None = None
+        self._flows: dict[NodeId, PeerFlow] = {}
+        self._senders: dict[NodeId, SnapshotSender] = {}
+        self._reset_leadership()
+        self._seq = 0
+        self._answering_seq = 0
+        self._answering_ballot = 0
+        self._handover = False
+        self._cause = LeaderCause("silent")
+        self._alive_sent_at = now - settings.heartbeat_s
+        self._rejoin_ask_at = now
+        self._blob: tuple[Index, Index, bytes, int] = (Index(0), Index(0), b"", 0)
+        self._timer: Timer | None = None
+        self._running = False
+        self._kicked = False
+        self._core = core(self, self._others)
+        self._applied = Index(max(machine.applied_index(), journal.base_index))
+        self._core.set_positions(applied=self._applied)
+        self._trimmer = Trimmer(journal, store, worker, settings.snapshots, now)
+        self._installer = Installer(journal, machine, store, event_log, worker, settings.snapshots, self._installed)
+        self._handlers = self._handler_table()
+        journal.on_durable = self._on_durable
+
+    def _handler_table(self) -> dict[type[Message], Callable[[NodeId, Any], None]]:
+        return {
+            AppendEntries: self._on_append,
+            Ack: self._on_ack,
+            RequestVote: self._on_request_vote,
+            VoteGranted: self._on_vote,
+            PreVote: self._on_pre_vote,
+            PreVoteAnswer: self._on_pre_vote_answer,
+            TermNotice: lambda _, message: self._core.adopt_term(message.term),
+            Alive: self._on_alive,
+            ReadProbe: self._on_read_probe,
+            ReadProbeAnswer: self._on_read_probe_answer,
+            TimeoutNow: self._on_timeout_now,
+            RejoinAsk: self._on_rejoin_ask,
+            RejoinTerm: self._on_rejoin_term,
+            RejoinRead: self._on_rejoin_read,
+            RejoinIndex: self._on_rejoin_index,
+            SnapshotBegin: self._on_snapshot_begin,
+            SnapshotChunk: self._on_snapshot_chunk,
+            SnapshotAck: self._on_snapshot_ack,
+        }
+
+    # ── what the controller asks (RaftEngine) ──
+
+    @property
+    def term(self) -> Term:
+        """See port."""
+        return self._core.term
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """See port."""
+        return self._core.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        """See port."""
+        return self._core.role is Role.LEADER
+
+    @property
+    def commit_index(self) -> Index:
+        """See port."""
+        return self._core.commit_index
+
+    @property
+    def applied_index(self) -> Index:
+        """See port."""
+        return self._applied
+
+    @property
+    def voting(self) -> bool:
+        """See port."""
+        return self._rejoin is None and not self._installer.active
+
+    @property
+    def installing(self) -> bool:
+        """A snapshot is arriving: the node is not ready."""
+        return self._installer.active
+
+    def decidable_term(self) -> Term:
+        """See port. 0 also while leadership is being handed over."""
+        return self._announced_term
+
+    def propose(self, entry: bytes, term: Term) -> Index | None:
+        """See port. Raises UsageError for an entry of fewer than 2 or more than ``max_entry_bytes`` bytes."""
+        if not 2 <= len(entry) <= self._settings.max_entry_bytes:
+            raise UsageError(f"an entry of {len(entry)} bytes; 2 to {self._settings.max_entry_bytes} are allowed")
+        if term == 0 or term != self._announced_term or not self._running:
+            return None
+        index = Index(self._journal.last_index + 1)
+        self._journal.append(index, term, entry)
+        self._kick()
+        return index
+
+    def read_index(self, done: Callable[[Index | None], None]) -> None:
+        """See port."""
+        deadline = self._scheduler.monotonic() + self._settings.read_timeout_s
+        if not self._running or not self.is_leader or not self._reads.add(deadline, done):
+            done(None)
+            return
+        self._kick()
+
+    def receive(self, peer: NodeId, frame: bytes) -> None:
+        """See port."""
+        if peer not in self._flows:
+            raise PeerError(f"node {peer} is no voter")
+        message = codec.decode(frame)
+        if self._running:
+            self._step(lambda: self._handlers[type(message)](peer, message))
+            self._kick()
+
+    def peer_connected(self, peer: NodeId) -> None:
+        """See port. Nothing waits for it: the next heartbeat finds out what the peer lacks."""
+        if self._running and peer in self._flows:
+            self._flows[peer].resend = True
+            self._kick()
+
+    def peer_disconnected(self, peer: NodeId) -> None:
+        """See port."""
+        if not self._running or peer != self.leader_id:
+            return
+        now = self._scheduler.monotonic()
+        self._installer.drop()
+        self._scheduler.call_later(self._election.connection_closed(now) - now, self._kick)
+
+    def transfer_leadership(self, to: NodeId | None = None) -> bool:
+        """See port. From here on nothing is decided in this term; if nobody takes over in time, this node steps down."""
+        if not self._running or not self.is_leader:
+            return False
+        fit = [p for p in self._others if self._network.connected(p) and self._core.match(p) > 0 and to in (None, p)]
+        if not fit:
+            return False
+        target = max(fit, key=self._core.match)
+        deadline = self._scheduler.monotonic() + self._settings.election_timeout_max_s
+        self._transfer = _Transfer(target, deadline)
+        self._close_term()
+        self._kick()
+        return True
+
+    def step_down(self, reason: str) -> None:
+        """See port. ``reason`` is for whoever reads the cause of the next election."""
+        if self._running and self.is_leader:
+            self._step(self._core.resign)
+            self._kick()
+
+    def start(self) -> None:
+        """See port."""
+        self._running = True
+        self._tick()
+
+    def stop(self) -> None:
+        """See port."""
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._installer.stop()
+        self._trimmer.stop()
+        self._reads.fail()
+
+    # ── turns ──
+
+    def _step(self, action: Callable[[], None]) -> None:
+        """Whatever goes wrong inside, but a peer's fault, leaves a state that cannot be explained: stop."""
+        try:
+            action()
+        except PeerError:
+            raise
+        except Exception as error:  # noqa: BLE001 - fail-stop, whatever it was
+            self._fatal(error)
+
+    def _fatal(self, error: Exception) -> None:
+        self.stop()
+        self._on_fatal(error)
+
+    def _tick(self) -> None:
+        if self._running:
+            self._timer = self._scheduler.call_later(self._settings.tick_s, self._tick)
+            self._kick()
+
+    def _kick(self) -> None:
+        """Ask for a turn; many asks, one turn."""
+        if not self._kicked and self._running:
+            self._kicked = True
+            self._scheduler.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._kicked = False
+        if self._running:
+            self._step(self._turn)
+
+    def _turn(self) -> None:
+        now = self._scheduler.monotonic()
+        self._watch_disk(now)
+        if self._core.role is Role.LEADER:
+            self._core.tick()
+            self._lead(now)
+        elif now >= self._election.due_at:
+            self._ask_for_pre_votes(now)
+        if self._rejoin is not None:
+            self._go_on_rejoining(self._rejoin, now)
+        self._journal.flush()
+        self._release()
+        self._apply_slice(now)
+        self._installer.expire(now)
+        self._reads.answer(self._applied)
+        self._reads.expire(now)
+        if not self._installer.active:
+            floors = [sender.index for sender in self._senders.values()]
+            self._trimmer.consider(self._applied, floors, now)
+
+    def _lead(self, now: float) -> None:
+        for peer in self._others:
+            self._feed(peer, now, heartbeat=False)
+        if self._reads.queued and self._announced_term:
+            self._begin_read_round()
+        if self._transfer is not None:
+            self._go_on_transferring(self._transfer, now)
+
+    def _watch_disk(self, now: float) -> None:
+        age = self._oldest_unsynced_age(now)
+        if age > self._settings.disk_stall_fatal_s:
+            raise StorageError(f"the disk has not finished a sync for {age:.1f} s")
+        if age > self._settings.disk_stall_step_down_s and self.is_leader:
+            self._core.resign()
+
+    def _oldest_unsynced_age(self, now: float) -> float:
+        since = self._journal.oldest_unsynced_since()
+        return 0.0 if since is None else now - since
+
+    def _on_durable(self) -> None:
+        """The journal's durable positions moved: let out what waited, commit what may be."""
+        if not self._running:
+            return
+        self._step(self._release)
+        leads = self.is_leader
+        if (leads and self.commit_ceiling() > self.commit_index) or self._rejoin is not None or self._rejoined_seq:
+            self._kick()
+
+    def _release(self) -> None:
+        for peer, frame in self._held.release(self._journal.durable_seq, self._core.term):
+            self._network.send(peer, frame)
+        if self._rejoined_seq is not None and self._journal.durable_seq >= self._rejoined_seq:
+            self._rejoined_seq = None
+            if self._store is not None:
+                self._store.write([StoreOp("meta", _FORGOTTEN_KEY, None)])
+
+    def _send(self, peer: NodeId, message: Message) -> None:
+        self._network.send(peer, codec.encode(message))
+
+    def _hold(self, peer: NodeId, message: Message, *, progress: bool = False) -> None:
+        self._held.hold(self._journal.seq, self._core.term, peer, codec.encode(message), progress=progress)
+
+    # ── applying ──
+
+    def _apply_slice(self, now: float) -> None:
+        """A bounded number of committed entries; the rest in the next turn."""
+        commit = min(self._core.commit_index, self._journal.last_index)
+        if self._applied >= commit or self._installer.active:
+            return
+        settings = self._settings
+        count = min(settings.apply_slice_entries, commit - self._applied)
+        deadline = now + settings.apply_slice_s
+        done = 0
+        for index, term, entry in self._journal.entries(Index(self._applied + 1), settings.append_bytes, count):
+            self._machine.apply(index, term, entry)
+            self._applied = index
+            done += 1
+            if done % _APPLY_CLOCK_EVERY == 0 and self._scheduler.monotonic() > deadline:
+                break
+        if not done:
+            raise InvariantBrokenError(f"committed entry {self._applied + 1} is not in the journal")
+        self._core.set_positions(applied=self._applied)
+        self._machine.applied()
+        self._open_term()
+        if self._applied < commit:
+            self._kick()
+
+    def _open_term(self) -> None:
+        """Once this leader's first entry is applied it may decide."""
+        barrier = self._core.barrier_index
+        if (
+            self._announced_term
+            or self._transfer is not None
+            or barrier is None
+            or not self.is_leader
+            or self._applied < barrier
+        ):
+            return
+        if self.term_at(barrier) == self._core.term:
+            self._announced_term = self._core.term
+            self._machine.leadership(self._core.term, self._cause)
+
+    def _close_term(self) -> None:
+        """It may no longer; told at once."""
+        term, self._announced_term = self._announced_term, Term(0)
+        self._reads.fail()
+        if term:
+            self._machine.leadership(term, None)
+
+    def _reset_leadership(self) -> None:
+        self._announced_term = Term(0)
+        self._transfer = None
+        self._flows = {other: PeerFlow() for other in self._others}
+        self._senders = {}
+
+    # ── what the core asks (CoreEvents) ──
+
+    def commit_ceiling(self) -> Index:
+        """See port."""
+        return commit_ceiling(Index(self._journal.durable_index), self._core.matches(), self._quorum)
+
+    def term_at(self, index: Index) -> Term | None:
+        """See port."""
+        return self._journal.term_at(index)
+
+    def ask_vote(self, peer: NodeId, term: Term, last_index: Index, last_term: Term) -> None:
+        """See port."""
+        self._hold(peer, RequestVote(term, self._election.ballot, last_index, last_term, self._handover))
+
+    def grant_vote(self, peer: NodeId, term: Term) -> None:
+        """See port."""
+        self._election.postpone(self._scheduler.monotonic())
+        self._hold(peer, VoteGranted(term, self._answering_ballot))
+
+    def acknowledge(self, peer: NodeId, next_index: Index, *, reset: bool, success: bool) -> None:
+        """See port. Stamped with the term and sequence of now, not of the moment it leaves (BUG 2)."""
+        ack = Ack(self._core.term, self._answering_seq, next_index, reset, success, self._rejoin is None)
+        self._hold(peer, ack, progress=success and not reset)
+
+    def heartbeat(self) -> None:
+        """See port."""
+        now = self._scheduler.monotonic()
+        for peer in self._others:
+            self._feed(peer, now, heartbeat=True)
+
+    def role_changed(self, old: Role, new: Role) -> None:
+        """See port."""
+        if old is Role.LEADER:
+            self._close_term()
+            self._reset_leadership()
+            self._election.deposed(self._scheduler.monotonic(), self.node_id)
+        if new is Role.LEADER:
+            self._reset_leadership()
+        if new is not Role.CANDIDATE:
+            self._handover = False
+
+    # ── elections ──
+
+    def _ask_for_pre_votes(self, now: float) -> None:
+        round_ = self._election.ask(now)
+        busy = self._oldest_unsynced_age(now) > self._settings.heartbeat_s
+        if not self.voting or busy:
+            return
+        journal = self._journal
+        question = PreVote(Term(self._core.term + 1), round_, journal.last_index, journal.last_term)
+        for peer in self._others:
+            self._send(peer, question)
+        if self._election.would_win():
+            self._campaign(now)
+
+    def _campaign(self, now: float, *, handover: bool = False) -> None:
+        self._handover = handover
+        self._cause = self._election.cause(now, handover=handover, first=self._first_start)
+        self._election.campaign(now)
+        self._core.stand()
+
+    def _on_pre_vote(self, peer: NodeId, message: PreVote) -> None:
+        now = self._scheduler.monotonic()
+        journal = self._journal
+        granted = (
+            self.voting
+            and not self.is_leader
+            and not self._election.protects_leader(now)
+            and message.term > self._core.term
+            and (message.last_term, message.last_index) >= (journal.last_term, journal.last_index)
+        )
+        if granted:
+            self._election.postpone(now)
+        self._send(peer, PreVoteAnswer(self._core.term, message.round, granted))
+
+    def _on_pre_vote_answer(self, peer: NodeId, message: PreVoteAnswer) -> None:
+        """The voter's term is adopted: else a node with an older term and a longer log and one with a newer term and a
+        shorter log refuse each other for ever.
+        """
+        self._core.adopt_term(message.term)
+        if message.granted and not self.is_leader and self.voting and self._election.would_win(message.round, peer):
+            self._campaign(self._scheduler.monotonic())
+
+    def _on_request_vote(self, peer: NodeId, message: RequestVote) -> None:
+        protects = self.is_leader or self._election.protects_leader(self._scheduler.monotonic())
+        if not self.voting or (protects and not message.handover):
+            return
+        if message.term < self._core.term:
+            self._send(peer, TermNotice(self._core.term))
+            return
+        self._answering_ballot = message.ballot
+        self._core.request_vote(peer, message.term, message.last_index, message.last_term)
+
+    def _on_vote(self, peer: NodeId, message: VoteGranted) -> None:
+        if message.term == self._core.term and self._election.first_vote_of(peer, message.term, message.ballot):
+            self._core.vote_granted(peer, message.term)
+
+    def _on_timeout_now(self, peer: NodeId, message: TimeoutNow) -> None:
+        if message.term == self._core.term and peer == self.leader_id and self.voting:
+            self._campaign(self._scheduler.monotonic(), handover=True)
+
+    def _go_on_transferring(self, transfer: _Transfer, now: float) -> None:
+        if now > transfer.deadline:
+            self._core.resign()
+        elif self._core.match(transfer.to) == self._journal.last_index:
+            self._send(transfer.to, TimeoutNow(self._core.term))
+
+    # ── following ──
+
+    def _follow(self, peer: NodeId, term: Term) -> bool:
+        """A frame only a leader sends. False (and the peer is told) if its term is over."""
+        if term < self._core.term:
+            self._send(peer, TermNotice(self._core.term))
+            return False
+        if term == self._core.term and self.is_leader:
+            raise InvariantBrokenError(f"node {peer} and this node both lead term {term}")
+        self._core.adopt_term(term)
+        self._election.heard(peer, self._scheduler.monotonic())
+        self._installer.drop_unless(peer, term)
+        return True
+
+    def _on_append(self, peer: NodeId, message: AppendEntries) -> None:
+        if not self._follow(peer, message.term):
+            return
+        self._say_alive(peer)
+        self._answering_seq = message.seq
+        shaped = shape_append(message, self._journal, self._core.commit_index)
+        if isinstance(shaped, Present):
+            self._core.commit_seen(peer, message.term, shaped.commit)
+            self.acknowledge(peer, shaped.next_index, reset=False, success=True)
+        else:
+            self._core.append(peer, message.term, shaped)
+
+    def _say_alive(self, peer: NodeId) -> None:
+        """An ack that waits for our disk is no sign of life; check-quorum needs one."""
+        now = self._scheduler.monotonic()
+        if len(self._held) and now - self._alive_sent_at >= self._settings.heartbeat_s and self._rejoin is None:
+            self._alive_sent_at = now
+            self._send(peer, Alive(self._core.term))
+
+    def _on_read_probe(self, peer: NodeId, message: ReadProbe) -> None:
+        ok = self._core.term <= message.term and self._rejoin is None
+        self._send(peer, ReadProbeAnswer(message.term, message.round, ok))
+
+    # ── leading ──
+
+    def _feed(self, peer: NodeId, now: float, *, heartbeat: bool) -> None:
+        """At most one AppendEntries to one follower."""
+        flow, core, journal, settings = self._flows[peer], self._core, self._journal, self._settings
+        last = journal.last_index
+        next_index = min(core.next_index(peer), Index(last + 1))
+        entries_end = Index(next_index - 1)
+        blob, count = b"", 0
+        if next_index <= journal.base_index:
+            self._offer_snapshot(peer, now)
+            flow.resend = False
+            next_index, entries_end = Index(journal.base_index + 1), journal.base_index
+        elif next_index <= last and flow.bytes_in_flight < settings.window_bytes:
+            blob, count = self._entries_from(next_index)
+            entries_end = Index(next_index + count - 1)
+            core.set_next_index(peer, Index(entries_end + 1))
+            if entries_end < last:
+                self._kick()
+        news = core.commit_index > flow.commit_sent and next_index > journal.base_index + 1
+        if not (count or heartbeat or flow.resend or news):
+            return
+        previous = Index(next_index - 1)
+        previous_term = journal.term_at(previous)
+        if previous_term is None:
+            raise InvariantBrokenError(f"no term for {previous} between {journal.base_index} and {last}")
+        self._seq += 1
+        flow.sent(self._seq, entries_end, len(blob))
+        flow.resend = False
+        flow.commit_sent = min(core.commit_index, entries_end)
+        head = AppendEntries(core.term, self._seq, previous, previous_term, core.commit_index, ())
+        self._network.send(peer, codec.append_frame(head, blob, count))
+
+    def _entries_from(self, start: Index) -> tuple[bytes, int]:
+        """Encoded once per turn, however many followers are at the same place."""
+        last = self._journal.last_index
+        known_start, known_last, blob, count = self._blob
+        if (known_start, known_last) != (start, last):
+            entries = self._journal.entries(start, self._settings.append_bytes, self._settings.append_entries)
+            if not entries:
+                raise InvariantBrokenError(f"entry {start} is not in the journal")
+            blob, count = codec.encode_entries(entries), len(entries)
+            self._blob = (start, last, blob, count)
+        return blob, count
+
+    def _on_ack(self, peer: NodeId, message: Ack) -> None:
+        flow, core = self._flows[peer], self._core
+        if not self.is_leader or message.term != core.term or message.seq <= flow.ack_floor:
+            return
+        next_index = message.next_index
+        if message.success and next_index > self._journal.last_index + 1:
+            raise PeerError(f"node {peer} acknowledges {next_index - 1}, which was never sent")
+        if not message.counts:
+            self._move_uncounted(peer, message)
+            return
+        if message.reset:
+            if self._senders.get(peer) or not flow.take_reset(message.seq):
+                core.note_alive(peer)
+                return
+            next_index = min(next_index, Index(self._journal.last_index + 1))
+        before = core.next_index(peer)
+        core.acknowledged(peer, next_index, reset=message.reset, success=message.success)
+        if message.success:
+            self._senders.pop(peer, None)
+            flow.confirmed(next_index - 1)
+            if core.next_index(peer) < before and not message.reset:
+                core.set_next_index(peer, before)
+
+    def _move_uncounted(self, peer: NodeId, message: Ack) -> None:
+        """A node that lost its journal: feed it, count on it for nothing."""
+        flow, core = self._flows[peer], self._core
+        if message.reset and not self._senders.get(peer) and flow.take_reset(message.seq):
+            core.set_next_index(peer, min(message.next_index, Index(self._journal.last_index + 1)))
+        elif message.success:
+            self._senders.pop(peer, None)
+            flow.confirmed(message.next_index - 1)
+
+    def _on_alive(self, peer: NodeId, message: Alive) -> None:
+        if self.is_leader and message.term == self._core.term:
+            self._core.note_alive(peer)
+
+    def _begin_read_round(self) -> None:
+        term = self._core.term
+        number = self._reads.begin(term, self._core.commit_index)
+        for peer in self._others:
+            self._send(peer, ReadProbe(term, number))
+        self._reads.count(number, term, self.node_id)
+
+    def _on_read_probe_answer(self, peer: NodeId, message: ReadProbeAnswer) -> None:
+        if message.ok and self.is_leader and message.term == self._core.term:
+            self._reads.count(message.round, message.term, peer)
+
+    # ── snapshots ──
+
+    def _offer_snapshot(self, peer: NodeId, now: float) -> None:
+        """The follower needs entries that are trimmed: send it the state instead."""
+        sender = self._senders.get(peer)
+        if sender is not None and sender.stale(now):
+            sender = None
+        if sender is None:
+            sender = self._installer.snapshot(self._core.term, self._rng.getrandbits(61), now)
+            if sender is None:
+                return
+            self._senders[peer] = sender
+        for message in sender.messages(now):
+            self._send(peer, message)
+
+    def _on_snapshot_begin(self, peer: NodeId, message: SnapshotBegin) -> None:
+        if self._follow(peer, message.term):
+            self._answer_snapshot(peer, self._installer.on_begin(peer, message, self._scheduler.monotonic()))
+
+    def _on_snapshot_chunk(self, peer: NodeId, message: SnapshotChunk) -> None:
+        if self._follow(peer, message.term):
+            self._answer_snapshot(peer, self._installer.on_chunk(peer, message, self._scheduler.monotonic()))
+
+    def _answer_snapshot(self, peer: NodeId, answer: SnapshotAck | None) -> None:
+        if answer is not None:
+            self._hold(peer, answer)
+
+    def _installed(self, peer: NodeId, index: Index, ack: SnapshotAck) -> None:
+        """The store holds the snapshot and the journal begins at it (or had it)."""
+        self._applied = max(self._applied, index)
+        self._core.set_positions(applied=self._applied, commit=index)
+        if ack.term == self._core.term:
+            self._hold(peer, ack)
+        self._kick()
+
+    def _on_snapshot_ack(self, peer: NodeId, message: SnapshotAck) -> None:
+        sender = self._senders.get(peer)
+        if sender is None or not self.is_leader or message.term != self._core.term:
+            return
+        now = self._scheduler.monotonic()
+        if sender.on_ack(message, now):
+            del self._senders[peer]
+            self._core.set_next_index(peer, Index(sender.index + 1))
+            self._flows[peer].resend = True
+
+    # ── coming back without a journal ──
+
+    def _start_rejoin(self, *, forgotten: bool) -> Rejoin | None:
+        journal, applied, store = self._journal, self._machine.applied_index(), self._store
+        if applied < journal.base_index and journal.base_index > 1:
+            journal.reset(Index(1), Term(0))  # The store lost what the journal no longer has.
+            forgotten = True
+        if store is not None and store.get("meta", _FORGOTTEN_KEY) is not None:
+            forgotten = True
+        if journal.state == "new" and applied > 0:
+            forgotten = True
+        if not forgotten:
+            return None
+        if not self._others:
+            raise UsageError(
+                "the journal of this lone node is missing or damaged, and nobody else holds what it acknowledged: "
+                "restore the journal directory from a backup, or remove the whole data directory to start a new cluster"
+            )
+        if store is not None:
+            store.write([StoreOp("meta", _FORGOTTEN_KEY, b"\x01")])
+            store.sync()
+        return Rejoin(self._others, self._rng.getrandbits(61))
+
+    def _go_on_rejoining(self, rejoin: Rejoin, now: float) -> None:
+        if rejoin.complete(self._core.commit_index, Index(self._journal.durable_index)) and not self._installer.active:
+            self._core.adopt_term(rejoin.learned_term)
+            self._core.forbid_vote()
+            self._rejoined_seq = self._journal.seq
+            self._rejoin = None
+        elif now >= self._rejoin_ask_at:
+            self._rejoin_ask_at = now + self._settings.rejoin_ask_s
+            for peer, question in rejoin.questions(self.leader_id, self._core.term):
+                self._send(peer, question)
+
+    def _on_rejoin_ask(self, peer: NodeId, message: RejoinAsk) -> None:
+        self._send(peer, RejoinTerm(message.nonce, self._core.term, self._rejoin is None))
+
+    def _on_rejoin_term(self, peer: NodeId, message: RejoinTerm) -> None:
+        if self._rejoin is not None:
+            self._rejoin.on_term(peer, message)
+
+    def _on_rejoin_read(self, peer: NodeId, message: RejoinRead) -> None:
+        """Forget its acks first, then read: what was committed with their help is below the answer."""
+        if not self.is_leader or message.term != self._core.term:
+            return
+        self._core.forget_match(peer)
+        flow = self._flows[peer]
+        flow.ack_floor = flow.last_seq
+
+        def confirmed(index: Index | None) -> None:
+            if index is not None and self._running:
+                self._send(peer, RejoinIndex(message.nonce, index))
+
+        self.read_index(confirmed)
+
+    def _on_rejoin_index(self, _: NodeId, message: RejoinIndex) -> None:
+        if self._rejoin is not None:
+            self._rejoin.on_index(message)

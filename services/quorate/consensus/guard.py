@@ -1,0 +1,392 @@
+"""What stands between pysyncobj and the world: the rules that make its Raft safe, as values and small objects.
+
+Rules: nothing here sends, sleeps, reads a clock or knows pysyncobj; ``consensus.pysyncobj_engine`` asks and acts. Each
+part names the defect it shuts off; docs/consensus.md has the table (defect, guard, test) and the numbering.
+
+Theory. pysyncobj decides elections, counts matches and accepts entries correctly *if* it is never shown a message that
+would make it truncate what matches (BUG 3), trust an acknowledgement of another term (BUG 2), take a commit index beyond
+what was verified (BUG 1), or bounce between two reset answers for ever (BUG 6). And it knows nothing of disks: durability
+is added around it, by holding back whatever vouches for something until that something is on disk.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Literal, Protocol
+
+import msgspec
+
+from quorate.consensus.codec import AppendEntries
+from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
+from quorate.consensus.settings import EngineSettings
+from quorate.errors import InvariantBrokenError
+
+
+class LogView(Protocol):
+    """The part of a journal that the rules look at."""
+
+    @property
+    def last_index(self) -> Index:
+        """Of the in-memory image."""
+
+    def term_at(self, index: Index) -> Term | None:
+        """Term of the entry there; None outside the log (its base is inside)."""
+
+
+# ── followers: what an AppendEntries may do ──
+
+
+class Show(msgspec.Struct, frozen=True, gc=False):
+    """Let pysyncobj see this message instead of the one received."""
+
+    prev_index: Index
+    prev_term: Term
+    entries: tuple[tuple[Index, Term, bytes], ...]
+    commit: Index
+
+
+class Present(msgspec.Struct, frozen=True, gc=False):
+    """Everything in it is in our log already, and more follows: acknowledge, touch nothing."""
+
+    next_index: Index
+    commit: Index
+
+
+def shape_append(message: AppendEntries, log: LogView, commit: Index) -> Show | Present:
+    """What to make of an AppendEntries of a term not below ours (Raft §5.3, with the guards of BUG 1, 3 and 6).
+
+    ``commit`` is our own commit index. Entries we have are cut off its front, so that nothing matching is ever truncated
+    (BUG 3); its commit index is capped at its own last entry, the only part of our log it verifies (BUG 1); on a term
+    conflict pysyncobj is shown the first entry of the conflicting term, so that one answer steps over all of it (BUG 6).
+    Raises InvariantBrokenError if it contradicts a committed entry.
+    """
+    prev = message.prev_index
+    here = log.term_at(prev)
+    entries = message.entries
+    verified = Index(prev + len(entries))
+    upto = min(message.commit, verified)
+    if here is None:
+        return Show(prev, message.prev_term, entries, upto)
+    if here != message.prev_term:
+        if prev <= commit:
+            raise InvariantBrokenError(f"leader of term {message.term} contradicts committed entry {prev}")
+        while prev - 1 > commit and log.term_at(Index(prev - 1)) == here:
+            prev = Index(prev - 1)
+        return Show(prev, message.prev_term, entries, upto)
+    have = 0
+    for index, term, _ in entries:
+        if log.term_at(index) != term:
+            break
+        have += 1
+    matched = Index(prev + have)
+    if have == len(entries) and matched < log.last_index:
+        return Present(Index(verified + 1), upto)
+    if have < len(entries) and matched < log.last_index and matched < commit:
+        raise InvariantBrokenError(f"leader of term {message.term} contradicts committed entry {matched + 1}")
+    matched_term = log.term_at(matched)
+    return Show(matched, message.prev_term if matched_term is None else matched_term, entries[have:], upto)
+
+
+# ── leaders: flow to one follower ──
+
+
+class PeerFlow:
+    """What the leader remembers about the link to one follower in its term: sequence numbers and the window in flight.
+
+    Every AppendEntries has a number, every ack repeats it. A reset answer is believed once per flight: after one, answers
+    to anything sent before it are stale (BUG 6). After a follower announced that it lost its journal, none of its earlier
+    acks is believed at all.
+    """
+
+    def __init__(self) -> None:
+        self.last_seq = 0
+        self.reset_floor = 0
+        self.ack_floor = 0
+        self.commit_sent = 0
+        self.resend = False
+        self.bytes_in_flight = 0
+        self._flight: deque[tuple[int, int]] = deque()
+
+    def sent(self, seq: int, last_index: int, size: int) -> None:
+        """An AppendEntries left; ``size`` bytes of entries up to ``last_index``."""
+        self.last_seq = seq
+        if size:
+            self._flight.append((last_index, size))
+            self.bytes_in_flight += size
+
+    def confirmed(self, index: int) -> None:
+        """The follower has everything up to ``index``."""
+        flight = self._flight
+        while flight and flight[0][0] <= index:
+            self.bytes_in_flight -= flight.popleft()[1]
+
+    def take_reset(self, seq: int) -> bool:
+        """May this reset answer be believed? If so, nothing counts as in flight any more."""
+        if seq <= self.reset_floor:
+            return False
+        self.reset_floor = self.last_seq
+        self.resend = True
+        self._flight.clear()
+        self.bytes_in_flight = 0
+        return True
+
+
+def commit_ceiling(durable_index: Index, matches: Iterable[int], quorum: int) -> Index:
+    """Highest index that a majority holds durably: the leader's own copy counts only when it is on its disk."""
+    return Index(sorted([durable_index, *matches], reverse=True)[quorum - 1])
+
+
+# ── everyone: what must wait for the disk ──
+
+
+class _Held(msgspec.Struct, frozen=True, gc=False):
+    need: int
+    term: Term
+    peer: NodeId
+    frame: bytes
+    is_ack: bool
+
+
+class HeldFrames:
+    """Acks, votes and vote requests, each waiting until every journal operation queued before it is durable.
+
+    A frame is complete when it is put here: stamped with the term and sequence of *then*. One of an older term is dropped
+    at release. Consecutive acks to one peer that wait for the same operation are one ack.
+    """
+
+    def __init__(self) -> None:
+        self._frames: deque[_Held] = deque()
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def hold(self, need: int, term: Term, peer: NodeId, frame: bytes, *, progress: bool = False) -> None:
+        """``need``: the journal's ``seq`` now. ``progress``: a plain success ack, superseded by the next one."""
+        frames = self._frames
+        if progress and frames:
+            last = frames[-1]
+            if last.is_ack and last.peer == peer and last.need == need and last.term == term:
+                frames.pop()
+        frames.append(_Held(need, term, peer, frame, progress))
+
+    def release(self, durable_seq: int, term: Term) -> Iterable[tuple[NodeId, bytes]]:
+        """Take out, in order, what may leave."""
+        frames = self._frames
+        while frames and frames[0].need <= durable_seq:
+            held = frames.popleft()
+            if held.term == term:
+                yield held.peer, held.frame
+
+
+# ── elections ──
+
+
+class Election:
+    """When to ask for votes, and whom to protect: pre-vote, stickiness, one count per voter (Raft thesis §4.2.3, §9.6).
+
+    pysyncobj has none of it: any request with a higher term deposes a healthy leader, and it counts vote *messages*.
+    Its own timer is switched off; an election starts only when a majority said it would vote.
+    """
+
+    def __init__(self, node_id: NodeId, quorum: int, settings: EngineSettings, rng: random.Random, now: float) -> None:
+        self._me = node_id
+        self._quorum = quorum
+        self._settings = settings
+        self._rng = rng
+        self.heard_at = now
+        self.leader_alive = True
+        self.ballot = 0
+        self.previous_leader: NodeId | None = None
+        self._closed = False
+        self._round = 0
+        self._would_vote: set[NodeId] = set()
+        self._voters: tuple[Term, set[NodeId]] = (Term(0), set())
+        self.due_at = now if quorum == 1 else now + self._timeout()
+
+    def _timeout(self) -> float:
+        return self._rng.uniform(self._settings.election_timeout_min_s, self._settings.election_timeout_max_s)
+
+    def _retry(self) -> float:
+        return self._settings.election_timeout_min_s * self._rng.uniform(0.2, 0.5)
+
+    def heard(self, leader: NodeId, now: float) -> None:
+        """A frame of the leader of a term not below ours."""
+        self.heard_at = now
+        self.leader_alive = True
+        self.previous_leader = leader
+        self._closed = False
+        self._would_vote = set()
+        self.due_at = now + self._timeout()
+
+    def connection_closed(self, now: float) -> float:
+        """The leader's connection closed: no longer protected. Returns when to ask for pre-votes (seconds, monotonic)."""
+        self.leader_alive = False
+        self._closed = True
+        self.due_at = min(self.due_at, now + self._settings.close_jitter_s * self._rng.uniform(0.1, 1.0))
+        return self.due_at
+
+    def deposed(self, now: float, leader: NodeId) -> None:
+        """This node stopped leading or standing: give the others a full timeout."""
+        self.leader_alive = False
+        self.heard_at = now
+        self.previous_leader = leader
+        self.due_at = now + self._timeout()
+
+    def postpone(self, now: float) -> None:
+        """Somebody else may win soon: a pre-vote or vote was granted."""
+        self.due_at = max(self.due_at, now + self._retry())
+
+    def protects_leader(self, now: float) -> bool:
+        """Was a leader heard so recently that nobody else may become one (stickiness)?"""
+        return self.leader_alive and now - self.heard_at < self._settings.election_timeout_min_s
+
+    def ask(self, now: float) -> int:
+        """Start a round of pre-votes; returns its number."""
+        self._round += 1
+        self._would_vote = {self._me}
+        self.due_at = now + self._retry()
+        return self._round
+
+    def would_win(self, round_: int | None = None, voter: NodeId | None = None) -> bool:
+        """Count a granted pre-vote of this round, if given; has a majority now said yes?"""
+        if not self._would_vote or (round_ is not None and round_ != self._round):
+            return False
+        if voter is not None:
+            self._would_vote.add(voter)
+        return len(self._would_vote) >= self._quorum
+
+    def campaign(self, now: float) -> None:
+        """The real election begins: a new ballot, no leader to protect."""
+        self._would_vote = set()
+        self.leader_alive = False
+        self.ballot = self._rng.getrandbits(61)
+        self.due_at = now + self._retry()
+
+    def first_vote_of(self, voter: NodeId, term: Term, ballot: int) -> bool:
+        """Is this the voter's first vote for this very candidacy?"""
+        if ballot != self.ballot:
+            return False
+        if self._voters[0] != term:
+            self._voters = (term, set())
+        if voter in self._voters[1]:
+            return False
+        self._voters[1].add(voter)
+        return True
+
+    def cause(self, now: float, *, handover: bool, first: bool) -> LeaderCause:
+        """Why this node campaigns, as far as it can know."""
+        kind: Literal["first start", "connection closed", "silent", "handed over"] = "silent"
+        if handover:
+            kind = "handed over"
+        elif first and self.previous_leader is None:
+            kind = "first start"
+        elif self._closed:
+            kind = "connection closed"
+        silent_ms = 0 if kind == "first start" else int((now - self.heard_at) * 1000)
+        return LeaderCause(kind, self.previous_leader, silent_ms)
+
+
+# ── linearizable reads ──
+
+ReadDone = Callable[[Index | None], None]
+
+
+class _Read(msgspec.Struct, frozen=True):
+    deadline: float
+    done: ReadDone
+
+
+class _Round(msgspec.Struct):
+    number: int
+    term: Term
+    index: Index
+    reads: list[_Read]
+    confirmed: set[NodeId]
+
+
+class ReadRounds:
+    """Read index (Raft thesis §6.4), one round of probes per loop turn for everything that waits.
+
+    A read is answered with the commit index of the moment its round began, once a majority knew no later term *after*
+    that moment and the index is applied. Everything that cannot be known in time is answered None.
+    """
+
+    def __init__(self, node_id: NodeId, quorum: int, limit: int) -> None:
+        self._me = node_id
+        self._quorum = quorum
+        self._limit = limit
+        self._number = 0
+        self._count = 0
+        self._queued: list[_Read] = []
+        self._rounds: dict[int, _Round] = {}
+        self._confirmed: deque[tuple[Index, list[_Read]]] = deque()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def queued(self) -> bool:
+        """Does a read wait for a round?"""
+        return bool(self._queued)
+
+    def add(self, deadline: float, done: ReadDone) -> bool:
+        """Queue a read; False when there are too many."""
+        if self._count >= self._limit:
+            return False
+        self._count += 1
+        self._queued.append(_Read(deadline, done))
+        return True
+
+    def begin(self, term: Term, commit: Index) -> int:
+        """Start a round for all queued reads; returns its number. The caller sends the probes, then counts itself."""
+        self._number += 1
+        self._rounds[self._number] = _Round(self._number, term, commit, self._queued, {self._me})
+        self._queued = []
+        return self._number
+
+    def count(self, number: int, term: Term, voter: NodeId) -> None:
+        """A voter (or this node) knew no later term than ``term`` when it answered round ``number``."""
+        round_ = self._rounds.get(number)
+        if round_ is None or round_.term != term:
+            return
+        round_.confirmed.add(voter)
+        if len(round_.confirmed) >= self._quorum:
+            del self._rounds[number]
+            self._confirmed.append((round_.index, round_.reads))
+
+    def answer(self, applied: Index) -> None:
+        """Answer what is confirmed and applied."""
+        waiting = self._confirmed
+        while waiting and waiting[0][0] <= applied:
+            index, reads = waiting.popleft()
+            self._count -= len(reads)
+            for read in reads:
+                read.done(index)
+
+    def expire(self, now: float) -> None:
+        """Answer None to what waited too long. Deadlines are in order of arrival, so only fronts are looked at."""
+        overdue: list[_Read] = []
+        for number in [n for n, r in self._rounds.items() if r.reads[0].deadline <= now]:
+            overdue += self._rounds.pop(number).reads
+        while self._confirmed and self._confirmed[0][1][0].deadline <= now:
+            overdue += self._confirmed.popleft()[1]
+        kept = [read for read in self._queued if read.deadline > now]
+        if len(kept) < len(self._queued):
+            overdue += [read for read in self._queued if read.deadline <= now]
+            self._queued = kept
+        self._refuse(overdue)
+
+    def fail(self) -> None:
+        """Leadership is lost: answer None to everything."""
+        everything = self._queued
+        for round_ in self._rounds.values():
+            everything += round_.reads
+        for _, reads in self._confirmed:
+            everything += reads
+        self._queued, self._rounds, self._confirmed = [], {}, deque()
+        self._refuse(everything)
+
+    def _refuse(self, reads: list[_Read]) -> None:
+        self._count -= len(reads)
+        for read in reads:
+            read.done(None)

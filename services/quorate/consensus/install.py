@@ -1,0 +1,217 @@
+"""The follower's side of a snapshot: staged, switched in one write, and only then acknowledged.
+
+Rules: until all of it is here nothing visible changes: batches beyond the high watermark lie in the store unseen, rows
+wait in memory. The switch is one write (rows replaced, applied index moved); then the store is synced; then the journal
+is told to begin at the snapshot, unless it already holds that very entry; and the acknowledgement waits until *that* is
+durable. A crash at any point leaves the old state or the new one, each with a journal that continues it. While it goes on
+the node is not ready, does not vote and does not stand for election. A new leader, a closed connection or a silent sender
+before the switch: what was staged is dropped. After the switch nothing stops it: the state is committed, whoever leads.
+
+Theory: an installed state is committed data, so entries of the journal up to its index can be forgotten, and those after
+it contradict it if the journal does not hold that index with that term (Raft §7).
+"""
+
+from collections.abc import Callable
+
+from quorate.consensus.codec import (
+    SNAPSHOT_ARRIVING,
+    SNAPSHOT_DONE,
+    SNAPSHOT_UNKNOWN,
+    SnapshotAck,
+    SnapshotBegin,
+    SnapshotChunk,
+)
+from quorate.consensus.event_log import EventLog, parse_batch
+from quorate.consensus.journal import Journal
+from quorate.consensus.ports import DiskWorker, Index, Machine, NodeId, Store, StoreOp, Term
+from quorate.consensus.settings import SnapshotSettings
+from quorate.consensus.snapshots import BATCHES, SNAPSHOT_FAMILIES, Row, SnapshotSender, unpack_batches, unpack_rows
+from quorate.consensus.store import applied_ops, read_applied
+from quorate.errors import PeerError
+
+Done = Callable[[NodeId, Index, SnapshotAck], None]
+
+
+class _Staged:
+    """What has arrived of one snapshot."""
+
+    def __init__(self, peer: NodeId, begin: SnapshotBegin, have_offset: int, now: float) -> None:
+        self.peer = peer
+        self.begin = begin
+        self.have_offset = have_offset
+        self.offset = have_offset
+        self.next_chunk = 0
+        self.rows: list[Row] = []
+        self.bytes = 0
+        self.progress_at = now
+
+
+class Installer:
+    """Receives one snapshot at a time; also takes snapshots for the leader's side.
+
+    ``done(peer, index, ack)`` is called on the loop when a snapshot is installed: send ``ack`` once the journal's
+    operations so far are durable.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        machine: Machine,
+        store: Store | None,
+        event_log: EventLog | None,
+        worker: DiskWorker | None,
+        settings: SnapshotSettings,
+        done: Done,
+    ) -> None:
+        self._journal = journal
+        self._machine = machine
+        self._store = store
+        self._log = event_log
+        self._worker = worker
+        self._settings = settings
+        self._done = done
+        self._staged: _Staged | None = None
+        self._switching: SnapshotBegin | None = None
+        self._stopped = False
+
+    @property
+    def active(self) -> bool:
+        """Is a snapshot arriving or being switched to?"""
+        return self._staged is not None or self._switching is not None
+
+    def snapshot(self, term: Term, snapshot_id: int, now: float) -> SnapshotSender | None:
+        """A sender of the state as of now; None when this node has no state to send."""
+        if self._store is None or self._log is None or self.active:
+            return None
+        applied = read_applied(self._store)
+        if applied is None or self._journal.term_at(applied.index) is None:
+            return None
+        begin = SnapshotBegin(term, snapshot_id, applied.index, applied.term, applied.next_offset, applied.time_ms)
+        return SnapshotSender(begin, self._machine.snapshot_rows(), self._log.batches_from, self._settings, now)
+
+    def stop(self) -> None:
+        """Call nobody back any more."""
+        self._stopped = True
+
+    def expire(self, now: float) -> None:
+        """Drop what was staged when its sender is silent."""
+        if self._staged is not None and now - self._staged.progress_at > self._settings.timeout_s:
+            self.drop()
+
+    def drop(self) -> None:
+        """Forget what was staged; the state is as it was. Nothing happens once the switch is made."""
+        if self._staged is not None:
+            self._staged = None
+            if self._log is not None:
+                self._log.reload()
+
+    def drop_unless(self, peer: NodeId, term: Term) -> None:
+        """Another leader or term: what was staged comes from a sender that is gone."""
+        staged = self._staged
+        if staged is not None and (staged.peer, staged.begin.term) != (peer, term):
+            self.drop()
+
+    def on_begin(self, peer: NodeId, begin: SnapshotBegin, now: float) -> SnapshotAck | None:
+        """The leader offers its state."""
+        if self._switching is not None or self._store is None or self._log is None:
+            return None
+        staged = self._staged
+        if staged is not None and staged.begin.snapshot_id == begin.snapshot_id:
+            return self._ack(begin, staged.next_chunk, staged.have_offset, SNAPSHOT_ARRIVING)
+        self.drop()
+        if self._journal.term_at(begin.index) == begin.index_term:
+            return self._ack(begin, 0, 0, SNAPSHOT_DONE)
+        if self._machine.applied_index() >= begin.index:
+            self._finish_switch(peer, begin)  # Only the journal is behind.
+            return None
+        applied = read_applied(self._store)
+        have = applied.next_offset if applied else 0
+        self._staged = _Staged(peer, begin, have, now)
+        return self._ack(begin, 0, have, SNAPSHOT_ARRIVING)
+
+    def on_chunk(self, peer: NodeId, chunk: SnapshotChunk, now: float) -> SnapshotAck | None:
+        """A part of it. Raises PeerError for one that cannot be, and drops what was staged."""
+        if self._switching is not None:
+            return None
+        staged = self._staged
+        if staged is None or staged.begin.snapshot_id != chunk.snapshot_id:
+            return SnapshotAck(chunk.term, chunk.snapshot_id, 0, 0, SNAPSHOT_UNKNOWN)
+        if chunk.number == staged.next_chunk:
+            try:
+                self._stage(staged, chunk)
+            except PeerError:
+                self.drop()
+                raise
+            staged.next_chunk += 1
+            staged.progress_at = now
+            if chunk.last:
+                self._switch(staged)
+                return None
+        return self._ack(staged.begin, staged.next_chunk, staged.have_offset, SNAPSHOT_ARRIVING)
+
+    def _ack(self, begin: SnapshotBegin, next_chunk: int, have_offset: int, status: int) -> SnapshotAck:
+        return SnapshotAck(begin.term, begin.snapshot_id, next_chunk, have_offset, status)
+
+    def _stage(self, staged: _Staged, chunk: SnapshotChunk) -> None:
+        if chunk.kind == BATCHES:
+            self._stage_batches(staged, unpack_batches(chunk.payload))
+        else:
+            staged.rows += unpack_rows(chunk.payload)
+            staged.bytes += len(chunk.payload)
+        if staged.bytes > self._settings.staged_bytes_max:
+            raise PeerError(f"a snapshot of more than {self._settings.staged_bytes_max} bytes of rows")
+        if chunk.last and staged.offset != staged.begin.next_offset:
+            raise PeerError(f"the snapshot ends at offset {staged.offset}, not {staged.begin.next_offset}")
+
+    def _stage_batches(self, staged: _Staged, batches: list[bytes]) -> None:
+        """Straight into the store: beyond the high watermark nobody sees them."""
+        parsed = [parse_batch(batch) for batch in batches]
+        offset = staged.offset
+        for base_offset, count, _, _ in parsed:
+            if base_offset != offset:
+                raise PeerError(f"snapshot batch at {base_offset} instead of {offset}")
+            offset += count
+        if offset > staged.begin.next_offset:
+            raise PeerError(f"snapshot batches up to {offset}, beyond {staged.begin.next_offset}")
+        if self._store is not None and self._log is not None:
+            self._store.write([op for batch in parsed for op in self._log.ops_for(*batch)])
+        staged.offset = offset
+
+    def _switch(self, staged: _Staged) -> None:
+        """Replace the state: one write."""
+        begin, store, log = staged.begin, self._store, self._log
+        self._staged = None
+        if store is None or log is None:
+            return
+        kept = {(family, key) for family, key, _ in staged.rows}
+        ops = [
+            StoreOp(family, key, None)
+            for family in SNAPSHOT_FAMILIES
+            for key, _ in store.scan(family)
+            if (family, key) not in kept
+        ]
+        ops += [StoreOp(family, key, value) for family, key, value in staged.rows]
+        ops += applied_ops(begin.index, begin.index_term, begin.next_offset, begin.time_ms)
+        store.write(ops)
+        log.reload()
+        self._machine.install(begin.index, begin.index_term)
+        self._finish_switch(staged.peer, begin)
+
+    def _finish_switch(self, peer: NodeId, begin: SnapshotBegin) -> None:
+        """The store holds it: sync the store, then let the journal begin there."""
+        self._switching = begin
+
+        def synced() -> None:
+            self._switching = None
+            if self._stopped:
+                return
+            if self._journal.term_at(begin.index) != begin.index_term:
+                self._journal.reset(begin.index, begin.index_term)
+            self._done(peer, begin.index, self._ack(begin, 0, 0, SNAPSHOT_DONE))
+
+        if self._store is None or self._worker is None:
+            if self._store is not None:
+                self._store.sync()
+            synced()
+        else:
+            self._worker.submit(self._store.sync, synced)

@@ -1,0 +1,88 @@
+"""Limits and periods of consensus; the composition nests them into a node's settings.
+
+Rules: every wait, queue and size of this room is here, in the unit its name ends with. Nothing reads the environment.
+"""
+
+import msgspec
+
+from quorate.errors import UsageError
+
+
+class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When the journal is trimmed and how a snapshot travels."""
+
+    check_period_s: float = 1.0
+    """How often a node asks itself whether its journal may be trimmed."""
+    retain_entries: int = 20_000
+    """Entries kept below the applied index, so that a voter which was away for a moment needs no snapshot."""
+    trim_slack_entries: int = 20_000
+    """Trim only when this many entries more than ``retain_entries`` are there: each trim costs one sync of the store."""
+    retain_bytes: int = 64 * 1024 * 1024
+    """When the journal is larger than this, proportionally fewer entries are retained."""
+    chunk_bytes: int = 128 * 1024
+    """Payload of one chunk; a single row or batch larger than this travels alone."""
+    window_chunks: int = 4
+    """Chunks in flight to one peer."""
+    resend_s: float = 0.5
+    """No acknowledgement for so long: send the unacknowledged chunks again."""
+    timeout_s: float = 10.0
+    """No progress for so long: the sender gives up (and starts afresh), the receiver discards what it staged."""
+    staged_bytes_max: int = 256 * 1024 * 1024
+    """Rows a receiver holds in memory before it switches; more is refused."""
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Timing and limits of the Raft engine."""
+
+    election_timeout_min_s: float = 0.5
+    election_timeout_max_s: float = 1.0
+    heartbeat_s: float = 0.05
+    tick_s: float = 0.01
+    """Period of the timer; everything else is driven by frames, proposals and finished syncs."""
+    close_jitter_s: float = 0.04
+    """After the leader's connection closed, wait a random part of this before asking for pre-votes."""
+    max_entry_bytes: int = 1024 * 1024
+    append_bytes: int = 1024 * 1024
+    """Entry bytes in one AppendEntries (one entry always fits)."""
+    append_entries: int = 1024
+    """Entries in one AppendEntries."""
+    window_bytes: int = 8 * 1024 * 1024
+    """Entry bytes in flight to one peer before its acknowledgement."""
+    apply_slice_entries: int = 256
+    apply_slice_s: float = 0.0005
+    """A slice of applies ends at whichever comes first; the rest follows in the next turn."""
+    reads_max: int = 8192
+    """Linearizable reads waiting at once; one more is answered ``None``."""
+    read_timeout_s: float = 0.5
+    disk_stall_step_down_s: float = 2.0
+    """Oldest unsynced operation older than this: stop leading."""
+    disk_stall_fatal_s: float = 20.0
+    """... and older than this: stop the node."""
+    rejoin_ask_s: float = 0.1
+    """How often a node that lost its journal repeats its questions."""
+    snapshots: SnapshotSettings = SnapshotSettings()
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        if not 0 < self.election_timeout_min_s <= self.election_timeout_max_s:
+            raise UsageError("election_timeout_min_s must be above 0 and at most election_timeout_max_s")
+        if not 0 < self.tick_s <= self.heartbeat_s <= self.election_timeout_min_s / 3:
+            raise UsageError("heartbeat_s must be at least tick_s and at most a third of election_timeout_min_s")
+        if not 0 < self.read_timeout_s <= self.election_timeout_max_s:
+            raise UsageError("read_timeout_s must be above 0 and at most election_timeout_max_s")
+        if min(self.append_entries, self.window_bytes, self.apply_slice_entries, self.reads_max) < 1:
+            raise UsageError("append_entries, window_bytes, apply_slice_entries and reads_max must be at least 1")
+
+
+class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of the links between voters."""
+
+    hello_timeout_s: float = 2.0
+    hello_bytes_max: int = 1024
+    frame_bytes_max: int = 8 * 1024 * 1024
+    buffer_bytes_max: int = 64 * 1024 * 1024
+    """Bytes waiting to be written to one peer; above it the connection is dropped rather than let grow."""
+    unproven_max: int = 64
+    """Accepted connections that have not proven the cluster key yet."""
+    reconnect_min_s: float = 0.02
+    reconnect_max_s: float = 1.0
