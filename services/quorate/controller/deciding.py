@@ -1,8 +1,9 @@
 """Deciding ahead of the commit: the tip, the entries in flight, and who waits for which.
 
-Rules: a decision is taken on the tip and proposed in the same breath, in the term it was decided in; when the leadership
-ends the tip is gone. An answer leaves only after commit and apply. An answer that writes nothing (a refusal, an unchanged
-fact) was read from the tip too: it waits for the last entry in flight, or for a confirmed leadership when none is.
+Rules: a decision is taken on the tip and proposed in the same breath, in the term it was decided in; when the
+leadership ends the tip is gone. An answer leaves only after commit and apply. An answer that writes nothing (a refusal,
+an unchanged fact) was read from the tip too: it waits for the last entry in flight, or for a confirmed leadership when
+none is.
 
 Theory: entries of a lost leadership stay *in limbo*: if one is seen committed after all, its caller still gets the
 answer; if another entry takes its index it provably never happened; until then nobody knows.

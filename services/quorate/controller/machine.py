@@ -96,15 +96,13 @@ class ReplicatedState:
         """See port. Raises InvariantBrokenError, DecodeError or EntryFormatError only for what must stop the node."""
         self._index = index
         self.term = term
-        if not entry:
-            return
-        decoded = decode_entry(entry)
-        executed = decoded.decided_term == term and decoded.base_offset == self.offset
+        decoded = decode_entry(entry) if entry else None
+        executed = decoded is not None and decoded.decided_term == term and decoded.base_offset == self.offset
         adopted = self._speculation.settled(index, term, executed=executed) if self._speculation else None
-        if not executed:
+        if decoded is not None and executed:
+            self._execute(decoded, term, adopted)
+        elif decoded is not None:
             self._metrics.entries_not_executed += 1
-            return
-        self._execute(decoded, term, adopted)
 
     def _execute(self, entry: Entry, term: Term, adopted: Adopted | None) -> None:
         base = entry.base_offset

@@ -1,0 +1,318 @@
+"""Every request gets exactly one outcome, and the outcome says what is known."""
+
+from quorate.controller import (
+    Answered,
+    Busy,
+    ControllerSettings,
+    Found,
+    NotLeader,
+    Refused,
+    Unavailable,
+    UnknownOutcome,
+    messages,
+)
+from quorate.controller.messages import CommandOutcome, EndOffset, ForwardedCommand, QueryOutcome
+from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
+from quorate.metadata.queries import TopicConfig
+from tests.unit.controller.bench import CALLER, Bench
+
+
+def topic(name: str, queues: int = 4) -> PutTopic:
+    return PutTopic(topic=name, read_queues=queues, write_queues=queues, permission=6)
+
+
+def test_the_first_two_facts_are_the_cluster_and_its_leader() -> None:
+    """A new cluster's log begins with ClusterCreated at offset 0, then ControllerLeaderElected; then the term is open."""
+    bench = Bench()
+    bench.engine.lead(1)
+    assert not bench.controller.is_leader
+    bench.engine.commit()
+    assert bench.controller.offset == 1
+    assert bench.machine.state.cluster is not None
+    assert not bench.controller.is_leader
+    bench.engine.commit()
+    assert bench.controller.is_leader
+    assert bench.machine.state.leader is not None
+    assert bench.machine.state.leader.node_id == 1
+
+
+def test_an_answer_leaves_only_after_commit_and_apply() -> None:
+    """A proposed command is answered when its entry is applied, not before, with the offset after its events."""
+    bench = Bench()
+    bench.open()
+    outcomes = bench.submit(topic("t"))
+    assert outcomes == []
+    bench.engine.commit()
+    (outcome,) = outcomes
+    assert isinstance(outcome, Answered)
+    assert outcome.offset == bench.controller.offset == 3
+
+
+def test_many_entries_are_in_flight_and_decide_on_each_others_tip() -> None:
+    """The second command sees what the first did, before either is committed."""
+    bench = Bench()
+    bench.open()
+    first, second = bench.submit(topic("t")), bench.submit(DeleteTopic(topic="t"))
+    assert bench.controller.in_flight == 2
+    bench.engine.commit()
+    assert isinstance(first[0], Answered)
+    assert isinstance(second[0], Answered)
+    assert "t" not in bench.machine.state.topics
+
+
+def test_a_refusal_read_from_the_tip_waits_for_it() -> None:
+    """A refusal that rests on an uncommitted entry is not told before that entry is applied."""
+    bench = Bench()
+    bench.open()
+    bench.submit(topic("t"))
+    refused = bench.submit(topic("bad name!"))
+    assert refused == []
+    bench.engine.commit()
+    assert isinstance(refused[0], Refused)
+
+
+def test_a_refusal_with_nothing_in_flight_waits_for_a_confirmed_leadership() -> None:
+    """A deposed leader cannot refuse out of its stale state: without a majority's word nobody is told anything."""
+    bench = Bench()
+    bench.open()
+    refused, lost = bench.submit(topic("bad name!")), bench.submit(topic("bad name!"))
+    assert refused == []
+    done = bench.engine.reads.pop(0)
+    done(None)
+    assert isinstance(refused[0], Unavailable)
+    bench.engine.confirm()
+    assert isinstance(lost[0], Refused)
+
+
+def test_a_timeout_after_the_proposal_is_an_unknown_outcome() -> None:
+    """What was proposed and not committed in time may still happen: never reported as failure."""
+    bench = Bench()
+    bench.open()
+    outcomes = bench.submit(topic("t"))
+    bench.after(2.6)
+    assert isinstance(outcomes[0], UnknownOutcome)
+    bench.engine.commit()
+    assert len(outcomes) == 1
+    assert bench.metrics.unknown_outcomes == 1
+
+
+def test_a_timeout_before_any_proposal_is_a_plain_no() -> None:
+    """With no leader known the request waits, then ends as Unavailable: nothing was proposed."""
+    bench = Bench()
+    outcomes = bench.submit(topic("t"))
+    bench.after(2.0)
+    assert outcomes == []
+    bench.after(0.6)
+    assert isinstance(outcomes[0], Unavailable)
+
+
+def test_parked_requests_are_decided_when_a_term_opens() -> None:
+    """A command that arrives during an election is decided by whoever wins it here."""
+    bench = Bench()
+    outcomes = bench.submit(topic("t"))
+    bench.open()
+    bench.engine.commit()
+    assert isinstance(outcomes[0], Answered)
+
+
+def test_a_follower_forwards_one_hop_and_believes_the_answer() -> None:
+    """A follower sends the command, with the caller's name and its own, to the leader, and relays the outcome."""
+    bench = Bench()
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    outcomes = bench.submit(topic("t"), cause="17")
+    ((peer, payload),) = bench.wire.sent
+    message = messages.decode(payload)
+    assert isinstance(message, ForwardedCommand)
+    assert (peer, message.caller.principal, message.caller.origin, message.cause) == (2, "tester", "node/1", "17")
+    answered = Answered(Accepted(), 7)
+    bench.controller.receive(2, messages.encode(CommandOutcome(message.id, answered)))
+    assert outcomes == [answered]
+
+
+def test_a_forwarded_command_whose_link_breaks_is_unknown() -> None:
+    """The leader may have taken it: the caller is told that nobody knows."""
+    bench = Bench()
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    outcomes = bench.submit(topic("t"))
+    bench.controller.peer_disconnected(2)
+    assert isinstance(outcomes[0], UnknownOutcome)
+
+
+def test_a_forwarded_query_whose_link_breaks_is_asked_again() -> None:
+    """A read can be repeated; it looks for the leader again."""
+    bench = Bench()
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    outcomes: list[object] = []
+    bench.controller.forward_read(EndOffset(), outcomes.append)
+    bench.controller.peer_disconnected(2)
+    assert outcomes == []
+    bench.open()
+    bench.settle()
+    assert isinstance(outcomes[0], Found)
+    assert outcomes[0].offset == bench.controller.offset
+
+
+def test_not_leader_is_the_answer_when_forwarding_is_off() -> None:
+    """``forward=False`` on a follower: NotLeader with the hint, nothing sent."""
+    bench = Bench()
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    assert bench.submit(topic("t"), forward=False) == [NotLeader(2)]
+    assert bench.wire.sent == []
+
+
+def test_what_was_forwarded_here_is_answered_over_the_link() -> None:
+    """The leader decides for a follower's caller and sends the outcome back; not leading, it says NotLeader."""
+    bench = Bench()
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    asked = ForwardedCommand(5, 2500, CALLER, "17", "", topic("t"))
+    bench.controller.receive(3, messages.encode(asked))
+    assert messages.decode(bench.wire.sent[-1][1]) == CommandOutcome(5, NotLeader(2))
+    bench.open()
+    bench.controller.receive(3, messages.encode(asked))
+    bench.engine.commit()
+    reply = messages.decode(bench.wire.sent[-1][1])
+    assert isinstance(reply, CommandOutcome)
+    assert isinstance(reply.outcome, Answered)
+
+
+def test_a_query_is_answered_from_committed_state_once_the_leadership_is_confirmed() -> None:
+    """A linearizable read never shows what is only in flight, and never answers unconfirmed."""
+    bench = Bench()
+    bench.open()
+    bench.submit(topic("t"))
+    outcomes: list[object] = []
+    bench.controller.forward_read(TopicConfig(topic="t"), outcomes.append)
+    assert outcomes == []
+    bench.engine.confirm()
+    assert type(outcomes[0]).__name__ == "NotFound"
+    bench.engine.commit()
+    bench.controller.forward_read(TopicConfig(topic="t"), outcomes.append)
+    bench.engine.confirm()
+    assert isinstance(outcomes[1], Found)
+
+
+def test_full_queues_answer_busy_at_once() -> None:
+    """Neither the entries in flight nor the parked requests grow beyond their limit."""
+    bench = Bench(settings=ControllerSettings(in_flight_max=1, parked_max=1))
+    bench.submit(topic("waits"))
+    assert isinstance(bench.submit(topic("t"))[0], Busy)
+    bench.open()
+    bench.engine.commit()
+    bench.submit(topic("a"))
+    assert isinstance(bench.submit(topic("b"))[0], Busy)
+
+
+def test_a_repeated_request_id_gets_the_first_answer_and_runs_once() -> None:
+    """A retry is told what the first attempt was told, whether that is applied yet or not."""
+    bench = Bench()
+    bench.open()
+    now = bench.loop.time_ms()
+    first = bench.submit(topic("t"), request_id=f"{now}-x")
+    again = bench.submit(topic("t"), request_id=f"{now}-x")
+    bench.engine.commit()
+    third = bench.submit(topic("t"), request_id=f"{now}-x")
+    bench.engine.confirm()
+    assert (first[0].reply, first[0].offset) == (again[0].reply, again[0].offset) == (third[0].reply, third[0].offset)
+    assert (first[0].repeated, again[0].repeated, third[0].repeated) == (False, True, True)
+    assert bench.controller.offset == 3
+
+
+def test_an_entry_of_a_lost_leadership_that_commits_after_all_is_answered() -> None:
+    """Losing the leadership says nothing about an entry in flight; its commit, if seen, does."""
+    bench = Bench()
+    bench.open()
+    outcomes = bench.submit(topic("t"))
+    waiting = bench.submit(topic("bad name!"))
+    bench.engine.lose(2)
+    assert outcomes == []
+    assert isinstance(waiting[0], Unavailable)
+    bench.engine.commit()
+    assert isinstance(outcomes[0], Answered)
+
+
+def test_an_entry_replaced_by_another_leaders_provably_never_happened() -> None:
+    """If another term's entry takes its index, the caller is told that nothing happened."""
+    bench = Bench()
+    bench.open()
+    outcomes = bench.submit(topic("t"))
+    bench.engine.lose(2)
+    bench.engine.log[-1] = (bench.engine.term + 1, b"")  # type: ignore[assignment]
+    bench.engine.commit()
+    assert isinstance(outcomes[0], Unavailable)
+    assert "t" not in bench.machine.state.topics
+
+
+def test_an_entry_decided_in_another_term_is_not_executed() -> None:
+    """A decision stored under a term it was not taken in is skipped on every node, and counted."""
+    bench = Bench()
+    bench.open()
+    bench.submit(topic("t"))
+    bench.engine.lose(2)
+    term, entry = bench.engine.log[-1]
+    bench.engine.log[-1] = (term + 1, entry)  # type: ignore[assignment]
+    bench.engine.commit()
+    assert bench.metrics.entries_not_executed == 1
+    assert bench.controller.offset == 2
+
+
+def test_a_restart_reads_the_rows_and_equals_what_was() -> None:
+    """State, offset and request table of a machine built on the same store are those of the first one."""
+    from quorate.consensus.event_log import EventLog
+    from quorate.controller import ReplicatedState
+    from quorate.metadata.requests import RequestSettings
+    from quorate.metadata.rows import state_hash
+
+    bench = Bench()
+    bench.open()
+    bench.submit(topic("t"), request_id=f"{bench.loop.time_ms()}-x")
+    bench.submit(topic("u", 8))
+    bench.engine.commit()
+    again = ReplicatedState(bench.store, EventLog(bench.store), bench.metrics, RequestSettings())
+    assert (again.offset, again.applied_index(), again.term) == (4, bench.machine.applied_index(), bench.machine.term)
+    assert state_hash(again.state, again.requests) == state_hash(bench.machine.state, bench.machine.requests)
+
+
+def test_a_follower_that_decodes_the_batch_reaches_the_same_state() -> None:
+    """Evolving from bytes, as followers do, equals adopting the tip, as the leader does."""
+    from quorate.consensus.event_log import EventLog
+    from quorate.consensus.store import MemoryStore
+    from quorate.controller import ReplicatedState
+    from quorate.metadata.requests import RequestSettings
+    from quorate.metadata.rows import state_hash
+
+    bench = Bench()
+    bench.open()
+    bench.submit(topic("t"), request_id=f"{bench.loop.time_ms()}-x")
+    bench.submit(DeleteTopic(topic="t"))
+    bench.engine.commit()
+    store = MemoryStore()
+    follower = ReplicatedState(store, EventLog(store), bench.metrics, RequestSettings())
+    for index, (term, entry) in enumerate(bench.engine.log, start=1):
+        follower.apply(index, term, entry)  # type: ignore[arg-type]
+    follower.applied()
+    assert state_hash(follower.state, follower.requests) == state_hash(bench.machine.state, bench.machine.requests)
+    assert list(store.scan("events")) == list(bench.store.scan("events"))
+
+
+def test_each_command_leaves_one_canonical_line() -> None:
+    """The line names the command, the caller, the outcome and why."""
+    bench = Bench()
+    bench.open()
+    bench.lines.clear()
+    bench.submit(topic("t"), cause="17")
+    bench.engine.commit()
+    (line,) = bench.lines
+    assert (line.command, line.principal, line.cause, line.outcome) == ("PutTopic", "tester", "17", "Answered")
+
+
+def test_a_malformed_peer_message_changes_nothing() -> None:
+    """Garbage from a peer is a PeerError, not a crash and not a command."""
+    import pytest
+
+    from quorate.errors import PeerError
+
+    bench = Bench()
+    for garbage in (b"", b"\x81", b"\xc0", messages.encode(QueryOutcome(1, NotLeader(None)))[:-1]):
+        with pytest.raises(PeerError):
+            bench.controller.receive(2, garbage)
+    assert bench.controller.offset == 0
