@@ -21,6 +21,9 @@ from quorate.consensus.settings import EngineSettings, PeerSettings
 from quorate.consensus.storage_settings import StorageSettings
 from quorate.controller.settings import ControllerSettings
 from quorate.errors import UsageError
+from quorate.gateway.http.settings import HttpSettings
+from quorate.gateway.kafka.settings import KafkaSettings
+from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.policy import PolicySettings
 
 PREFIX = "QUORATE_"
@@ -112,6 +115,9 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     storage: StorageSettings = StorageSettings()
     controller: ControllerSettings = ControllerSettings()
     policy: PolicySettings = PolicySettings()
+    remoting: RemotingSettings = RemotingSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    http: HttpSettings = HttpSettings()
 
     @property
     def me(self) -> VoterSettings:
@@ -158,21 +164,34 @@ def build(
 ) -> NodeSettings:
     """Settings from a parsed tree, where texts from ``environ`` and ``overrides`` win. Raises SettingsError."""
     problems: list[str] = []
-    merged = {name: dict(part) if isinstance(part, Mapping) else part for name, part in tree.items()}
+    merged = _copy(tree)
     for source, name, text in [*_from_environment(environ), *((f"--set {n}", n, t) for n, t in overrides.items())]:
-        section, dot, key = name.partition(".")
-        if not dot or not isinstance(merged.setdefault(section, {}), dict):
+        if not _place(merged, name.split("."), Text(text)):
             problems.append(f"{source}: name a setting as section.key")
-        else:
-            merged[section][key] = Text(text)
     settings = _struct(NodeSettings, merged, "", problems)
+    if settings is not None:
+        settings = _resolved(settings, base, problems)
+        problems += _contradictions(settings)
     if settings is None or problems:
         raise SettingsError(problems)
-    settings = _resolved(settings, base, problems)
-    problems += _contradictions(settings)
-    if problems:
-        raise SettingsError(problems)
     return settings
+
+
+def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy whose tables may be changed."""
+    return {name: _copy(part) if isinstance(part, Mapping) else part for name, part in tree.items()}
+
+
+def _place(tree: dict[str, Any], path: list[str], text: "Text") -> bool:
+    """Put a text at ``section.key`` (or deeper); False when there is no such place."""
+    *sections, key = path
+    for name in sections:
+        inner: object = tree.setdefault(name, {})
+        if not isinstance(inner, dict):
+            return False
+        tree = inner
+    tree[key] = text
+    return bool(sections)
 
 
 class Text(str):
@@ -191,19 +210,20 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
 
 
 def _struct(cls: type[S], tree: Mapping[str, Any], path: str, problems: list[str]) -> S | None:
-    """Build one struct; adds to ``problems`` and returns None when something in it is wrong."""
+    """Build one struct, noting every problem; goes on with defaults where it can, to find the next. None: it cannot."""
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
-    before = len(problems)
-    for name in tree.keys() - fields.keys():
+    for name in sorted(tree.keys() - fields.keys()):
         close = difflib.get_close_matches(name, fields, n=1)
         problems.append(f"{path}{name}: unknown setting" + (f"; did you mean {path}{close[0]}?" if close else ""))
     values = {}
     for name, field in fields.items():
         if name in tree:
-            values[name] = _value(field.type, tree[name], f"{path}{name}", problems)
+            value = _value(field.type, tree[name], f"{path}{name}", problems)
+            if value is not _WRONG:
+                values[name] = value
         elif field.required:
             problems.append(f"{path}{name}: missing")
-    if len(problems) > before:
+    if any(field.required and name not in values for name, field in fields.items()):
         return None
     try:
         return cls(**values)
@@ -212,20 +232,26 @@ def _struct(cls: type[S], tree: Mapping[str, Any], path: str, problems: list[str
         return None
 
 
+_WRONG = object()
+
+
 def _value(kind: Any, value: Any, path: str, problems: list[str]) -> Any:
-    """One field: a nested struct, or a leaf that msgspec converts."""
+    """One field: a nested struct, or a leaf that msgspec converts; ``_WRONG`` when it cannot be had."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         if isinstance(value, Mapping):
-            return _struct(kind, value, f"{path}.", problems)
+            built = _struct(kind, value, f"{path}.", problems)
+            return _WRONG if built is None else built
         problems.append(f"{path}: expected a table")
-        return None
+        return _WRONG
     try:
-        if isinstance(value, Text) and value.startswith(("[", "{")) and kind is not str:
-            value = msgspec.json.decode(value)
-        return msgspec.convert(value, kind, strict=not isinstance(value, Text))
+        if not isinstance(value, Text):
+            return msgspec.convert(value, kind)
+        text = str(value)
+        structured = text.startswith(("[", "{")) and kind is not str
+        return msgspec.convert(msgspec.json.decode(text) if structured else text, kind, strict=False)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         problems.append(f"{path}: {error}")
-        return None
+        return _WRONG
 
 
 def _resolved(settings: NodeSettings, base: Path, problems: list[str]) -> NodeSettings:

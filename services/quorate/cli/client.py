@@ -5,22 +5,22 @@ message an operator can act on.
 """
 
 import http.client
-import json
 import os
-import socket
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import TypeVar
 from urllib.parse import urlencode
 
+import msgspec
+
 from quorate.errors import QuorateError, UsageError
+from quorate.gateway.http.answers import Failed
 
 DEFAULT_NODE = "127.0.0.1:9873"
 NODE_VARIABLE = "QUORATE_NODE"
 TIMEOUT_S = 5.0
-PAGE = 500
 
-Json = dict[str, Any]
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class NodeError(QuorateError):
@@ -51,14 +51,15 @@ class Node:
         self._where = (host.strip("[]"), int(port))
         self._timeout_s = timeout_s
 
-    def get(self, path: str, **query: object) -> Json:
-        """GET a JSON document. Raises NodeError."""
+    def get(self, path: str, kind: type[T], **query: object) -> T:
+        """GET what ``/v1`` answers there (gateway/http/answers.py). Raises NodeError."""
         asked = {name: value for name, value in query.items() if value is not None}
-        return self._ask("GET", path + (f"?{urlencode(asked)}" if asked else ""))
+        return self._ask("GET", path + (f"?{urlencode(asked)}" if asked else ""), None, {}, kind)
 
-    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, request_id: str = "") -> Json:
+    def send(self, method: str, path: str, body: object, kind: type[T], *, request_id: str = "") -> T:
         """POST, PUT or DELETE; with a request id a retry is answered, never run again. Raises NodeError."""
-        return self._ask(method, path, body, {"Idempotency-Key": request_id} if request_id else {})
+        headers = {"Idempotency-Key": request_id} if request_id else {}
+        return self._ask(method, path, msgspec.json.encode(body), headers, kind)
 
     def serves(self) -> bool:
         """Does it answer ``/readyz`` with 200?"""
@@ -67,37 +68,24 @@ class Node:
         except NodeError:
             return False
 
-    def pages(self, path: str, items: str, **query: object) -> Iterator[Json]:
-        """Every item of a paged list, in order. Raises NodeError."""
-        after: object = None
-        while True:
-            page = self.get(path, limit=PAGE, after=after, **query)
-            yield from page[items]
-            after = page.get("next")
-            if after is None:
-                return
-
-    def _ask(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Json:
-        status, text = self._exchange(method, path, body, headers or {})
+    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], kind: type[T]) -> T:
+        status, text = self._exchange(method, path, body, headers)
         try:
-            answer = json.loads(text)
-        except ValueError as error:
-            raise NodeError(f"{self.address}{path}: no JSON in an answer of {status}", status) from error
-        if status >= http.HTTPStatus.BAD_REQUEST:
-            trouble = answer.get("error", {})
-            message = trouble.get("message") or f"{method} {path} was answered {status}"
-            raise NodeError(message, status, str(trouble.get("code", "")))
-        return cast("Json", answer)
+            if status < http.HTTPStatus.BAD_REQUEST:
+                return msgspec.json.decode(text, type=kind)
+            trouble = msgspec.json.decode(text, type=Failed).error
+        except msgspec.DecodeError as error:
+            raise NodeError(f"{self.address}{path}: {status}, {error}", status) from error
+        raise NodeError(trouble.message, status, trouble.reason or trouble.code)
 
-    def _exchange(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(*self._where, timeout=self._timeout_s)
         try:
-            data = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, data, {**headers, "Content-Type": "application/json"})
+            connection.request(method, path, body, {**headers, "Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
-            told = "does not answer" if isinstance(error, (TimeoutError, socket.timeout)) else str(error)
+            told = "does not answer" if isinstance(error, TimeoutError) else str(error)
             raise NodeError(f"node {self.address}: {told}") from error
         finally:
             connection.close()

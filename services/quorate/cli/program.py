@@ -17,9 +17,9 @@ ENTRY_POINTS = "quorate.commands"
 
 def commands() -> list[Command]:
     """Ours, in the order of the help text, then those that other packages registered."""
-    from quorate.cli import serve, up
+    from quorate.cli import demo, log, operate, serve, up, whatif
 
-    own = [serve.COMMAND, up.COMMAND]
+    own = [serve.COMMAND, up.COMMAND, *demo.COMMANDS, *operate.COMMANDS, *log.COMMANDS, whatif.COMMAND]
     return [*own, *(entry.load() for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name))]
 
 

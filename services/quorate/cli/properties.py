@@ -10,17 +10,16 @@ Ports that Java does not have are derived from the rpc port, equally on every no
 address), kafka +2000, http +3000; other distances with ``quorate.ports.raft``, ``.kafka`` and ``.http``.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from quorate.errors import UsageError
+from quorate.gateway.remoting.properties import parse
 from quorate.settings import NodeSettings, SettingsError, Text, build, split_address
 
 OURS = "quorate."
 PORTS = {"raft": 1000, "kafka": 2000, "http": 3000}
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def _boolean(text: str) -> object:
@@ -50,32 +49,6 @@ def read_properties(path: Path, environ: Mapping[str, str], overrides: Mapping[s
     except (OSError, UnicodeDecodeError, UsageError) as error:
         raise SettingsError([f"{path}: {error}"]) from error
     return build(tree, environ, overrides, path.resolve().parent)
-
-
-def parse(text: str) -> dict[str, str]:
-    """Java ``Properties.load``: comments, ``=`` or ``:`` or a blank, continued lines, escapes."""
-    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", text)
-    given = {}
-    for line in joined.splitlines():
-        bare = line.lstrip(" \t\f")
-        if bare and bare[0] not in "#!":
-            name, value = re.match(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", bare).groups()  # type: ignore[union-attr]
-            given[_unescape(name)] = _unescape(value)
-    return given
-
-
-def _unescape(text: str) -> str:
-    """Java's escapes: a letter that means something, a code point, else the character itself. Raises UsageError."""
-
-    def replace(found: re.Match[str]) -> str:
-        escape = found[1]
-        if escape[0] == "u":
-            if len(escape) == 1:
-                raise UsageError(f"malformed \\u escape in {text!r}")
-            return chr(int(escape[1:], 16))
-        return _ESCAPES.get(escape, escape)
-
-    return re.sub(r"\\(u[0-9A-Fa-f]{4}|.)", replace, text)
 
 
 def translate(given: Mapping[str, str]) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""``quorate demo``: a cluster, simulated brokers, and faults; and ``quorate simbroker``, one of those brokers."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from quorate.cli.command import Command
+from quorate.cli.processes import add_die_with
+
+BASE_PORT = 9870
+
+
+def _demo_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=3, help="1, 3 or 5 (default: 3)")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="default: a temporary folder, deleted at the end")
+    parser.add_argument(
+        "--base-port",
+        type=int,
+        default=BASE_PORT,
+        metavar="P",
+        help=f"as in up; brokers from P+100 (default: {BASE_PORT})",
+    )
+    parser.add_argument("--sets", type=int, default=4, help="broker sets (default: 4)")
+    parser.add_argument("--replicas", type=int, default=3, help="brokers in each set (default: 3)")
+    parser.add_argument(
+        "--every", type=float, default=5.0, metavar="SECONDS", help="between faults; 0 = none (default: 5)"
+    )
+    parser.add_argument(
+        "--for", dest="seconds", type=float, metavar="SECONDS", help="end after so long (default: Ctrl-C)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the choice of faults")
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="json: one line per happening"
+    )
+    add_die_with(parser)
+
+
+def _run_demo(options: Namespace) -> int:
+    from quorate.cli.demonstration import run
+
+    return run(options)
+
+
+def _broker_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--broker-set", required=True)
+    parser.add_argument("--port", type=int, required=True, help="where it listens, on loopback")
+    parser.add_argument("--controllers", required=True, metavar="HOST:PORT;…")
+    parser.add_argument("--home", type=Path, required=True, help="folder for what it keeps")
+    add_die_with(parser)
+
+
+def _run_broker(options: Namespace) -> int:
+    from quorate.cli.simbroker import run
+
+    return run(options)
+
+
+COMMANDS = (
+    Command("demo", "A cluster with simulated brokers and failovers, told as it happens.", _demo_arguments, _run_demo),
+    Command("simbroker", "One simulated broker, as demo starts them.", _broker_arguments, _run_broker),
+)

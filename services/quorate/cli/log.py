@@ -1,0 +1,113 @@
+"""``quorate log tail`` and ``quorate log dump``: the committed events, for eyes or for programs.
+
+Rules: one event per line, in order of offset, none twice. ``-o json`` is one JSON document per line, with the stamp's
+fields beside the event, as ``/v1/log`` names them. ``dump --data-dir`` reads the store of a node that is stopped.
+"""
+
+import json
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from quorate.cli.client import Node, add_node
+from quorate.cli.command import DONE, Command
+from quorate.cli.facts import Fact, facts
+from quorate.cli.narration import sentence
+from quorate.cli.output import add_output, yaml
+from quorate.errors import UsageError
+from quorate.gateway.http.answers import Log
+
+FOLLOW_S = 0.2
+
+
+def _tail_arguments(parser: ArgumentParser) -> None:
+    add_node(parser)
+    add_output(parser)
+    parser.add_argument("-n", "--lines", type=int, default=20, help="latest events (default: 20)")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with new ones until Ctrl-C")
+
+
+def _dump_arguments(parser: ArgumentParser) -> None:
+    add_node(parser)
+    add_output(parser)
+    parser.add_argument("--from", dest="start", type=int, default=0, metavar="OFFSET", help="first (default: 0)")
+    parser.add_argument("--to", dest="stop", type=int, metavar="OFFSET", help="stop before it (default: the end)")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="of a stopped node, instead of asking one")
+
+
+def tail(options: Namespace) -> int:
+    """The latest events, and with ``-f`` every new one."""
+    node = Node(options.node)
+    end = node.get("/v1/log", Log, **{"from": 0, "limit": 1, "level": "stale"}).end_offset
+    start = max(end - options.lines, 0)
+    while True:
+        for fact in facts(node, start):
+            print_fact(fact, options.output)
+            start = fact.stamp.offset + 1
+        if not options.follow:
+            return DONE
+        time.sleep(FOLLOW_S)
+
+
+def dump(options: Namespace) -> int:
+    """A piece of the log."""
+    if options.start < 0 or (options.stop is not None and options.stop < options.start):
+        raise UsageError(f"--from {options.start} --to {options.stop}: no such piece")
+    found: Iterable[Fact]
+    if options.data_dir is not None:
+        found = stored(options.data_dir, options.start, options.stop)
+    else:
+        found = facts(Node(options.node), options.start, options.stop)
+    for fact in found:
+        print_fact(fact, options.output)
+    return DONE
+
+
+def stored(data_dir: Path, start: int, stop: int | None) -> Iterator[Fact]:
+    """Events from the store of a stopped node. Raises UsageError when there is none, StorageError when it is in use."""
+    from quorate.consensus.disk import DirectoryLock
+    from quorate.consensus.event_log import EventLog
+    from quorate.consensus.store import RocksStore
+    from quorate.wire.avro import decode_events
+
+    if not (data_dir / "store").is_dir():
+        raise UsageError(f"{data_dir} holds no store")
+    lock = DirectoryLock(str(data_dir))
+    store = RocksStore(str(data_dir / "store"))
+    try:
+        for *_, batch in EventLog(store).batches_from(start):
+            for stamp, event in decode_events(batch):
+                if stop is not None and stamp.offset >= stop:
+                    return
+                if stamp.offset >= start:
+                    yield Fact(stamp, event)
+    finally:
+        store.close()
+        lock.release()
+
+
+def print_fact(fact: Fact, output: str) -> None:
+    """One event, as asked."""
+    if output == "table":
+        print(
+            f"{fact.stamp.offset:>8}  {fact.clock}  {type(fact.event).__name__:<23}  {sentence(fact.event)}", flush=True
+        )
+        return
+    record = {
+        **msgspec.to_builtins(fact.stamp),
+        "type": type(fact.event).__name__,
+        "event": msgspec.to_builtins(fact.event),
+    }
+    if output == "json":
+        print(json.dumps(record, ensure_ascii=False), flush=True)
+    else:
+        print("\n".join(["---", *yaml(record)]), flush=True)
+
+
+COMMANDS = (
+    Command("log tail", "The latest events, and with -f every new one.", _tail_arguments, tail),
+    Command("log dump", "A piece of the log, from a node or from a stopped node's folder.", _dump_arguments, dump),
+)

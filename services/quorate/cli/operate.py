@@ -1,0 +1,264 @@
+"""What operators ask a running node: status, quorum, brokers, topics, config, elections, why, log, state-hash.
+
+Rules: any node answers for the cluster (its answer is linearizable; ``--stale`` takes what that node knows by itself).
+Exit 1 when what was asked about is not well: no leader, a set without a master, a difference.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from quorate.cli.client import Node, NodeError, add_node
+from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.output import add_output, columns, complain, show
+from quorate.errors import UsageError
+from quorate.events import Candidate, ElectionFailed, MasterElected
+from quorate.gateway.http.answers import (
+    BrokerSetItem,
+    BrokerSets,
+    ConfigAnswer,
+    Configs,
+    Done,
+    ElectionAnswer,
+    Elections,
+    Quorum,
+    StateHash,
+    Status,
+    Topics,
+)
+from quorate.gateway.http.writing import ConfigBody
+
+PAGE = 500
+Paged = TypeVar("Paged", BrokerSets, Topics, Configs, Elections)
+
+
+def _ask(parser: ArgumentParser) -> None:
+    add_node(parser)
+    add_output(parser)
+    parser.add_argument("--stale", action="store_true", help="what the node itself has applied; needs no quorum")
+
+
+def _level(options: Namespace) -> str | None:
+    return "stale" if options.stale else None
+
+
+def _pages(options: Namespace, path: str, kind: type[Paged]) -> Iterator[Paged]:
+    """Every page of a list."""
+    node, after = Node(options.node), None
+    while True:
+        page = node.get(path, kind, limit=PAGE, after=after, level=_level(options))
+        yield page
+        after = page.next
+        if after is None:
+            return
+
+
+def status(options: Namespace) -> int:
+    """The cluster in one sentence and some figures."""
+    answer = Node(options.node).get("/v1/status", Status, level=_level(options))
+    figures = msgspec.to_builtins(answer)
+    show(figures, options.output, _status_table(answer))
+    return DONE if answer.healthy else REFUSED
+
+
+def _status_table(answer: Status) -> Iterable[str]:
+    yield answer.sentence
+    yield ""
+    counts = answer.brokers
+    rows = [
+        ("cluster", answer.cluster_id),
+        ("leader", f"node {answer.leader}, term {answer.term}" if answer.leader is not None else "none"),
+        ("voters", f"{answer.voters_connected} of {answer.voters} reachable from node {answer.node} ({answer.role})"),
+        ("broker sets", f"{counts.sets}, {counts.without_master} without a master"),
+        ("brokers", f"{counts.alive} of {counts.replicas} alive"),
+        ("topics", answer.topics),
+        ("offset", answer.offset),
+        ("version", f"{answer.version}, feature level {answer.feature_level}"),
+    ]
+    yield from columns(("", ""), rows)
+
+
+def quorum(options: Namespace) -> int:
+    """Who votes, who leads."""
+    answer = Node(options.node).get("/v1/quorum", Quorum, level=_level(options))
+    rows = [
+        (v.id, "leader" if v.leader else "follower", v.connected, v.rpc, v.raft, v.kafka, v.http, v.version)
+        for v in answer.voters
+    ]
+    header = ("node", "role", "reachable", "rpc", "raft", "kafka", "http", "version")
+    show(msgspec.to_builtins(answer), options.output, columns(header, rows))
+    reachable = sum(voter.connected for voter in answer.voters)
+    return DONE if answer.leader is not None and reachable > len(answer.voters) // 2 else REFUSED
+
+
+def brokers(options: Namespace) -> int:
+    """Broker sets and their replicas."""
+    found = [item for page in _pages(options, "/v1/brokers", BrokerSets) for item in page.brokers]
+    if options.broker_set:
+        found = [item for item in found if item.broker_set == options.broker_set]
+        if not found:
+            raise NodeError(f"there is no broker set {options.broker_set}")
+    header = ("set", "epoch", "id", "address", "role", "in sync", "alive", "fenced", "log end")
+    rows = [row for item in found for row in _replica_rows(item)]
+    show([msgspec.to_builtins(item) for item in found], options.output, columns(header, rows))
+    return REFUSED if any(item.replicas and item.master is None for item in found) else DONE
+
+
+def _replica_rows(item: BrokerSetItem) -> Iterator[tuple[object, ...]]:
+    for replica in item.replicas:
+        role = "master" if replica.broker_id == item.master else "replica" if replica.registered else "unregistered"
+        alive = "unheard" if replica.alive is None else replica.alive
+        state = (role, replica.in_sync, alive, replica.fenced, replica.max_offset)
+        yield (item.broker_set, item.master_epoch, replica.broker_id, replica.address, *state)
+
+
+def topics(options: Namespace) -> int:
+    """Topics and their settings."""
+    found = [item for page in _pages(options, "/v1/topics", Topics) for item in page.topics]
+    header = ("topic", "read", "write", "permission", "order", "attributes")
+    rows = [
+        (t.topic, t.read_queues, t.write_queues, t.permission, t.order, [f"{k}={v}" for k, v in t.attributes.items()])
+        for t in found
+    ]
+    show([msgspec.to_builtins(item) for item in found], options.output, columns(header, rows))
+    return DONE
+
+
+def config(options: Namespace) -> int:
+    """Settings in the log: show them, or set some of a scope."""
+    node = Node(options.node)
+    if options.changes:
+        body = ConfigBody(changes=dict(_change(text) for text in options.changes))
+        done = node.send("PUT", f"/v1/config/{quote(options.scope, safe='/')}", body, Done)
+        complain(f"committed; true from offset {done.offset}")
+    if options.scope:
+        found = [node.get(f"/v1/config/{quote(options.scope, safe='/')}", ConfigAnswer, level=_level(options)).config]
+    else:
+        found = [item for page in _pages(options, "/v1/config", Configs) for item in page.config]
+    rows = [(item.scope, name, value) for item in found for name, value in sorted(item.values.items())]
+    show([msgspec.to_builtins(item) for item in found], options.output, columns(("scope", "setting", "value"), rows))
+    return DONE
+
+
+def _change(text: str) -> tuple[str, str | None]:
+    """``name=value`` sets, ``name=`` unsets."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{text}: expected NAME=VALUE, or NAME= to unset")
+    return name, value or None
+
+
+def elections(options: Namespace) -> int:
+    """The latest election of each set."""
+    found = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
+    rows = [
+        (i.broker_set, i.election.offset, i.master, i.master_epoch, i.election.decided_by, i.election.explanation)
+        for i in found
+    ]
+    header = ("set", "offset", "master", "epoch", "decided by", "why")
+    show([msgspec.to_builtins(item) for item in found], options.output, columns(header, rows))
+    return DONE
+
+
+def why(options: Namespace) -> int:
+    """Why that broker is the master, and why the others are not."""
+    node, offset = Node(options.node), options.offset
+    if offset is None:
+        found = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
+        offset = next((item.election.offset for item in found if item.broker_set == options.broker_set), None)
+        if offset is None:
+            raise NodeError(f"broker set {options.broker_set} never had an election")
+    answer = node.get(f"/v1/elections/{offset}", ElectionAnswer, level=_level(options))
+    event = answer.election.event
+    if event.broker_set != options.broker_set:
+        raise NodeError(f"the election at offset {offset} was of broker set {event.broker_set}")
+    show(msgspec.to_builtins(answer), options.output, explain(event))
+    return DONE
+
+
+def explain(event: MasterElected | ElectionFailed) -> Iterable[str]:
+    """An election as an operator reads it: the reason, then every candidate and where it fell."""
+    yield event.explanation
+    trigger = event.trigger + (f" ({event.evidence})" if event.evidence else "")
+    yield f"epoch {event.master_epoch}, old master {event.old_master or 'none'}, asked by: {trigger}"
+    yield ""
+    header = ("broker", "verdict", "alive", "in sync", "epoch", "log end", "confirmed", "priority")
+    yield from columns(header, (_candidate_row(candidate) for candidate in event.candidates))
+
+
+def _candidate_row(candidate: Candidate) -> tuple[object, ...]:
+    verdict = candidate.verdict if not candidate.out_by else f"out: {candidate.out_by}"
+    priority = "-" if candidate.priority == JAVA_INT_MAX else candidate.priority
+    log = (candidate.epoch, candidate.max_offset, candidate.confirm_offset)
+    return candidate.broker_id, verdict, candidate.alive, candidate.in_sync, *log, priority
+
+
+JAVA_INT_MAX = 2**31 - 1
+"""What brokers report as election priority when none is set."""
+
+
+def state_hash(options: Namespace) -> int:
+    """The hash of the state: of one node, or of all, compared where their offsets are equal."""
+    first = Node(options.node)
+    answers = [first.get("/v1/state-hash", StateHash, level=_level(options))]
+    if options.all:
+        voters = first.get("/v1/quorum", Quorum, level="stale").voters
+        answers = [Node(v.http).get("/v1/state-hash", StateHash, min_offset=answers[0].offset) for v in voters]
+    rows = [(answer.node, answer.offset, answer.hash) for answer in answers]
+    show([msgspec.to_builtins(a) for a in answers], options.output, columns(("node", "offset", "state hash"), rows))
+    by_offset: dict[int, set[str]] = {}
+    for answer in answers:
+        by_offset.setdefault(answer.offset, set()).add(answer.hash)
+    return REFUSED if any(len(hashes) > 1 for hashes in by_offset.values()) else DONE
+
+
+def _with(*more: Callable[[ArgumentParser], object]) -> Callable[[ArgumentParser], None]:
+    def arguments(parser: ArgumentParser) -> None:
+        _ask(parser)
+        for add in more:
+            add(parser)
+
+    return arguments
+
+
+COMMANDS = (
+    Command("status", "The cluster in one sentence; exit 1 when it is not well.", _with(), status),
+    Command("quorum", "Who votes and who leads; exit 1 without a leader or a majority.", _with(), quorum),
+    Command(
+        "brokers",
+        "Broker sets, their masters and replicas; exit 1 when one has no master.",
+        _with(lambda p: p.add_argument("broker_set", nargs="?", metavar="SET")),
+        brokers,
+    ),
+    Command("topics", "Topics and their settings.", _with(), topics),
+    Command(
+        "config",
+        "Settings in the log: show them, or set some of a scope.",
+        _with(
+            lambda p: p.add_argument(
+                "scope", nargs="?", help="controller, cluster, node/ID, broker-set/NAME, topic/NAME"
+            ),
+            lambda p: p.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="NAME= unsets"),
+        ),
+        config,
+    ),
+    Command("elections", "The latest election of each broker set.", _with(), elections),
+    Command(
+        "why",
+        "Why that broker is the master, and why the others are not.",
+        _with(
+            lambda p: p.add_argument("broker_set", metavar="SET"),
+            lambda p: p.add_argument("--offset", type=int, help="of the election; default: the latest"),
+        ),
+        why,
+    ),
+    Command(
+        "state-hash",
+        "The hash of the state; exit 1 when nodes differ at one offset.",
+        _with(lambda p: p.add_argument("--all", action="store_true", help="of every node")),
+        state_hash,
+    ),
+)
