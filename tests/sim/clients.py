@@ -13,7 +13,7 @@ import msgspec
 from quorate.consensus.ports import NodeId
 
 from tests.sim.linearizability import Operation, check
-from tests.sim.world import ViolationError, World
+from tests.sim.world import EPOCH_MS, ViolationError, World
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -159,9 +159,13 @@ class Client:
         random, self._count = self._world.random, self._count + 1
         key = f"k{random.randrange(self._habits.keys)}"
         value = None if random.random() < self._habits.reads else f"{self._name}.{self._count}"
-        call = self._call = _Call(key, value, f"{self._name}-{self._count}" if self._retries else "")
+        call = self._call = _Call(key, value, self._new_id() if self._retries else "")
         call.called = self._world.now
         self._try(call)
+
+    def _new_id(self) -> str:
+        """A request id as the product asks for: it begins with the time of its maker, epoch milliseconds."""
+        return f"{EPOCH_MS + int(self._world.now * 1000)}-{self._name}.{self._count}"
 
     def _try(self, call: _Call) -> None:
         if self._stopped or not call.open:

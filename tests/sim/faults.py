@@ -11,7 +11,7 @@ import msgspec
 
 from quorate.consensus.ports import NodeId
 
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import Cluster, Host
 from tests.sim.disk import Loss
 from tests.sim.network import Weather
 
@@ -94,6 +94,7 @@ class Nemesis:
             host.slowness.factor = 1.0
             host.slowness.stalled_until = 0.0
             host.disk.failing = False
+            self._skew_clock(host, 0)
 
     def _next(self) -> None:
         if self._stopped:
@@ -219,9 +220,13 @@ class Nemesis:
 
     def _skew(self) -> None:
         host = self._cluster.hosts[self._victim()]
-        host.wall_skew_ms = self._random.choice((-600_000, -50, 0, 50, 600_000))
+        self._skew_clock(host, self._random.choice((-600_000, -5000, -50, 0, 50, 5000, 600_000)))
+
+    @staticmethod
+    def _skew_clock(host: Host, skew_ms: int) -> None:
+        host.wall_skew_ms = skew_ms
         if host.process is not None:
-            host.process.loop.wall_skew_ms = host.wall_skew_ms
+            host.process.loop.wall_skew_ms = skew_ms
 
     def _cut_and_stall(self) -> None:
         """A leader cut off with its disk stuck, for a moment: held acks meet a new term."""

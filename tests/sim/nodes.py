@@ -32,7 +32,7 @@ from quorate.controller import (
 )
 from quorate.events import NodeAddresses, Voter
 from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, RecordNodeStart
-from quorate.metadata.policy import PolicySettings
+from quorate.metadata.requests import RequestSettings
 from quorate.metadata.rows import state_hash
 from quorate.metrics import Metrics
 
@@ -60,7 +60,7 @@ class Limits(msgspec.Struct, frozen=True):
             close_jitter_s=0.02,
             append_bytes=random.choice((600, 64 * 1024)),
             append_entries=random.choice((3, 64)),
-            window_entries=random.choice((8, 512)),
+            window_bytes=random.choice((1000, 1 << 20)),
             apply_slice_entries=random.choice((2, 64)),
             read_timeout_s=0.25,
             disk_stall_step_down_s=0.5,
@@ -88,7 +88,11 @@ class Limits(msgspec.Struct, frozen=True):
             role_push_record_after_s=0.5,
         )
         return Limits(
-            core=CoreSettings(engine=engine, controller=controller, policy=PolicySettings()),
+            core=CoreSettings(
+                engine=engine,
+                controller=controller,
+                requests=RequestSettings(remembered_max=random.choice((3, 50, 1000)), remembered_ms_max=1000),
+            ),
             journal=JournalSettings(
                 segment_bytes=random.choice((8, 24)) * 1024,
                 max_entry_bytes=6 * 1024,
@@ -136,7 +140,7 @@ class CoreNode:
         self.core = Core(
             node_id=ports.node_id,
             voters=ports.voters,
-            journal=Journal.open(ports.disk, ports.worker, limits.journal),
+            journal=Journal.open(ports.disk, ports.worker, limits.journal, ports.loop),
             store=ports.store,
             log=EventLog(ports.store, limits.log),
             network=ports.network,
@@ -146,16 +150,12 @@ class CoreNode:
             settings=limits.core,
             founding=founding(ports.voters),
             metrics=Metrics(),
-            on_fatal=self._fatal,
+            on_fatal=ports.fatal,
+            worker=ports.worker,
         )
         self._ports = ports
         self.journal = self.core.journal
         self.engine: RaftEngine = self.core.engine
-
-    def _fatal(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):
-            raise error
-        self._ports.fatal(error)
 
     def start(self) -> None:
         """Begin, and have the start recorded."""
