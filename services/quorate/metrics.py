@@ -44,6 +44,7 @@ class Metrics:
     """Everything one node counts since it started. One instance per node, handed to whoever counts."""
 
     __slots__ = (
+        "commit_us",
         "commits",
         "elections",
         "entries_not_executed",
@@ -69,6 +70,8 @@ class Metrics:
     def __init__(self) -> None:
         self.commits = 0
         """Commands committed and applied here (each one entry)."""
+        self.commit_us = Histogram()
+        """From taking a command to its answer, on the node that decided it; commands that wrote something only."""
         self.events = 0
         """Events applied here."""
         self.entries_not_executed = 0

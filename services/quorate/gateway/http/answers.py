@@ -1,13 +1,14 @@
 """What ``/v1`` answers, as types; ``/openapi.json`` is made from them.
 
-Rules: every answer carries ``offset`` (events it reflects: those before it), ``time_ms`` (Unix ms of the last of them) and
-``node`` (who answered). A list carries ``next``: the ``after`` of the next page, null on the last. Names are RocketMQ's
-for brokers, Raft's for nodes, Kafka's for the log. A field, once there, keeps name and meaning.
+Rules: every answer carries ``offset`` (events it reflects: those before it), ``time_ms`` (Unix ms of the last of them)
+and ``node`` (who answered). A list carries ``next``: the ``after`` of the next page, null on the last. Names are
+RocketMQ's for brokers, Raft's for nodes, Kafka's for the log. A field, once there, keeps name and meaning.
 """
 
 import msgspec
 
 from quorate.events import ElectionFailed, Event, MasterElected
+from quorate.metadata.commands import Reply
 
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,9 +256,9 @@ class StateHash(Stamped, frozen=True, kw_only=True):
 class Done(Stamped, frozen=True, kw_only=True):
     """A command was committed; read with ``min_offset=offset`` to see it anywhere."""
 
-    changed: bool
-    """False: it was so already, or the reply repeats that of an earlier run of the request id."""
-    reply: msgspec.Raw
+    repeated: bool
+    """The reply is that of an earlier run of the same ``Idempotency-Key``; nothing was run again."""
+    reply: Reply
     """What the command answers, by its type."""
 
 
@@ -265,8 +266,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why not."""
 
     code: str
-    """``invalid``, ``denied``, ``not_found``, ``method_not_allowed``, ``refused``, ``too_large``, ``throttled``, ``busy``,
-    ``unavailable``, ``unknown_outcome`` or ``internal``."""
+    """``invalid``, ``denied``, ``not_found``, ``method_not_allowed``, ``refused``, ``too_large``, ``throttled``,
+    ``busy``,     ``unavailable``, ``unknown_outcome`` or ``internal`` (docs/http.md)."""
     message: str
     reason: str = ""
     """The refusal's own name, e.g. ``StaleMasterEpoch``."""

@@ -27,7 +27,7 @@ STATUS = {
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A whole request. ``path`` is percent-decoded per segment; header names are lower case; the last of equal names counts."""
+    """A whole request; ``path`` is percent-decoded by segment, header names are lower case, the last counts."""
 
     method: str
     path: tuple[str, ...]

@@ -1,0 +1,160 @@
+"""What the HTTP interface needs of a node, and the one way it reads the state.
+
+Rules: the composition root fills ``HttpContext``; everything in it lives on the node's thread. A read names its
+freshness (architecture, "Read"): *stale* is what this node has applied; *linearizable* asks the leader where the log
+ends and waits until this node has applied so much; *min_offset* only waits. Waiting is bounded in time and number.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from quorate.clock import Scheduler
+from quorate.consensus.ports import RaftEngine
+from quorate.controller import Busy, Controller, EndOffset, EndOffsetIs, Found, ReadOutcome
+from quorate.controller.loop import ReadView
+from quorate.gateway.access import Access, Quota
+from quorate.gateway.http.messages import HttpError
+from quorate.gateway.http.settings import HttpSettings
+from quorate.gateway.kafka.view import EventLogReader
+from quorate.metadata.requests import RequestTable
+from quorate.metrics import Metrics
+
+PRINCIPAL = "anonymous"
+"""Whoever asks: there is no authentication on this listener yet."""
+
+
+class StorageInfo(msgspec.Struct, frozen=True):
+    """How the disk is doing."""
+
+    bytes_on_disk: int
+    """Of the whole data directory: journal and store (RocketMQ ``dledger_disk_usage``)."""
+    journal_bytes: int
+    unsynced_for_s: float
+    """How long the oldest unsynced write has waited; 0: nothing waits."""
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """What a node is called."""
+
+    node_id: int
+    cluster_id: str
+    version: str
+    topic: str
+    """Kafka name of the log."""
+    rpc: str
+    """Where brokers reach it, ``host:port``; the label ``address`` of RocketMQ's metrics."""
+
+
+@dataclass(frozen=True)
+class HttpContext:
+    """Everything the handlers work with."""
+
+    node: NodeInfo
+    controller: Controller
+    engine: RaftEngine
+    log: EventLogReader
+    on_applied: list[Callable[[int], None]]
+    """Called with the new end offset after each slice of applied entries (``ReplicatedState.on_applied``)."""
+    scheduler: Scheduler
+    metrics: Metrics
+    access: Access
+    quota: Quota
+    connected: Callable[[int], bool]
+    """Can this node reach that voter now? True of itself."""
+    serving: Callable[[], bool]
+    """Are all event batches here, and is the node not stopping?"""
+    alive: Callable[[], bool]
+    """False once the node stops, or has failed."""
+    storage: Callable[[], StorageInfo]
+    requests: Callable[[], RequestTable]
+    """The remembered request ids as of now, for the state hash (``ReplicatedState.requests``)."""
+    settings: HttpSettings = field(default_factory=HttpSettings)
+
+
+class Freshness(msgspec.Struct, frozen=True):
+    """How fresh an answer must be."""
+
+    linearizable: bool = True
+    min_offset: int = 0
+
+
+class _Waiting:
+    __slots__ = ("deadline", "done", "fail", "offset")
+
+    def __init__(
+        self, offset: int, deadline: float, done: Callable[[ReadView], None], fail: Callable[[HttpError], None]
+    ) -> None:
+        self.offset = offset
+        self.deadline = deadline
+        self.done = done
+        self.fail = fail
+
+
+class Reader:
+    """Hands out read views that are fresh enough, or says why not; one or the other, exactly once."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+        self._waiting: deque[_Waiting] = deque()
+        self._armed = False
+        context.on_applied.append(self._advanced)
+
+    def read(self, freshness: Freshness, done: Callable[[ReadView], None], fail: Callable[[HttpError], None]) -> None:
+        """One of the two is called, now or within ``answer_timeout_s``."""
+        if not freshness.linearizable:
+            self._wait(freshness.min_offset, done, fail)
+            return
+
+        def confirmed(outcome: ReadOutcome) -> None:
+            match outcome:
+                case Found(EndOffsetIs(end)):
+                    self._wait(max(end, freshness.min_offset), done, fail)
+                case Busy(reason):
+                    fail(HttpError("busy", reason))
+                case _:
+                    fail(self.unavailable("the leader could not be asked"))
+
+        self._context.controller.forward_read(EndOffset(), confirmed, timeout_s=self._context.settings.answer_timeout_s)
+
+    def unavailable(self, why: str) -> HttpError:
+        """The error of a read without a quorum; it names the way out."""
+        leader = self._context.controller.leader_id
+        return HttpError("unavailable", f"{why}; level=stale answers from this node alone", leader=leader)
+
+    def _wait(self, offset: int, done: Callable[[ReadView], None], fail: Callable[[HttpError], None]) -> None:
+        context = self._context
+        if context.controller.offset >= offset:
+            done(context.controller.view())
+            return
+        if len(self._waiting) >= context.settings.waiting_max:
+            fail(HttpError("busy", "too many reads wait"))
+            return
+        deadline = context.scheduler.monotonic() + context.settings.answer_timeout_s
+        self._waiting.append(_Waiting(offset, deadline, done, fail))
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._armed and self._waiting:
+            self._armed = True
+            delay = max(self._waiting[0].deadline - self._context.scheduler.monotonic(), 0.0)
+            self._context.scheduler.call_later(delay, self._expired)
+
+    def _expired(self) -> None:
+        """Deadlines are in order of arrival, for all wait equally long."""
+        self._armed = False
+        now = self._context.scheduler.monotonic()
+        while self._waiting and self._waiting[0].deadline <= now:
+            waiting = self._waiting.popleft()
+            waiting.fail(HttpError("unavailable", f"this node has not applied offset {waiting.offset - 1} in time"))
+        self._arm()
+
+    def _advanced(self, end_offset: int) -> None:
+        if self._waiting:
+            reached = [w for w in self._waiting if w.offset <= end_offset]
+            self._waiting = deque(w for w in self._waiting if w.offset > end_offset)
+            for waiting in reached:
+                done = waiting.done
+                self._context.scheduler.call_soon(lambda done=done: done(self._context.controller.view()))  # type: ignore[misc]

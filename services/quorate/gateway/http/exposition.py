@@ -1,0 +1,190 @@
+"""``/metrics``: what a node counted, as Prometheus text; RocketMQ's controller names beside ours.
+
+Rules: read when scraped, from plain integers (quorate/metrics.py); one ``# TYPE`` per name; our times are seconds,
+RocketMQ's microseconds, as in ``ControllerMetricsManager``. No label takes a value a client may invent.
+Source: Prometheus text format 0.0.4; RocketMQ ``ControllerMetricsConstant``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from quorate.gateway.http.context import HttpContext
+from quorate.gateway.http.messages import Response
+from quorate.gateway.http.routing import Call
+from quorate.metrics import LATENCY_BOUNDS_US, Histogram, Metrics
+from quorate.wire.kafka import Api
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+JAVA_ROLES = {"not voting": 0, "candidate": 1, "follower": 2, "leader": 3}
+"""RocketMQ's ``role``: 0 unknown, 1 candidate, 2 follower, 3 leader."""
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float]
+
+
+class Exposition:
+    """Collects the lines of one scrape."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def text(self) -> bytes:
+        """All of it."""
+        return ("\n".join(self._lines) + "\n").encode()
+
+    def add(self, kind: str, name: str, about: str, samples: Iterable[Sample]) -> None:
+        """A metric with its samples."""
+        self._head(kind, name, about)
+        self._lines += [f"{name}{labelled(labels)} {number(value)}" for labels, value in samples]
+
+    def counter(self, name: str, about: str, value: float, labels: Labels | None = None) -> None:
+        """A counter without a family."""
+        self.add("counter", name, about, [(labels or {}, value)])
+
+    def gauge(self, name: str, about: str, value: float, labels: Labels | None = None) -> None:
+        """A gauge without a family."""
+        self.add("gauge", name, about, [(labels or {}, value)])
+
+    def histogram(self, name: str, about: str, found: Iterable[tuple[Labels, Histogram]], per_unit_us: int) -> None:
+        """Latencies, in a unit of ``per_unit_us`` microseconds."""
+        self._head("histogram", name, about)
+        for labels, histogram in found:
+            total = 0
+            for bound, count in zip((*LATENCY_BOUNDS_US, None), histogram.counts, strict=True):
+                total += count
+                le = "+Inf" if bound is None else number(bound / per_unit_us)
+                self._lines.append(f"{name}_bucket{labelled({**labels, 'le': le})} {total}")
+            self._lines.append(f"{name}_sum{labelled(labels)} {number(histogram.total_us / per_unit_us)}")
+            self._lines.append(f"{name}_count{labelled(labels)} {total}")
+
+    def _head(self, kind: str, name: str, about: str) -> None:
+        self._lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+
+
+def number(value: float) -> str:
+    """The shortest text of a number."""
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def labelled(labels: Labels) -> str:
+    """``{name="value",…}``, escaped; nothing for no labels."""
+    if not labels:
+        return ""
+    pairs = (f'{name}="{escaped(value)}"' for name, value in labels.items())
+    return "{" + ",".join(pairs) + "}"
+
+
+def escaped(value: str) -> str:
+    """A label value between quotes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class Scrape:
+    """The handler of GET /metrics."""
+
+    def __init__(self, context: HttpContext, role: Callable[[], str]) -> None:
+        self._context = context
+        self._role = role
+
+    def metrics(self, call: Call) -> None:
+        """Everything, as of now."""
+        out = Exposition()
+        ours_counted(out, self._context.metrics)
+        self._ours_now(out)
+        self._java(out)
+        call.respond(Response(200, out.text(), CONTENT_TYPE))
+
+    def _ours_now(self, out: Exposition) -> None:
+        context, controller = self._context, self._context.controller
+        storage, node = context.storage(), context.node
+        info = {"version": node.version, "cluster_id": node.cluster_id, "node": str(node.node_id)}
+        out.gauge("quorate_info", "Always 1; what this node is.", 1, info)
+        out.gauge("quorate_leader", "1 on the leader.", context.engine.is_leader)
+        out.gauge("quorate_leader_known", "1 while a leader is known here.", context.engine.leader_id is not None)
+        out.gauge("quorate_voting", "0 while this node may not vote.", context.engine.voting)
+        out.gauge("quorate_term", "Raft term.", context.engine.term)
+        out.gauge("quorate_commit_index", "Highest Raft index known committed.", context.engine.commit_index)
+        out.gauge("quorate_applied_index", "Highest Raft index applied here.", context.engine.applied_index)
+        out.gauge("quorate_offset", "Events applied here: the next offset.", controller.offset)
+        out.gauge("quorate_in_flight", "Entries proposed and not yet applied.", controller.in_flight)
+        out.gauge("quorate_parked", "Requests waiting for a leader to be known.", controller.parked)
+        out.gauge("quorate_storage_bytes", "Size of the data directory.", storage.bytes_on_disk)
+        out.gauge("quorate_journal_bytes", "Size of the journal.", storage.journal_bytes)
+        out.gauge("quorate_journal_unsynced_seconds", "How long the oldest write waits.", storage.unsynced_for_s)
+        view = controller.view()
+        sets = view.state.broker_sets.values()
+        out.gauge("quorate_broker_sets", "Broker sets known.", len(view.state.broker_sets))
+        without = sum(found.master is None and bool(found.replicas) for found in sets)
+        out.gauge("quorate_broker_sets_without_master", "Broker sets with members and no master.", without)
+        out.gauge("quorate_topics", "Topics known.", len(view.state.topics))
+        for name in dict.fromkeys(gauge.name for gauge in context.metrics.gauges):
+            same = [gauge for gauge in context.metrics.gauges if gauge.name == name]
+            out.add("gauge", f"quorate_{name}", same[0].about, [(gauge.labels, gauge.read()) for gauge in same])
+
+    def _java(self, out: Exposition) -> None:
+        """The eight instruments of RocketMQ's controller, with its common labels."""
+        context, metrics, node = self._context, self._context.metrics, self._context.node
+        common = {"address": node.rpc, "group": node.cluster_id, "peer_id": str(node.node_id)}
+        append = {**common, "dledger_operation": "append"}
+        ended = {
+            "success": metrics.commits,
+            "failed": metrics.entries_not_executed,
+            "timeout": metrics.unknown_outcomes,
+        }
+        out.gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader.", JAVA_ROLES[self._role()], common)
+        out.gauge("dledger_disk_usage", "Bytes of the data directory.", context.storage().bytes_on_disk, common)
+        out.add("gauge", "active_broker_num", "Living brokers by set.", self._active_brokers(common))
+        requests = [
+            ({**common, "request_type": kind, "request_handle_status": status}, count)
+            for (kind, status), count in sorted(metrics.requests.items())
+        ]
+        out.add("counter", "request_total", "Remoting requests by type and how they ended.", requests)
+        operations = [({**append, "dLedger_operation_status": status}, count) for status, count in ended.items()]
+        out.add("counter", "dledger_op_total", "Log operations by how they ended.", operations)
+        elections = [
+            ({**common, "cluster": cluster, "broker_set": name, "election_result": result}, count)
+            for (cluster, name, result), count in sorted(metrics.elections.items())
+        ]
+        out.add("counter", "election_total", "Elections by result.", elections)
+        latencies = [({**common, "request_type": kind}, found) for kind, found in sorted(metrics.request_us.items())]
+        out.histogram("request_latency", "Microseconds from request to answer.", latencies, 1)
+        out.histogram("dledger_op_latency", "Microseconds from command to commit.", [(append, metrics.commit_us)], 1)
+
+    def _active_brokers(self, common: Labels) -> list[Sample]:
+        view = self._context.controller.view()
+        return [
+            (
+                {**common, "cluster": found.cluster, "broker_set": name},
+                sum(view.live.alive(found.cluster, name, member.broker_id) is True for member in found.replicas),
+            )
+            for name, found in sorted(view.state.broker_sets.items())
+        ]
+
+
+def ours_counted(out: Exposition, metrics: Metrics) -> None:
+    """Our counters and latencies."""
+    out.counter("quorate_commits_total", "Commands applied here.", metrics.commits)
+    out.counter("quorate_events_total", "Events applied here.", metrics.events)
+    out.counter("quorate_entries_not_executed_total", "Entries skipped at apply.", metrics.entries_not_executed)
+    out.counter("quorate_heartbeats_total", "Broker heartbeats received.", metrics.heartbeats)
+    out.counter("quorate_forwarded_total", "Requests sent on to the leader.", metrics.forwarded)
+    out.counter("quorate_unknown_outcomes_total", "Commands whose end nobody knew in time.", metrics.unknown_outcomes)
+    out.counter("quorate_leader_changes_total", "Times a new leader was seen.", metrics.leader_changes)
+    pushed = [({"result": "acknowledged"}, metrics.role_changes_acknowledged)]
+    pushed += [({"result": "failed"}, metrics.role_changes_failed)]
+    out.add("counter", "quorate_role_changes_total", "Role changes pushed to brokers.", pushed)
+    refusals = [({"code": code}, count) for code, count in sorted(metrics.refusals.items())]
+    out.add("counter", "quorate_refusals_total", "Refused commands.", refusals)
+    errors = [({"listener": name}, count) for name, count in sorted(metrics.peer_errors.items())]
+    out.add("counter", "quorate_peer_errors_total", "Protocol violations by listener.", errors)
+    kafka = [
+        ({"api": Api(api).name.lower(), "version": str(version)}, count)
+        for (api, version), count in sorted(metrics.kafka_requests.items())
+    ]
+    out.add("counter", "quorate_kafka_requests_total", "Kafka requests.", kafka)
+    out.counter("quorate_kafka_sent_bytes_total", "Bytes of Kafka answers.", metrics.kafka_bytes_out)
+    out.counter("quorate_kafka_long_polls_total", "Fetches that waited for events.", metrics.fetch_waits)
+    out.counter("quorate_journal_syncs_total", "Syncs of the journal.", metrics.fsyncs)
+    out.histogram("quorate_journal_sync_seconds", "How long they took.", [({}, metrics.fsync_us)], 10**6)
+    out.histogram("quorate_commit_seconds", "From command to answer, where decided.", [({}, metrics.commit_us)], 10**6)
+    served = [({"type": kind}, found) for kind, found in sorted(metrics.request_us.items())]
+    out.histogram("quorate_request_seconds", "Remoting requests, from frame to answer.", served, 10**6)

@@ -1,0 +1,101 @@
+"""The table of all paths: where to add a call."""
+
+from quorate.events import SCHEMAS
+from quorate.gateway.http.answers import (
+    BrokerSetAnswer,
+    BrokerSets,
+    Check,
+    ConfigAnswer,
+    Configs,
+    Done,
+    ElectionAnswer,
+    Elections,
+    Log,
+    Quorum,
+    StateHash,
+    Status,
+    TopicAnswer,
+    Topics,
+)
+from quorate.gateway.http.context import HttpContext, Reader
+from quorate.gateway.http.exposition import Scrape
+from quorate.gateway.http.messages import Response
+from quorate.gateway.http.openapi import document
+from quorate.gateway.http.probes import Probes
+from quorate.gateway.http.reading import FRESHNESS, PAGING, Reading
+from quorate.gateway.http.registry import Registry
+from quorate.gateway.http.routing import Call, Method, Route, Router
+from quorate.gateway.http.writing import ConfigBody, ElectBody, TopicBody, Writing
+
+LIST = (*PAGING, *FRESHNESS)
+
+
+def interface(context: HttpContext) -> Router:
+    """The handler of a node's HTTP listener."""
+    reader = Reader(context)
+    reading, writing = Reading(context, reader), Writing(context)
+    routes = [*operator_routes(reading, writing), *machine_routes(context, reader, reading)]
+    routes += registry_routes(Registry(SCHEMAS, context.node.topic))
+    description = document(routes, context.node.version)
+
+    def openapi(call: Call) -> None:
+        call.respond(Response(200, description))
+
+    return Router([*routes, Route("GET", "/openapi.json", openapi, "This description.")])
+
+
+def operator_routes(reading: Reading, writing: Writing) -> list[Route]:
+    """``/v1``."""
+    return [
+        Route("GET", "/v1/status", reading.status, "The cluster in one sentence.", Status, query=("min_offset",)),
+        Route("GET", "/v1/quorum", reading.quorum, "Who votes, who leads.", Quorum, query=("min_offset",)),
+        Route("GET", "/v1/state-hash", reading.state_hash, "Hash of the state.", StateHash, query=("min_offset",)),
+        Route("GET", "/v1/brokers", reading.brokers, "Broker sets.", BrokerSets, query=LIST),
+        Route("GET", "/v1/brokers/{broker_set}", reading.broker, "One set.", BrokerSetAnswer, query=FRESHNESS),
+        Route("GET", "/v1/topics", reading.topics, "Topics.", Topics, query=LIST),
+        Route("GET", "/v1/topics/{topic}", reading.topic, "One topic.", TopicAnswer, query=FRESHNESS),
+        Route("PUT", "/v1/topics/{topic}", writing.put_topic, "Create or change a topic.", Done, TopicBody),
+        Route("DELETE", "/v1/topics/{topic}", writing.delete_topic, "Forget a topic.", Done),
+        Route("GET", "/v1/config", reading.configs, "Settings of all scopes.", Configs, query=LIST),
+        Route("GET", "/v1/config/{scope...}", reading.config, "Settings of a scope.", ConfigAnswer, query=FRESHNESS),
+        Route("PUT", "/v1/config/{scope...}", writing.change_config, "Set and unset.", Done, ConfigBody),
+        Route("GET", "/v1/elections", reading.elections, "The last election of each set.", Elections, query=LIST),
+        Route("POST", "/v1/elections", writing.elect, "Elect a master now.", Done, ElectBody),
+        Route("GET", "/v1/elections/{offset}", reading.election, "Why that one.", ElectionAnswer),
+        Route("GET", "/v1/log", reading.log, "Events.", Log, query=("from", "limit", "min_offset")),
+    ]
+
+
+def machine_routes(context: HttpContext, reader: Reader, reading: Reading) -> list[Route]:
+    """Probes and metrics."""
+    probes, scrape = Probes(context, reader), Scrape(context, reading.role)
+    return [
+        Route("GET", "/livez", probes.live, "Does the process serve?", Check),
+        Route("GET", "/readyz", probes.ready, "Should clients come here?", Check),
+        Route("GET", "/quorumz", probes.quorum, "Is there a quorum?", Check),
+        Route("GET", "/metrics", scrape.metrics, "Prometheus text."),
+    ]
+
+
+def registry_routes(registry: Registry) -> list[Route]:
+    """Confluent's schema registry, read-only."""
+    version = "/subjects/{subject}/versions/{version}"
+    found = [
+        Route("GET", "/subjects", registry.subjects, "Subjects."),
+        Route("GET", "/subjects/{subject}/versions", registry.versions, "Versions of a subject."),
+        Route("GET", version, registry.version, "One version."),
+        Route("GET", f"{version}/schema", registry.version_schema, "Its schema alone."),
+        Route("GET", "/schemas/types", registry.types, "Kinds of schemas."),
+        Route("GET", "/schemas/ids/{id}", registry.schema, "A schema by id."),
+        Route("GET", "/schemas/ids/{id}/schema", registry.bare_schema, "The schema alone."),
+        Route("GET", "/schemas/ids/{id}/versions", registry.schema_versions, "Where it is used."),
+        Route("GET", "/config", registry.compatibility, "Compatibility level."),
+        Route("GET", "/config/{subject}", registry.compatibility, "Compatibility level of a subject."),
+        Route("GET", "/mode", registry.mode, "Read-only."),
+        Route("GET", "/associations/{rest...}", registry.unknown, "Not here."),
+    ]
+    writes: tuple[Method, ...] = ("POST", "PUT", "DELETE")
+    for path in ("/subjects/{rest...}", "/config", "/config/{rest...}", "/mode", "/mode/{rest...}"):
+        found += [Route(method, path, registry.refuse, "Refused.") for method in writes]
+    found += [Route("GET", f"/{part}/{{rest...}}", registry.unknown, "Not here.") for part in ("subjects", "schemas")]
+    return found

@@ -1,0 +1,55 @@
+"""``/livez``, ``/readyz``, ``/quorumz``: three questions a machine asks, each with the reason in the answer.
+
+Rules: *live* is about this process alone (no restart because a neighbour is down); *ready* about whether clients should
+come here; *quorum* about the cluster, proved by a linearizable read.
+"""
+
+import msgspec
+
+from quorate.controller.loop import ReadView
+from quorate.gateway.http.answers import Check
+from quorate.gateway.http.context import Freshness, HttpContext, Reader
+from quorate.gateway.http.messages import HttpError, Response
+from quorate.gateway.http.routing import Call
+
+
+def verdict(checks: dict[str, bool]) -> Response:
+    """200 when everything holds, else 503; the message names what does not."""
+    failing = [name for name, holds in checks.items() if not holds]
+    message = "ok" if not failing else "not so: " + ", ".join(failing)
+    return Response(503 if failing else 200, msgspec.json.encode(Check(ok=not failing, checks=checks, message=message)))
+
+
+class Probes:
+    """The handlers."""
+
+    def __init__(self, context: HttpContext, reader: Reader) -> None:
+        self._context = context
+        self._reader = reader
+
+    def live(self, call: Call) -> None:
+        """GET /livez."""
+        call.respond(verdict({"running": self._context.alive()}))
+
+    def ready(self, call: Call) -> None:
+        """GET /readyz."""
+        context = self._context
+        checks = {
+            "running": context.alive(),
+            "log": context.serving(),
+            "cluster": context.controller.offset > 0,
+            "leader": context.controller.leader_id is not None,
+        }
+        call.respond(verdict(checks))
+
+    def quorum(self, call: Call) -> None:
+        """GET /quorumz."""
+        failed = verdict({"linearizable read": False})
+
+        def fail(error: HttpError) -> None:
+            call.respond(failed)
+
+        def proved(view: ReadView) -> None:
+            call.respond(verdict({"linearizable read": True}))
+
+        self._reader.read(Freshness(), proved, fail)

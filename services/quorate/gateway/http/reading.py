@@ -1,0 +1,455 @@
+"""``GET /v1/…``: what is true, from a read view.
+
+Rules: nothing is computed that a view does not show; a list is a page of names in order, never the whole.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TypeVar
+
+from quorate.controller.loop import ReadView
+from quorate.events import ElectionFailed, Event, MasterElected, Stamp, key
+from quorate.gateway.http.answers import (
+    BrokerCounts,
+    BrokerSetAnswer,
+    BrokerSetItem,
+    BrokerSets,
+    ConfigAnswer,
+    ConfigItem,
+    Configs,
+    ElectionAnswer,
+    ElectionEvent,
+    ElectionItem,
+    Elections,
+    LastElection,
+    Log,
+    Quorum,
+    QuorumMember,
+    ReplicaAnswer,
+    StateHash,
+    Status,
+    TopicAnswer,
+    TopicItem,
+    Topics,
+)
+from quorate.gateway.http.context import PRINCIPAL, Freshness, HttpContext, Reader
+from quorate.gateway.http.messages import HttpError, answer
+from quorate.gateway.http.routing import Call
+from quorate.metadata.rows import state_hash
+from quorate.metadata.state import BrokerSet, Election, Replica, Topic
+from quorate.wire.avro import decode_events
+
+LEVELS = ("linearizable", "stale")
+FRESHNESS = ("level", "min_offset")
+PAGING = ("limit", "after")
+
+_T = TypeVar("_T")
+
+
+def page(names: Iterable[str], after: str, limit: int) -> tuple[list[str], str | None]:
+    """The first ``limit`` names after one, in order, and the ``after`` of the next page."""
+    found = list(islice((name for name in sorted(names) if name > after), limit + 1))
+    return found[:limit], found[limit - 1] if len(found) > limit else None
+
+
+def last_election(election: Election | None) -> LastElection | None:
+    """What the state remembers of an election."""
+    if election is None:
+        return None
+    return LastElection(
+        offset=election.offset,
+        time_ms=election.time_ms,
+        trigger=election.trigger,
+        decided_by=election.decided_by,
+        explanation=election.explanation,
+        acknowledged=election.acknowledged,
+    )
+
+
+def replica(found: BrokerSet, member: Replica, view: ReadView) -> ReplicaAnswer:
+    """One broker: what the log says, and what this node hears."""
+    info = view.live.info(found.cluster, found.name, member.broker_id)
+    return ReplicaAnswer(
+        broker_id=member.broker_id,
+        address=member.address,
+        registered=member.registered,
+        fenced=member.fenced,
+        in_sync=member.broker_id in found.sync_state_set,
+        alive=view.live.alive(found.cluster, found.name, member.broker_id),
+        last_heartbeat_ms=info.last_heartbeat_ms if info else None,
+        epoch=info.epoch if info else None,
+        max_offset=info.max_offset if info else None,
+        confirm_offset=info.confirm_offset if info else None,
+        priority=info.priority if info else None,
+    )
+
+
+def broker_set(found: BrokerSet, view: ReadView) -> BrokerSetItem:
+    """One broker set."""
+    return BrokerSetItem(
+        broker_set=found.name,
+        cluster=found.cluster,
+        master=found.master,
+        master_address=found.address(found.master),
+        master_epoch=found.master_epoch,
+        sync_state_set=found.sync_state_set,
+        sync_state_set_epoch=found.sync_state_set_epoch,
+        replicas=[replica(found, member, view) for member in found.replicas],
+        election=last_election(found.election),
+    )
+
+
+def topic(found: Topic) -> TopicItem:
+    """One topic."""
+    return TopicItem(
+        topic=found.topic,
+        read_queues=found.read_queues,
+        write_queues=found.write_queues,
+        permission=found.permission,
+        filter_type=found.filter_type,
+        system_flags=found.system_flags,
+        order=found.order,
+        attributes=found.attributes,
+    )
+
+
+class Reading:
+    """The handlers."""
+
+    def __init__(self, context: HttpContext, reader: Reader) -> None:
+        self._context = context
+        self._reader = reader
+
+    # How an answer comes about.
+
+    def _answered(self, call: Call, operation: str, make: Callable[[ReadView], object]) -> None:
+        """Authorise, read as fresh as asked, answer."""
+        self._admit(operation)
+        level = call.request.query.get("level", "linearizable")
+        if level not in LEVELS:
+            raise HttpError("invalid", f"level: {level[:40]!r} is neither linearizable nor stale")
+        freshness = Freshness(level == "linearizable", call.integer("min_offset", 0, 0))
+        self._reader.read(freshness, lambda view: call.settle(lambda: answer(make(view))), call.fail)
+
+    def _now(self, call: Call, operation: str, make: Callable[[ReadView], object]) -> None:
+        """The same from this node alone, at once unless ``min_offset`` asks to wait."""
+        self._admit(operation)
+        freshness = Freshness(linearizable=False, min_offset=call.integer("min_offset", 0, 0))
+        self._reader.read(freshness, lambda view: call.settle(lambda: answer(make(view))), call.fail)
+
+    def _admit(self, operation: str) -> None:
+        if not self._context.access.authorize(PRINCIPAL, operation, "cluster"):
+            raise HttpError("denied", f"{operation} is not allowed")
+        if not self._context.quota.admit(PRINCIPAL, operation):
+            raise HttpError("throttled", f"too many {operation}")
+
+    def _limit(self, call: Call) -> int:
+        settings = self._context.settings
+        return min(call.integer("limit", settings.page_default, 1), settings.page_max)
+
+    # The cluster.
+
+    def role(self) -> str:
+        """What this node is in the quorum."""
+        engine = self._context.engine
+        if not engine.voting:
+            return "not voting"
+        if engine.is_leader:
+            return "leader"
+        return "candidate" if engine.leader_id is None else "follower"
+
+    def status(self, call: Call) -> None:
+        """GET /v1/status."""
+        self._now(call, "ReadStatus", self._status)
+
+    def _status(self, view: ReadView) -> Status:
+        context, state = self._context, view.state
+        counts = self._counts(view)
+        leader = context.engine.leader_id
+        voters = [voter.id for voter in state.cluster.voters] if state.cluster else []
+        connected = sum(context.connected(node_id) for node_id in voters)
+        ready = context.serving() and leader is not None and view.offset > 0
+        healthy = ready and counts.without_master == 0
+        return Status(
+            offset=view.offset,
+            time_ms=view.time_ms,
+            node=context.node.node_id,
+            sentence=sentence(context.node.node_id, leader, len(voters), connected, counts, ready=ready),
+            healthy=healthy,
+            cluster_id=context.node.cluster_id,
+            version=context.node.version,
+            role=self.role(),
+            leader=leader,
+            term=context.engine.term,
+            voters=len(voters),
+            voters_connected=connected,
+            feature_level=state.feature_level,
+            brokers=counts,
+            topics=len(state.topics),
+            ready=ready,
+        )
+
+    def _counts(self, view: ReadView) -> BrokerCounts:
+        sets = list(view.state.broker_sets.values())
+        alive = sum(
+            view.live.alive(found.cluster, found.name, member.broker_id) is True
+            for found in sets
+            for member in found.replicas
+        )
+        return BrokerCounts(
+            sets=len(sets),
+            without_master=sum(found.master is None and bool(found.replicas) for found in sets),
+            replicas=sum(len(found.replicas) for found in sets),
+            alive=alive,
+        )
+
+    def quorum(self, call: Call) -> None:
+        """GET /v1/quorum."""
+        self._now(call, "ReadQuorum", self._quorum)
+
+    def _quorum(self, view: ReadView) -> Quorum:
+        context, state = self._context, view.state
+        engine, since = context.engine, state.leader
+        return Quorum(
+            offset=view.offset,
+            time_ms=view.time_ms,
+            node=context.node.node_id,
+            cluster_id=context.node.cluster_id,
+            leader=engine.leader_id,
+            term=engine.term,
+            role=self.role(),
+            voting=engine.voting,
+            commit_index=engine.commit_index,
+            applied_index=engine.applied_index,
+            leader_since_ms=since.since_ms if since else 0,
+            leader_cause=since.cause if since else "",
+            voters=self._members(view),
+        )
+
+    def _members(self, view: ReadView) -> list[QuorumMember]:
+        context, members = self._context, []
+        for voter in view.state.cluster.voters if view.state.cluster else ():
+            node = view.state.nodes.get(voter.id)
+            where = node.addresses if node else voter.addresses
+            members.append(
+                QuorumMember(
+                    id=voter.id,
+                    leader=voter.id == context.engine.leader_id,
+                    connected=context.connected(voter.id),
+                    rpc=where.rpc,
+                    raft=where.raft,
+                    kafka=where.kafka,
+                    http=where.http,
+                    version=node.version if node else "",
+                    started_ms=node.started_ms if node else 0,
+                    dir_uuid=node.dir_uuid if node else voter.dir_uuid,
+                )
+            )
+        return members
+
+    def state_hash(self, call: Call) -> None:
+        """GET /v1/state-hash."""
+        self._now(call, "ReadStateHash", self._state_hash)
+
+    def _state_hash(self, view: ReadView) -> StateHash:
+        return StateHash(
+            offset=view.offset,
+            time_ms=view.time_ms,
+            node=self._context.node.node_id,
+            hash=state_hash(view.state, self._context.requests()),
+            feature_level=view.state.feature_level,
+        )
+
+    # Brokers, topics, settings.
+
+    def brokers(self, call: Call) -> None:
+        """GET /v1/brokers."""
+        limit, after = self._limit(call), call.request.query.get("after", "")
+
+        def make(view: ReadView) -> BrokerSets:
+            names, more = page(view.state.broker_sets, after, limit)
+            found = [broker_set(view.state.broker_sets[name], view) for name in names]
+            node = self._context.node.node_id
+            return BrokerSets(offset=view.offset, time_ms=view.time_ms, node=node, brokers=found, next=more)
+
+        self._answered(call, "ReadBrokers", make)
+
+    def broker(self, call: Call) -> None:
+        """GET /v1/brokers/{broker_set}."""
+
+        def make(view: ReadView) -> BrokerSetAnswer:
+            found = present(view.state.broker_sets.get(call.found["broker_set"]), "there is no such broker set")
+            item, node = broker_set(found, view), self._context.node.node_id
+            return BrokerSetAnswer(offset=view.offset, time_ms=view.time_ms, node=node, broker_set=item)
+
+        self._answered(call, "ReadBrokers", make)
+
+    def topics(self, call: Call) -> None:
+        """GET /v1/topics."""
+        limit, after = self._limit(call), call.request.query.get("after", "")
+
+        def make(view: ReadView) -> Topics:
+            names, more = page(view.state.topics, after, limit)
+            found = [topic(view.state.topics[name]) for name in names]
+            node = self._context.node.node_id
+            return Topics(offset=view.offset, time_ms=view.time_ms, node=node, topics=found, next=more)
+
+        self._answered(call, "ReadTopics", make)
+
+    def topic(self, call: Call) -> None:
+        """GET /v1/topics/{topic}."""
+
+        def make(view: ReadView) -> TopicAnswer:
+            found = present(view.state.topics.get(call.found["topic"]), "there is no such topic")
+            node = self._context.node.node_id
+            return TopicAnswer(offset=view.offset, time_ms=view.time_ms, node=node, topic=topic(found))
+
+        self._answered(call, "ReadTopics", make)
+
+    def configs(self, call: Call) -> None:
+        """GET /v1/config."""
+        limit, after = self._limit(call), call.request.query.get("after", "")
+
+        def make(view: ReadView) -> Configs:
+            names, more = page(view.state.configs, after, limit)
+            found = [ConfigItem(scope=name, values=view.state.configs[name].values) for name in names]
+            node = self._context.node.node_id
+            return Configs(offset=view.offset, time_ms=view.time_ms, node=node, config=found, next=more)
+
+        self._answered(call, "ReadConfig", make)
+
+    def config(self, call: Call) -> None:
+        """GET /v1/config/{scope}; a scope nobody set anything in is empty, not unknown."""
+
+        def make(view: ReadView) -> ConfigAnswer:
+            scope = call.found["scope"]
+            found = view.state.configs.get(scope)
+            item = ConfigItem(scope=scope, values=found.values if found else {})
+            node = self._context.node.node_id
+            return ConfigAnswer(offset=view.offset, time_ms=view.time_ms, node=node, config=item)
+
+        self._answered(call, "ReadConfig", make)
+
+    # Elections and the log.
+
+    def elections(self, call: Call) -> None:
+        """GET /v1/elections."""
+        limit, after = self._limit(call), call.request.query.get("after", "")
+
+        def make(view: ReadView) -> Elections:
+            sets = view.state.broker_sets
+            names, more = page((n for n, found in sets.items() if found.election), after, limit)
+            items = [item for name in names if (item := election_item(sets[name])) is not None]
+            node = self._context.node.node_id
+            return Elections(offset=view.offset, time_ms=view.time_ms, node=node, elections=items, next=more)
+
+        self._answered(call, "ReadElections", make)
+
+    def election(self, call: Call) -> None:
+        """GET /v1/elections/{offset}."""
+        text = call.found["offset"]
+        if not text.isdecimal() or len(text) > 18:
+            raise HttpError("invalid", f"{text[:40]!r} is no offset")
+        self._now(call, "ReadElections", lambda view: self._election(view, int(text)))
+
+    def _election(self, view: ReadView, offset: int) -> ElectionAnswer:
+        for stamp, event in self._events(offset, 1):
+            if isinstance(event, MasterElected | ElectionFailed):
+                found = ElectionEvent(
+                    offset=stamp.offset,
+                    term=stamp.term,
+                    time_ms=stamp.time_ms,
+                    principal=stamp.principal,
+                    cause=stamp.cause,
+                    event=event,
+                )
+                node = self._context.node.node_id
+                return ElectionAnswer(offset=view.offset, time_ms=view.time_ms, node=node, election=found)
+        raise HttpError("not_found", f"there is no election at offset {offset}")
+
+    def log(self, call: Call) -> None:
+        """GET /v1/log."""
+        limit, start = self._limit(call), call.integer("from", 0)
+
+        def make(view: ReadView) -> Log:
+            first = max(start, 0) if start >= 0 else max(view.offset + start, 0)
+            events = [log_event(stamp, event) for stamp, event in self._events(first, limit)]
+            end = self._context.log.end_offset
+            reached = events[-1].offset + 1 if events else first
+            return Log(
+                offset=view.offset,
+                time_ms=view.time_ms,
+                node=self._context.node.node_id,
+                events=events,
+                end_offset=end,
+                next=reached if events and reached < end else None,
+            )
+
+        self._now(call, "ReadLog", make)
+
+    def _events(self, offset: int, limit: int) -> list[tuple[Stamp, Event]]:
+        """Decoded events from an offset on, at most ``limit``; one page's bytes at a time."""
+        log = self._context.log
+        if not log.start_offset <= offset < log.end_offset:
+            return []
+        found: list[tuple[Stamp, Event]] = []
+        size = 1 if limit == 1 else self._context.settings.log_bytes_max
+        for batch in log.read(offset, size):
+            found += [(stamp, event) for stamp, event in decode_events(batch) if stamp.offset >= offset]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+
+def present(found: _T | None, otherwise: str) -> _T:
+    """It, or HttpError ``not_found``."""
+    if found is None:
+        raise HttpError("not_found", otherwise)
+    return found
+
+
+def log_event(stamp: Stamp, event: Event) -> LogEvent:
+    """One event with its stamp."""
+    return LogEvent(
+        offset=stamp.offset,
+        term=stamp.term,
+        time_ms=stamp.time_ms,
+        type=type(event).__name__,
+        key=key(event).decode(),
+        principal=stamp.principal,
+        cause=stamp.cause,
+        request_id=stamp.request_id,
+        event=event,
+    )
+
+
+def election_item(found: BrokerSet) -> ElectionItem | None:
+    """A set's last election."""
+    election = last_election(found.election)
+    if election is None:
+        return None
+    return ElectionItem(
+        broker_set=found.name,
+        cluster=found.cluster,
+        master=found.master,
+        master_epoch=found.master_epoch,
+        election=election,
+    )
+
+
+def sentence(
+    node_id: int, leader: int | None, voters: int, connected: int, counts: BrokerCounts, *, ready: bool
+) -> str:
+    """The state of the cluster as one would say it."""
+    if leader is None:
+        return f"Node {node_id} knows no leader; it reaches {connected} of {voters} controllers."
+    if not ready:
+        return f"Node {node_id} is not ready; node {leader} leads."
+    reach = f"{connected} of {voters} controllers connected"
+    if counts.sets == 0:
+        return f"Node {leader} leads, {reach}; no broker set is registered."
+    masters = (
+        "every one with a master" if counts.without_master == 0 else f"{counts.without_master} of them without a master"
+    )
+    sets = f"{counts.sets} broker set{'' if counts.sets == 1 else 's'}"
+    return f"Node {leader} leads, {reach}; {sets}, {masters}; {counts.alive} of {counts.replicas} brokers alive."

@@ -1,0 +1,236 @@
+"""The HTTP/1.1 listener on h11: whole requests in, whole responses out.
+
+Rules: no task and no timer per connection or request; one sweep looks at all deadlines. One request at a time: reading
+stops while one is being answered. Head and body are bounded before they are buffered. What breaks the protocol is
+answered if it still can be, and its connection is closed; nothing else changes.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import h11
+
+from quorate.clock import Scheduler, Timer
+from quorate.gateway.http.messages import HttpError, Request, Response, failure
+from quorate.gateway.http.settings import HttpSettings
+from quorate.metrics import Metrics
+
+Respond = Callable[[Response], None]
+Handler = Callable[[Request, Respond], None]
+"""Answers exactly once, now or later, within a deadline of its own."""
+
+
+def parse_request(head: h11.Request, body: bytes, address: str) -> Request:
+    """Raises HttpError ``invalid`` for a target or header that is not text."""
+    try:
+        path, _, query = head.target.decode("ascii").partition("?")
+        segments = tuple(unquote_to_bytes(part).decode() for part in path.split("/") if part)
+        asked = dict(parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=32))
+        headers = {name.decode("ascii"): value.decode("ascii") for name, value in head.headers}
+    except ValueError as error:
+        raise HttpError("invalid", f"the request line or a header is not text: {error}") from error
+    return Request(head.method.decode("ascii"), segments, asked, headers, body, address)
+
+
+class HttpConnection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, server: "HttpServer") -> None:
+        self._server = server
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=server.settings.head_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._head: h11.Request | None = None
+        self._body = bytearray()
+        self._busy = False
+        self._stuck_since: float | None = None
+        self._since = server.scheduler.monotonic()
+        self._partial = False
+        self._address = ""
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit, or close at once when there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self._address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "local"
+        if not self._server.admit(self):
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone; an answer still under way is dropped."""
+        self._transport = None
+        self._server.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        """More bytes of a request."""
+        if not self._partial:
+            self._partial = True
+            self._since = self._server.scheduler.monotonic()
+        try:
+            self._h11.receive_data(data)
+        except h11.RemoteProtocolError:
+            self.close()
+            return
+        self._advance()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; what it asked for is still answered."""
+        self._h11.receive_data(b"")
+        self._advance()
+        return True
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._stuck_since = self._server.scheduler.monotonic()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._stuck_since = None
+
+    # One request after the other.
+
+    def _advance(self) -> None:
+        try:
+            while not self._busy and self._transport is not None:
+                event = self._h11.next_event()
+                if event is h11.NEED_DATA or event is h11.PAUSED:
+                    return
+                self._take(cast("h11.Event", event))
+        except h11.RemoteProtocolError as error:
+            self._server.metrics.peer_errors["http"] += 1
+            self._reject(HttpError("too_large" if error.error_status_hint == 431 else "invalid", str(error)))
+
+    def _take(self, event: h11.Event) -> None:
+        match event:
+            case h11.Request():
+                self._head = event
+                length = next((int(v) for n, v in event.headers if n == b"content-length"), 0)
+                if length > self._server.settings.body_bytes_max:
+                    self._reject(self._too_large())
+                elif self._transport and self._h11.they_are_waiting_for_100_continue:
+                    go_on = h11.InformationalResponse(status_code=100, headers=[])
+                    self._transport.write(self._h11.send(go_on) or b"")
+            case h11.Data():
+                self._body += event.data
+                if len(self._body) > self._server.settings.body_bytes_max:
+                    self._reject(self._too_large())
+            case h11.EndOfMessage():
+                self._serve()
+            case h11.ConnectionClosed():
+                if self._transport:
+                    self._transport.close()
+            case _:
+                pass
+
+    def _too_large(self) -> HttpError:
+        return HttpError("too_large", f"a body may have {self._server.settings.body_bytes_max} bytes")
+
+    def _reject(self, error: HttpError) -> None:
+        """Answer, if it is not too late, and hang up."""
+        self._busy = True
+        self._respond(failure(error), last=True)
+
+    def _serve(self) -> None:
+        head, body = self._head, bytes(self._body)
+        self._head = None
+        self._body.clear()
+        self._busy = True
+        self._partial = False
+        if self._transport:
+            self._transport.pause_reading()
+        try:
+            request = parse_request(cast("h11.Request", head), body, self._address)
+        except HttpError as error:
+            self._reject(error)
+            return
+        self._server.handler(request, partial(self._respond, without_body=request.method == "HEAD"))
+
+    def _respond(self, response: Response, *, without_body: bool = False, last: bool = False) -> None:
+        """Write the answer; then the next request, or the end."""
+        if self._transport is None or not self._busy:
+            return
+        if self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            headers = [("content-type", response.content_type), ("content-length", str(len(response.body)))]
+            headers += [*response.headers, ("connection", "close")] if last else list(response.headers)
+            out = self._h11.send(h11.Response(status_code=response.status, headers=headers)) or b""
+            out += self._h11.send(h11.Data(data=b"" if without_body else response.body)) or b""
+            out += self._h11.send(h11.EndOfMessage()) or b""
+            self._transport.write(out)
+        if last or self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+            self._transport.close()
+            return
+        self._h11.start_next_cycle()
+        self._busy = False
+        self._since = self._server.scheduler.monotonic()
+        self._partial = bool(self._h11.trailing_data[0])
+        self._transport.resume_reading()
+        self._server.scheduler.call_soon(self._advance)
+
+    def overdue(self, now: float) -> bool:
+        """Idle, stuck or dribbling for too long? (Looked at once a second.)"""
+        limits = self._server.settings
+        if self._stuck_since is not None:
+            return now - self._stuck_since > limits.write_timeout_s
+        if self._busy:
+            return False
+        return now - self._since > (limits.request_timeout_s if self._partial else limits.idle_timeout_s)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport:
+            self._transport.abort()
+
+
+class HttpServer:
+    """One node's HTTP listener; ``handler`` answers the requests."""
+
+    def __init__(self, handler: Handler, settings: HttpSettings, metrics: Metrics, scheduler: Scheduler) -> None:
+        self.handler = handler
+        self.settings = settings
+        self.metrics = metrics
+        self.scheduler = scheduler
+        self._connections: set[HttpConnection] = set()
+        self._listener: asyncio.Server | None = None
+        self._sweep: Timer | None = None
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
+        """Listen. Raises OSError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(partial(HttpConnection, self), host, port, ssl=context, backlog=1024)
+        self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)
+
+    async def stop(self) -> None:
+        """Stop listening and hang up on everyone."""
+        if self._listener:
+            self._listener.close()
+        if self._sweep:
+            self._sweep.cancel()
+        for connection in list(self._connections):
+            connection.close()
+
+    @property
+    def connections(self) -> int:
+        """Clients connected now."""
+        return len(self._connections)
+
+    def admit(self, connection: HttpConnection) -> bool:
+        """Is there room for one more?"""
+        if len(self._connections) >= self.settings.connections_max:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: HttpConnection) -> None:
+        """A client is gone."""
+        self._connections.discard(connection)
+
+    def _swept(self) -> None:
+        now = self.scheduler.monotonic()
+        for connection in [c for c in self._connections if c.overdue(now)]:
+            connection.close()
+        self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)

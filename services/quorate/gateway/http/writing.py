@@ -1,0 +1,172 @@
+"""``PUT``, ``POST``, ``DELETE /v1/…``: commands in JSON, their outcomes in the one error vocabulary.
+
+Rules: a body is decoded strictly into a type (unknown fields are errors); ``decide`` judges the rest. The status tells
+what is known: 409 and 4xx nothing changed, 503 nothing was proposed, 504 nobody knows.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from quorate.controller import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.gateway.http.answers import Done
+from quorate.gateway.http.context import PRINCIPAL, HttpContext
+from quorate.gateway.http.messages import HttpError, answer, failure
+from quorate.gateway.http.routing import Call
+from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, ElectMaster, PutTopic, Refusal
+
+REQUEST_ID_MAX = 128
+"""Characters of an ``Idempotency-Key``."""
+
+NOT_FOUND = frozenset(
+    {"BrokerSetUnknown", "BrokerSetNotRegistered", "BrokerNotRegistered", "UnknownTopic", "UnknownNode"}
+)
+INVALID = frozenset(
+    {
+        "InvalidConfigScope",
+        "InvalidConfigValue",
+        "InvalidRequestId",
+        "InvalidText",
+        "InvalidTopicAttribute",
+        "InvalidTopicFilterType",
+        "InvalidTopicName",
+        "InvalidTopicSetting",
+        "MissingField",
+        "UnknownConfigKey",
+    }
+)
+"""Refusals that say the request itself is wrong."""
+
+
+class TopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of PUT /v1/topics/{topic}."""
+
+    read_queues: int
+    write_queues: int
+    permission: int = 6
+    filter_type: str = "SINGLE_TAG"
+    system_flags: int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+    """RocketMQ's change form: ``+key`` adds or updates, ``-key`` deletes."""
+
+
+class ConfigBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of PUT /v1/config/{scope}; null unsets."""
+
+    changes: dict[str, str | None]
+
+
+class ElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /v1/elections; with ``broker_id`` that broker or none."""
+
+    broker_set: str
+    cluster: str = ""
+    broker_id: int | None = None
+
+
+def refused(refusal: Refusal) -> HttpError:
+    """The error a refusal is."""
+    code = "refused"
+    if refusal.code in NOT_FOUND:
+        code = "not_found"
+    elif refusal.code in INVALID:
+        code = "invalid"
+    elif refusal.code == "ConfigBlackListed":
+        code = "denied"
+    elif refusal.code == "CommandTooLarge":
+        code = "too_large"
+    elif refusal.code == "RequestExpired":
+        code = "unknown_outcome"
+    return HttpError(code, refusal.remark, refusal.code)
+
+
+class Writing:
+    """The handlers."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+
+    def put_topic(self, call: Call) -> None:
+        """PUT /v1/topics/{topic}."""
+        body = decoded(call, TopicBody)
+        command = PutTopic(
+            topic=call.found["topic"],
+            read_queues=body.read_queues,
+            write_queues=body.write_queues,
+            permission=body.permission,
+            filter_type=body.filter_type,
+            system_flags=body.system_flags,
+            order=body.order,
+            attributes=body.attributes,
+        )
+        self._submit(call, command, f"topic/{command.topic}")
+
+    def delete_topic(self, call: Call) -> None:
+        """DELETE /v1/topics/{topic}."""
+        command = DeleteTopic(topic=call.found["topic"])
+        self._submit(call, command, f"topic/{command.topic}")
+
+    def change_config(self, call: Call) -> None:
+        """PUT /v1/config/{scope}."""
+        command = ChangeConfig(scope=call.found["scope"], changes=decoded(call, ConfigBody).changes)
+        self._submit(call, command, f"config/{command.scope}")
+
+    def elect(self, call: Call) -> None:
+        """POST /v1/elections."""
+        body = decoded(call, ElectBody)
+        command = ElectMaster(
+            broker_set=body.broker_set,
+            cluster=body.cluster,
+            broker_id=body.broker_id,
+            designate=body.broker_id is not None,
+            trigger="admin",
+        )
+        self._submit(call, command, f"broker-set/{command.broker_set}")
+
+    def _submit(self, call: Call, command: Command, resource: str) -> None:
+        context, operation = self._context, type(command).__name__
+        if not context.access.authorize(PRINCIPAL, operation, resource):
+            raise HttpError("denied", f"{operation} of {resource} is not allowed")
+        if not context.quota.admit(PRINCIPAL, operation):
+            raise HttpError("throttled", f"too many {operation}")
+        caller = Caller(PRINCIPAL, call.request.address)
+        context.controller.submit(
+            command, caller, lambda outcome: self._ended(call, outcome), cause="http", request_id=request_id(call)
+        )
+
+    def _ended(self, call: Call, outcome: Outcome) -> None:
+        match outcome:
+            case Answered(reply, offset, repeated):
+                view, node = self._context.controller.view(), self._context.node.node_id
+                done = Done(offset=offset, time_ms=view.time_ms, node=node, repeated=repeated, reply=reply)
+                call.respond(answer(done))
+            case Refused(refusal, _):
+                call.fail(refused(refusal))
+            case NotLeader(leader_id):
+                call.fail(HttpError("unavailable", "this node does not lead; nothing was proposed", leader=leader_id))
+            case Busy(reason):
+                call.fail(HttpError("busy", reason))
+            case Unavailable(reason):
+                call.fail(HttpError("unavailable", reason, leader=self._context.controller.leader_id))
+            case UnknownOutcome(reason):
+                call.respond(failure(HttpError("unknown_outcome", reason)))
+
+
+_B = TypeVar("_B", bound=msgspec.Struct)
+
+
+def decoded(call: Call, kind: type[_B]) -> _B:
+    """The body as this type. Raises HttpError ``invalid``."""
+    try:
+        return msgspec.json.decode(call.request.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HttpError("invalid", f"body: {error}") from error
+
+
+def request_id(call: Call) -> str:
+    """The ``Idempotency-Key`` header; empty when there is none. Raises HttpError ``invalid``."""
+    text = call.request.headers.get("idempotency-key", "").strip()
+    if len(text) > REQUEST_ID_MAX or not text.isprintable():
+        raise HttpError("invalid", f"Idempotency-Key: at most {REQUEST_ID_MAX} printable characters")
+    return text
