@@ -23,6 +23,7 @@ from quorate.gateway.http.answers import (
     Elections,
     LastElection,
     Log,
+    LogEvent,
     Quorum,
     QuorumMember,
     ReplicaAnswer,
