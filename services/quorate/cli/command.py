@@ -1,7 +1,8 @@
 """What a command of ``quorate`` is; other packages bring theirs in the entry-point group ``quorate.commands``.
 
-Rules: a command module imports what it needs inside ``run``, so that ``quorate --help`` stays quick. ``run`` returns
-the exit status: 0 done, 1 refused or unhealthy, 2 used wrongly (``errors.UsageError`` is turned into 2).
+Rules: the name of the entry point is the word that is typed, its object a ``Command``; it is loaded when typed, so that
+``quorate --help`` stays quick. ``run`` returns the exit status: 0 done, 1 refused or unhealthy, 2 used wrongly
+(``errors.UsageError`` is turned into 2).
 """
 
 from argparse import ArgumentParser, Namespace
@@ -16,10 +17,8 @@ MISUSED: Final = 2
 
 @dataclass(frozen=True)
 class Command:
-    """One word after ``quorate`` (or two: ``log tail``)."""
+    """What one word after ``quorate`` does."""
 
-    name: str
-    summary: str
     arguments: Callable[[ArgumentParser], None]
     """Adds the command's own arguments."""
     run: Callable[[Namespace], int]

@@ -55,7 +55,5 @@ def _run_broker(options: Namespace) -> int:
     return run(options)
 
 
-COMMANDS = (
-    Command("demo", "A cluster with simulated brokers and failovers, told as it happens.", _demo_arguments, _run_demo),
-    Command("simbroker", "One simulated broker, as demo starts them.", _broker_arguments, _run_broker),
-)
+COMMAND = Command(_demo_arguments, _run_demo)
+BROKER = Command(_broker_arguments, _run_broker)

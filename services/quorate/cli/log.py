@@ -107,7 +107,20 @@ def print_fact(fact: Fact, output: str) -> None:
         print("\n".join(["---", *yaml(record)]), flush=True)
 
 
-COMMANDS = (
-    Command("log tail", "The latest events, and with -f every new one.", _tail_arguments, tail),
-    Command("log dump", "A piece of the log, from a node or from a stopped node's folder.", _dump_arguments, dump),
-)
+def _arguments(parser: ArgumentParser) -> None:
+    acts = parser.add_subparsers(metavar="tail|dump", required=True)
+    for name, summary, add, act in (
+        ("tail", "The latest events, and with -f every new one.", _tail_arguments, tail),
+        ("dump", "A piece of the log, from a node or from a stopped node's folder.", _dump_arguments, dump),
+    ):
+        own = acts.add_parser(name, help=summary, description=summary)
+        add(own)
+        own.set_defaults(act=act)
+
+
+def _run(options: Namespace) -> int:
+    status: int = options.act(options)
+    return status
+
+
+COMMAND = Command(_arguments, _run)

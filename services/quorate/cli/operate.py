@@ -224,41 +224,24 @@ def _with(*more: Callable[[ArgumentParser], object]) -> Callable[[ArgumentParser
     return arguments
 
 
-COMMANDS = (
-    Command("status", "The cluster in one sentence; exit 1 when it is not well.", _with(), status),
-    Command("quorum", "Who votes and who leads; exit 1 without a leader or a majority.", _with(), quorum),
-    Command(
-        "brokers",
-        "Broker sets, their masters and replicas; exit 1 when one has no master.",
-        _with(lambda p: p.add_argument("broker_set", nargs="?", metavar="SET")),
-        brokers,
-    ),
-    Command("topics", "Topics and their settings.", _with(), topics),
-    Command(
-        "config",
-        "Settings in the log: show them, or set some of a scope.",
-        _with(
-            lambda p: p.add_argument(
-                "scope", nargs="?", help="controller, cluster, node/ID, broker-set/NAME, topic/NAME"
-            ),
-            lambda p: p.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="NAME= unsets"),
-        ),
-        config,
-    ),
-    Command("elections", "The latest election of each broker set.", _with(), elections),
-    Command(
-        "why",
-        "Why that broker is the master, and why the others are not.",
-        _with(
-            lambda p: p.add_argument("broker_set", metavar="SET"),
-            lambda p: p.add_argument("--offset", type=int, help="of the election; default: the latest"),
-        ),
-        why,
-    ),
-    Command(
-        "state-hash",
-        "The hash of the state; exit 1 when nodes differ at one offset.",
-        _with(lambda p: p.add_argument("--all", action="store_true", help="of every node")),
-        state_hash,
-    ),
+def _config_arguments(parser: ArgumentParser) -> None:
+    scopes = "controller, cluster, node/ID, broker-set/NAME, topic/NAME"
+    parser.add_argument("scope", nargs="?", help=scopes)
+    parser.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="NAME= unsets")
+
+
+def _why_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("broker_set", metavar="SET")
+    parser.add_argument("--offset", type=int, help="of the election; default: the latest")
+
+
+STATUS = Command(_with(), status)
+QUORUM = Command(_with(), quorum)
+BROKERS = Command(_with(lambda parser: parser.add_argument("broker_set", nargs="?", metavar="SET")), brokers)
+TOPICS = Command(_with(), topics)
+CONFIG = Command(_with(_config_arguments), config)
+ELECTIONS = Command(_with(), elections)
+WHY = Command(_with(_why_arguments), why)
+STATE_HASH = Command(
+    _with(lambda parser: parser.add_argument("--all", action="store_true", help="of every node")), state_hash
 )

@@ -1,49 +1,68 @@
 """The ``quorate`` program: finds the command that was typed, and turns trouble into exit statuses.
 
-Rules: data goes to stdout, talk to stderr. Exit 0 done, 1 refused or unhealthy, 2 used wrongly.
+Rules: data goes to stdout, talk to stderr. Exit 0 done, 1 refused or unhealthy, 2 used wrongly. Only the module of the
+command that was typed is imported.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from importlib.metadata import entry_points
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
 
 from quorate.cli.command import DONE, MISUSED, REFUSED, Command
 from quorate.errors import QuorateError, UsageError
 
-ENTRY_POINTS = "quorate.commands"
+GROUP = "quorate.commands"
+OWN: Mapping[str, tuple[str, str]] = {
+    "serve": ("serve:COMMAND", "One node in the foreground."),
+    "up": ("up:COMMAND", "A cluster on this machine, one process per node."),
+    "demo": ("demo:COMMAND", "A cluster with simulated brokers and failovers, told as it happens."),
+    "status": ("operate:STATUS", "The cluster in one sentence; exit 1 when it is not well."),
+    "quorum": ("operate:QUORUM", "Who votes and who leads; exit 1 without a leader or a majority."),
+    "brokers": ("operate:BROKERS", "Broker sets, their masters and replicas; exit 1 when one has no master."),
+    "topics": ("operate:TOPICS", "Topics and their settings."),
+    "config": ("operate:CONFIG", "Settings in the log: show them, or set some of a scope."),
+    "elections": ("operate:ELECTIONS", "The latest election of each broker set."),
+    "why": ("operate:WHY", "Why that broker is the master, and why the others are not."),
+    "log": ("log:COMMAND", "The committed events: log tail, log dump."),
+    "whatif": ("whatif:COMMAND", "Who would be master if these brokers died; exit 1 if nobody."),
+    "state-hash": ("operate:STATE_HASH", "The hash of the state; exit 1 when nodes differ at one offset."),
+    "simbroker": ("demo:BROKER", "One simulated broker, as demo starts them."),
+}
+"""Word → where its ``Command`` is, and what the help says; in the order of the help."""
 
 
-def commands() -> list[Command]:
-    """Ours, in the order of the help text, then those that other packages registered."""
-    from quorate.cli import demo, log, operate, serve, up, whatif
+def commands() -> dict[str, tuple[EntryPoint, str]]:
+    """Every word that may be typed: ours, then those that other packages registered."""
+    own = {word: (EntryPoint(word, f"quorate.cli.{place}", GROUP), summary) for word, (place, summary) in OWN.items()}
+    others = {
+        entry.name: (entry, f"from {entry.dist.name}" if entry.dist else "")
+        for entry in entry_points(group=GROUP)
+        if entry.name not in own
+    }
+    return own | others
 
-    own = [serve.COMMAND, up.COMMAND, *demo.COMMANDS, *operate.COMMANDS, *log.COMMANDS, whatif.COMMAND]
-    return [*own, *(entry.load() for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name))]
 
-
-def parser(known: Sequence[Command]) -> argparse.ArgumentParser:
-    """The command line of all commands; a name of two words becomes a subcommand of a subcommand."""
+def parser(typed: str | None) -> argparse.ArgumentParser:
+    """The command line; only the typed word has its arguments."""
     top = argparse.ArgumentParser(prog="quorate", description="An event-sourced cluster controller.")
     words = top.add_subparsers(metavar="COMMAND", required=True)
-    groups: dict[str, argparse._SubParsersAction[argparse.ArgumentParser]] = {}
-    for command in known:
-        first, _, second = command.name.partition(" ")
-        if second and first not in groups:
-            group = words.add_parser(first, help=f"{first} …: see quorate {first} --help")
-            groups[first] = group.add_subparsers(metavar="COMMAND", required=True)
-        place = groups[first] if second else words
-        own = place.add_parser(second or first, help=command.summary, description=command.summary)
-        command.arguments(own)
-        own.set_defaults(run=command.run)
+    for word, (entry, summary) in commands().items():
+        own = words.add_parser(word, help=summary, description=summary)
+        if word == typed:
+            command = cast("Command", entry.load())
+            command.arguments(own)
+            own.set_defaults(run=command.run)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; its exit status."""
-    options = parser(commands()).parse_args(arguments)
+    typed = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        options = parser(typed[0] if typed else None).parse_args(typed)
         status: int = options.run(options)
         sys.stdout.flush()
     except UsageError as error:

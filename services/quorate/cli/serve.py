@@ -96,4 +96,4 @@ def run(options: Namespace) -> int:
         return REFUSED
 
 
-COMMAND = Command("serve", "One node in the foreground.", _arguments, run)
+COMMAND = Command(_arguments, run)

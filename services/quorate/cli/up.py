@@ -88,4 +88,4 @@ def run(options: Namespace) -> int:
     return DONE
 
 
-COMMAND = Command("up", "A cluster on this machine, one process per node.", add_cluster, run)
+COMMAND = Command(add_cluster, run)

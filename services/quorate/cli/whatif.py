@@ -133,4 +133,4 @@ def run(options: Namespace) -> int:
     return REFUSED if any(verdict.new_master is None for verdict in verdicts) else DONE
 
 
-COMMAND = Command("whatif", "Who would be master if these brokers died; exit 1 if nobody.", _arguments, run)
+COMMAND = Command(_arguments, run)
