@@ -124,7 +124,7 @@ class ServedLog:
     def __init__(self, nodes: int = 1, settings: KafkaSettings | None = None) -> None:
         self.log = FakeLog()
         self.ports = [free_port() for _ in range(nodes)]
-        known = [KafkaNode(i + 1, "127.0.0.1", port, f"node-{i + 1}") for i, port in enumerate(self.ports)]
+        known = [KafkaNode(i + 1, "127.0.0.1", port) for i, port in enumerate(self.ports)]
         self.views = [FakeView(self.log, known, i + 1) for i in range(nodes)]
         self.metrics = [Metrics() for _ in range(nodes)]
         self.servers: list[KafkaServer] = []

@@ -6,7 +6,7 @@ ends and waits until this node has applied so much; *min_offset* only waits. Wai
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -44,7 +44,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
     version: str
     topic: str
     """Kafka name of the log."""
-    rpc: str
+    rpc: str = ""
     """Where brokers reach it, ``host:port``; the label ``address`` of RocketMQ's metrics."""
 
 
@@ -72,6 +72,8 @@ class HttpContext:
     requests: Callable[[], RequestTable]
     """The remembered request ids as of now, for the state hash (``ReplicatedState.requests``)."""
     settings: HttpSettings = field(default_factory=HttpSettings)
+    info: Mapping[str, str] = field(default_factory=dict)
+    """More labels of the metric ``quorate_info``."""
 
 
 class Freshness(msgspec.Struct, frozen=True):

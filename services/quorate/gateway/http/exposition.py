@@ -96,7 +96,7 @@ class Scrape:
     def _ours_now(self, out: Exposition) -> None:
         context, controller = self._context, self._context.controller
         storage, node = context.storage(), context.node
-        info = {"version": node.version, "cluster_id": node.cluster_id, "node": str(node.node_id)}
+        info = {"version": node.version, "cluster_id": node.cluster_id, "node": str(node.node_id), **context.info}
         out.gauge("quorate_info", "Always 1; what this node is.", 1, info)
         out.gauge("quorate_leader", "1 on the leader.", context.engine.is_leader)
         out.gauge("quorate_leader_known", "1 while a leader is known here.", context.engine.leader_id is not None)

@@ -48,6 +48,11 @@ def first_batch_time(batch: bytes) -> int:
     return int.from_bytes(batch[35:43], "big", signed=True)
 
 
+def own_rack(node: KafkaNode) -> str:
+    """The rack that has this node alone."""
+    return f"node-{node.node_id}"
+
+
 class LogReader:
     """Answers one node gives about its log."""
 
@@ -72,7 +77,7 @@ class LogReader:
         reader = leader or (own if view.serving else None)
         names = (self._settings.topic,) if request.topics is None else request.topics
         topics = [self._topic(name, reader, shown) for name in names]
-        brokers = [BrokerAddress(n.node_id, n.host, n.port, n.rack or None) for n in shown]
+        brokers = [BrokerAddress(n.node_id, n.host, n.port, n.rack or own_rack(n)) for n in shown]
         return responses.metadata(version, brokers, view.cluster_id, leader.node_id if leader else -1, topics)
 
     def _leader_among(self, shown: Sequence[KafkaNode]) -> KafkaNode | None:
@@ -209,5 +214,5 @@ class LogReader:
         view = self._view
         if not rack or self._settings.view == "local" or view.leader_id != view.node_id:
             return None
-        near = [n.node_id for n in view.nodes() if n.rack == rack and n.alive]
+        near = [n.node_id for n in view.nodes() if rack in (n.rack, own_rack(n)) and n.alive]
         return None if not near or view.node_id in near else near[0]

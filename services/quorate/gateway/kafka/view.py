@@ -16,7 +16,7 @@ class KafkaNode(msgspec.Struct, frozen=True, gc=False):
     host: str
     port: int
     rack: str = ""
-    """Clients that set ``client.rack`` to it read from this node (KIP-392)."""
+    """Clients that set ``client.rack`` to it, or to ``node-<id>``, read from this node (KIP-392)."""
     alive: bool = True
     """False while this node has no connection to it; clients are not sent there."""
 
