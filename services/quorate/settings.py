@@ -25,6 +25,8 @@ from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.policy import PolicySettings
+from quorate.metadata.requests import RequestSettings
+from quorate.metadata.requests import RequestSettings
 
 PREFIX = "QUORATE_"
 ListenerName = Literal["rpc", "raft", "kafka", "http"]
@@ -50,8 +52,6 @@ class NodeSection(msgspec.Struct, frozen=True, kw_only=True):
     """One of ``cluster.voters``."""
     data_dir: str
     """Journal, store and identity; created when absent."""
-    zone: str = ""
-    """Where it stands (rack, zone); told to operators."""
     insecure_listeners: tuple[ListenerName, ...] = ()
     """Listeners that may leave loopback without TLS and authentication."""
 
@@ -68,6 +68,8 @@ class VoterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The log as a topic."""
     http: str
     """Probes, metrics, operators, the schema registry."""
+    zone: str = ""
+    """Where it stands; Kafka clients that name this rack read from it."""
 
 
 class ClusterSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +117,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     storage: StorageSettings = StorageSettings()
     controller: ControllerSettings = ControllerSettings()
     policy: PolicySettings = PolicySettings()
+    requests: RequestSettings = RequestSettings()
+    requests: RequestSettings = RequestSettings()
     remoting: RemotingSettings = RemotingSettings()
     kafka: KafkaSettings = KafkaSettings()
     http: HttpSettings = HttpSettings()
