@@ -1,7 +1,7 @@
 """Power loss: kill -9 keeps the page cache, so what was never synced must be taken back by hand.
 
-Theory: ``undo.c``, preloaded into a node, logs before each write how to undo it and after each sync what no longer needs
-undoing. Replaying the log backwards leaves each file as its last successful sync did. Logs of several lives of one node
+Theory: ``undo.c``, preloaded into a node, logs before each write how to undo it and after each sync what no longer
+needs undoing. Replaying the log backwards leaves each file as its last successful sync did. Logs of several lives of one node
 are read in order, for a later life's sync of a file also covers what an earlier life wrote to it.
 """
 
@@ -104,9 +104,9 @@ def lose_power(logs: Path) -> int:
                 synced[target] = synced.pop(source, 0)
     taken = 0
     for undo in reversed(undos):
-        if undo.number < synced.get(undo.path, 0) or not os.path.exists(undo.path):
+        if undo.number < synced.get(undo.path, 0) or not Path(undo.path).exists():
             continue
-        with open(undo.path, "r+b") as file:
+        with Path(undo.path).open("r+b") as file:
             size_now = file.seek(0, os.SEEK_END)
             file.seek(undo.offset)
             file.write(undo.old)

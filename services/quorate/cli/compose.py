@@ -4,7 +4,7 @@ Rules: no socket, no thread, no file is opened here; whoever calls brings them a
 """
 
 import random
-from typing import Protocol
+from collections.abc import Callable
 
 import msgspec
 
@@ -12,7 +12,7 @@ from quorate.clock import Scheduler
 from quorate.consensus import codec
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.journal import Journal
-from quorate.consensus.ports import Network, NodeId, RaftEngine, Store
+from quorate.consensus.ports import DiskWorker, Network, NodeId, RaftEngine, Store
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.settings import EngineSettings
 from quorate.controller import (
@@ -26,6 +26,7 @@ from quorate.controller import (
 )
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metadata.policy import PolicySettings
+from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 
 
@@ -35,13 +36,7 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineSettings = EngineSettings()
     controller: ControllerSettings = ControllerSettings()
     policy: PolicySettings = PolicySettings()
-
-
-class Fatal(Protocol):
-    """What to do when the node must stop."""
-
-    def __call__(self, error: BaseException) -> None:
-        """Stop serving and exit; never returns to normal work."""
+    requests: RequestSettings = RequestSettings()
 
 
 class PeerMessages:
@@ -76,7 +71,9 @@ class Core:
         settings: CoreSettings,
         founding: CreateCluster,
         metrics: Metrics,
-        on_fatal: Fatal,
+        on_fatal: Callable[[Exception], None],
+        worker: DiskWorker,
+        forgotten: bool = False,
         journalist: Journalist | None = None,
     ) -> None:
         self.node_id = node_id
@@ -85,7 +82,7 @@ class Core:
         self.log = log
         self.metrics = metrics
         peers = PeerMessages(network)
-        self.machine = ReplicatedState(store, log, metrics)
+        self.machine = ReplicatedState(store, log, metrics, settings.requests)
         self.controller = Controller(
             node_id,
             self.machine,
@@ -108,6 +105,8 @@ class Core:
             settings.engine,
             store=store,
             event_log=log,
+            worker=worker,
+            forgotten=forgotten,
             on_fatal=on_fatal,
         )
         self.liveness = Liveness(self.controller, scheduler, brokers, peers, settings.controller)

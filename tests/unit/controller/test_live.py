@@ -5,11 +5,13 @@ from tests.unit.controller.bench import Line
 
 
 def table(**limits: float) -> LiveTable:
+    """A table that began at 100 s."""
     defaults = {"started": 100.0, "timeout_s": 10.0, "timeout_max_s": 120.0, "entries_max": 10}
     return LiveTable(**(defaults | limits))  # type: ignore[arg-type]
 
 
 def beat(broker_id: int = 1, **fields: int) -> Heartbeat:
+    """A heartbeat of a broker of set a."""
     return Heartbeat("c", "a", broker_id, f"127.0.0.1:{30000 + broker_id}", **fields)
 
 

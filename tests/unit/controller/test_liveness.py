@@ -7,6 +7,7 @@ from tests.unit.controller.bench import Bench, Line
 
 
 def watched(brokers: int = 3) -> tuple[Bench, list[Line], Liveness]:
+    """An open term, liveness watching, one broker set whose master is broker 1."""
     bench = Bench()
     liveness = Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
     bench.open()

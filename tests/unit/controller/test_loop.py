@@ -18,11 +18,12 @@ from tests.unit.controller.bench import CALLER, Bench
 
 
 def topic(name: str, queues: int = 4) -> PutTopic:
+    """Put a topic."""
     return PutTopic(topic=name, read_queues=queues, write_queues=queues, permission=6)
 
 
 def test_the_first_two_facts_are_the_cluster_and_its_leader() -> None:
-    """A new cluster's log begins with ClusterCreated at offset 0, then ControllerLeaderElected; then the term is open."""
+    """A new log begins with ClusterCreated at offset 0, then ControllerLeaderElected; then the term is open."""
     bench = Bench()
     bench.engine.lead(1)
     assert not bench.controller.is_leader

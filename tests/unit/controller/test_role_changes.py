@@ -8,6 +8,7 @@ from tests.unit.controller.test_liveness import facts
 
 
 def pushing(*, acknowledge: bool | None) -> tuple[Bench, RoleChanges]:
+    """An open term with role changes pushed to brokers that answer so."""
     bench = Bench()
     Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
     pushes = RoleChanges(bench.controller, bench.loop, bench.brokers, bench.settings)

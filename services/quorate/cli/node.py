@@ -1,0 +1,358 @@
+"""One node, whole: opens the disk, builds the core, binds the listeners, and takes it all down again.
+
+Rules: the only place where everything meets. Start-up is in the order of dependence (disk, state, peers, then whoever
+serves), shutdown in the reverse. A failure that the node must not survive ends ``wait_failed``; from that moment
+nothing is served.
+"""
+
+import asyncio
+import gc
+import platform
+import random
+import secrets
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Self
+
+from structlog.typing import FilteringBoundLogger
+
+from quorate.cli.compose import Core, CoreSettings
+from quorate.clock import LoopScheduler
+from quorate.consensus.disk import DirectoryLock, FileDisk, ThreadWorker
+from quorate.consensus.event_log import EventLog
+from quorate.consensus.journal import Journal, JournalDamagedError, erase_journal
+from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
+from quorate.consensus.ports import NodeId
+from quorate.consensus.store import Identity, RocksStore, claim_identity, read_applied, read_identity
+from quorate.controller import EndOffset, EndOffsetIs, Found, ReadOutcome
+from quorate.errors import UsageError
+from quorate.events import NodeAddresses, Voter
+from quorate.gateway.access import NoQuota, OpenAccess
+from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, StorageInfo, interface
+from quorate.gateway.kafka.server import KafkaServer
+from quorate.gateway.kafka.view import KafkaNode
+from quorate.gateway.remoting.pusher import RolePusher
+from quorate.gateway.remoting.server import RemotingServer
+from quorate.gateway.remoting.service import RemotingService
+from quorate.logs import CommandJournalist, logger
+from quorate.metadata.commands import CreateCluster, RecordNodeStart
+from quorate.metrics import Metrics
+from quorate.settings import ListenerName, NodeSettings, VoterSettings, split_address
+
+VERSION = version("quorate")
+FEATURE_MIN = 1
+FEATURE_MAX = 1
+"""The feature levels this build can run at."""
+HANDOVER_PATIENCE_S = 1.0
+"""How long a stopping leader waits for its successor."""
+STOP_PATIENCE_S = 5.0
+"""How long a stopping node waits for its disk."""
+
+
+def _addresses(voter: VoterSettings) -> NodeAddresses:
+    return NodeAddresses(rpc=voter.rpc, raft=voter.raft, kafka=voter.kafka, http=voter.http)
+
+
+def _seeded() -> random.Random:
+    """Chance that differs from node to node and from start to start."""
+    return random.Random(secrets.randbits(64))
+
+
+class ClusterView:
+    """What the Kafka listener sees of this node (gateway.kafka.view.LogView)."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.node_id = node.settings.node.id
+        self.cluster_id = node.settings.cluster.id
+        self.log = node.core.log
+        self.on_applied = node.core.machine.on_applied
+
+    @property
+    def leader_id(self) -> int | None:
+        """See LogView."""
+        return self._node.core.engine.leader_id
+
+    @property
+    def term(self) -> int:
+        """See LogView."""
+        return self._node.core.engine.term
+
+    @property
+    def serving(self) -> bool:
+        """See LogView."""
+        return self._node.serving
+
+    def nodes(self) -> Sequence[KafkaNode]:
+        """See LogView."""
+        found = []
+        for voter in self._node.settings.cluster.voters:
+            host, port = split_address(voter.kafka)
+            found.append(KafkaNode(voter.id, host, port, alive=self._node.connected(voter.id)))
+        return found
+
+    def confirmed_end(self, done: Callable[[int | None], None]) -> None:
+        """See LogView."""
+
+        def answered(outcome: ReadOutcome) -> None:
+            match outcome:
+                case Found(EndOffsetIs(end)):
+                    done(end)
+                case _:
+                    done(None)
+
+        self._node.core.controller.forward_read(EndOffset(), answered)
+
+
+class Node:
+    """A controller node in this process and on this loop. ``async with Node(settings)`` embeds one."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.log: FilteringBoundLogger = logger(settings.node.id)
+        self.core: Core
+        self._failed: asyncio.Future[BaseException]
+        self._stopping = False
+        self._started = False
+
+    async def __aenter__(self) -> Self:
+        """Start it."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Stop it, handing the leadership over."""
+        await self.stop(handover=True)
+
+    @property
+    def serving(self) -> bool:
+        """All of its log is here, and it is not stopping."""
+        return self._started and not self._stopping and self.core.engine.voting
+
+    def connected(self, node_id: int) -> bool:
+        """Can this node reach that voter? It always reaches itself."""
+        return node_id == self.settings.node.id or self._peers.connected(NodeId(node_id))
+
+    # -- start
+
+    async def start(self) -> None:
+        """Take part. Raises UsageError and StorageError before anything is served."""
+        self._loop = asyncio.get_running_loop()
+        self._failed = self._loop.create_future()
+        self._scheduler = LoopScheduler(self._loop)
+        self._open_storage()
+        self._build_core()
+        self._build_gateways()
+        await self._peers.start(*self.settings.bind("raft"))
+        self.core.start(self._node_start())
+        await self._listen()
+        gc.collect()
+        gc.freeze()
+        self._started = True
+        self.log.info("started", cluster=self.settings.cluster.id, offset=self.core.machine.offset)
+
+    def _open_storage(self) -> None:
+        settings = self.settings
+        data = Path(settings.node.data_dir)
+        data.mkdir(parents=True, exist_ok=True)
+        self._lock = DirectoryLock(str(data))
+        self._store = RocksStore(str(data / "store"), settings.storage.store)
+        known = read_identity(self._store)
+        self.dir_uuid = known.dir_uuid if known else str(uuid.UUID(int=secrets.randbits(128), version=4))
+        claim_identity(
+            self._store,
+            Identity(cluster_id=settings.cluster.id, node_id=settings.node.id, dir_uuid=self.dir_uuid),
+        )
+        self._disk = FileDisk(str(data / "journal"))
+        self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
+        self._forgotten = False
+        try:
+            self._journal = self._open_journal()
+        except JournalDamagedError as error:
+            self.log.warning("journal damaged; rejoining without a vote", reason=str(error))
+            erase_journal(self._disk)
+            self._journal = self._open_journal()
+            self._forgotten = True
+        if self._journal.state == "new" and known is not None and read_applied(self._store) is not None:
+            self._forgotten = True
+
+    def _open_journal(self) -> Journal:
+        return Journal.open(self._disk, self._worker, self.settings.storage.journal, self._scheduler)
+
+    def _build_core(self) -> None:
+        settings = self.settings
+        voters = tuple(NodeId(voter.id) for voter in settings.cluster.voters)
+        me = NodeId(settings.node.id)
+        self._pusher = RolePusher(settings.remoting, loop=self._loop)
+        self._peers = Peers(
+            PeerIdentity(
+                cluster_id=settings.cluster.id,
+                node_id=me,
+                dir_uuid=uuid.UUID(self.dir_uuid).bytes,
+                key=settings.cluster_key(),
+                feature_min=FEATURE_MIN,
+                feature_max=FEATURE_MAX,
+            ),
+            {NodeId(voter.id): split_address(voter.raft) for voter in settings.cluster.voters if voter.id != me},
+            settings.peers,
+            _seeded(),
+            PeerHandlers(
+                frame=self._frame,
+                connected=self._connected,
+                disconnected=self._disconnected,
+                refused=lambda peer, reason: self.log.warning("peer refused", peer=peer, reason=reason),
+                directory_of=self._directory_of,
+            ),
+        )
+        founding = CreateCluster(
+            cluster_id=settings.cluster.id,
+            voters=tuple(
+                Voter(id=v.id, dir_uuid=self.dir_uuid if v.id == me else "", addresses=_addresses(v))
+                for v in settings.cluster.voters
+            ),
+            feature_level=FEATURE_MAX,
+        )
+        self.core = Core(
+            node_id=me,
+            voters=voters,
+            journal=self._journal,
+            store=self._store,
+            log=EventLog(self._store, settings.storage.event_log),
+            network=self._peers,
+            brokers=self._pusher,
+            scheduler=self._scheduler,
+            rng=_seeded(),
+            settings=CoreSettings(
+                engine=settings.engine,
+                controller=settings.controller,
+                policy=settings.policy,
+                requests=settings.requests,
+            ),
+            founding=founding,
+            metrics=self.metrics,
+            on_fatal=self.fail,
+            worker=self._worker,
+            forgotten=self._forgotten,
+            journalist=CommandJournalist(self.log, enabled=settings.log.commands),
+        )
+
+    def _frame(self, peer: NodeId, frame: bytes) -> None:
+        self.core.on_frame(peer, frame)
+
+    def _connected(self, peer: NodeId) -> None:
+        self.core.on_connected(peer)
+
+    def _disconnected(self, peer: NodeId) -> None:
+        self.core.on_disconnected(peer)
+
+    def _directory_of(self, peer: NodeId) -> bytes | None:
+        """The data directory a voter is known to have; another one under its id has forgotten its votes."""
+        known = self.core.machine.state.nodes.get(peer)
+        return uuid.UUID(known.dir_uuid).bytes if known is not None else None
+
+    def _build_gateways(self) -> None:
+        settings, core = self.settings, self.core
+        access, quota = OpenAccess(), NoQuota()
+        service = RemotingService(
+            core.controller,
+            settings.remoting,
+            node_id=settings.node.id,
+            group=settings.cluster.name,
+            addresses={voter.id: voter.rpc for voter in settings.cluster.voters},
+            now=self._scheduler.monotonic,
+            metrics=self.metrics,
+        )
+        self._remoting = RemotingServer(service, settings.remoting, loop=self._loop, metrics=self.metrics)
+        self._kafka = KafkaServer(
+            ClusterView(self), settings.kafka, self.metrics, self._scheduler, _seeded(), access, quota
+        )
+        context = HttpContext(
+            node=NodeInfo(settings.node.id, settings.cluster.id, VERSION, settings.kafka.topic, settings.me.rpc),
+            controller=core.controller,
+            engine=core.engine,
+            log=core.log,
+            on_applied=core.machine.on_applied,
+            scheduler=self._scheduler,
+            metrics=self.metrics,
+            requests=lambda: core.machine.requests,
+            access=access,
+            quota=quota,
+            connected=self.connected,
+            serving=lambda: self.serving,
+            alive=lambda: self._started and not self._stopping and not self._failed.done(),
+            storage=self._storage_info,
+            settings=settings.http,
+            info={"version": VERSION, "python": platform.python_version()},
+        )
+        self._http = HttpServer(interface(context), settings.http, self.metrics, self._scheduler)
+
+    def _storage_info(self) -> StorageInfo:
+        journal = self._journal
+        since = journal.oldest_unsynced_since()
+        store = Path(self.settings.node.data_dir) / "store"
+        store_bytes = sum(file.stat().st_size for file in store.iterdir() if file.is_file())
+        return StorageInfo(
+            bytes_on_disk=journal.bytes_on_disk() + store_bytes,
+            journal_bytes=journal.bytes_on_disk(),
+            unsynced_for_s=0.0 if since is None else self._scheduler.monotonic() - since,
+        )
+
+    def _node_start(self) -> RecordNodeStart:
+        return RecordNodeStart(
+            node_id=self.settings.node.id,
+            dir_uuid=self.dir_uuid,
+            version=VERSION,
+            addresses=_addresses(self.settings.me),
+            feature_min=FEATURE_MIN,
+            feature_max=FEATURE_MAX,
+        )
+
+    async def _listen(self) -> None:
+        listeners: list[tuple[ListenerName, Callable[[str, int], Awaitable[object]]]] = [
+            ("rpc", self._remoting.start),
+            ("kafka", self._kafka.start),
+            ("http", self._http.start),
+        ]
+        for name, start in listeners:
+            host, port = self.settings.bind(name)
+            try:
+                await start(host, port)
+            except OSError as error:
+                raise UsageError(f"cannot listen on {host}:{port} ({name}): {error}") from error
+
+    # -- end
+
+    def fail(self, error: BaseException) -> None:
+        """Something happened that this node must not survive: say so, once, and serve nothing more."""
+        if not self._failed.done():
+            self.log.critical("failed", error=f"{type(error).__name__}: {error}")
+            self._stopping = True
+            self._failed.set_result(error)
+
+    async def wait_failed(self) -> BaseException:
+        """Returns when the node must stop, with the reason."""
+        return await asyncio.shield(self._failed)
+
+    async def stop(self, *, handover: bool) -> None:
+        """Take part no longer: hand the leadership over, stop serving, flush, close."""
+        self._stopping = True
+        if handover and self.core.engine.transfer_leadership():
+            until = self._scheduler.monotonic() + HANDOVER_PATIENCE_S
+            while self.core.engine.is_leader and self._scheduler.monotonic() < until:
+                await asyncio.sleep(0.005)
+        await self._remoting.stop()
+        await self._kafka.stop()
+        await self._http.stop()
+        self.core.stop()
+        await self._pusher.stop()
+        await self._peers.stop()
+        self._worker.close(STOP_PATIENCE_S)
+        if not self._failed.done():
+            self._store.sync()
+        self._store.close()
+        self._disk.close()
+        self._lock.release()
+        self.log.info("stopped")
