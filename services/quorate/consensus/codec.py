@@ -2,8 +2,8 @@
 
 Rules: nothing here builds an object that the layout does not name, so no frame can make a node run or allocate what it
 did not ask for; every length is checked before it is used; a frame that is not exactly one well-formed message raises
-PeerError. All integers are big-endian and unsigned. Entries carry a CRC-32 over their term and bytes, checked on receipt,
-so that a follower never journals what its leader did not send.
+PeerError. All integers are big-endian and unsigned. Entries carry a CRC-32 over their term and bytes, checked on
+receipt, so that a follower never journals what its leader did not send.
 
 Type bytes: 1–31 consensus, 32–39 the hello of ``consensus.peers``, 64–255 belong to the controller (``app_frame``):
 their payload is opaque here.
@@ -33,7 +33,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendEntries(Message, frozen=True, gc=False):
-    """Leader → follower (Raft §5.3). ``seq`` counts the AppendEntries this leader process sent to anyone; acks repeat it."""
+    """Leader → follower (Raft §5.3). ``seq`` counts the AppendEntries this process sent to anyone; acks repeat it."""
 
     term: Term
     seq: int
@@ -184,8 +184,8 @@ SNAPSHOT_ARRIVING, SNAPSHOT_DONE, SNAPSHOT_UNKNOWN = 0, 1, 2
 
 
 class SnapshotAck(Message, frozen=True, gc=False):
-    """Follower → leader: chunks below ``next_chunk`` arrived. ``have_offset``: events the follower had at its beginning.
-    ``status``: arriving; done (the journal covers the snapshot's index, durably); unknown (begin again).
+    """Follower → leader: chunks below ``next_chunk`` arrived. ``have_offset``: events the follower had at its
+    beginning. ``status``: arriving; done (the journal covers the snapshot's index, durably); unknown (begin again).
     """
 
     term: Term
@@ -332,7 +332,7 @@ def is_app_frame(frame: bytes) -> bool:
 
 HELLO_VERSION = 1
 _HELLO = struct.Struct("!BBQQ16sII32sB")
-_TYPE_HELLO = 32
+TYPE_HELLO = 32
 _TYPE_PROOF = 33
 _TYPE_REFUSED = 34
 _TYPE_WELCOME = 35
@@ -384,7 +384,7 @@ def encode_hello(message: HelloMessage) -> bytes:
             if len(name) > 255 or len(message.dir_uuid) != 16 or len(message.nonce) != 32:
                 raise UsageError("cluster id above 255 bytes, or a directory uuid or nonce of the wrong length")
             head = _HELLO.pack(
-                _TYPE_HELLO, HELLO_VERSION, message.node_id, message.to_node_id, message.dir_uuid,
+                TYPE_HELLO, HELLO_VERSION, message.node_id, message.to_node_id, message.dir_uuid,
                 message.feature_min, message.feature_max, message.nonce, len(name),
             )  # fmt: skip
             return head + name
@@ -399,7 +399,7 @@ def encode_hello(message: HelloMessage) -> bytes:
 def decode_hello(frame: bytes) -> HelloMessage:
     """One part of the hello. Raises PeerError for anything else."""
     kind = frame[0] if frame else 0
-    if kind == _TYPE_HELLO:
+    if kind == TYPE_HELLO:
         return _decode_hello(frame)
     if kind == _TYPE_PROOF and len(frame) == 33:
         return Proof(frame[1:])

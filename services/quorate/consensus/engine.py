@@ -1,13 +1,13 @@
 """The Raft node: a core that decides, wrapped in everything that makes its decisions safe to act on.
 
 Rules: nothing blocks, nothing awaits. Whatever vouches for something durable (acks, votes, vote requests) waits until
-the journal has made it so; AppendEntries leave at once, also before our own write. The loss of leadership is told to the
-machine before anything else can be decided. One error that is not a peer's fault stops the node (fail-stop).
+the journal has made it so; AppendEntries leave at once, also before our own write. The loss of leadership is told to
+the machine before anything else can be decided. One error that is not a peer's fault stops the node (fail-stop).
 
-Theory. One *turn* of the node: tick the core (count matches, check the quorum) → one AppendEntries per follower that needs
-one → one round of read probes → hand the journal's new operations to the disk → release what the disk has covered → apply
-a bounded slice → answer reads. Turns are asked for by frames, proposals, finished syncs and the timer, and grouped: many
-requests, one turn.
+Theory. One *turn* of the node: tick the core (count matches, check the quorum) → one AppendEntries per follower that
+needs one → one round of read probes → hand the journal's new operations to the disk → release what the disk has
+covered → apply a bounded slice → answer reads. Turns are asked for by frames, proposals, finished syncs and the
+timer, and grouped: many requests, one turn.
 """
 
 import random
@@ -56,6 +56,12 @@ _APPLY_CLOCK_EVERY = 16
 """Entries applied between two looks at the clock."""
 
 
+def mark_forgotten(store: Store) -> None:
+    """Make durable that the journal is lost, *before* a new one takes its place. Raises StorageError."""
+    store.write([StoreOp("meta", _FORGOTTEN_KEY, b"\x01")])
+    store.sync()
+
+
 class _Transfer(msgspec.Struct, frozen=True):
     to: NodeId
     deadline: float
@@ -65,10 +71,11 @@ class GuardedEngine(CoreEvents):
     """A ``RaftEngine`` (consensus/ports.py says what each method promises) around any ``Core``.
 
     ``store``, ``event_log`` and ``worker`` are needed for snapshots and trimming; without them the journal only grows.
-    ``forgotten``: the journal was found damaged or missing although the node existed before, so it starts as a non-voter;
-    an empty journal beside a store that has applied something, or a store behind the journal's beginning, is recognised
-    without it. ``on_fatal`` is called once, when this node must not go on; the engine has stopped by then.
-    Raises UsageError for a lone node that forgot (nobody could tell it what it acknowledged) and for impossible voters.
+    ``forgotten``: the journal was found damaged or missing although the node existed before, so it starts as a
+    non-voter; an empty journal beside a store that has applied something, or a store behind the journal's beginning,
+    is recognised without it. ``on_fatal`` is called once, when this node must not go on; the engine has stopped by
+    then. Raises UsageError for a lone node that forgot (nobody could tell it what it acknowledged) and for
+    impossible voters.
     """
 
     def __init__(
@@ -98,7 +105,7 @@ class GuardedEngine(CoreEvents):
         self._journal, self._machine, self._network = journal, machine, network
         self._scheduler, self._rng, self._settings = scheduler, rng, settings
         self._on_fatal = on_fatal
-        self._store = store
+        self._store, self._worker = store, worker
         now = scheduler.monotonic()
         self._rejoin = self._start_rejoin(forgotten=forgotten)
         self._rejoined_seq: int | None = None
@@ -236,7 +243,7 @@ class GuardedEngine(CoreEvents):
         self._scheduler.call_later(self._election.connection_closed(now) - now, self._kick)
 
     def transfer_leadership(self, to: NodeId | None = None) -> bool:
-        """See port. From here on nothing is decided in this term; if nobody takes over in time, this node steps down."""
+        """See port. Nothing is decided in this term from here on; if nobody takes over in time, it steps down."""
         if not self._running or not self.is_leader:
             return False
         fit = [p for p in self._others if self._network.connected(p) and self._core.match(p) > 0 and to in (None, p)]
@@ -355,6 +362,8 @@ class GuardedEngine(CoreEvents):
             self._rejoined_seq = None
             if self._store is not None:
                 self._store.write([StoreOp("meta", _FORGOTTEN_KEY, None)])
+                if self._worker is not None:  # Or a power loss would make it forget again, perhaps beside another.
+                    self._worker.submit(self._store.sync, lambda: None)
 
     def _send(self, peer: NodeId, message: Message) -> None:
         self._network.send(peer, codec.encode(message))
@@ -715,8 +724,7 @@ class GuardedEngine(CoreEvents):
                 "restore the journal directory from a backup, or remove the whole data directory to start a new cluster"
             )
         if store is not None:
-            store.write([StoreOp("meta", _FORGOTTEN_KEY, b"\x01")])
-            store.sync()
+            mark_forgotten(store)
         return Rejoin(self._others, self._rng.getrandbits(61))
 
     def _go_on_rejoining(self, rejoin: Rejoin, now: float) -> None:

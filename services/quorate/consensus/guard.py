@@ -4,9 +4,9 @@ Rules: nothing here sends, sleeps, reads a clock or knows pysyncobj; ``consensus
 part names the defect it shuts off; docs/consensus.md has the table (defect, guard, test) and the numbering.
 
 Theory. pysyncobj decides elections, counts matches and accepts entries correctly *if* it is never shown a message that
-would make it truncate what matches (BUG 3), trust an acknowledgement of another term (BUG 2), take a commit index beyond
-what was verified (BUG 1), or bounce between two reset answers for ever (BUG 6). And it knows nothing of disks: durability
-is added around it, by holding back whatever vouches for something until that something is on disk.
+would make it truncate what matches (BUG 3), trust an acknowledgement of another term (BUG 2), take a commit index
+beyond what was verified (BUG 1), or bounce between two reset answers for ever (BUG 6). And it knows nothing of
+disks: durability is added around it, by holding back whatever vouches for something until that something is on disk.
 """
 
 import random
@@ -55,10 +55,10 @@ class Present(msgspec.Struct, frozen=True, gc=False):
 def shape_append(message: AppendEntries, log: LogView, commit: Index) -> Show | Present:
     """What to make of an AppendEntries of a term not below ours (Raft §5.3, with the guards of BUG 1, 3 and 6).
 
-    ``commit`` is our own commit index. Entries we have are cut off its front, so that nothing matching is ever truncated
-    (BUG 3); its commit index is capped at its own last entry, the only part of our log it verifies (BUG 1); on a term
-    conflict pysyncobj is shown the first entry of the conflicting term, so that one answer steps over all of it (BUG 6).
-    Raises InvariantBrokenError if it contradicts a committed entry.
+    ``commit`` is our own commit index. Entries we have are cut off its front, so that nothing matching is ever
+    truncated (BUG 3); its commit index is capped at its own last entry, the only part of our log it verifies (BUG
+    1); on a term conflict pysyncobj is shown the first entry of the conflicting term, so that one answer steps over
+    all of it (BUG 6). Raises InvariantBrokenError if it contradicts a committed entry.
     """
     prev = message.prev_index
     here = log.term_at(prev)
@@ -93,9 +93,9 @@ def shape_append(message: AppendEntries, log: LogView, commit: Index) -> Show | 
 class PeerFlow:
     """What the leader remembers about the link to one follower in its term: sequence numbers and the window in flight.
 
-    Every AppendEntries has a number, every ack repeats it. A reset answer is believed once per flight: after one, answers
-    to anything sent before it are stale (BUG 6). After a follower announced that it lost its journal, none of its earlier
-    acks is believed at all.
+    Every AppendEntries has a number, every ack repeats it. A reset answer is believed once per flight: after one,
+    answers to anything sent before it are stale (BUG 6). After a follower announced that it lost its journal, none
+    of its earlier acks is believed at all.
     """
 
     def __init__(self) -> None:
@@ -150,8 +150,8 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
 class HeldFrames:
     """Acks, votes and vote requests, each waiting until every journal operation queued before it is durable.
 
-    A frame is complete when it is put here: stamped with the term and sequence of *then*. One of an older term is dropped
-    at release. Consecutive acks to one peer that wait for the same operation are one ack.
+    A frame is complete when it is put here: stamped with the term and sequence of *then*. One of an older term is
+    dropped at release. Consecutive acks to one peer that wait for the same operation are one ack.
     """
 
     def __init__(self) -> None:
@@ -219,7 +219,7 @@ class Election:
         self.due_at = now + self._timeout()
 
     def connection_closed(self, now: float) -> float:
-        """The leader's connection closed: no longer protected. Returns when to ask for pre-votes (seconds, monotonic)."""
+        """The leader's connection closed: no longer protected. Returns when to ask for pre-votes, monotonic."""
         self.leader_alive = False
         self._closed = True
         self.due_at = min(self.due_at, now + self._settings.close_jitter_s * self._rng.uniform(0.1, 1.0))

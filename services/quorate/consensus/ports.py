@@ -28,7 +28,7 @@ class StoreOp(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Store(Protocol):
-    """An ordered key-value store with atomic, unsynced writes. ``RocksStore`` in production, ``MemoryStore`` in tests."""
+    """An ordered key-value store with atomic, unsynced writes. ``RocksStore``; ``MemoryStore`` in tests."""
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """The value now."""
@@ -50,7 +50,7 @@ class Store(Protocol):
 
 
 class Disk(Protocol):
-    """The files of one journal directory; every call may raise StorageError. Called on the worker's thread (or at start)."""
+    """The files of one journal directory; calls may raise StorageError. Used on the worker's thread (or at start)."""
 
     def names(self) -> list[str]:
         """File names present, sorted."""
@@ -75,7 +75,7 @@ class DiskWorker(Protocol):
     """One dedicated thread that runs jobs in the order given and reports each back on the node's thread."""
 
     def submit(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run ``job`` off the loop, then ``done`` on it. If ``job`` raises, the node stops (fail-stop): ``done`` never runs."""
+        """Run ``job`` off the loop, then ``done`` on it. If ``job`` raises, the node stops: ``done`` never runs."""
 
     def pending(self) -> int:
         """Jobs submitted and not yet reported done."""
@@ -106,7 +106,7 @@ class Machine(Protocol):
         """The last index whose effects are in the store (may be ahead of the journal after a crash). 0 when new."""
 
     def apply(self, index: Index, term: Term, entry: bytes) -> None:
-        """Execute one committed entry (``b''`` = a Raft no-op). Never raises for what a peer proposed; raises only to stop."""
+        """Execute one committed entry (``b''`` = a Raft no-op). Raises only to stop the node."""
 
     def applied(self) -> None:
         """End of a slice of applies: write the store, then answer callers."""
@@ -151,15 +151,25 @@ class RaftEngine(Protocol):
     def voting(self) -> bool:
         """False while this node may not vote (it lost its journal, or a snapshot is incomplete)."""
 
+    @property
+    def installing(self) -> bool:
+        """True while a snapshot arrives: the store is behind and jumps; the node is not ready."""
+
     def decidable_term(self) -> Term:
-        """``term`` when leader and its first entry of this term is applied, else 0: no decision, no read before."""
+        """``term`` when leader and its first entry of this term is applied and it is not handing over, else 0: no
+        decision, no read before.
+        """
 
     def propose(self, entry: bytes, term: Term) -> Index | None:
-        """Append in ``term``; None = not leader in that term, *provably nothing was proposed*."""
+        """Append in ``term``; None = ``term`` is not (or no longer) decidable here, *provably nothing was proposed*.
+        Raises UsageError for an entry of a size that is not allowed.
+        """
 
     def read_index(self, done: Callable[[Index | None], None]) -> None:
-        """Linearizable read on the leader: ``done(index)`` once a majority confirmed the leadership and ``index`` is applied;
-        ``done(None)`` when it cannot be known. Batched per turn; always called, within the election timeout."""
+        """Linearizable read on the leader: ``done(index)`` once a majority confirmed the leadership and ``index`` is
+        applied; ``done(None)`` when it cannot be known. Batched per turn; always called, within the election
+        timeout.
+        """
 
     def receive(self, peer: NodeId, frame: bytes) -> None:
         """A consensus frame from an authenticated peer. Raises PeerError if malformed (nothing changed)."""

@@ -6,8 +6,8 @@ hands its messages to the engine, ``_Core`` replaces its timers, its sending, it
 pinned by version and hash, because the guard relies on the order of steps inside ``_onTick`` (count, then
 ``__applyLogEntries``); docs/consensus.md lists each private name and each defect.
 
-Theory. pysyncobj is a set of handlers over a dozen private fields. An election happens when its deadline is put into the
-past; entries are accepted when a dict of type ``append_entries`` is delivered; what it wants to say comes out of
+Theory. pysyncobj is a set of handlers over a dozen private fields. An election happens when its deadline is put into
+the past; entries are accepted when a dict of type ``append_entries`` is delivered; what it wants to say comes out of
 ``Transport.send``. Its own election timeout is set beyond any node's life.
 """
 
@@ -84,7 +84,7 @@ def _patch() -> None:
     original = syncobj.createJournal
     syncobj.createJournal = lambda journal: journal if isinstance(journal, PySyncObjJournal) else original(journal)
     syncobj.createPoller = lambda _: _NoPoller()
-    syncobj.monotonicTime = lambda: _Clock.read()
+    syncobj.monotonicTime = lambda: _Clock.read()  # noqa: PLW0108 - looked up at each call
 
 
 _patch()
@@ -214,8 +214,9 @@ class _Core(SyncObj):  # type: ignore[misc]
         super()._onTick(timeToWait)
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        """Runs right after matches were counted, before anything reads the commit index: clip it to what a majority holds
-        durably, own disk included. Do not ask for the role here: check-quorum may have changed it in this very tick.
+        """Runs right after matches were counted, before anything reads the commit index: clip it to what a majority
+        holds durably, own disk included. Do not ask for the role here: check-quorum may have changed it in this very
+        tick.
         """
         counted = self.raftCommitIndex
         if counted > self._floor:
@@ -280,7 +281,7 @@ class _Core(SyncObj):  # type: ignore[misc]
     @property
     def leader_id(self) -> NodeId | None:
         """See port."""
-        node = self._SyncObj__raftLeader
+        node: Any = self._SyncObj__raftLeader
         return None if node is None else NodeId(node.id)
 
     @property

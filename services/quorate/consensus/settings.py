@@ -16,7 +16,7 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
     retain_entries: int = 20_000
     """Entries kept below the applied index, so that a voter which was away for a moment needs no snapshot."""
     trim_slack_entries: int = 20_000
-    """Trim only when this many entries more than ``retain_entries`` are there: each trim costs one sync of the store."""
+    """Trim only when so many entries more than ``retain_entries`` are there: a trim costs one sync of the store."""
     retain_bytes: int = 64 * 1024 * 1024
     """When the journal is larger than this, proportionally fewer entries are retained."""
     chunk_bytes: int = 128 * 1024

@@ -1,5 +1,6 @@
 """A cluster of real engines in one process: a clock that is told to move, wires that can be cut, disks that lose what
-was not synced."""
+was not synced.
+"""
 
 import heapq
 import random
@@ -136,7 +137,7 @@ class Wires:
         self.delay = 0.001
         self.cut: set[tuple[int, int]] = set()
         self.held: dict[tuple[int, int], list[bytes]] = {}
-        self.nodes: dict[int, "Node"] = {}
+        self.nodes: dict[int, Node] = {}
         self.watch: Callable[[int, int, bytes], None] | None = None
 
     def send(self, source: int, target: int, frame: bytes) -> None:

@@ -1,0 +1,379 @@
+"""The links between voters, over real sockets: who gets in, who is refused and told why, what is dropped."""
+
+import asyncio
+import random
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+import pytest
+
+from quorate.consensus import codec
+from quorate.consensus.codec import Hello, Proof, Refused, Welcome
+from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers, proof
+from quorate.consensus.ports import NodeId
+from quorate.consensus.settings import PeerSettings
+from quorate.errors import PeerError, UsageError
+
+KEY = b"the key of this cluster"
+SETTINGS = PeerSettings(hello_timeout_s=0.3, frame_bytes_max=100_000, unproven_max=4)
+
+
+def free_port() -> int:
+    """A port below the ephemeral range that nobody listens on now."""
+    rng = random.SystemRandom()
+    while True:
+        port = rng.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+
+
+class End:
+    """One node's links and what they told."""
+
+    def __init__(
+        self, node: int, ports: dict[int, int], *, settings: PeerSettings = SETTINGS, **identity: object
+    ) -> None:
+        who = {"cluster_id": "c", "node_id": NodeId(node), "dir_uuid": bytes([node]) * 16, "key": KEY} | identity
+        self.frames: list[tuple[int, bytes]] = []
+        self.ups: list[int] = []
+        self.downs: list[int] = []
+        self.refused: list[tuple[int | None, str]] = []
+        self.directories: dict[int, bytes] = {}
+        self.fail = False
+        self.port = ports[node]
+        self.peers = Peers(
+            PeerIdentity(**who),  # type: ignore[arg-type]
+            {NodeId(other): ("127.0.0.1", port) for other, port in ports.items() if other != node},
+            settings,
+            random.Random(node),
+            PeerHandlers(
+                frame=self._frame,
+                connected=self.ups.append,
+                disconnected=self.downs.append,
+                refused=lambda peer, reason: self.refused.append((peer, reason)),
+                directory_of=self.directories.get,
+            ),
+        )
+
+    def _frame(self, peer: NodeId, frame: bytes) -> None:
+        if self.fail:
+            raise PeerError("not understood")
+        self.frames.append((peer, frame))
+
+    async def start(self) -> None:
+        await self.peers.start("127.0.0.1", self.port)
+
+
+async def until(condition: Callable[[], object], limit_s: float = 5.0) -> None:
+    """Let the loop run until it holds."""
+    async with asyncio.timeout(limit_s):
+        while not condition():  # noqa: ASYNC110 - conditions over several objects
+            await asyncio.sleep(0.002)
+
+
+def with_ends(scenario: Callable[..., Awaitable[None]], *ends: End) -> None:
+    """Start them, run the scenario, stop them."""
+
+    async def run() -> None:
+        for end in ends:
+            await end.start()
+        try:
+            await scenario(*ends)
+        finally:
+            for end in ends:
+                await end.peers.stop()
+
+    asyncio.run(run())
+
+
+def pair(**second: object) -> tuple[End, End]:
+    """Two nodes; the second's identity can differ."""
+    ports = {1: free_port(), 2: free_port()}
+    return End(1, ports), End(2, ports, **second)
+
+
+def test_frames_arrive_in_order_both_ways() -> None:
+    """What one node sends in several turns the other gets whole, in order and from the right peer."""
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.ups and two.ups)
+        for i in range(50):
+            one.peers.send(NodeId(2), b"from one %d" % i)
+            if i % 7 == 0:
+                await asyncio.sleep(0)
+        two.peers.send(NodeId(1), b"x" * 90_000)
+        await until(lambda: len(two.frames) == 50 and one.frames)
+        assert two.frames == [(1, b"from one %d" % i) for i in range(50)]
+        assert one.frames == [(2, b"x" * 90_000)]
+
+    with_ends(scenario, *pair())
+
+
+def test_a_lost_peer_is_told_once_and_found_again() -> None:
+    """When a peer goes both connections close, one disconnect is told, and when it comes back the link is up again."""
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.ups and two.ups)
+        await two.peers.stop()
+        await until(lambda: one.downs)
+        assert not one.peers.connected(NodeId(2))
+        one.peers.send(NodeId(2), b"lost")
+        again = End(2, {1: one.port, 2: two.port})
+        await again.start()
+        try:
+            await until(lambda: len(one.ups) == 2)
+            one.peers.send(NodeId(2), b"found")
+            await until(lambda: again.frames)
+            assert again.frames == [(1, b"found")]
+            assert one.downs == [2]
+        finally:
+            await again.peers.stop()
+
+    with_ends(scenario, *pair())
+
+
+@pytest.mark.parametrize(
+    ("reason", "second"),
+    [
+        ("cluster id", {"cluster_id": "another"}),
+        ("cluster key", {"key": b"another key"}),
+        ("features", {"feature_min": 7, "feature_max": 9}),
+    ],
+)
+def test_a_mismatch_is_refused_and_named_on_both_sides(reason: str, second: dict[str, object]) -> None:
+    """Nodes that do not belong together never connect, and each is told what differs."""
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: any(r == reason for _, r in one.refused) and any(r == reason for _, r in two.refused))
+        assert not one.ups
+        assert not two.ups
+        assert not one.peers.connected(NodeId(2))
+
+    with_ends(scenario, *pair(**second))
+
+
+def test_another_data_directory_is_refused() -> None:
+    """A node whose directory is not the one the cluster knows is refused by name."""
+    one, two = pair()
+    one.directories[2] = b"?" * 16
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: (2, "directory") in one.refused and (1, "directory") in two.refused)
+        assert not one.frames
+
+    with_ends(scenario, one, two)
+
+
+def test_an_unknown_node_is_refused() -> None:
+    """A node id that is not among the voters is refused by name."""
+    ports = {1: free_port(), 2: free_port(), 9: free_port()}
+    one = End(1, {1: ports[1], 2: ports[2]})
+    nine = End(9, {1: ports[1], 9: ports[9]})
+
+    async def scenario(one: End, nine: End) -> None:
+        await until(lambda: (None, "node id") in one.refused and (1, "node id") in nine.refused)
+
+    with_ends(scenario, one, nine)
+
+
+class Raw:
+    """A hostile client: bytes in, frames out."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def __aenter__(self) -> Self:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def send(self, *frames: bytes) -> None:
+        self._writer.write(b"".join(struct.pack("!I", len(frame)) + frame for frame in frames))
+
+    def send_raw(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def read(self) -> bytes:
+        """The next frame; empty when closed."""
+        try:
+            async with asyncio.timeout(3):
+                (size,) = struct.unpack("!I", await self._reader.readexactly(4))
+                return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return b""
+
+
+def hello(**changes: object) -> bytes:
+    """A good hello of node 2 to node 1, but for the changes."""
+    fields = {
+        "cluster_id": "c", "node_id": NodeId(2), "to_node_id": NodeId(1), "dir_uuid": bytes(16),
+        "feature_min": 1, "feature_max": 1, "nonce": bytes(32),
+    } | changes  # fmt: skip
+    return codec.encode_hello(Hello(**fields))  # type: ignore[arg-type]
+
+
+HOSTILE: dict[str, tuple[list[bytes], str]] = {
+    "no hello": ([b"\x01what"], "malformed"),
+    "consensus frame first": ([codec.encode(codec.Alive(codec.Term(1)))], "malformed"),
+    "proof first": ([codec.encode_hello(Proof(bytes(32)))], "malformed"),
+    "wrong version": ([b"\x20\x63" + hello()[2:]], "version"),
+    "to another node": ([hello(to_node_id=NodeId(3))], "node id"),
+    "from the node itself": ([hello(node_id=NodeId(1))], "node id"),
+    "unknown node": ([hello(node_id=NodeId(77))], "node id"),
+    "wrong cluster": ([hello(cluster_id="d")], "cluster id"),
+    "guessed proof": ([hello(), codec.encode_hello(Proof(bytes(32)))], "cluster key"),
+    "frame instead of proof": ([hello(), codec.encode(codec.Alive(codec.Term(1)))], "malformed"),
+    "welcome instead of proof": ([hello(), codec.encode_hello(Welcome())], "cluster key"),
+    "truncated hello": ([hello()[:-1]], "malformed"),
+    "above the hello limit": ([b"\x20" * 5000], "malformed"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_hello_is_refused_by_name(case: str) -> None:
+    """Whatever an unproven client sends, it is told the reason, is closed, and no frame of it is handled."""
+    frames, reason = HOSTILE[case]
+    one = End(1, {1: free_port(), 2: free_port()})
+
+    async def scenario(one: End) -> None:
+        async with Raw(one.port) as raw:
+            raw.send(*frames)
+            answers = []
+            while answer := await raw.read():
+                answers.append(codec.decode_hello(answer))
+            assert answers[-1] == Refused(reason)  # type: ignore[arg-type]
+        assert not one.frames
+        assert one.peers.refusals == {reason: 1}
+
+    with_ends(scenario, one)
+
+
+def test_the_acceptors_proof_cannot_be_sent_back_to_it() -> None:
+    """A client that reflects the acceptor's own proof is refused: the roles are part of what is signed."""
+    one = End(1, {1: free_port(), 2: free_port()})
+
+    async def scenario(one: End) -> None:
+        async with Raw(one.port) as raw:
+            raw.send(hello())
+            await raw.read()
+            raw.send(await raw.read())
+            assert codec.decode_hello(await raw.read()) == Refused("cluster key")
+
+    with_ends(scenario, one)
+
+
+def test_a_recorded_proof_is_worth_nothing_later() -> None:
+    """A proof made for one connection is refused on the next: the acceptor's nonce is new."""
+    one = End(1, {1: free_port(), 2: free_port()})
+
+    async def scenario(one: End) -> None:
+        async with Raw(one.port) as first:
+            first.send(hello())
+            recorded = codec.encode_hello(Proof(proof(KEY, b"D", hello(), await first.read())))
+            await first.read()
+            first.send(recorded)
+            assert codec.decode_hello(await first.read()) == Welcome()
+        async with Raw(one.port) as second:
+            second.send(hello(), recorded)
+            await second.read()
+            await second.read()
+            assert codec.decode_hello(await second.read()) == Refused("cluster key")
+
+    with_ends(scenario, one)
+
+
+def test_a_silent_client_is_refused_at_the_deadline() -> None:
+    """A connection that says nothing is told so and closed when the hello's time is over."""
+    one = End(1, {1: free_port(), 2: free_port()})
+
+    async def scenario(one: End) -> None:
+        async with Raw(one.port) as raw:
+            assert codec.decode_hello(await raw.read()) == Refused("deadline")
+            assert await raw.read() == b""
+
+    with_ends(scenario, one)
+
+
+def test_too_many_unproven_connections_are_turned_away() -> None:
+    """Beyond the limit a connection that has proven nothing is refused as busy; those before it are not disturbed."""
+    one = End(1, {1: free_port(), 2: free_port()})
+
+    async def scenario(one: End) -> None:
+        waiting = [Raw(one.port) for _ in range(SETTINGS.unproven_max)]
+        for raw in waiting:
+            await raw.__aenter__()
+        await until(lambda: len(one.peers._unproven) == SETTINGS.unproven_max)
+        async with Raw(one.port) as late:
+            assert codec.decode_hello(await late.read()) == Refused("busy")
+        waiting[0].send(hello())
+        assert isinstance(codec.decode_hello(await waiting[0].read()), Hello)
+        for raw in waiting:
+            await raw.__aexit__()
+
+    with_ends(scenario, one)
+
+
+def test_an_oversized_frame_of_a_proven_peer_drops_its_connection() -> None:
+    """A length above the limit ends the connection before anything of that size is kept."""
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.ups and two.ups)
+        link = one.peers._outbound[NodeId(2)]
+        link.transport.write(struct.pack("!I", SETTINGS.frame_bytes_max + 1))
+        await until(lambda: (1, "malformed") in two.refused)
+        await until(lambda: len(one.ups) == 2)
+        assert not two.frames
+
+    with_ends(scenario, *pair())
+
+
+def test_a_frame_that_is_not_understood_drops_the_connection_only() -> None:
+    """PeerError from the handler closes that connection; the peer may dial again and be heard."""
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.ups and two.ups)
+        two.fail = True
+        one.peers.send(NodeId(2), b"nonsense")
+        await until(lambda: len(one.ups) == 2)
+        two.fail = False
+        one.peers.send(NodeId(2), b"sense")
+        await until(lambda: two.frames)
+        assert two.frames == [(1, b"sense")]
+
+    with_ends(scenario, *pair())
+
+
+def test_a_peer_that_does_not_read_is_dropped_not_buffered() -> None:
+    """More than the buffer limit waiting for one peer aborts its connection."""
+    ports = {1: free_port(), 2: free_port()}
+    one = End(1, ports, settings=PeerSettings(buffer_bytes_max=1000))
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.ups and two.ups)
+        one.peers.send(NodeId(2), b"y" * 2000)
+        await until(lambda: len(one.ups) == 2)
+        assert not two.frames
+
+    with_ends(scenario, one, End(2, ports))
+
+
+def test_a_taken_port_is_a_usage_error() -> None:
+    """A listener that cannot be had is named at start."""
+    ports = {1: free_port(), 2: free_port()}
+
+    async def scenario(one: End) -> None:
+        with pytest.raises(UsageError, match=str(one.port)):
+            await End(1, ports).start()
+
+    with_ends(scenario, End(1, ports))
+
+
+def test_an_empty_key_is_a_usage_error() -> None:
+    """A node without a cluster key cannot be made."""
+    with pytest.raises(UsageError, match="key"):
+        PeerIdentity(cluster_id="c", node_id=NodeId(1), dir_uuid=bytes(16), key=b"")
