@@ -118,7 +118,6 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     controller: ControllerSettings = ControllerSettings()
     policy: PolicySettings = PolicySettings()
     requests: RequestSettings = RequestSettings()
-    requests: RequestSettings = RequestSettings()
     remoting: RemotingSettings = RemotingSettings()
     kafka: KafkaSettings = KafkaSettings()
     http: HttpSettings = HttpSettings()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from quorate.errors import PeerError, QuorateError
 from quorate.wire import remoting as wire
@@ -37,8 +38,7 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol."""

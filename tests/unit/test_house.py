@@ -1,0 +1,192 @@
+"""The rules of the house that no other tool checks."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from quorate.cli.program import OWN
+from quorate.events import Event
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(
+    path
+    for room in ("services", "projections", "spark", ".ci")
+    for path in (ROOT / room).rglob("*.py")
+    if path.name != "_generated.py"
+)
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+FUNCTION_LINES_MAX = 70
+STARTED_BY_NAME = {
+    "quorate.__main__",
+    "quorate.events.generate",
+    "quorate.events.compat",
+    "quorate.consensus.memory",  # the in-memory twin, for tests
+    *(f"quorate.cli.{place.partition(':')[0]}" for place, _ in OWN.values()),
+}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def name_of(path: Path) -> str:
+    """A path as the reader of a failure wants it."""
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(path: Path) -> Iterator[Function]:
+    yield from (node for node in ast.walk(tree(path)) if isinstance(node, Function))
+
+
+def ours() -> list[Path]:
+    """Every file that is, or is about to be, under version control."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listed.returncode != 0:
+        pytest.skip("not a git work tree")
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_function_outgrows_a_screen() -> None:
+    """A function of more than 70 lines is two functions."""
+    long = [
+        f"{name_of(path)}: {function.name} has {lines} lines"
+        for path in (*SOURCES, *TESTS)
+        for function in functions(path)
+        if (lines := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+    assert not long
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    """A module starts with a docstring; only an empty ``__init__`` may have nothing to say."""
+    silent = [path for path in (*SOURCES, *TESTS) if not ast.get_docstring(tree(path))]
+    assert not [name_of(path) for path in silent if path.name != "__init__.py" or path.read_text().strip()]
+
+
+def test_every_test_says_what_must_be_true() -> None:
+    """A test has a docstring of at least one whole sentence."""
+    silent = [
+        f"{name_of(path)}: {function.name}"
+        for path in TESTS
+        for function in functions(path)
+        if function.name.startswith("test_") and "." not in (ast.get_docstring(function) or "")
+    ]
+    assert not silent
+
+
+def test_production_asserts_nothing_that_optimising_would_strip() -> None:
+    """Invariants use ``errors.check``, because ``python -O`` removes ``assert``."""
+    products = [path for path in SOURCES if ".ci" not in path.parts]
+    asserts = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in products
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Assert)
+    ]
+    assert not asserts
+
+
+@pytest.mark.parametrize("folder", ["unit", "property", "model"])
+def test_fast_tests_never_sleep(folder: str) -> None:
+    """What runs in ``make check`` waits for events, not for time."""
+    others = [path for path in (ROOT / "tests" / folder).rglob("*.py") if path != Path(__file__)]
+    sleepers = [name_of(path) for path in others if re.search(r"\btime\.sleep\(", path.read_text())]
+    assert not sleepers
+
+
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    """No committed text names a home folder, a work folder or a package index."""
+    places = ("/" + "work/", "/" + "root/", "/home/" + "user", "index" + "-url", "pypi" + "." + "org")
+    found = []
+    for path in ours():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{name_of(path)}: {place}" for place in places if place in text]
+    assert not [line for line in found if not line.startswith(".ci/lock: index")]
+
+
+def imported_by(path: Path) -> Iterator[str]:
+    """Modules a file imports, by their full names (``from a import b`` may mean a.b)."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_module_is_an_orphan() -> None:
+    """Every module of the product is imported by another one, or is started by name."""
+    services = ROOT / "services"
+    modules = {
+        ".".join(path.relative_to(services).with_suffix("").parts): path
+        for path in services.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    used = {name for path in services.rglob("*.py") for name in imported_by(path)}
+    assert sorted(modules.keys() - used - STARTED_BY_NAME) == []
+
+
+@pytest.mark.parametrize("place", ["metadata/evolve.py", "cli/narration.py"])
+def test_every_event_is_handled_by_name(place: str) -> None:
+    """Each kind of event has its case where state is folded and where it is told."""
+    module = tree(ROOT / "services/quorate" / place)
+    cases = {
+        name.id
+        for node in ast.walk(module)
+        if isinstance(node, ast.MatchClass)
+        for name in ast.walk(node.cls)
+        if isinstance(name, ast.Name)
+    }
+    assert {kind.__name__ for kind in get_args(Event)} <= cases
+
+
+def test_every_target_of_make_is_explained() -> None:
+    """``make`` alone lists every target, so every target has its ``##``."""
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    targets = [line for line in lines if re.match(r"[a-z-]+:", line)]
+    assert targets
+    assert not [line for line in targets if "## " not in line]
+
+
+@pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.txt")), ids=name_of)
+def test_every_locked_package_has_hashes(lock: Path) -> None:
+    """A lock pins each package to one version and its hashes."""
+    text = lock.read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    assert lines
+    assert not [line for line in lines if "==" not in line or "--hash=sha256:" not in line]
+
+
+def test_locks_agree_with_each_other() -> None:
+    """A package that is in several locks has the same version in all."""
+    versions: dict[str, set[str]] = {}
+    for lock in (ROOT / "requirements").glob("*.txt"):
+        for name, version in re.findall(r"^([a-z0-9.-]+)==([^ ]+)", lock.read_text(), re.MULTILINE):
+            versions.setdefault(name, set()).add(version)
+    assert {"confluent-kafka", "faust-streaming", "pysyncobj", "rocksdict", "pyspark", "fastavro", "pytest"} <= set(
+        versions
+    )
+    assert not {name: found for name, found in versions.items() if len(found) > 1}
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    """The pages of docs/adr are 0001, 0002, … and each says context, decision and consequence."""
+    pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        text = page.read_text()
+        assert all(f"## {part}" in text for part in ("Context", "Decision", "Consequence")), page.name
