@@ -21,11 +21,12 @@ from structlog.typing import FilteringBoundLogger
 from quorate.cli.compose import Core, CoreSettings
 from quorate.clock import LoopScheduler
 from quorate.consensus.disk import DirectoryLock, FileDisk, ThreadWorker
+from quorate.consensus.engine import mark_forgotten
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.journal import Journal, JournalDamagedError, erase_journal
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
-from quorate.consensus.store import Identity, RocksStore, claim_identity, read_applied, read_identity
+from quorate.consensus.store import Identity, RocksStore, claim_identity, read_identity
 from quorate.controller import EndOffset, EndOffsetIs, Found, ReadOutcome
 from quorate.errors import UsageError
 from quorate.events import NodeAddresses, Voter
@@ -162,22 +163,27 @@ class Node:
         self._store = RocksStore(str(data / "store"), settings.storage.store)
         known = read_identity(self._store)
         self.dir_uuid = known.dir_uuid if known else str(uuid.UUID(int=secrets.randbits(128), version=4))
+        self._disk = FileDisk(str(data / "journal"))
+        self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
+        alone = len(settings.cluster.voters) == 1
+        # The identity is written after the journal was made: who has one and no journal lost it, votes and acks too.
+        self._forgotten = known is not None and not self._disk.names()
+        if self._forgotten and not alone:
+            mark_forgotten(self._store)
+        try:
+            self._journal = self._open_journal()
+        except JournalDamagedError as error:
+            if alone:
+                raise  # Nobody else holds what it acknowledged: what is left of it is for the operator to save.
+            self.log.warning("journal damaged; rejoining without a vote", reason=str(error))
+            self._forgotten = True
+            mark_forgotten(self._store)
+            erase_journal(self._disk)
+            self._journal = self._open_journal()
         claim_identity(
             self._store,
             Identity(cluster_id=settings.cluster.id, node_id=settings.node.id, dir_uuid=self.dir_uuid),
         )
-        self._disk = FileDisk(str(data / "journal"))
-        self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
-        self._forgotten = False
-        try:
-            self._journal = self._open_journal()
-        except JournalDamagedError as error:
-            self.log.warning("journal damaged; rejoining without a vote", reason=str(error))
-            erase_journal(self._disk)
-            self._journal = self._open_journal()
-            self._forgotten = True
-        if self._journal.state == "new" and known is not None and read_applied(self._store) is not None:
-            self._forgotten = True
 
     def _open_journal(self) -> Journal:
         return Journal.open(self._disk, self._worker, self.settings.storage.journal, self._scheduler)
