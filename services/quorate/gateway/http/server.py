@@ -122,6 +122,7 @@ class HttpConnection(asyncio.Protocol):
             case h11.EndOfMessage():
                 self._serve()
             case h11.ConnectionClosed():
+                self._busy = True  # h11 says so again and again; nothing more is to come.
                 if self._transport:
                     self._transport.close()
             case _:
