@@ -134,7 +134,7 @@ def alter_sync_state_set(state: State, command: AlterSyncStateSet, context: Cont
         return refuse("SyncStateSetOfUnknownBrokerSet", "Broker metadata is not existed")
     if command.sync_state_set is None:
         return refuse("MissingField", "The body with the syncStateSet is missing")
-    new = tuple(sorted(set(command.sync_state_set)))
+    new = tuple(sorted({*command.sync_state_set}))
     refusal = _fenced_off(known, command, new) or _unfit(known, command.master, new, context)
     if refusal is not None:
         return refusal
@@ -292,10 +292,12 @@ def _fenced_off(known: BrokerSet, command: AlterSyncStateSet, new: tuple[int, ..
 def _unfit(known: BrokerSet, master: int, new: tuple[int, ...], context: Context) -> Refusal | None:
     """The members, one after the other: registered, alive; then: is the master among them?"""
     rejecting = "Rejecting alter syncStateSet request because the"
+    registered = [replica.broker_id for replica in known.replicas]
+    alive = context.live.alive
     for broker_id in new:
-        if known.replica(broker_id) is None:
+        if broker_id not in registered:
             return refuse("UnknownReplica", f"{rejecting} replicas {{{broker_id}}} don't exist")
-        if not context.live.alive(known.cluster, known.name, broker_id):
+        if not alive(known.cluster, known.name, broker_id):
             return refuse("ReplicaNotAlive", f"{rejecting} replicas {{{broker_id}}} don't alive")
     if master not in new:
         remark = f"{rejecting} newSyncStateSet don't contains origin leader {{{master}}}"

@@ -41,8 +41,12 @@ _replace = msgspec.structs.replace
 
 def evolve(state: State, event: Event, stamp: Stamp) -> State:
     """The state after the event. Raises InvariantBrokenError for one that no decision can have produced."""
-    match event:  # The frequent ones first: a match costs by the case.
-        case SyncStateSetAltered() | MasterElected() | ElectionFailed() | RoleChangeAcknowledged() | BrokerFenced():
+    match event:  # The frequent one first and on its own: a match costs by the case.
+        case SyncStateSetAltered():
+            found = _broker_set(state, event.broker_set)
+            changed = _replace(found, sync_state_set=event.new, sync_state_set_epoch=event.sync_state_set_epoch)
+            return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
+        case MasterElected() | ElectionFailed() | RoleChangeAcknowledged() | BrokerFenced():
             changed = _judged(_broker_set(state, event.broker_set), event, stamp)
             return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
         case BrokerUnfenced() | BrokerRegistered() | BrokerAddressChanged():
@@ -73,13 +77,11 @@ def _broker_set(state: State, name: str) -> BrokerSet:
 
 def _judged(
     found: BrokerSet,
-    event: SyncStateSetAltered | MasterElected | ElectionFailed | RoleChangeAcknowledged | BrokerFenced,
+    event: MasterElected | ElectionFailed | RoleChangeAcknowledged | BrokerFenced,
     stamp: Stamp,
 ) -> BrokerSet:
     """What the controller ruled about a set."""
     match event:
-        case SyncStateSetAltered():
-            return _replace(found, sync_state_set=event.new, sync_state_set_epoch=event.sync_state_set_epoch)
         case MasterElected():
             return _replace(
                 found,

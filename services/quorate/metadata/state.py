@@ -11,7 +11,11 @@ from quorate.events import NodeAddresses, Voter
 
 
 class _Entity(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """Base of everything that becomes a row; a new field needs a default, so that old rows stay as they are."""
+    """Base of everything that becomes a row; a new field needs a default, so that old rows stay as they are.
+
+    Only None, False, small integers, empty text and empty containers may be defaults: ``omit_defaults`` compares by
+    identity, so that any other text would be left out of the row on one node and not on the next.
+    """
 
 
 class Cluster(_Entity, frozen=True):
@@ -115,7 +119,7 @@ class Topic(_Entity, frozen=True):
     read_queues: int
     write_queues: int
     permission: int
-    filter_type: str = "SINGLE_TAG"
+    filter_type: str
     system_flags: int = 0
     order: bool = False
     attributes: dict[str, str] = {}

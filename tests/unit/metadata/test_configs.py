@@ -1,0 +1,130 @@
+"""Settings in the log: scopes, known keys, values, and what they overrule."""
+
+import pytest
+
+from quorate.events import ConfigChange, ConfigChanged
+from quorate.metadata.commands import ChangeConfig, RecordLeader
+from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS, known_controller_key, policy_in_force, values
+from quorate.metadata.policy import PolicySettings
+from tests.unit.metadata.kit import CREATE, World
+
+
+def change(scope: str, **changes: str | None) -> ChangeConfig:
+    """One change of settings."""
+    return ChangeConfig(scope=scope, changes=changes)
+
+
+def test_settings_are_set_changed_and_unset_with_what_was_before() -> None:
+    """Sorted by name; a scope without settings is no entity any more."""
+    world = World()
+    assert world.events(change("cluster", b="1", a="2")) == (
+        ConfigChanged(
+            scope="cluster",
+            changes=(ConfigChange(name="a", old=None, new="2"), ConfigChange(name="b", old=None, new="1")),
+        ),
+    )
+    assert world.events(change("cluster", b="3", a="2")) == (
+        ConfigChanged(scope="cluster", changes=(ConfigChange(name="b", old="1", new="3"),)),
+    )
+    assert dict(values(world.state, "cluster")) == {"a": "2", "b": "3"}
+    world.do(change("cluster", a=None, b=None))
+    assert "cluster" not in world.state.configs
+    assert dict(values(world.state, "cluster")) == {}
+
+
+def test_what_is_so_already_writes_nothing() -> None:
+    """The same value, an absent one unset, and nothing at all (1009 with an empty body)."""
+    world = World()
+    world.do(change("cluster", a="1"))
+    for command in (change("cluster", a="1"), change("cluster", x=None), change("cluster")):
+        assert world.events(command) == ()
+
+
+@pytest.mark.parametrize(
+    "scope", ["", "galaxy", "node/", "node/x", "node/-1", "topic/", "broker-set/", "broker-set/" + "a" * 256, "topic"]
+)
+def test_scopes_that_do_not_exist_are_refused(scope: str) -> None:
+    """A setting nobody reads is a mistake."""
+    assert World().refused(change(scope, a="1")).code == "InvalidConfigScope"
+
+
+@pytest.mark.parametrize("scope", ["cluster", "node/7", "broker-set/a/b", "topic/T"])
+def test_scopes_that_exist_are_taken(scope: str) -> None:
+    """Names may hold anything but nothing."""
+    assert World().events(change(scope, notifyBrokerRoleChanged="true"))
+
+
+@pytest.mark.parametrize("key", sorted(BLACK_LIST))
+def test_the_black_list_is_refused_whole(key: str) -> None:
+    """Java's 16, and nothing of the change happens."""
+    world = World()
+    refusal = world.refused(ChangeConfig(scope="controller", changes={"metricsLabel": "x", key: "y"}))
+    assert (refusal.code, refusal.remark) == ("ConfigBlackListed", "Can not update config in black list.")
+
+
+@pytest.mark.parametrize(
+    ("scope", "key", "value", "code"),
+    [
+        ("controller", "noSuchKey", "1", "UnknownConfigKey"),
+        ("node/1", "noSuchKey", None, "UnknownConfigKey"),
+        ("cluster", "a b", "1", "UnknownConfigKey"),
+        ("cluster", "", "1", "UnknownConfigKey"),
+        ("cluster", "a" * 256, "1", "UnknownConfigKey"),
+        ("controller", "enableElectUncleanMaster", "yes", "InvalidConfigValue"),
+        ("controller", "scanInactiveMasterInterval", "5s", "InvalidConfigValue"),
+        ("broker-set/a", "learners", "1,2", "InvalidConfigValue"),
+        ("broker-set/a", "enableElectUncleanMaster", "", "InvalidConfigValue"),
+        ("cluster", "a", "x" * 4097, "InvalidConfigValue"),
+        ("cluster", "a", "\udc00", "InvalidConfigValue"),
+    ],
+)
+def test_unknown_keys_and_wrong_values_are_refused(scope: str, key: str, value: str | None, code: str) -> None:
+    """Typed where the key is known, bounded everywhere."""
+    assert World().refused(ChangeConfig(scope=scope, changes={key: value})).code == code
+
+
+def test_too_many_settings_in_one_change_are_refused() -> None:
+    """One event stays of a size."""
+    world = World(PolicySettings(listed_max=2))
+    assert world.refused(change("cluster", a="1", b="2", c="3")).code == "InvalidConfigValue"
+
+
+@pytest.mark.parametrize("key", sorted(CONTROLLER_KEYS))
+def test_every_key_of_javas_controller_can_be_set(key: str) -> None:
+    """With a value of its type."""
+    value = next(value for value in ("true", "5") if CONTROLLER_KEYS[key](value))
+    assert World().events(ChangeConfig(scope="controller", changes={key: value}))
+
+
+def test_known_keys_include_the_black_list() -> None:
+    """So that a gateway that drops unknown keys still passes these on to their refusal."""
+    assert known_controller_key("configStorePath")
+    assert known_controller_key("metricsLabel")
+    assert not known_controller_key("listenPort")
+
+
+def test_the_nearer_scope_overrules_the_policy() -> None:
+    """File, then controller, then the leader's node, then the broker set."""
+    world = World()
+    world.do(CREATE)
+    policy = PolicySettings()
+
+    def in_force(broker_set: str = "a") -> tuple[bool, bool]:
+        found = policy_in_force(world.state, policy, broker_set)
+        return found.enable_elect_unclean_master, found.notify_broker_role_changed
+
+    assert in_force() == (False, True)
+    world.do(change("controller", metricsLabel="k:v"))
+    assert policy_in_force(world.state, policy, "a") is policy
+    world.do(change("controller", enableElectUncleanMaster="true", notifyBrokerRoleChanged="false"))
+    assert in_force() == (True, False)
+    world.do(change("node/1", enableElectUncleanMaster="false"))
+    assert in_force() == (True, False)
+    world.do(RecordLeader(node_id=1, cause="first start"))
+    assert in_force() == (False, False)
+    world.do(change("broker-set/a", enableElectUncleanMaster="true"))
+    assert (in_force(), in_force("b"), in_force("")) == ((True, False), (False, False), (False, False))
+    world.do(change("controller", enableElectUncleanMaster=None))
+    world.do(change("broker-set/a", enableElectUncleanMaster=None))
+    world.do(change("node/1", enableElectUncleanMaster=None))
+    assert in_force() == (False, False)

@@ -1,0 +1,116 @@
+"""1004, 1006, 21, 351 and the operator's questions."""
+
+import msgspec
+import pytest
+
+from quorate.metadata import queries
+from quorate.metadata.commands import ElectMaster, PutTopic, Refusal
+from quorate.metadata.queries import Query, Result
+from tests.unit.metadata.kit import LOST, World
+
+
+def ask(world: World, query: Query) -> Result:
+    """The answer, sent through its bytes as between nodes."""
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(query), type=Query)  # type: ignore[arg-type]
+    found = queries.answer(sent, world.state, world.live)
+    assert not isinstance(found, Refusal), found
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Result) == found  # type: ignore[arg-type]
+    return found
+
+
+def refused(world: World, query: Query) -> tuple[str, str]:
+    """The refusal's name and remark."""
+    found = queries.answer(query, world.state, world.live)
+    assert isinstance(found, Refusal)
+    return found.code, found.remark
+
+
+def test_replica_info_names_the_recorded_master_dead_or_alive() -> None:
+    """As Java: no liveness check, and the epoch is always there."""
+    world = World()
+    world.set_of(1, 2, in_sync=(1, 2))
+    world.heard(1, alive=False)
+    assert ask(world, queries.ReplicaInfo(broker_set="a")) == queries.ReplicaInfoIs(
+        broker_set="a",
+        master=1,
+        master_address="10.0.0.1:10911",
+        master_epoch=1,
+        sync_state_set=(1, 2),
+        sync_state_set_epoch=2,
+    )
+
+
+@pytest.mark.parametrize("query", [queries.ReplicaInfo(broker_set="x"), queries.Why(broker_set="x")])
+def test_an_unknown_set_has_no_info(query: Query) -> None:
+    """Java's 2008."""
+    assert refused(World(), query) == ("BrokerSetUnknown", "Broker metadata is not existed")
+
+
+def test_sync_state_data_tells_who_is_in_and_who_is_alive() -> None:
+    """Unknown sets are left out, repeated ones come once; never heard is neither alive nor dead."""
+    world = World()
+    world.set_of(1, 2, 3, in_sync=(1, 2))
+    world.heard(2, alive=False)
+    del world.live.living["C", "a", 3]
+    found = ask(world, queries.SyncStateData(broker_sets=("x", "a", "a")))
+    assert isinstance(found, queries.SyncStateDataIs)
+    (one,) = found.broker_sets
+    assert (one.broker_set, one.master, one.master_address) == ("a", 1, "10.0.0.1:10911")
+    assert (one.master_epoch, one.sync_state_set_epoch) == (1, 2)
+    assert [(r.broker_id, r.alive) for r in one.in_sync] == [(1, True), (2, False)]
+    assert [(r.broker_id, r.alive) for r in one.not_in_sync] == [(3, None)]
+
+
+@pytest.mark.parametrize("broker_sets", [None, ()])
+def test_asking_for_no_set_is_an_error(broker_sets: tuple[str, ...] | None) -> None:
+    """Java's code 1 with its odd remark."""
+    query = queries.SyncStateData(broker_sets=broker_sets)
+    assert refused(World(), query) == ("NoBrokerSetsNamed", "not set any response code")
+
+
+def test_a_topic_is_told_or_refused() -> None:
+    """Java's 17 for an unknown one."""
+    world = World()
+    world.do(PutTopic(topic="T", read_queues=1, write_queues=2, permission=6))
+    found = ask(world, queries.TopicConfig(topic="T"))
+    assert isinstance(found, queries.TopicConfigIs)
+    assert (found.topic.read_queues, found.topic.write_queues) == (1, 2)
+    assert refused(world, queries.TopicConfig(topic="U")) == ("UnknownTopic", "No topic in this broker. topic: U")
+
+
+def test_lists_are_paged_by_name() -> None:
+    """Every one once, in order, and the last page says so; a silly limit still moves on."""
+    world = World()
+    for name in ("c", "a", "b"):
+        world.do(PutTopic(topic=name, read_queues=1, write_queues=1, permission=6))
+        world.broker(1, name)
+        world.do(ElectMaster(broker_set=name, broker_id=1))
+    world.broker(1, "never elected")
+    for query, attribute, name in (
+        (queries.TopicList(limit=2), "topics", "topic"),
+        (queries.Elections(limit=2), "elections", "broker_set"),
+    ):
+        first = ask(world, query)
+        names = [getattr(one, name) for one in getattr(first, attribute)]
+        assert (names, first.more) == (["a", "b"], True)
+        second = ask(world, msgspec.structs.replace(query, after="b", limit=0))
+        names = [getattr(one, name) for one in getattr(second, attribute)]
+        assert (names, second.more) == (["c"], False)
+
+
+def test_why_tells_the_last_election() -> None:
+    """Where its event is, what decided, and the sentence; nothing before the first."""
+    world = World()
+    world.broker(1)
+    found = ask(world, queries.Why(broker_set="a"))
+    assert isinstance(found, queries.WhyIs)
+    assert found.election is None
+    world.set_of(1)
+    world.heard(1, alive=False)
+    world.do(LOST)
+    found = ask(world, queries.Why(broker_set="a"))
+    assert isinstance(found, queries.WhyIs)
+    assert found.election is not None
+    assert (found.election.offset, found.election.decided_by) == (world.offset - 1, "")
+    assert found.election.explanation == "a has no master: broker 1 is not alive."
+    assert found.state.master is None

@@ -1,0 +1,105 @@
+"""1003: a broker says where it serves (reference 2.4)."""
+
+import pytest
+
+from quorate.events import BrokerAddressChanged, BrokerRegistered
+from quorate.metadata import commands
+from tests.unit.metadata.kit import World, applying, registering
+
+
+def test_an_unknown_set_is_refused() -> None:
+    """Java's 2010 for the set."""
+    refusal = World().refused(registering(1))
+    assert refusal.code == "BrokerSetNotRegistered"
+    assert refusal.remark == "Broker-set: a hasn't been registered in controller"
+
+
+def test_an_unallocated_id_is_refused() -> None:
+    """Java's 2010 for the id."""
+    world = World()
+    world.do(applying(1))
+    refusal = world.refused(registering(2))
+    assert refusal.code == "BrokerNotRegistered"
+    assert refusal.remark == "BrokerId: 2 hasn't been registered in broker-set: a"
+
+
+def test_the_first_registration_is_a_fact_with_all_the_broker_said() -> None:
+    """Capabilities and topics are kept, sorted."""
+    world = World()
+    world.do(applying(1))
+    command = registering(1, address="h:9", capabilities={"z": "1", "b": "2"}, topics=["t2", "t1", "t2"])
+    (event,) = world.events(command)
+    assert event == BrokerRegistered(
+        cluster="C",
+        broker_set="a",
+        broker_id=1,
+        address="h:9",
+        capabilities={"b": "2", "z": "1"},
+        topics=("t1", "t2"),
+    )
+    replica = world.a.replica(1)
+    assert replica is not None
+    assert (replica.registered, replica.address, replica.topics) == (True, "h:9", ("t1", "t2"))
+
+
+def test_registering_the_same_again_writes_nothing() -> None:
+    """1003 is polled; only news are facts."""
+    world = World()
+    world.broker(1)
+    assert world.events(registering(1)) == ()
+
+
+def test_new_capabilities_are_news() -> None:
+    """The address stays, so it is a registration."""
+    world = World()
+    world.broker(1)
+    (event,) = world.events(registering(1, capabilities={"k": "v"}))
+    assert isinstance(event, BrokerRegistered)
+
+
+def test_a_changed_address_is_recorded_but_the_answer_shows_the_old_one() -> None:
+    """Java computes its response before the update."""
+    world = World()
+    world.set_of(1)
+    outcome = world.decide(registering(1, address="new:1"))
+    reply = world.reply(registering(1, address="new:1"), commands.BrokerIsRegistered)
+    assert reply.master_address == "10.0.0.1:10911"
+    assert world.a.address(1) == "new:1"
+    assert not isinstance(outcome, commands.Refusal)
+    (event,) = outcome.events
+    assert event == BrokerAddressChanged(
+        cluster="C", broker_set="a", broker_id=1, old_address="10.0.0.1:10911", new_address="new:1"
+    )
+
+
+def test_the_master_is_named_only_while_it_is_alive() -> None:
+    """Without a living master, or asked with another cluster's name, only the set and its epoch are told."""
+    world = World()
+    world.set_of(1, 2, in_sync=(1, 2))
+    reply = world.reply(registering(2), commands.BrokerIsRegistered)
+    assert (reply.master, reply.master_address, reply.master_epoch) == (1, "10.0.0.1:10911", 1)
+    assert reply.master_sync_state_set_epoch == reply.sync_state_set_epoch == 2
+    world.heard(1, alive=False)
+    reply = world.reply(registering(2), commands.BrokerIsRegistered)
+    assert (reply.master, reply.master_address, reply.master_epoch) == (None, None, None)
+    assert (reply.sync_state_set, reply.sync_state_set_epoch) == ((1, 2), 2)
+    world.heard(1)
+    other = registering(2, cluster="other")
+    assert world.reply(other, commands.BrokerIsRegistered).master is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        registering(1, address="h" * 4097),
+        registering(1, capabilities={"": "v"}),
+        registering(1, capabilities={"k": "v" * 4097}),
+        registering(1, topics=[""]),
+        registering(1, topics=[str(number) for number in range(10_001)]),
+    ],
+)
+def test_unbounded_text_is_refused(command: commands.RegisterBroker) -> None:
+    """What enters the log for ever is bounded."""
+    world = World()
+    world.do(applying(1))
+    assert world.refused(command).code == "InvalidText"

@@ -1,0 +1,125 @@
+"""Request ids: answered again while remembered, never run twice, honest when forgotten."""
+
+import pytest
+
+from quorate.errors import InvariantBrokenError
+from quorate.metadata.commands import Refusal
+from quorate.metadata.requests import RememberedReply, RequestSettings, RequestTable, request_time_ms
+
+SMALL = RequestSettings(remembered_max=2, remembered_ms_max=1_000, ahead_ms_max=50)
+
+
+def table_of(*entries: tuple[str, int, int], settings: RequestSettings = SMALL) -> RequestTable:
+    """A table that remembered (id, first offset, time) one after the other, for principal ``p``."""
+    table = RequestTable(settings=settings)
+    for request_id, offset, time_ms in entries:
+        table, _ = table.remember("p", request_id, offset, 1, b"r", time_ms)
+    return table
+
+
+def refusal(table: RequestTable, request_id: str, now_ms: int = 100) -> str:
+    """The name of the refusal a recall ends in."""
+    found = table.recall("p", request_id, now_ms)
+    assert isinstance(found, Refusal), found
+    return found.code
+
+
+def test_a_remembered_request_is_told_its_answer() -> None:
+    """Only to its own principal."""
+    table = table_of(("5-a", 7, 5))
+    found = table.recall("p", "5-a", 6)
+    assert found == RememberedReply(principal="p", request_id="5-a", first_offset=7, count=1, time_ms=5, reply=b"r")
+    assert table.recall("q", "5-a", 6) is None
+    assert table.recall("p", "5-b", 6) is None
+
+
+def test_the_oldest_is_forgotten_for_the_newest_and_stays_refused() -> None:
+    """Beyond the count; ids up to the horizon are unknown, newer ones are new."""
+    table = table_of(("1-a", 0, 1), ("2-b", 1, 2), ("3-c", 2, 3))
+    assert refusal(table, "1-a") == "RequestExpired"
+    assert refusal(table, "1-never-ran") == "RequestExpired"
+    assert isinstance(table.recall("p", "2-b", 100), RememberedReply)
+    assert table.recall("p", "2-new", 100) is None
+
+
+def test_the_old_are_forgotten_by_the_time_of_entries() -> None:
+    """No clock: only the next entry's time counts, and exactly the limit is not too old."""
+    table = table_of(("1-a", 0, 10), ("2-b", 1, 1_010))
+    assert isinstance(table.recall("p", "1-a", 9_999), RememberedReply)
+    table = table_of(("1-a", 0, 10), ("2-b", 1, 1_011))
+    assert refusal(table, "1-a") == "RequestExpired"
+
+
+def test_the_horizon_never_goes_back() -> None:
+    """Forgetting an id with an earlier time leaves it."""
+    table = table_of(("9-a", 0, 1), ("5-b", 1, 2), ("9-c", 2, 3), ("9-d", 3, 4))
+    assert table.horizon_ms == 9
+    assert refusal(table, "7-x") == "RequestExpired"
+
+
+@pytest.mark.parametrize("request_id", ["", "a", "5", "5-", "-a", "5-ä", "5-a b", "5-" + "x" * 101, "1" * 16 + "-a"])
+def test_ids_without_their_time_are_refused(request_id: str) -> None:
+    """Such an id could never be told from a forgotten one."""
+    assert request_time_ms(request_id) is None
+    assert refusal(RequestTable(), request_id) == "InvalidRequestId"
+
+
+def test_ids_from_the_future_are_refused() -> None:
+    """They would push the horizon ahead of honest callers."""
+    assert refusal(RequestTable(settings=SMALL), "151-a") == "InvalidRequestId"
+    assert RequestTable(settings=SMALL).recall("p", "150-a", 100) is None
+
+
+def test_a_long_reply_is_not_kept_but_its_place_is() -> None:
+    """1,024 bytes are, 1,025 are not."""
+    table = RequestTable()
+    for size, kept in ((1_024, b"x" * 1_024), (1_025, None)):
+        table, _ = table.remember("p", f"{size}-a", size, 2, b"x" * size, 5)
+        found = table.recall("p", f"{size}-a", 5)
+        assert isinstance(found, RememberedReply)
+        assert (found.reply, found.first_offset, found.count) == (kept, size, 2)
+
+
+def test_the_row_changes_keep_a_store_equal_to_the_table() -> None:
+    """Put, delete and horizon; and the rows make an equal table that goes on equally."""
+    table, store = RequestTable(settings=SMALL), {}
+    for number in range(6):
+        table, changes = table.remember("p", f"{number + 1}-{number}", number * 3, 3, b"r", number)
+        for name, value in changes:
+            if value is None:
+                del store[name]
+            else:
+                store[name] = value
+        assert store == dict(table.rows())
+        again = RequestTable.from_rows(store.items(), SMALL)
+        assert dict(again.rows()) == store
+        after = [one.remember("p", "99-x", 99, 1, b"", number)[0] for one in (table, again)]
+        assert dict(after[0].rows()) == dict(after[1].rows())
+        assert after[0].replies == after[1].replies
+
+
+def test_a_horizon_survives_without_any_reply() -> None:
+    """What was forgotten stays forgotten after a restart."""
+    table = RequestTable.from_rows([(b"horizon", b"77")], SMALL)
+    assert refusal(table, "77-a") == "RequestExpired"
+
+
+def test_the_same_request_remembered_twice_does_not_lose_the_later() -> None:
+    """It should not happen; if it does, forgetting the first must not forget the second."""
+    table = table_of(("5-a", 0, 1), ("5-a", 1, 2), ("6-b", 2, 3))
+    found = table.recall("p", "5-a", 100)
+    assert isinstance(found, RememberedReply)
+    assert found.first_offset == 1
+
+
+def test_an_id_that_slipped_in_without_its_time_can_be_forgotten() -> None:
+    """Apply never raises, whatever a peer wrote."""
+    table = table_of(("x", 0, 1), ("5-a", 1, 2), ("6-b", 2, 3))
+    assert table.horizon_ms == 0
+
+
+@pytest.mark.parametrize(("name", "value"), [(b"horizon", b"x"), (b"\0" * 8, b"\xc1"), (b"\0" * 8, b"\x80")])
+def test_a_row_that_is_none_of_ours_stops_the_node(name: bytes, value: bytes) -> None:
+    """Damaged rows are not guessed at."""
+    with pytest.raises(InvariantBrokenError):
+        RequestTable.from_rows([(name, value)], SMALL)
