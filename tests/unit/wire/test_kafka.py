@@ -1,0 +1,414 @@
+"""Requests: what kafka-python writes, we read; what nobody should write raises one declared error."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.errors import PeerError
+from quorate.wire import kafka_requests as requests
+from quorate.wire.kafka import WINDOW, Api, KafkaFormatError, UnsupportedRequestError, decode_request, frame_size
+from quorate.wire.kafka_primitives import MAX_ITEMS, Reader, int16, int32, string
+from tests.unit.wire.kafka_oracle import request_frame
+
+names = st.text(max_size=20)
+int8s = st.integers(0, 1)
+int32s = st.integers(-(2**31), 2**31 - 1)
+int64s = st.integers(-(2**63), 2**63 - 1)
+blobs = st.binary(max_size=20)
+few = {"max_size": 3}
+
+REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
+    Api.FETCH: st.fixed_dictionaries(
+        {
+            "replica_id": st.just(-1),
+            "max_wait_ms": int32s,
+            "min_bytes": int32s,
+            "max_bytes": int32s,
+            "isolation_level": int8s,
+            "session_id": int32s,
+            "session_epoch": int32s,
+            "topics": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "topic": names,
+                        "partitions": st.lists(
+                            st.fixed_dictionaries(
+                                {
+                                    "partition": int32s,
+                                    "current_leader_epoch": int32s,
+                                    "fetch_offset": int64s,
+                                    "log_start_offset": int64s,
+                                    "partition_max_bytes": int32s,
+                                }
+                            ),
+                            **few,
+                        ),
+                    }
+                ),
+                **few,
+            ),
+            "forgotten_topics_data": st.lists(
+                st.fixed_dictionaries({"topic": names, "partitions": st.lists(int32s, **few)}), **few
+            ),
+            "rack_id": names,
+        }
+    ),
+    Api.LIST_OFFSETS: st.fixed_dictionaries(
+        {
+            "replica_id": st.just(-1),
+            "isolation_level": int8s,
+            "topics": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "name": names,
+                        "partitions": st.lists(
+                            st.fixed_dictionaries(
+                                {"partition_index": int32s, "current_leader_epoch": int32s, "timestamp": int64s}
+                            ),
+                            **few,
+                        ),
+                    }
+                ),
+                **few,
+            ),
+        }
+    ),
+    Api.JOIN_GROUP: st.fixed_dictionaries(
+        {
+            "group_id": names,
+            "session_timeout_ms": int32s,
+            "rebalance_timeout_ms": int32s,
+            "member_id": names,
+            "group_instance_id": st.none() | names,
+            "protocol_type": names,
+            "protocols": st.lists(st.fixed_dictionaries({"name": names, "metadata": blobs}), **few),
+        }
+    ),
+    Api.SYNC_GROUP: st.fixed_dictionaries(
+        {
+            "group_id": names,
+            "generation_id": int32s,
+            "member_id": names,
+            "group_instance_id": st.none() | names,
+            "assignments": st.lists(st.fixed_dictionaries({"member_id": names, "assignment": blobs}), **few),
+        }
+    ),
+    Api.OFFSET_COMMIT: st.fixed_dictionaries(
+        {
+            "group_id": names,
+            "generation_id_or_member_epoch": int32s,
+            "member_id": names,
+            "group_instance_id": st.none() | names,
+            "retention_time_ms": int64s,
+            "topics": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "name": names,
+                        "partitions": st.lists(
+                            st.fixed_dictionaries(
+                                {
+                                    "partition_index": int32s,
+                                    "committed_offset": int64s,
+                                    "committed_leader_epoch": int32s,
+                                    "committed_metadata": st.none() | names,
+                                }
+                            ),
+                            **few,
+                        ),
+                    }
+                ),
+                **few,
+            ),
+        }
+    ),
+}
+
+
+def read(api: Api, version: int, value: dict[str, Any]) -> Any:
+    """What we make of kafka-python's bytes."""
+    header, request = decode_request(request_frame(api, version, value))
+    assert (header.api, header.version, header.correlation_id, header.client_id) == (api, version, 77, "test")
+    return request
+
+
+def versions(api: Api) -> range:
+    """All versions of the window."""
+    return range(WINDOW[api][0], WINDOW[api][1] + 1)
+
+
+def test_the_window_is_what_the_stock_clients_were_measured_with() -> None:
+    """No key and no version is offered beyond this table; Produce from 0, Metadata to 5, flexible only ApiVersions 3."""
+    assert {Api(key).name: window for key, window in WINDOW.items()} == {
+        "PRODUCE": (0, 8),
+        "FETCH": (4, 11),
+        "LIST_OFFSETS": (1, 5),
+        "METADATA": (1, 5),
+        "OFFSET_COMMIT": (2, 7),
+        "OFFSET_FETCH": (1, 5),
+        "FIND_COORDINATOR": (0, 2),
+        "JOIN_GROUP": (0, 5),
+        "HEARTBEAT": (0, 3),
+        "LEAVE_GROUP": (0, 3),
+        "SYNC_GROUP": (0, 3),
+        "API_VERSIONS": (0, 3),
+        "OFFSET_FOR_LEADER_EPOCH": (2, 3),
+    }
+    assert set(requests.DECODERS) == set(WINDOW)
+
+
+@given(REQUESTS[Api.FETCH], st.sampled_from(versions(Api.FETCH)))
+def test_fetch_is_read_as_written(value: dict[str, Any], version: int) -> None:
+    """Every field we keep has the value the client wrote, or the protocol's default where the version lacks it."""
+    request = read(Api.FETCH, version, value)
+    assert request == requests.FetchRequest(
+        value["max_wait_ms"],
+        value["min_bytes"],
+        value["max_bytes"],
+        value["isolation_level"],
+        value["session_id"] if version >= 7 else 0,
+        tuple(
+            (
+                topic["topic"],
+                tuple(
+                    requests.FetchPartition(p["partition"], p["fetch_offset"], p["partition_max_bytes"])
+                    for p in topic["partitions"]
+                ),
+            )
+            for topic in value["topics"]
+        ),
+        value["rack_id"] if version >= 11 else "",
+    )
+
+
+@given(REQUESTS[Api.LIST_OFFSETS], st.sampled_from(versions(Api.LIST_OFFSETS)))
+def test_list_offsets_is_read_as_written(value: dict[str, Any], version: int) -> None:
+    """Partitions and timestamps come through in every version."""
+    request = read(Api.LIST_OFFSETS, version, value)
+    assert request.isolation_level == (value["isolation_level"] if version >= 2 else 0)
+    assert request.topics == tuple(
+        (t["name"], tuple(requests.OffsetQuery(p["partition_index"], p["timestamp"]) for p in t["partitions"]))
+        for t in value["topics"]
+    )
+
+
+@given(REQUESTS[Api.JOIN_GROUP], st.sampled_from(versions(Api.JOIN_GROUP)))
+def test_join_group_is_read_as_written(value: dict[str, Any], version: int) -> None:
+    """Timeouts, ids and protocols come through; only version 4 and dynamic members of 5 must come twice (KIP-394)."""
+    request = read(Api.JOIN_GROUP, version, value)
+    instance = value["group_instance_id"] if version >= 5 else None
+    assert request == requests.JoinGroupRequest(
+        value["group_id"],
+        value["session_timeout_ms"],
+        value["rebalance_timeout_ms"] if version >= 1 else value["session_timeout_ms"],
+        value["member_id"],
+        instance,
+        value["protocol_type"],
+        tuple((p["name"], p["metadata"]) for p in value["protocols"]),
+        member_id_required=version >= 4 and instance is None,
+    )
+
+
+@given(REQUESTS[Api.SYNC_GROUP], st.sampled_from(versions(Api.SYNC_GROUP)))
+def test_sync_group_is_read_as_written(value: dict[str, Any], version: int) -> None:
+    """Generation, ids and assignments come through in every version."""
+    request = read(Api.SYNC_GROUP, version, value)
+    assert request == requests.SyncGroupRequest(
+        value["group_id"],
+        value["generation_id"],
+        value["member_id"],
+        value["group_instance_id"] if version >= 3 else None,
+        tuple((a["member_id"], a["assignment"]) for a in value["assignments"]),
+    )
+
+
+@given(REQUESTS[Api.OFFSET_COMMIT], st.sampled_from(versions(Api.OFFSET_COMMIT)))
+def test_offset_commit_is_read_as_written(value: dict[str, Any], version: int) -> None:
+    """Positions come through in every version, with the leader epoch from 6 and the instance id from 7."""
+    request = read(Api.OFFSET_COMMIT, version, value)
+    assert (request.group, request.generation, request.member_id) == (
+        value["group_id"],
+        value["generation_id_or_member_epoch"],
+        value["member_id"],
+    )
+    assert request.instance_id == (value["group_instance_id"] if version >= 7 else None)
+    assert request.topics == tuple(
+        (
+            t["name"],
+            tuple(
+                requests.OffsetCommitPartition(
+                    p["partition_index"],
+                    p["committed_offset"],
+                    p["committed_leader_epoch"] if version >= 6 else -1,
+                    p["committed_metadata"],
+                )
+                for p in t["partitions"]
+            ),
+        )
+        for t in value["topics"]
+    )
+
+
+@pytest.mark.parametrize("version", versions(Api.METADATA))
+def test_metadata_tells_all_topics_from_none(version: int) -> None:
+    """A null list asks for every topic, an empty one for none."""
+    auto = {"allow_auto_topic_creation": True} if version >= 4 else {}
+    assert read(Api.METADATA, version, {"topics": None, **auto}) == requests.MetadataRequest(None)
+    assert read(Api.METADATA, version, {"topics": [], **auto}) == requests.MetadataRequest(())
+    assert read(Api.METADATA, version, {"topics": [{"name": "t"}], **auto}) == requests.MetadataRequest(("t",))
+
+
+@pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
+def test_offset_fetch_is_read_as_written(version: int) -> None:
+    """The partitions asked for come through; from version 2 null asks for all."""
+    value = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0, 7]}]}
+    assert read(Api.OFFSET_FETCH, version, value) == requests.OffsetFetchRequest("g", (("t", (0, 7)),))
+    if version >= 2:
+        everything = read(Api.OFFSET_FETCH, version, {"group_id": "g", "topics": None})
+        assert everything == requests.OffsetFetchRequest("g", None)
+
+
+@pytest.mark.parametrize("version", versions(Api.OFFSET_FOR_LEADER_EPOCH))
+def test_offset_for_leader_epoch_is_read_as_written(version: int) -> None:
+    """The epoch asked for comes through, the client's own current epoch is passed over."""
+    value = {
+        "replica_id": -1,
+        "topics": [{"topic": "t", "partitions": [{"partition": 0, "current_leader_epoch": 9, "leader_epoch": 4}]}],
+    }
+    request = read(Api.OFFSET_FOR_LEADER_EPOCH, version, value)
+    assert request == requests.OffsetForLeaderEpochRequest((("t", (requests.EpochQuery(0, 4),)),))
+
+
+@pytest.mark.parametrize("version", versions(Api.PRODUCE))
+def test_produce_is_read_without_its_records(version: int) -> None:
+    """Acks and partitions come through, whatever the records are."""
+    value = {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout_ms": 1,
+        "topic_data": [{"name": "t", "partition_data": [{"index": 3, "records": b"not records"}]}],
+    }
+    assert read(Api.PRODUCE, version, value) == requests.ProduceRequest(-1, (("t", (3,)),))
+
+
+@pytest.mark.parametrize("version", versions(Api.HEARTBEAT))
+def test_heartbeat_is_read_as_written(version: int) -> None:
+    """The member that beats is known by its ids."""
+    value = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": "i"}
+    expected = requests.HeartbeatRequest("g", 3, "m", "i" if version >= 3 else None)
+    assert read(Api.HEARTBEAT, version, value) == expected
+
+
+@pytest.mark.parametrize("version", versions(Api.LEAVE_GROUP))
+def test_leave_group_is_read_as_written(version: int) -> None:
+    """One member leaves before version 3, any number from there on."""
+    value: dict[str, Any] = {"group_id": "g", "member_id": "m"}
+    if version >= 3:
+        value = {"group_id": "g", "members": [{"member_id": "m", "group_instance_id": "i"}]}
+    instance = "i" if version >= 3 else None
+    assert read(Api.LEAVE_GROUP, version, value) == requests.LeaveGroupRequest(
+        "g", (requests.LeavingMember("m", instance),)
+    )
+
+
+@pytest.mark.parametrize("version", versions(Api.FIND_COORDINATOR))
+def test_find_coordinator_is_read_as_written(version: int) -> None:
+    """Groups are asked for by default, transactions only when the version can say so."""
+    request = read(Api.FIND_COORDINATOR, version, {"key": "k", "key_type": 1})
+    assert request == requests.FindCoordinatorRequest("k", 1 if version >= 1 else 0)
+
+
+def test_api_versions_3_is_flexible() -> None:
+    """Its header and body have tagged fields; unknown tags are passed over."""
+    value = {"client_software_name": "a-client", "client_software_version": "1.0"}
+    assert read(Api.API_VERSIONS, 3, value) == requests.ApiVersionsRequest("a-client", "1.0")
+    frame = int16(18) + int16(3) + int32(77) + string("test") + b"\x01\x05\x02hi" + b"\x02a\x02b" + b"\x01\x07\x01!"
+    assert decode_request(frame)[1] == requests.ApiVersionsRequest("a", "b")
+
+
+@pytest.mark.parametrize(("api", "version"), [(18, 4), (18, -1), (0, 9), (1, 3), (1, 12), (3, 0), (22, 0), (19, 4)])
+def test_outside_the_window_the_header_is_still_known(api: int, version: int) -> None:
+    """An unserved key or version names itself, so that ApiVersions can be answered with error 35."""
+    with pytest.raises(UnsupportedRequestError) as refused:
+        decode_request(int16(api) + int16(version) + int32(5) + string("c") + b"whatever")
+    assert (refused.value.header.api, refused.value.header.version) == (api, version)
+    assert refused.value.header.correlation_id == 5
+
+
+@given(st.sampled_from(sorted(REQUESTS)), st.data())
+def test_every_cut_is_a_format_error(api: Api, data: st.DataObject) -> None:
+    """A request cut short anywhere, or with a byte more, raises KafkaFormatError and nothing else."""
+    value, version = data.draw(REQUESTS[api]), data.draw(st.sampled_from(versions(api)))
+    frame = request_frame(api, version, value)
+    for size in range(len(frame)):
+        with pytest.raises(KafkaFormatError):
+            decode_request(frame[:size])
+    with pytest.raises(KafkaFormatError, match="follow"):
+        decode_request(frame + b"\x00")
+
+
+@pytest.mark.parametrize("count", [MAX_ITEMS + 1, 2**31 - 1, -2, -(2**31)])
+def test_a_huge_array_is_refused_before_it_is_built(count: int) -> None:
+    """A length that the frame cannot hold, or above the limit, is an error at once."""
+    head = int16(Api.METADATA) + int16(1) + int32(1) + string("c")
+    with pytest.raises(KafkaFormatError):
+        decode_request(head + int32(count) + b"\x00\x00" * min(max(count, 0), 20_000))
+
+
+def test_all_arrays_of_a_request_share_one_limit() -> None:
+    """Many small arrays cannot add up to more than one large one may hold."""
+    topic = string("t") + int32(100) + int32(0) * 100
+    head = int16(Api.OFFSET_FETCH) + int16(1) + int32(1) + string("c") + string("g")
+    with pytest.raises(KafkaFormatError, match="array elements"):
+        decode_request(head + int32(101) + topic * 101)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff\x7f", b"\x80\x80\x80\x80\x80\x01", b"\xff" * 10])
+def test_a_varint_of_more_than_32_bits_is_refused(data: bytes) -> None:
+    """No compact length can ask for more than the protocol knows."""
+    with pytest.raises(KafkaFormatError):
+        Reader(data).uvarint()
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_varints_are_read_as_written(value: int) -> None:
+    """Seven bits at a time, least significant first."""
+    data, left = bytearray(), value
+    while left >= 0x80:
+        data.append(left & 0x7F | 0x80)
+        left >>= 7
+    data.append(left)
+    assert Reader(bytes(data)).uvarint() == value
+
+
+def test_text_must_be_utf_8() -> None:
+    """A string of other bytes is a format error, not a UnicodeDecodeError."""
+    with pytest.raises(KafkaFormatError, match="UTF-8"):
+        decode_request(int16(3) + int16(1) + int32(1) + int16(2) + b"\xff\xfe" + int32(-1))
+
+
+@pytest.mark.parametrize("size", [-1, 0, 9, 1001, 2**31 - 1])
+def test_a_frame_of_a_hostile_size_is_refused(size: int) -> None:
+    """Sizes below a header or above the limit never get a buffer."""
+    with pytest.raises(KafkaFormatError):
+        frame_size(int32(size), 1000)
+
+
+def test_a_frame_is_waited_for() -> None:
+    """Until its length is there nothing is known; then its size is."""
+    assert frame_size(b"\x00\x00\x00", 1000) is None
+    assert frame_size(int32(1000) + b"x", 1000) == 1000
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_raise_only_peer_errors(data: bytes) -> None:
+    """Whatever arrives, the decoder returns a request or raises a PeerError."""
+    for key, (oldest, newest) in WINDOW.items():
+        for version in (oldest, newest):
+            try:
+                _, request = decode_request(int16(key) + int16(version) + int32(1) + int16(-1) + data)
+            except PeerError:
+                continue
+            assert isinstance(request, msgspec.Struct)
