@@ -26,7 +26,6 @@ from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
-from quorate.metadata.requests import RequestSettings
 
 PREFIX = "QUORATE_"
 ListenerName = Literal["rpc", "raft", "kafka", "http"]
@@ -193,7 +192,8 @@ def _place(tree: dict[str, Any], path: list[str], text: "Text") -> bool:
         if not isinstance(inner, dict):
             return False
         tree = inner
-    tree[key] = text
+    if sections:
+        tree[key] = text
     return bool(sections)
 
 

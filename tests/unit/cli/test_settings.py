@@ -1,0 +1,158 @@
+"""One settings tree: where values come from, and that every problem is named at once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.cli.cluster import node_tree, places, render
+from quorate.settings import NodeSettings, SettingsError, build, read_settings, split_address
+
+
+def voter(number: int, host: str = "127.0.0.1", base: int = 7000) -> dict[str, Any]:
+    ports = {name: f"{host}:{base + 10 * number + k}" for k, name in enumerate(("rpc", "raft", "kafka", "http"))}
+    return {"id": number, **ports}
+
+
+def a_tree(**sections: dict[str, Any]) -> dict[str, Any]:
+    tree = {
+        "node": {"id": 1, "data_dir": "data"},
+        "cluster": {"id": "c1", "voters": [voter(1), voter(2), voter(3)]},
+    }
+    for name, values in sections.items():
+        tree.setdefault(name, {}).update(values)
+    return tree
+
+
+def settings(
+    environ: dict[str, str] | None = None, flags: dict[str, str] | None = None, **sections: Any
+) -> NodeSettings:
+    return build(a_tree(**sections), environ or {}, flags or {}, Path("/base"))
+
+
+def problems(environ: dict[str, str] | None = None, flags: dict[str, str] | None = None, **sections: Any) -> str:
+    with pytest.raises(SettingsError) as caught:
+        settings(environ, flags, **sections)
+    return str(caught.value)
+
+
+def test_a_flag_beats_the_environment_which_beats_the_file() -> None:
+    """The nearer to the operator, the stronger."""
+    assert settings(engine={"tick_s": 0.02}).engine.tick_s == 0.02
+    in_environment = {"QUORATE_ENGINE__TICK_S": "0.03"}
+    assert settings(in_environment, engine={"tick_s": 0.02}).engine.tick_s == 0.03
+    assert settings(in_environment, {"engine.tick_s": "0.04"}, engine={"tick_s": 0.02}).engine.tick_s == 0.04
+
+
+def test_texts_reach_settings_at_any_depth_and_of_any_type() -> None:
+    """Numbers, truths, lists and nested sections can come from the environment."""
+    found = settings(
+        {
+            "QUORATE_ENGINE__SNAPSHOTS__WINDOW_CHUNKS": "8",
+            "QUORATE_POLICY__ENABLE_ELECT_UNCLEAN_MASTER": "true",
+            "QUORATE_NODE__INSECURE_LISTENERS": '["rpc", "http"]',
+            "QUORATE_CLUSTER__NAME": "123",
+        }
+    )
+    assert found.engine.snapshots.window_chunks == 8
+    assert found.policy.enable_elect_unclean_master is True
+    assert found.node.insecure_listeners == ("rpc", "http")
+    assert found.cluster.name == "123"
+
+
+def test_variables_of_tools_are_not_settings() -> None:
+    """A variable without a double underscore belongs to a tool, such as QUORATE_NODE."""
+    assert settings({"QUORATE_NODE": "127.0.0.1:1"}).node.id == 1
+
+
+def test_all_problems_are_listed_at_once() -> None:
+    """An operator corrects a file in one go."""
+    told = problems(
+        {"QUORATE_ENGINE__TIC_S": "1"},
+        {"nonsense": "1"},
+        engine={"append_bytes": "many"},
+        listeners={"rpc": "0.0.0.0:9", "http": "nowhere"},
+        node={"id": 9},
+    )
+    assert told.splitlines() == [
+        "--set nonsense: name a setting as section.key",
+        "engine.tic_s: unknown setting; did you mean engine.tick_s?",
+        "engine.append_bytes: Expected `int`, got `str`",
+        "listeners.http: 'nowhere' is not host:port",
+        "node.id: 9 is not among cluster.voters (1, 2, 3)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sections", "problem"),
+    [
+        ({"node": {"data_dir": 7}}, "node.data_dir: Expected `str`, got `int`"),
+        ({"cluster": {"voters": [voter(1), voter(2)]}}, "2 voters; a cluster has 1, 3, 5 or 7"),
+        ({"cluster": {"voters": []}}, "0 voters"),
+        ({"cluster": {"voters": [voter(1), voter(1, base=8000), voter(1, base=9000)]}}, "ids must be distinct"),
+        ({"cluster": {"voters": [voter(1, "0.0.0.0")]}}, "an address to bind, not one that others can dial"),
+        ({"cluster": {"voters": [{**voter(1), "raft": voter(1)["rpc"]}]}}, "is already cluster.voters[1].rpc"),
+        ({"cluster": {"voters": [{**voter(1), "grpc": "x"}]}}, "unknown field `grpc`"),
+        ({"cluster": {"id": " "}}, "cluster.id: must not be empty"),
+        ({"cluster": {"key": "short"}}, "needs at least 16 bytes"),
+        ({"cluster": {"key_file": "absent"}}, "cluster.key_file: "),
+        ({"engine": {"election_timeout_min_s": 3.0}}, "engine: election_timeout_min_s must be"),
+        ({"listeners": {"kafka": "10.1.2.3:9"}}, "listeners.kafka: 10.1.2.3 is not loopback"),
+        ({"cluster": {"voters": [voter(1, "10.1.2.3")]}}, "cluster.key_file: voters that meet off loopback"),
+        ({"surprise": {"a": 1}}, "surprise: unknown setting"),
+        ({"log": {"format": "xml"}}, "log.format: Invalid enum value 'xml'"),
+    ],
+)  # fmt: skip
+def test_each_contradiction_is_named(sections: dict[str, Any], problem: str) -> None:
+    """What cannot be is refused before anything starts, in words that say where."""
+    assert problem in problems(**sections)
+
+
+def test_a_listener_may_leave_loopback_when_it_is_named() -> None:
+    """Naming it is the operator's word that the network is theirs."""
+    found = settings(listeners={"rpc": "0.0.0.0:7"}, node={"insecure_listeners": ["rpc"]})
+    assert found.bind("rpc") == ("0.0.0.0", 7)
+    assert found.bind("kafka") == ("127.0.0.1", 7012)
+
+
+def test_a_loopback_cluster_gets_a_key_of_its_own() -> None:
+    """Two clusters on one machine do not share a key even when nobody set one."""
+    one, other = settings(), settings(cluster={"id": "c2"})
+    assert one.cluster_key() != other.cluster_key()
+
+
+def test_the_file_that_up_writes_is_read_back(tmp_path: Path) -> None:
+    """What ``quorate up`` renders is what ``quorate serve`` understands, paths and key included."""
+    where = places(tmp_path, 3, 7100)
+    (tmp_path / "n2").mkdir()
+    (tmp_path / "cluster.key").write_text("0123456789abcdef\n")
+    where[1].config.write_text(render(node_tree(where[1], where, 'a "quoted" id')))
+    found = read_settings(where[1].config, {}, {})
+    assert found.me.rpc == "127.0.0.1:7110"
+    assert found.cluster.id == 'a "quoted" id'
+    assert found.cluster_key() == b"0123456789abcdef"
+    assert found.node.data_dir == str(tmp_path / "n2" / "data")
+
+
+def test_an_unreadable_file_is_a_problem_like_any_other(tmp_path: Path) -> None:
+    """A missing or malformed file is named."""
+    with pytest.raises(SettingsError, match="No such file"):
+        read_settings(tmp_path / "absent.toml", {}, {})
+    (tmp_path / "bad.toml").write_text("[node\n")
+    with pytest.raises(SettingsError, match=r"bad\.toml"):
+        read_settings(tmp_path / "bad.toml", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "address"), [("h:1", ("h", 1)), ("[::1]:65535", ("::1", 65535)), ("10.0.0.1:80", ("10.0.0.1", 80))]
+)
+def test_addresses_are_host_and_port(text: str, address: tuple[str, int]) -> None:
+    """Names, IPv4 and bracketed IPv6 all parse."""
+    assert split_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["h", ":1", "h:", "h:0", "h:65536", "h:-1", "h:٣", "h:1x", ""])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    """A port is a plain number from 1 to 65535, a host is not empty."""
+    with pytest.raises(SettingsError, match="is not host:port"):
+        settings(listeners={"rpc": text} if text else {"rpc": " "})
