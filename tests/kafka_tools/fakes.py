@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import uvloop
 
@@ -137,7 +138,7 @@ class ServedLog:
         """The first node."""
         return f"127.0.0.1:{self.ports[0]}"
 
-    def __enter__(self) -> "ServedLog":
+    def __enter__(self) -> Self:
         self._thread.start()
         self.do(self._start())
         return self
@@ -159,7 +160,7 @@ class ServedLog:
             await server.start("127.0.0.1", port)
             self.servers.append(server)
 
-    def do(self, coroutine):  # noqa: ANN001, ANN201
+    def do(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     def append(self, batches: int = 1, count: int = 1, term: int = 1) -> None:

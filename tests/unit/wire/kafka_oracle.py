@@ -40,11 +40,8 @@ def build(cls: Any, value: Any) -> Any:
     arguments = {}
     for name, part in value.items():
         field = cls._struct.fields[name]
-        if field.is_struct_array() and part is not None:
-            part = [build(field.data_class, item) for item in part]
-        elif field.is_struct() and part is not None:
-            part = build(field.data_class, part)
-        arguments[name] = part
+        nested = field.is_struct_array() and part is not None
+        arguments[name] = [build(field.data_class, item) for item in part] if nested else part
     return cls(**arguments)
 
 
@@ -71,6 +68,7 @@ def decoded(api: Api, version: int, body: bytes) -> dict[str, Any]:
     """Our response body as kafka-python reads it; nothing may be left over."""
     cls = message(api, "Response")
     found = cls.decode(memoryview(body), version=version)
+    found._header = None  # decode() forgets to set what encode() looks at
     assert found.encode(version=version) == body
     result: dict[str, Any] = plain(found, version)
     return result

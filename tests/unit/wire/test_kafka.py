@@ -140,7 +140,7 @@ def versions(api: Api) -> range:
 
 
 def test_the_window_is_what_the_stock_clients_were_measured_with() -> None:
-    """No key and no version is offered beyond this table; Produce from 0, Metadata to 5, flexible only ApiVersions 3."""
+    """No key and no version is offered beyond this table; Produce from 0, Metadata to 5, only ApiVersions flexible."""
     assert {Api(key).name: window for key, window in WINDOW.items()} == {
         "PRODUCE": (0, 8),
         "FETCH": (4, 11),
