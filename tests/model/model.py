@@ -23,6 +23,8 @@ SAFE: dict[str, bool] = {
     "learners_excluded": True,  # Java elects asynchronous learners too.
     "clean_living_keeps_others": True,  # Java drops the whole set under -l, whatever ids are given.
     "no_half_known_set": True,  # Java can forget the sync state of a set and keep its replicas.
+    "no_failed_first_election": True,  # Java: a set that never had a master can lose it, and then never gets one.
+    "positive_ids": True,  # Java lets a broker take 0 or a negative id in a set that exists.
 }
 JAVA: dict[str, bool] = dict.fromkeys(SAFE, False)
 
@@ -42,7 +44,7 @@ FIXED_ATTRIBUTES = {"cleanup.policy", "queue.type"}
 
 
 def answer(code: int, remark: str | None = None, **fields: Any) -> Answer:
-    """A code, a remark (None = not compared, or absent) and what the answer says."""
+    """A code (-1 = refused, by a code the reference does not give), a remark (None = not compared), what it says."""
     return {"code": code, "remark": remark, "fields": fields}
 
 
@@ -54,6 +56,7 @@ class Model:
         self.replicas: dict[str, dict[str, Any]] = {}
         self.sync: dict[str, dict[str, Any]] = {}
         self.live: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self.learners: dict[str, set[int]] = {}
         self.topics: dict[str, dict[str, Any]] = {}
 
     def step(self, request: Request) -> Answer:
@@ -64,6 +67,7 @@ class Model:
             1003: self.register,
             904: self.heartbeat,
             "dies": self.dies,
+            "learners": self.name_learners,
             1002: self.elect,
             1001: self.alter,
             1004: self.replica_info,
@@ -94,7 +98,7 @@ class Model:
 
     def known(self, name: str) -> bool:
         """Is this broker set there, as registration, election and the rest see it?"""
-        return name in self.sync
+        return name in self.sync and name in self.replicas
 
     def alive(self, cluster: str, name: str, number: int | None) -> bool:
         """Is there a live entry under exactly this identity?"""
@@ -118,6 +122,8 @@ class Model:
         if number is None or check_code is None:
             return answer(1)
         known = self.replicas.get(name)
+        if self.settings["positive_ids"] and number < 1:
+            return answer(2014)
         if known is None:
             if number != self.first_id():
                 return answer(
@@ -173,7 +179,7 @@ class Model:
         if request["broker_id"] is None:
             return answer(2005, "Heart beat with empty brokerId")
         who = (request["cluster"], request["broker_set"], request["broker_id"])
-        fresh = {key: request[key] for key in ("epoch", "max_offset", "priority", "learner")}
+        fresh = {key: request[key] for key in ("epoch", "max_offset", "priority")}
         old = self.live.get(who)
         if old is not None and (fresh["epoch"], fresh["max_offset"]) <= (old["epoch"], old["max_offset"]):
             fresh["epoch"], fresh["max_offset"] = old["epoch"], old["max_offset"]
@@ -185,14 +191,23 @@ class Model:
         self.live.pop((request["cluster"], request["broker_set"], request["broker_id"]), None)
         return answer(0)
 
+    def name_learners(self, request: Request) -> Answer:
+        """An operator says who copies asynchronously: stock heartbeats do not."""
+        self.learners[request["broker_set"]] = set(request["broker_ids"])
+        return answer(0)
+
     # 1002: elections.
 
     def elect(self, request: Request) -> Answer:
         """1002: by a broker (its id), by an operator (a designated id) or by the controller itself (no id)."""
         name, asker = request["broker_set"], request["broker_id"]
+        if asker == -1:  # The header's default: nobody.
+            asker = None
         if not self.known(name):
             return answer(2010, "Broker hasn't been registered")
         sync = self.sync[name]
+        if self.settings["first_election_checked"] and self.asks_as_stranger(name, asker):
+            return answer(-1)
         chosen = self.choose(name, asker, request["designate"])
         if chosen is not None and chosen == sync["master"]:
             return answer(
@@ -210,9 +225,15 @@ class Model:
         if asker is not None:
             return answer(2012, "Failed to elect a new master")
         inputs = self.inputs(name)
-        if not self.settings["single_bump"] or sync["failed_with"] != inputs:
+        never_had_one = self.settings["no_failed_first_election"] and sync["master_epoch"] == 0
+        if not never_had_one and not (self.settings["single_bump"] and sync["failed_with"] == inputs):
             sync["master_epoch"], sync["master"], sync["failed_with"] = self.next_epoch(name), None, inputs
         return answer(2004, "Old master has down and failed to elect a new broker master")
+
+    def asks_as_stranger(self, name: str, asker: int | None) -> bool:
+        """Does somebody want to be the first master who holds no id of the set?"""
+        first = self.sync[name]["master_epoch"] == 0
+        return first and asker is not None and asker not in self.replicas[name]["ids"]
 
     def master_fields(self, name: str) -> dict[str, Any]:
         """What the answers 0 and 2011 say of the master."""
@@ -227,9 +248,7 @@ class Model:
         """Who shall be master; None when nobody may."""
         sync, members = self.sync[name], self.replicas[name]["ids"]
         if sync["master_epoch"] == 0 and asker is not None:
-            if self.settings["first_election_checked"] and asker not in members:
-                return None
-            return None if self.is_learner(sync["cluster"], name, asker) else asker
+            return None if self.is_learner(name, asker) else asker
         preferred = asker if designate else None
         found = self.policy(name, sync["set"], preferred)
         if found is None and self.settings["unclean"]:
@@ -239,28 +258,41 @@ class Model:
     def policy(self, name: str, pool: set[int], preferred: int | None) -> int | None:
         """One try among ``pool``: the old master stays; the preferred or nobody; else the one that is furthest."""
         sync = self.sync[name]
+        if sync["master"] in pool and preferred in (None, sync["master"]):
+            kept: int = sync["master"]
+            if self.alive(sync["cluster"], name, kept):
+                return kept  # A learner too: to stay is not to be elected.
         alive = [number for number in sorted(pool) if self.electable(sync["cluster"], name, number)]
         if not alive:
             return None
-        if sync["master"] in alive and preferred in (None, sync["master"]):
-            kept: int = sync["master"]
-            return kept
         if preferred is not None:
             return preferred if preferred in alive else None
         best = alive[0]
         for number in alive[1:]:
-            if self.beats(self.live[sync["cluster"], name, number], self.live[sync["cluster"], name, best]):
+            if self.beats(self.report(name, number), self.report(name, best)):
                 best = number
         return best
 
+    def report(self, name: str, number: int) -> dict[str, Any]:
+        """What a live member says of itself, so far as it is believed."""
+        sync = self.sync[name]
+        entry = self.live[sync["cluster"], name, number]
+        if self.settings["epoch_floor"] and not self.plausible(sync, entry["epoch"]):
+            return {**entry, "epoch": -1}
+        return entry
+
+    def plausible(self, sync: dict[str, Any], epoch: int) -> bool:
+        """Is a reported epoch near enough to the set's own to be believed?"""
+        return bool(epoch - sync["master_epoch"] <= EPOCH_JUMP_MAX)
+
     def electable(self, cluster: str, name: str, number: int) -> bool:
         """Alive, and no learner."""
-        return self.alive(cluster, name, number) and not self.is_learner(cluster, name, number)
+        return self.alive(cluster, name, number) and not self.is_learner(name, number)
 
-    def is_learner(self, cluster: str, name: str, number: int) -> bool:
+    def is_learner(self, name: str, number: int) -> bool:
         """Is it kept from office as a learner?"""
-        entry = self.live.get((cluster, name, number))
-        return bool(self.settings["learners_excluded"] and entry and entry["learner"])
+        member = number in self.replicas[name]["ids"]
+        return self.settings["learners_excluded"] and member and number in self.learners.get(name, ())
 
     def beats(self, one: dict[str, Any], other: dict[str, Any]) -> bool:
         """Is ``one`` to be preferred: higher epoch, then higher offset, then lower priority number?"""
@@ -284,7 +316,7 @@ class Model:
         if self.settings["epoch_floor"]:
             for number in self.replicas[name]["ids"]:
                 entry = self.live.get((sync["cluster"], name, number))
-                if entry and entry["epoch"] - sync["master_epoch"] <= EPOCH_JUMP_MAX:
+                if entry and self.plausible(sync, entry["epoch"]):
                     highest = max(highest, entry["epoch"])
         return highest + 1
 
@@ -292,8 +324,9 @@ class Model:
         """What a failed election depends on: while this stays, another one would fail likewise."""
         sync = self.sync[name]
         members = sorted(self.replicas[name]["ids"])
-        able = tuple(number for number in members if self.electable(sync["cluster"], name, number))
-        return able, tuple(members), tuple(sorted(sync["set"]))
+        alive = tuple(number for number in members if self.alive(sync["cluster"], name, number))
+        kept_out = tuple(number for number in members if self.is_learner(name, number))
+        return alive, kept_out, tuple(members), tuple(sorted(sync["set"]))
 
     # 1001: the master reports who is in sync.
 
@@ -342,12 +375,11 @@ class Model:
         return self.rejected(2001, f"the current syncStateSet epoch is:{{{sync['set_epoch']}}}, not {{{asked}}}")
 
     def alter_members(self, request: Request, sync: dict[str, Any]) -> Answer | None:
-        """Each id known, each id alive, the master among them."""
+        """Each id in turn known and alive, and the master among them."""
         name, wanted = request["broker_set"], sorted(set(request["sync_state_set"]))
         for number in wanted:
             if number not in self.replicas[name]["ids"]:
                 return self.rejected(2003, f"the replicas {{{number}}} don't exist")
-        for number in wanted:
             if not self.alive(sync["cluster"], name, number):
                 return self.rejected(2006, f"the replicas {{{number}}} don't alive")
         if request["master"] not in wanted:
@@ -457,7 +489,8 @@ class Model:
             if old is not None and key in FIXED_ATTRIBUTES:
                 return None
             if sign == "-":
-                after.pop(key, None)
+                if after.pop(key, None) is None:
+                    return None
             elif not ATTRIBUTES[key](value):
                 return None
             else:
