@@ -242,7 +242,7 @@ class Node:
             on_fatal=self.fail,
             worker=self._worker,
             forgotten=self._forgotten,
-            journalist=CommandJournalist(self.log, enabled=settings.log.commands),
+            journalist=CommandJournalist(settings.log, me, self._scheduler.call_soon, self._scheduler.time_ms),
         )
 
     def _frame(self, peer: NodeId, frame: bytes) -> None:

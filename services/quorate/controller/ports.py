@@ -37,19 +37,19 @@ class PeerLink(Protocol):
         """Hand over to the link; False = there is no connection, provably nothing was sent."""
 
 
-class CommandLine(msgspec.Struct, frozen=True, gc=False):
+class CommandLine(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The one canonical line of a command: what was asked, by whom, how it ended, how long it took."""
 
     command: str
     principal: str
-    address: str
-    origin: str
-    cause: str
-    request_id: str
+    address: str = ""
+    origin: str = ""
+    cause: str = ""
+    request_id: str = ""
     outcome: str
-    detail: str
+    detail: str = ""
     term: int
-    offset: int
+    offset: int = -1
     took_us: int
 
 

@@ -1,10 +1,11 @@
 /* A load generator that is never the limit: RocketMQ remoting (JSON headers) over epoll, one thread.
  *
  * load MODE HOST PORT CONNECTIONS SECONDS RATE [SAMPLES_FILE]
- *   MODE  commits  each connection owns broker set bench-<i> and alters its sync state set, epoch after epoch (1001)
- *         reads    replica info of bench-<i> (1004)
+ *   MODE  commits  each connection owns broker set bench-<i>: takes ids 1-3 (1013), registers them (1003), has a first
+ *                  master elected (1002), and then alters its sync state set, epoch after epoch (1001)
+ *         reads    the same, and then replica info (1004)
  *         beats    one-way heartbeats (904) for bench-<i>; ends with one 1005, so all were taken when it is answered
- *         setup    ids 1-3 of every bench-<i> (1013, 1003), heartbeats, first election (1002); ends when all are done
+ * Only what follows the preparation of all connections is measured.
  *   RATE  0: closed loop, one request in flight per connection (beats: as many as the socket takes)
  *         >0: open loop, that many a second over all connections; latency counts from the scheduled time
  * Prints one JSON line: operations, errors, seconds, microseconds p50 p99 p999 max, own CPU microseconds per operation.
@@ -25,11 +26,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REPLICAS = 3, INBOX = 1 << 16, QUEUE = 1 << 12 };
+enum { REPLICAS = 3, ELECT = 2 * REPLICAS, RESYNC, READY, INBOX = 1 << 16, QUEUE = 1 << 12 };
 
 struct connection {
     int fd, set, step, in_flight, opaque, behind;
-    long epoch;                  /* sync state set epoch the next 1001 must name */
+    long epoch, master_epoch;    /* sync state set epoch and master epoch the next 1001 must name */
     int wide;                    /* the set is {1,2,3} now, else {1,2} */
     uint64_t due[QUEUE];         /* scheduled times of requests not yet sent (open loop) */
     unsigned head, tail;
@@ -39,11 +40,13 @@ struct connection {
 };
 
 static struct connection *connections;
-static int connection_count, mode_commits, mode_reads, mode_beats, mode_setup;
+static int connection_count, mode_commits, mode_reads, mode_beats, ready_count;
 static uint32_t *samples;
 static size_t sample_count, sample_room;
 static uint64_t errors, operations;
 static char first_error[512];
+static uint64_t started;
+static struct rusage use_before;
 
 static void die(const char *what) { perror(what); exit(2); }
 
@@ -81,7 +84,7 @@ static size_t frame(char *out, int code, int flag, int opaque, const char *ext, 
 static size_t beat(char *out, int set, int broker, long offset) {
     char ext[512];
     snprintf(ext, sizeof ext, "\"clusterName\":\"bench\",\"brokerName\":\"bench-%d\",\"brokerId\":\"%d\",\"brokerAddr\":\"127.0.0.1:%d\","
-        "\"epoch\":\"1\",\"maxOffset\":\"%ld\",\"confirmOffset\":\"%ld\",\"heartbeatTimeoutMills\":\"60000\",\"electionPriority\":\"2147483647\"",
+        "\"epoch\":\"0\",\"maxOffset\":\"%ld\",\"confirmOffset\":\"%ld\",\"heartbeatTimeoutMills\":\"60000\",\"electionPriority\":\"2147483647\"",
         set, broker, 1, offset, offset);
     return frame(out, 904, 2, 0, ext, "");
 }
@@ -95,22 +98,22 @@ static void beats_for(struct connection *c) {
 static void request(struct connection *c) {
     char out[4096], ext[512], body[128] = "";
     int code = 1004;
-    if (mode_setup) {
+    if (c->step <= ELECT) {
         int broker = c->step % REPLICAS + 1;
         if (c->step < REPLICAS) {
             code = 1013;
             snprintf(ext, sizeof ext, "\"clusterName\":\"bench\",\"brokerName\":\"bench-%d\",\"appliedBrokerId\":\"%d\",\"registerCheckCode\":\"127.0.0.1:1;%d\"", c->set, broker, broker);
-        } else if (c->step < 2 * REPLICAS) {
+        } else if (c->step < ELECT) {
             code = 1003;
             snprintf(ext, sizeof ext, "\"clusterName\":\"bench\",\"brokerName\":\"bench-%d\",\"brokerId\":\"%d\",\"brokerAddress\":\"127.0.0.1:1\",\"invokeTime\":\"0\"", c->set, broker);
-        } else if (c->step == 2 * REPLICAS) {
+        } else {
             beats_for(c);
             code = 1002;
             snprintf(ext, sizeof ext, "\"clusterName\":\"bench\",\"brokerName\":\"bench-%d\",\"brokerId\":\"1\",\"designateElect\":\"false\",\"invokeTime\":\"0\"", c->set);
         }
-    } else if (mode_commits && c->step) {
+    } else if (mode_commits && c->step == READY) {
         code = 1001;
-        snprintf(ext, sizeof ext, "\"brokerName\":\"bench-%d\",\"masterBrokerId\":\"1\",\"masterEpoch\":\"1\",\"invokeTime\":\"0\"", c->set);
+        snprintf(ext, sizeof ext, "\"brokerName\":\"bench-%d\",\"masterBrokerId\":\"1\",\"masterEpoch\":\"%ld\",\"invokeTime\":\"0\"", c->set, c->master_epoch);
         snprintf(body, sizeof body, "{\"syncStateSet\":[%s],\"syncStateSetEpoch\":%ld}", c->wide ? "1,2" : "1,2,3", c->epoch);
     } else {
         snprintf(ext, sizeof ext, "\"brokerName\":\"bench-%d\"", c->set);
@@ -135,19 +138,20 @@ static long number_after(const char *text, const char *key, long otherwise) {
 /* One answer: update the connection, say whether it counts as an operation. */
 static int answered(struct connection *c, char *header, char *body) {
     long code = number_after(header, "\"code\"", -1);
-    if (mode_setup) {
+    if (c->step <= ELECT) {
         if (code != 0 && code != 2011) fail(header, body);
         c->step++;
-        return 1;
+        return 0;
     }
-    if (mode_commits && !c->step) {             /* the first 1004: where do we stand? */
+    if (c->step == RESYNC) {                    /* a 1004: where do we stand? */
         c->epoch = number_after(body, "\"syncStateSetEpoch\"", -1);
+        c->master_epoch = number_after(header, "\"masterEpoch\"", -1);
         c->wide = strstr(body, "3]") != NULL || strstr(body, "3,") != NULL;
-        c->step = 1;
+        c->step = READY; ready_count++;
         if (code != 0) fail(header, body);
         return 0;
     }
-    if (code != 0) { fail(header, body); if (mode_commits) c->step = 0; return 0; }
+    if (code != 0) { fail(header, body); if (mode_commits) { c->step = RESYNC; ready_count--; } return 0; }
     if (mode_commits) { c->epoch = number_after(header, "\"newSyncStateSetEpoch\"", c->epoch); c->wide = !c->wide; }
     return 1;
 }
@@ -188,9 +192,13 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+static double cpu_us(const struct rusage *use) {
+    return (double)(use->ru_utime.tv_sec + use->ru_stime.tv_sec) * 1e6 + (double)(use->ru_utime.tv_usec + use->ru_stime.tv_usec);
+}
+
 static void report(const char *mode, double seconds, const char *file) {
     struct rusage use; getrusage(RUSAGE_SELF, &use);
-    double cpu = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1e6 + (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+    double cpu = cpu_us(&use) - cpu_us(&use_before);
     if (file) {
         FILE *f = fopen(file, "wb");
         if (!f) die(file);
@@ -218,21 +226,40 @@ static void open_all(const char *host, int port) {
     }
 }
 
+static uint64_t prepare(int poller, struct epoll_event *events, uint64_t limit) {
+    for (int i = 0; i < connection_count; i++) request(&connections[i]);
+    while (ready_count < connection_count) {
+        int n = epoll_wait(poller, events, 256, 100);
+        uint64_t now = now_us();
+        if (now > limit) { fprintf(stderr, "not prepared in time: %s\n", first_error); exit(4); }
+        for (int k = 0; k < n; k++) {
+            struct connection *c = &connections[events[k].data.u32];
+            ssize_t r = recv(c->fd, c->inbox + c->have, INBOX - c->have, 0);
+            if (r <= 0) { if (r < 0 && errno == EAGAIN) continue; fprintf(stderr, "connection %d closed\n", c->set); exit(3); }
+            c->have += (size_t)r;
+            if (parse(c, now) && c->step != READY) request(c);
+        }
+    }
+    sample_count = 0; operations = 0;
+    return now_us();
+}
+
 static void run_requests(int seconds, double rate) {
     int poller = epoll_create1(0);
+    struct epoll_event events[256];
     for (int i = 0; i < connection_count; i++) {
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
         epoll_ctl(poller, EPOLL_CTL_ADD, connections[i].fd, &e);
         fcntl(connections[i].fd, F_SETFL, O_NONBLOCK);
-        if (mode_commits) beats_for(&connections[i]);
     }
-    uint64_t start = now_us(), end = start + (uint64_t)seconds * 1000000u, next = start, beaten = start;
+    uint64_t start = prepare(poller, events, now_us() + 60000000u), end = start + (uint64_t)seconds * 1000000u;
+    uint64_t next = start, beaten = start;
     double gap = rate > 0 ? 1e6 / rate : 0, scheduled = (double)start;
     int turn = 0, done = 0;
-    for (int i = 0; i < connection_count; i++)
-        if (rate <= 0 || mode_setup || mode_commits) { connections[i].sent_at = start; request(&connections[i]); }
+    started = start;
+    getrusage(RUSAGE_SELF, &use_before);
+    for (int i = 0; rate <= 0 && i < connection_count; i++) { connections[i].sent_at = start; request(&connections[i]); }
     while (!done) {
-        struct epoll_event events[256];
         uint64_t now = now_us();
         int wait = rate > 0 ? (next > now ? (int)((next - now) / 1000) : 0) : 100;
         int n = epoll_wait(poller, events, 256, wait > 100 ? 100 : wait);
@@ -243,24 +270,20 @@ static void run_requests(int seconds, double rate) {
             if (r <= 0) { if (r < 0 && errno == EAGAIN) continue; fprintf(stderr, "connection %d closed\n", c->set); exit(3); }
             c->have += (size_t)r;
             if (!parse(c, now)) continue;
-            if (mode_setup) { if (c->step <= 2 * REPLICAS) { c->sent_at = now; request(c); } }
-            else if (rate > 0) { if (mode_commits && !c->step && !c->in_flight) request(c); else pump(c); }
+            if (c->step != READY) request(c);
+            else if (rate > 0) pump(c);
             else if (now < end) { c->sent_at = now; request(c); }
         }
-        if (rate > 0 && !mode_setup) {
-            for (; scheduled <= (double)now && now < end; scheduled += gap, turn++) {
-                struct connection *c = &connections[turn % connection_count];
-                if (c->tail - c->head >= QUEUE) { errors++; continue; }
-                c->due[c->tail++ % QUEUE] = (uint64_t)scheduled;
-                if (!mode_commits || c->step) pump(c);
-            }
-            next = (uint64_t)scheduled;
+        for (; rate > 0 && scheduled <= (double)now && now < end; scheduled += gap, turn++) {
+            struct connection *c = &connections[turn % connection_count];
+            if (c->tail - c->head >= QUEUE) { errors++; continue; }
+            c->due[c->tail++ % QUEUE] = (uint64_t)scheduled;
+            if (c->step == READY) pump(c);
         }
-        if (mode_commits && now > beaten + 5000000u) { beaten = now; for (int i = 0; i < connection_count; i++) beats_for(&connections[i]); }
-        done = mode_setup ? 1 : now > end;
-        if (mode_setup) for (int i = 0; i < connection_count; i++) if (connections[i].step <= 2 * REPLICAS) done = 0;
-        if (mode_setup && now > end) { fprintf(stderr, "setup not finished in time: %s\n", first_error); exit(4); }
-        if (!mode_setup && done && now < end + 3000000u)
+        next = (uint64_t)scheduled;
+        if (now > beaten + 5000000u) { beaten = now; for (int i = 0; i < connection_count; i++) beats_for(&connections[i]); }
+        done = now > end;
+        if (done && now < end + 3000000u)
             for (int i = 0; i < connection_count; i++) if (connections[i].in_flight || connections[i].head != connections[i].tail) done = 0;
     }
     for (int i = 0; i < connection_count; i++) errors += (uint64_t)connections[i].in_flight;
@@ -285,7 +308,7 @@ static void run_beats(int seconds, double rate) {
             put(c, block, n); operations += (uint64_t)k;
         }
     }
-    mode_reads = 1;                              /* fence: every connection answers once all before it was taken */
+    /* fence: every connection answers once all before it was taken */
     for (int i = 0; i < connection_count; i++) {
         char out[2048];
         connections[i].in_flight = 1;
@@ -299,19 +322,19 @@ static void run_beats(int seconds, double rate) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 7) { fprintf(stderr, "usage: load setup|commits|reads|beats HOST PORT CONNECTIONS SECONDS RATE [SAMPLES_FILE]\n"); return 2; }
+    if (argc < 7) { fprintf(stderr, "usage: load commits|reads|beats HOST PORT CONNECTIONS SECONDS RATE [SAMPLES_FILE]\n"); return 2; }
     const char *mode = argv[1];
     mode_commits = !strcmp(mode, "commits"); mode_reads = !strcmp(mode, "reads");
-    mode_beats = !strcmp(mode, "beats"); mode_setup = !strcmp(mode, "setup");
-    if (!(mode_commits | mode_reads | mode_beats | mode_setup)) { fprintf(stderr, "unknown mode %s\n", mode); return 2; }
+    mode_beats = !strcmp(mode, "beats");
+    if (!(mode_commits | mode_reads | mode_beats)) { fprintf(stderr, "unknown mode %s\n", mode); return 2; }
     connection_count = atoi(argv[4]);
     int seconds = atoi(argv[5]); double rate = atof(argv[6]);
     connections = calloc((size_t)connection_count, sizeof *connections);
     sample_room = 16u << 20; samples = malloc(sample_room * sizeof *samples);
     if (!connections || !samples) die("memory");
     open_all(argv[2], atoi(argv[3]));
-    uint64_t start = now_us();
+    started = now_us();
     if (mode_beats) run_beats(seconds, rate); else run_requests(seconds, rate);
-    report(mode, (double)(now_us() - start) / 1e6, argc > 7 ? argv[7] : NULL);
+    report(mode, (double)(now_us() - started) / 1e6, argc > 7 ? argv[7] : NULL);
     return errors ? 1 : 0;
 }
