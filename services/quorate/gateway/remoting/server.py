@@ -7,7 +7,7 @@ answers; a peer that breaks the protocol, or a deadline, loses its connection an
 
 import asyncio
 import ssl
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from quorate.controller.outcomes import Caller
 from quorate.errors import PeerError
@@ -48,6 +48,9 @@ class Connection(asyncio.Protocol):
         "seen",
     )
 
+    ANONYMOUS: Final = Caller("anonymous", "")
+    """Until somebody proves who they are."""
+
     def __init__(self, server: "RemotingServer") -> None:
         self._server = server
         self._splitter = FrameSplitter(server.settings.frame_bytes_max)
@@ -61,7 +64,7 @@ class Connection(asyncio.Protocol):
         self.address = ""
         self.last: object | None = None
         self.in_flight = 0
-        self.caller = Caller("anonymous", "")
+        self.caller = self.ANONYMOUS
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Kept nearly empty: a thousand brokers may reconnect in one turn."""
@@ -72,7 +75,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=self._server.settings.write_buffer_bytes_max)
-        self.caller = Caller("anonymous", self.address)
+        self.caller = Caller(self.ANONYMOUS.principal, self.address)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Whoever tied something to this channel hears of it once."""

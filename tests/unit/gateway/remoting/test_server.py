@@ -74,6 +74,12 @@ def with_server(
         runner.run(run())
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until something is so; the test's own deadline ends it."""
+    while not condition():  # noqa: ASYNC110 - the condition has no event of its own
+        await asyncio.sleep(0.002)
+
+
 async def read_responses(reader: asyncio.StreamReader, count: int) -> list[Response]:
     """The next answers on a connection."""
     splitter = FrameSplitter()
@@ -246,8 +252,7 @@ def test_unfinished_frames_share_a_budget() -> None:
             task.cancel()
         for _, writer in peers:
             writer.close()
-        while server.connections:
-            await asyncio.sleep(0.01)
+        await until(lambda: not server.connections)
         assert server._partial_bytes == 0
 
     with_server(RemotingSettings(partial_bytes_max=100_000), body)
@@ -262,8 +267,7 @@ def test_reading_stops_while_too_much_is_in_flight() -> None:
         for number in range(8):
             writer.write(encode_request(1005, number))
             await writer.drain()
-            while len(service.requests) < number + 1:
-                await asyncio.sleep(0)
+            await until(lambda number=number: len(service.requests) > number)
         connection = service.waiting[0][0]
         assert connection._transport is not None
         writer.write(encode_request(1005, 8))
@@ -296,8 +300,7 @@ def test_a_peer_that_never_reads_its_answers_is_closed() -> None:
             await asyncio.sleep(0)
             if writer.transport.is_closing():
                 break
-        while not service.gone:
-            await asyncio.sleep(0.01)
+        await until(lambda: service.gone)
         assert server.deadlines_missed == {"answers not read in time": 1}
         assert len(service.requests) < 5000
         writer.transport.abort()
@@ -313,11 +316,9 @@ def test_an_answer_after_the_peer_left_is_dropped() -> None:
         service.hold = True
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(encode_request(1005, 1))
-        while not service.waiting:
-            await asyncio.sleep(0)
+        await until(lambda: service.waiting)
         writer.transport.abort()
-        while not service.gone:
-            await asyncio.sleep(0.005)
+        await until(lambda: service.gone)
         held, header_type, opaque = service.waiting[0]
         held.answer(header_type, opaque, Message(0))
         assert held._out == []

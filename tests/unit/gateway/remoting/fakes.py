@@ -1,0 +1,93 @@
+"""A controller of one node without consensus: the real rules, decided and applied at once; and a wired-up gateway."""
+
+from collections.abc import Callable
+
+from quorate.clock import ManualClock
+from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
+from quorate.controller.loop import ReadView
+from quorate.controller.messages import Found, NotFound, ReadOutcome
+from quorate.controller.outcomes import Answered, Caller, NotLeader, Outcome, Refused, Unavailable
+from quorate.events import Event, Stamp
+from quorate.metadata import queries
+from quorate.metadata.commands import Command, Refusal
+from quorate.metadata.context import Context
+from quorate.metadata.decide import decide
+from quorate.metadata.evolve import evolve
+from quorate.metadata.policy import PolicySettings
+from quorate.metadata.state import EMPTY, State
+
+
+class InstantController:
+    """Leads for ever, commits at once. ``answer_with`` replaces every outcome; ``leader`` may be taken away."""
+
+    def __init__(self, policy: PolicySettings | None = None) -> None:
+        self.clock = ManualClock(start_s=100.0)
+        self.policy = policy or PolicySettings()
+        self.live = LiveTable(started=0.0, timeout_s=10.0, timeout_max_s=120.0, entries_max=1000)
+        self.state: State = EMPTY
+        self.events: list[Event] = []
+        self.leader_id: int | None = 1
+        self.is_leader = True
+        self.answer_with: Outcome | None = None
+        self.read_with: ReadOutcome | None = None
+        self.submitted: list[tuple[Command, Caller, str]] = []
+        self.closed_channels: list[Channel] = []
+
+    def submit(
+        self, command: Command, caller: Caller, done: Callable[[Outcome], None], *, cause: str, forward: bool
+    ) -> None:
+        self.submitted.append((command, caller, cause))
+        if self.answer_with is not None:
+            done(self.answer_with)
+        elif not self.is_leader and not forward:
+            done(NotLeader(self.leader_id))
+        else:
+            done(self._decide(command, caller, cause))
+
+    def _decide(self, command: Command, caller: Caller, cause: str) -> Outcome:
+        now_ms = self.clock.time_ms()
+        context = Context(now_ms=now_ms, term=1, policy=self.policy, live=self.live_now(), next_offset=len(self.events))
+        decision = decide(self.state, command, context)
+        if isinstance(decision, Refusal):
+            return Refused(decision, len(self.events))
+        for event in decision.events:
+            stamp = Stamp(offset=len(self.events), term=1, time_ms=now_ms, principal=caller.principal, cause=cause)
+            self.state = evolve(self.state, event, stamp)
+            self.events.append(event)
+        return Answered(decision.reply, len(self.events))
+
+    def live_now(self) -> LiveNow:
+        return LiveNow(self.live, self.clock.monotonic(), self.clock.time_ms())
+
+    def read(self, level: str, done: Callable[[ReadView | NotLeader | Unavailable], None]) -> None:
+        if self.is_leader:
+            done(ReadView(self.state, len(self.events), 1, self.clock.time_ms(), self.live_now()))
+        else:
+            done(NotLeader(self.leader_id))
+
+    def forward_read(self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool) -> None:
+        if self.read_with is not None:
+            done(self.read_with)
+        elif not self.is_leader and not forward:
+            done(NotLeader(self.leader_id))
+        else:
+            result = queries.answer(query, self.state, self.live_now())
+            found: ReadOutcome
+            if isinstance(result, Refusal):
+                found = NotFound(result, len(self.events))
+            else:
+                found = Found(result, len(self.events))
+            done(found)
+
+    def heartbeat(self, beat: Heartbeat, channel: Channel) -> None:
+        self.live.heard(beat, channel, self.clock.monotonic())
+
+    def channel_closed(self, channel: Channel) -> None:
+        self.closed_channels.append(channel)
+        self.live.closed(channel, self.clock.monotonic())
+
+    def dies(self, cluster: str, broker_set: str, broker_id: int) -> None:
+        """A broker is found dead."""
+        entry = self.live.get(cluster, broker_set, broker_id)
+        assert entry is not None
+        self.live.bury(entry, "connection closed", self.clock.monotonic())
