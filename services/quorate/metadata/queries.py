@@ -209,10 +209,10 @@ def _topic_list(query: TopicList, state: State, live: LiveView) -> Result | Refu
 
 
 def _elections(query: Elections, state: State, live: LiveView) -> Result | Refusal:
-    elected = (name for name, found in state.broker_sets.items() if found.election is not None)
+    elected = {name: found.election for name, found in state.broker_sets.items() if found.election is not None}
     names, more = _page(elected, query.after, query.limit)
-    found = tuple(is_ for name in names if (is_ := _election(state.broker_sets[name])) is not None)
-    return ElectionsAre(elections=found, more=more)
+    elections = tuple(_election(state.broker_sets[name], elected[name]) for name in names)
+    return ElectionsAre(elections=elections, more=more)
 
 
 def _why(query: Why, state: State, live: LiveView) -> Result | Refusal:
@@ -255,16 +255,14 @@ def _sync_state(found: BrokerSet, live: LiveView) -> SyncStateIs:
     )
 
 
-def _election(found: BrokerSet) -> ElectionIs | None:
-    if found.election is None:
-        return None
+def _election(found: BrokerSet, election: Election) -> ElectionIs:
     return ElectionIs(
         broker_set=found.name,
         cluster=found.cluster,
         master=found.master,
         master_epoch=found.master_epoch,
         sync_state_set=found.sync_state_set,
-        election=found.election,
+        election=election,
     )
 
 

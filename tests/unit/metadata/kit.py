@@ -1,6 +1,6 @@
 """Given, when, then for the rules: a state made by commands, a live table made by hand."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -95,7 +95,7 @@ class World:
         assert isinstance(outcome, Decision), outcome
         return outcome.events
 
-    def heard(self, broker_id: int, *, alive: bool = True, name: str = "a", cluster: str = "C", **said: int) -> None:
+    def heard(self, broker_id: int, *, alive: bool = True, name: str = "a", cluster: str = "C", **said: Any) -> None:
         """A heartbeat came from it, or (``alive`` False) its time is over."""
         self.live.living[cluster, name, broker_id] = alive
         if said:

@@ -1,5 +1,7 @@
 """1002 and the controller's own elections: RocketMQ's dialect and the repaired defects (reference 2.6, 11)."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -166,7 +168,7 @@ def test_a_lost_master_is_replaced_from_the_sync_state_set() -> None:
     ],
 )
 def test_the_sentence_names_the_rule_and_the_figure(
-    two: dict[str, int], three: dict[str, int], master: int, reason: str
+    two: dict[str, Any], three: dict[str, Any], master: int, reason: str
 ) -> None:
     """An operator can read out why that one."""
     world = world_of_three()

@@ -1,13 +1,14 @@
 """The one rule-set: who wins, and why everybody else did not (reference 2.7)."""
 
 from itertools import permutations
+from typing import Any
 
 import pytest
 
 from quorate.metadata.replica_set import Member, appoint, elect, inputs
 
 
-def member(broker_id: int, *, alive: bool = True, in_sync: bool = True, learner: bool = False, **said: int) -> Member:
+def member(broker_id: int, *, alive: bool = True, in_sync: bool = True, learner: bool = False, **said: Any) -> Member:
     """A member that could win."""
     return Member(broker_id=broker_id, alive=alive, in_sync=in_sync, learner=learner, **said)
 
@@ -33,7 +34,7 @@ def verdicts(members: list[Member], **how: object) -> tuple[int | None, str, dic
     ],
 )
 def test_epoch_then_offset_then_priority_then_id(
-    best: dict[str, int], other: dict[str, int], rule: str, out_by: str
+    best: dict[str, Any], other: dict[str, Any], rule: str, out_by: str
 ) -> None:
     """The order decides, and the last rule that told two apart is the one that decided."""
     assert verdicts([member(1, **best), member(2, **other)]) == (1, rule, {2: out_by})

@@ -82,7 +82,8 @@ def test_a_long_reply_is_not_kept_but_its_place_is() -> None:
 
 def test_the_row_changes_keep_a_store_equal_to_the_table() -> None:
     """Put, delete and horizon; and the rows make an equal table that goes on equally."""
-    table, store = RequestTable(settings=SMALL), {}
+    table = RequestTable(settings=SMALL)
+    store: dict[bytes, bytes] = {}
     for number in range(6):
         table, changes = table.remember("p", f"{number + 1}-{number}", number * 3, 3, b"r", number)
         for name, value in changes:
@@ -96,6 +97,13 @@ def test_the_row_changes_keep_a_store_equal_to_the_table() -> None:
         after = [one.remember("p", "99-x", 99, 1, b"", number)[0] for one in (table, again)]
         assert dict(after[0].rows()) == dict(after[1].rows())
         assert after[0].replies == after[1].replies
+
+
+def test_a_table_of_nothing_remembers_nothing() -> None:
+    """Every request is forgotten as it comes, and said to be."""
+    table = table_of(("5-a", 0, 1), settings=RequestSettings(remembered_max=0))
+    assert refusal(table, "5-a") == "RequestExpired"
+    assert dict(table.rows()) == {b"horizon": b"5"}
 
 
 def test_a_horizon_survives_without_any_reply() -> None:
