@@ -6,6 +6,7 @@ nothing is served.
 """
 
 import asyncio
+import contextlib
 import gc
 import platform
 import random
@@ -33,7 +34,7 @@ from quorate.events import NodeAddresses, Voter
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, StorageInfo, interface
 from quorate.gateway.kafka.server import KafkaServer
-from quorate.gateway.kafka.view import KafkaNode
+from quorate.gateway.kafka.view import EventLogReader, KafkaNode
 from quorate.gateway.remoting.pusher import RolePusher
 from quorate.gateway.remoting.server import RemotingServer
 from quorate.gateway.remoting.service import RemotingService
@@ -68,7 +69,7 @@ class ClusterView:
         self._node = node
         self.node_id = node.settings.node.id
         self.cluster_id = node.settings.cluster.id
-        self.log = node.core.log
+        self.log: EventLogReader = node.core.log
         self.on_applied = node.core.machine.on_applied
 
     @property
@@ -148,6 +149,8 @@ class Node:
         self._build_core()
         self._build_gateways()
         await self._peers.start(*self.settings.bind("raft"))
+        self._lost = asyncio.Event()
+        self.core.controller.on_lost.append(self._lost.set)
         self.core.start(self._node_start())
         await self._listen()
         gc.collect()
@@ -345,10 +348,10 @@ class Node:
     async def stop(self, *, handover: bool) -> None:
         """Take part no longer: hand the leadership over, stop serving, flush, close."""
         self._stopping = True
+        self._lost.clear()
         if handover and self.core.engine.transfer_leadership():
-            until = self._scheduler.monotonic() + HANDOVER_PATIENCE_S
-            while self.core.engine.is_leader and self._scheduler.monotonic() < until:
-                await asyncio.sleep(0.005)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), HANDOVER_PATIENCE_S)
         await self._remoting.stop()
         await self._kafka.stop()
         await self._http.stop()
