@@ -68,8 +68,6 @@ class Demonstration:
         self.story = Story()
         self._teller = teller
         self._rng = rng
-        self._waiting: dict[tuple[str, int], str] = {}
-        self._group: asyncio.TaskGroup | None = None
 
     async def start(self) -> None:
         """Nodes first, then brokers; returns when each set has its master. Raises ChildError."""
@@ -143,15 +141,15 @@ class Demonstration:
         self._fault(f"SIGKILL to node {number}, {role}")
         await asyncio.sleep(NODE_DOWN_S)
         await self.cluster.start_node(number)
-        self.story.node_disturbed(_now_ms())
-        self._teller.tell("note", self.story.note(f"node {number} is started again"))
+        self._teller.tell("note", self.story.repair(_now_ms(), f"node {number} is started again"))
 
     async def _kill_broker(self, broker: Broker) -> None:
         broker.child.signal(signal.SIGKILL)
         self._fault(f"SIGKILL to the master of {broker.broker_set} at {broker.address}", broker.broker_set)
         await asyncio.sleep(BROKER_DOWN_S)
         await broker.child.start()
-        self._teller.tell("note", self.story.note(f"the broker at {broker.address} is started again"))
+        line = self.story.repair(_now_ms(), f"the broker at {broker.address} is started again", broker.broker_set)
+        self._teller.tell("note", line)
 
     def _fault(self, text: str, broker_set: str | None = None) -> None:
         self._teller.tell("fault", self.story.fault(_now_ms(), text, broker_set))

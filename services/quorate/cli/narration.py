@@ -35,7 +35,7 @@ def sentence(event: Event) -> str:
     """What happened, in one sentence without its time."""
     match event:
         case MasterElected() | ElectionFailed():
-            return f"{event.broker_set}: {event.explanation}"
+            return event.explanation
         case SyncStateSetAltered():
             return f"{event.broker_set}: in sync are now {ids(event.new)} (before: {ids(event.old)})"
         case RoleChangeAcknowledged():

@@ -78,7 +78,7 @@ def _status_table(answer: Status) -> Iterable[str]:
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),
     ]
-    yield from columns(("", ""), rows)
+    yield from (f"{name:<12}  {value}" for name, value in rows)
 
 
 def quorum(options: Namespace) -> int:

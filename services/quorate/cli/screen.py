@@ -62,14 +62,20 @@ class LineTeller:
 
 
 class JsonTeller(LineTeller):
-    """One JSON document per line: the ready line, every happening, the summary."""
+    """One JSON document per line: the ready line first, then every happening, at last the summary."""
+
+    def __init__(self) -> None:
+        self._ready = False
 
     def ready(self, demo: "Demonstration") -> None:
         """See Teller."""
         print(demo.ready_line(), flush=True)
+        self._ready = True
 
     def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
         """See Teller."""
+        if not self._ready:
+            return
         where = {} if stamp is None else {"offset": stamp.offset, "time_ms": stamp.time_ms}
         print(json.dumps({"kind": kind, "text": line, **where}, ensure_ascii=False), flush=True)
 
@@ -121,10 +127,9 @@ class TableTeller:
 
 
 def _sets(demo: "Demonstration") -> Table:
-    table = Table(expand=True, pad_edge=False)
-    for name in ("set", "brokers", "master", "epoch", "in sync"):
+    table = Table(pad_edge=False)
+    for name in ("set", "brokers", "master", "epoch", "in sync", "why this master"):
         table.add_column(name, no_wrap=True)
-    table.add_column("why this master", ratio=1)
     for name, known in sorted(demo.story.sets.items()):
         brokers = Text()
         for broker in demo.cast:
@@ -139,7 +144,8 @@ def _sets(demo: "Demonstration") -> Table:
 
 def _lines(story: "Story") -> Text:
     text = Text()
-    for kind, line in story.lines:
+    for kind, time_ms, line in story.lines:
+        text.append(f"{time.strftime('%H:%M:%S', time.localtime(time_ms / 1000))} ", "dim")
         text.append(f"{line}\n", STYLES[kind])
     return text
 

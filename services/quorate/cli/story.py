@@ -21,7 +21,7 @@ from quorate.events import (
 
 NEAR_MS = 15_000
 """A change within this long after a fault is put down to it."""
-LINES_KEPT = 12
+LINES_KEPT = 10
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Story:
     sets: dict[str, SetStory] = field(default_factory=dict)
     leader: int | None = None
     offset: int = 0
-    lines: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
+    lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
     faults: int = 0
     leader_changes: int = 0
     unprovoked_leader_changes: int = 0
@@ -62,17 +62,15 @@ class Story:
             self._node_faults.append(time_ms)
         else:
             self._set_faults[broker_set] = time_ms
-        self.lines.append(("fault", text))
+        self.lines.append(("fault", time_ms, text))
         return text
 
-    def note(self, text: str) -> str:
-        """Something was done that is no fault (a restart)."""
-        self.lines.append(("note", text))
+    def repair(self, time_ms: int, text: str, broker_set: str | None = None) -> str:
+        """A node or a broker was started again; a change of leader soon after a node's return is put down to that."""
+        if broker_set is None:
+            self._node_faults.append(time_ms)
+        self.lines.append(("note", time_ms, text))
         return text
-
-    def node_disturbed(self, time_ms: int) -> None:
-        """A node was started again; a change of leader soon after is put down to that."""
-        self._node_faults.append(time_ms)
 
     def tell(self, fact: Fact) -> str | None:
         """Take a fact in; the line to tell, None for what is not worth one."""
@@ -101,7 +99,7 @@ class Story:
                 return None
             case _:
                 return None
-        self.lines.append(("fact", line))
+        self.lines.append(("fact", now, line))
         return line
 
     def summary(self) -> dict[str, int | float | None]:
@@ -129,7 +127,7 @@ class Story:
     def _elected(self, event: MasterElected, now: int) -> str:
         known = self._set(event.broker_set)
         known.master, known.epoch, known.sync_set = event.master, event.master_epoch, event.sync_state_set
-        known.why, known.master_address = event.explanation, event.master_address
+        known.why, known.master_address = f"{event.evidence or event.trigger}: {event.decided_by}", event.master_address
         line = sentence(event)
         if event.master_epoch > 1:
             self.failovers += 1
