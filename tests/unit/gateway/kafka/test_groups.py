@@ -1,0 +1,355 @@
+"""Consumer groups in virtual time: who is a member, when a generation is complete, what a lost member costs."""
+
+import random
+from typing import Any
+
+import pytest
+
+from quorate.gateway.kafka.groups import Groups
+from quorate.gateway.kafka.settings import KafkaSettings
+from quorate.wire.kafka import ErrorCode
+from quorate.wire.kafka_requests import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeavingMember,
+    OffsetCommitPartition,
+    SyncGroupRequest,
+)
+from quorate.wire.kafka_responses import JoinedGroup
+from tests.sim.world import Loop, World
+
+SETTINGS = KafkaSettings(groups_max=3, group_members_max=6, group_member_bytes_max=100)
+SESSION_MS = 10_000
+POSITION = OffsetCommitPartition(0, 42, 3, "note")
+
+
+class Room:
+    """Groups, a clock, and answers as they come."""
+
+    def __init__(self, settings: KafkaSettings = SETTINGS) -> None:
+        self.world = World(1)
+        self.groups = Groups(settings, Loop(self.world, "room", lambda: None), random.Random(7))
+
+    def after(self, seconds: float) -> None:
+        self.world.run_until(self.world.now + seconds)
+
+    def sweep_for(self, seconds: int) -> None:
+        """Time passes, with the sweep that happens once a second."""
+        for _ in range(seconds):
+            self.after(1.0)
+            self.groups.sweep()
+
+    def join(self, member_id: str = "", **how: Any) -> list[JoinedGroup]:
+        answers: list[JoinedGroup] = []
+        self.groups.join(join_request(member_id, **how), "client", answers.append)
+        return answers
+
+    def sync(self, member: JoinedGroup, assignments: dict[str, bytes] | None = None, **how: Any) -> list[Any]:
+        answers: list[Any] = []
+        generation = how.pop("generation", member.generation)
+        request = SyncGroupRequest(
+            "g", generation, member.member_id, how.pop("instance", None), tuple((assignments or {}).items())
+        )
+        self.groups.sync(request, lambda error, assignment: answers.append((error, assignment)))
+        return answers
+
+    def beat(self, member: JoinedGroup, **how: Any) -> ErrorCode:
+        generation = how.get("generation", member.generation)
+        return self.groups.heartbeat(HeartbeatRequest("g", generation, member.member_id, how.get("instance")))
+
+    def commit(self, member: JoinedGroup | None, generation: int | None = None) -> ErrorCode:
+        if member is None:
+            return self.groups.commit("g", -1, "", None, POSITION)
+        known = member.generation if generation is None else generation
+        return self.groups.commit("g", known, member.member_id, None, POSITION)
+
+    def leave(self, member_id: str, instance: str | None = None) -> int:
+        ((_, _, error),) = self.groups.leave(LeaveGroupRequest("g", (LeavingMember(member_id, instance),)))
+        return error
+
+    def stable_pair(self) -> tuple[JoinedGroup, JoinedGroup]:
+        """Two members, synced; the leader first."""
+        first, second = self.join(), self.join()
+        self.after(0.2)
+        (one,), (two,) = first, second
+        leader, other = (one, two) if one.leader == one.member_id else (two, one)
+        waiting = self.sync(other)
+        assert self.sync(leader, {leader.member_id: b"a", other.member_id: b"b"}) == [(0, b"a")]
+        assert waiting == [(0, b"b")]
+        return leader, other
+
+
+def join_request(member_id: str = "", **how: Any) -> JoinGroupRequest:
+    """A join with ordinary values."""
+    return JoinGroupRequest(
+        how.get("group", "g"),
+        how.get("session_ms", SESSION_MS),
+        how.get("rebalance_ms", 30_000),
+        member_id,
+        how.get("instance"),
+        how.get("protocol_type", "consumer"),
+        how.get("protocols", (("range", b"sub"),)),
+        how.get("required", False),
+    )
+
+
+def test_a_new_group_waits_a_moment_for_more_members() -> None:
+    """The first members within the initial delay are one generation with one leader that sees all subscriptions."""
+    room = Room()
+    first, second = room.join(), room.join()
+    assert first == second == []
+    room.after(0.2)
+    (one,), (two,) = first, second
+    assert one.generation == two.generation == 1
+    assert one.leader == two.leader
+    leader, other = (one, two) if one.leader == one.member_id else (two, one)
+    assert {member for member, _, _ in leader.members} == {one.member_id, two.member_id}
+    assert other.members == ()
+
+
+def test_followers_get_their_assignment_when_the_leader_gives_it() -> None:
+    """A follower's sync waits for the leader's; a later one is answered at once."""
+    room = Room()
+    _, other = room.stable_pair()
+    assert room.sync(other) == [(0, b"b")]
+
+
+def test_a_member_must_learn_its_id_first() -> None:
+    """Asked to come twice, an unknown member gets an id with error 79, and joins with that id only (KIP-394)."""
+    room = Room()
+    (told,) = room.join(required=True)
+    assert told.error == ErrorCode.MEMBER_ID_REQUIRED
+    assert told.member_id
+    (stranger,) = room.join("made-up", required=True)
+    assert stranger.error == ErrorCode.UNKNOWN_MEMBER_ID
+    answers = room.join(told.member_id, required=True)
+    room.after(0.2)
+    assert answers[0].error == 0
+    assert answers[0].member_id == told.member_id
+
+
+def test_a_newcomer_makes_everyone_join_again() -> None:
+    """Members learn of a rebalance by heartbeat; the generation is complete as soon as all have joined."""
+    room = Room()
+    leader, other = room.stable_pair()
+    newcomer = room.join()
+    assert room.beat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert room.sync(other) == [(ErrorCode.REBALANCE_IN_PROGRESS, b"")]
+    again = room.join(leader.member_id)
+    assert newcomer == again == []
+    last = room.join(other.member_id)
+    assert [a[0].generation for a in (newcomer, again, last)] == [2, 2, 2]
+    assert len(again[0].members) == 3
+
+
+def test_who_does_not_join_in_time_is_out() -> None:
+    """After the longest rebalance timeout the generation is complete without those that did not come."""
+    room = Room()
+    leader, other = room.stable_pair()
+    newcomer, again = room.join(), room.join(leader.member_id)
+    room.after(29.0)
+    assert newcomer == []
+    room.after(2.0)
+    assert newcomer[0].generation == again[0].generation == 2
+    assert room.beat(other) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_silent_member_loses_its_session() -> None:
+    """Nothing heard for the session timeout: the others rebalance, the silent one is unknown."""
+    room = Room()
+    leader, other = room.stable_pair()
+    for _ in range(11):
+        room.after(1.0)
+        room.beat(leader)
+        room.groups.sweep()
+    assert room.beat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert room.beat(other) == ErrorCode.UNKNOWN_MEMBER_ID
+    again = room.join(leader.member_id)
+    assert again[0].generation == 2
+
+
+def test_a_leader_that_never_syncs_does_not_hang_the_group() -> None:
+    """Its session ends like anybody's; the waiting followers are told to join again."""
+    room = Room()
+    first, second = room.join(), room.join()
+    room.after(0.2)
+    follower = next(a[0] for a in (first, second) if a[0].leader != a[0].member_id)
+    waiting = room.sync(follower)
+    room.sweep_for(12)
+    assert waiting == [(ErrorCode.REBALANCE_IN_PROGRESS, b"")]
+
+
+def test_leaving_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
+    """The others are told at their next heartbeat; a group without members keeps its committed offset."""
+    room = Room()
+    leader, other = room.stable_pair()
+    assert room.commit(leader) == 0
+    assert room.leave(other.member_id) == 0
+    assert room.beat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert room.leave(other.member_id) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.leave(leader.member_id) == 0
+    kept = room.groups.kept("g")
+    assert kept is not None
+    assert (kept.offset, kept.leader_epoch, kept.metadata) == (42, 3, "note")
+
+
+def test_generations_are_checked() -> None:
+    """A heartbeat, sync or commit of another generation is refused with error 22 and changes nothing."""
+    room = Room()
+    leader, _ = room.stable_pair()
+    assert room.beat(leader, generation=7) == ErrorCode.ILLEGAL_GENERATION
+    assert room.sync(leader, generation=7) == [(ErrorCode.ILLEGAL_GENERATION, b"")]
+    assert room.commit(leader, 7) == ErrorCode.ILLEGAL_GENERATION
+    assert room.groups.kept("g") is None
+
+
+def test_outsiders_commit_only_while_nobody_is_a_member() -> None:
+    """Generation -1 is for consumers that assign themselves; in a group with members it is a stranger."""
+    room = Room()
+    assert room.commit(None) == 0
+    room.stable_pair()
+    assert room.commit(None) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_takes_over_its_old_place() -> None:
+    """Coming back under its instance id it has its assignment without a rebalance; the old one is fenced (KIP-345)."""
+    room = Room()
+    joined = room.join(instance="i1")
+    room.after(0.2)
+    old = joined[0]
+    assert room.sync(old, {old.member_id: b"mine"}) == [(0, b"mine")]
+    (new,) = room.join(instance="i1")
+    assert (new.error, new.generation) == (0, 1)
+    assert new.member_id != old.member_id
+    assert new.leader == new.member_id
+    assert room.sync(new, instance="i1") == [(0, b"mine")]
+    assert room.beat(old, instance="i1") == ErrorCode.FENCED_INSTANCE_ID
+    (refused,) = room.join(old.member_id, instance="i1")
+    assert refused.error == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_may_be_away_during_a_rebalance() -> None:
+    """It keeps its place until its session ends, though it did not join."""
+    room = Room()
+    first, second = room.join(instance="i1", session_ms=60_000), room.join()
+    room.after(0.2)
+    leader = next(a[0] for a in (first, second) if a[0].leader == a[0].member_id)
+    other = first[0] if leader is second[0] else second[0]
+    room.sync(other)
+    room.sync(leader, {leader.member_id: b"a", other.member_id: b"b"})
+    newcomer, again = room.join(), room.join(second[0].member_id, protocols=(("range", b"changed"),))
+    room.after(61.0)
+    assert newcomer[0].generation == again[0].generation == 2
+    assert room.beat(first[0], instance="i1", generation=2) == 0
+
+
+def test_a_member_that_repeats_itself_does_not_disturb_the_others() -> None:
+    """A follower joining again with the same subscription gets the generation it is in."""
+    room = Room()
+    leader, other = room.stable_pair()
+    (again,) = room.join(other.member_id)
+    assert again.generation == 1
+    assert room.beat(leader) == 0
+    assert room.join(leader.member_id) == []
+    assert room.beat(other) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_the_protocol_most_members_prefer_is_chosen() -> None:
+    """Among those all know; a newcomer that knows none of them is refused with error 23."""
+    room = Room()
+    answers = [
+        room.join(protocols=(("sticky", b""), ("range", b""))),
+        room.join(protocols=(("range", b""), ("sticky", b""))),
+        room.join(protocols=(("range", b""), ("sticky", b""), ("other", b""))),
+    ]
+    room.after(0.2)
+    assert {a[0].protocol for a in answers} == {"range"}
+    (refused,) = room.join(protocols=(("other", b""),))
+    assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    (refused,) = room.join(protocol_type="connect")
+    assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"group": ""}, ErrorCode.INVALID_GROUP_ID),
+        ({"group": "g" * 256}, ErrorCode.INVALID_GROUP_ID),
+        ({"session_ms": 999}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"rebalance_ms": 2**31 - 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": (("range", b"x" * 101),)}, ErrorCode.GROUP_MAX_SIZE_REACHED),
+        ({"instance": "i" * 101}, ErrorCode.GROUP_MAX_SIZE_REACHED),
+    ],
+)
+def test_a_join_that_cannot_be_is_refused(how: dict[str, Any], error: ErrorCode) -> None:
+    """Each bad value has its own error, and leaves no group behind."""
+    room = Room()
+    (refused,) = room.join(**how)
+    assert refused.error == error
+    assert len(room.groups) == 0
+
+
+def test_groups_and_members_are_bounded() -> None:
+    """One member too many is refused; one group too many takes the place of an unused one, if there is one."""
+    room = Room()
+    for name in ("a", "b", "c"):
+        assert room.groups.commit(name, -1, "", None, POSITION) == 0
+        room.after(1.0)
+    assert room.groups.commit("d", -1, "", None, POSITION) == 0
+    assert room.groups.kept("a") is None
+    assert len(room.groups) == 3
+    for name in ("b", "c", "d", "b", "c", "d"):
+        room.join(group=name)
+    (refused,) = room.join(group="b")
+    assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert room.groups.commit("e", -1, "", None, POSITION) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    (refused,) = room.join(group="e")
+    assert refused.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_promised_ids_lapse() -> None:
+    """An id nobody used within a session makes room again."""
+    room = Room()
+    for _ in range(6):
+        room.join(required=True)
+    assert room.groups.members == 6
+    room.sweep_for(11)
+    assert room.groups.members == 0
+
+
+def test_oversized_assignments_and_notes_are_refused() -> None:
+    """Nothing above the limit is kept."""
+    room = Room()
+    answers = room.join()
+    room.after(0.2)
+    member = answers[0]
+    assert room.sync(member, {member.member_id: b"x" * 101}) == [(ErrorCode.INVALID_REQUEST, b"")]
+    long = OffsetCommitPartition(0, 1, -1, "x" * 101)
+    assert room.groups.commit("g", 1, member.member_id, None, long) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert room.groups.commit("", -1, "", None, POSITION) == ErrorCode.INVALID_GROUP_ID
+
+
+def test_an_unused_group_is_forgotten() -> None:
+    """Without members it goes after the expiry, its offset with it; with members it stays."""
+    room = Room(KafkaSettings(group_expiry_s=5.0))
+    room.groups.commit("g", -1, "", None, POSITION)
+    room.sweep_for(4)
+    assert room.groups.kept("g") is not None
+    room.sweep_for(2)
+    assert len(room.groups) == 0
+
+
+def test_losing_the_office_sends_everyone_away() -> None:
+    """Whoever waits is answered error 16, nothing is kept, no timer fires afterwards."""
+    room = Room()
+    room.stable_pair()
+    waiting = room.join()
+    room.groups.clear()
+    assert [a.error for a in waiting] == [ErrorCode.NOT_COORDINATOR]
+    assert len(room.groups) == 0
+    room.after(60.0)
+    assert len(waiting) == 1

@@ -1,0 +1,636 @@
+"""The listener over real sockets: the answers to every call, in order, within its limits; and what a bad client gets."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from quorate.gateway.kafka import KafkaNode, KafkaSettings
+from quorate.gateway.kafka.reading import end_of_epoch
+from quorate.wire.avro import decode_events
+from quorate.wire.kafka import WINDOW, Api, ErrorCode
+from quorate.wire.kafka_primitives import int16, int32, string
+from quorate.wire.records import scan
+from tests.kafka_tools.fakes import START_MS, TOPIC, ServedLog
+from tests.unit.wire.kafka_oracle import decoded, request_frame
+
+FETCH = 11
+
+
+class Client:
+    """A blocking client of one connection."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._asked: list[tuple[Api, int]] = []
+
+    def send(self, api: Api, version: int, value: dict[str, Any]) -> None:
+        frame = request_frame(api, version, value)
+        self._asked.append((api, version))
+        self.socket.sendall(int32(len(frame)) + frame)
+
+    def receive(self) -> dict[str, Any]:
+        api, version = self._asked.pop(0)
+        size = int.from_bytes(self.read(4), "big")
+        body = self.read(size)
+        assert int.from_bytes(body[:4], "big") == 77
+        return decoded(api, version, body[4:])
+
+    def ask(self, api: Api, version: int, value: dict[str, Any]) -> dict[str, Any]:
+        self.send(api, version, value)
+        return self.receive()
+
+    def read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def closed(self) -> bool:
+        """Did the server hang up? (Waits for it.)"""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+        finally:
+            self.socket.close()
+
+
+def fetch(offset: int, **how: Any) -> dict[str, Any]:
+    """An ordinary fetch."""
+    partition = {
+        "partition": how.get("partition", 0),
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "log_start_offset": -1,
+        "partition_max_bytes": how.get("partition_bytes", 1 << 20),
+    }
+    return {
+        "replica_id": -1,
+        "max_wait_ms": how.get("wait_ms", 0),
+        "min_bytes": how.get("min_bytes", 1),
+        "max_bytes": how.get("max_bytes", 1 << 20),
+        "isolation_level": how.get("isolation", 0),
+        "session_id": how.get("session", 0),
+        "session_epoch": -1,
+        "topics": [{"topic": how.get("topic", TOPIC), "partitions": [partition]}],
+        "forgotten_topics_data": [],
+        "rack_id": how.get("rack", ""),
+    }
+
+
+def fetched(answer: dict[str, Any]) -> dict[str, Any]:
+    """The one partition of a fetch."""
+    found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+    return found
+
+
+def offsets(records: bytes) -> list[int]:
+    """Offsets of all events in a fetch's records."""
+    infos = list(scan(records))
+    return [offset for info in infos for offset in range(info.base_offset, info.last_offset + 1)]
+
+
+def list_offsets(timestamp: int, partition: int = 0) -> dict[str, Any]:
+    """Ask for one offset."""
+    asked = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": timestamp}
+    return {"replica_id": -1, "isolation_level": 0, "topics": [{"name": TOPIC, "partitions": [asked]}]}
+
+
+def found_offset(answer: dict[str, Any]) -> tuple[int, int, int]:
+    """(error, offset, time) of the one partition."""
+    partition = answer["topics"][0]["partitions"][0]
+    return partition["error_code"], partition["offset"], partition["timestamp"]
+
+
+def epoch_query(epoch: int) -> dict[str, Any]:
+    """Ask where one epoch ends."""
+    asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+    return {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [asked]}]}
+
+
+@contextlib.contextmanager
+def serving(nodes: int = 1, **limits: Any) -> Iterator[tuple[ServedLog, Client]]:
+    """A log with its listeners, and a client of the first."""
+    with ServedLog(nodes, KafkaSettings(**limits)) as served:
+        client = Client(served.ports[0])
+        try:
+            yield served, client
+        finally:
+            client.socket.close()
+
+
+def test_any_offset_of_a_batch_fetches_the_whole_batch() -> None:
+    """Records begin with the batch that holds the offset, and go on to the end, ready to be decoded."""
+    with serving() as (served, client):
+        served.append(10, 3)
+        for offset in range(30):
+            found = fetched(client.ask(Api.FETCH, FETCH, fetch(offset)))
+            assert offsets(found["records"]) == list(range(offset // 3 * 3, 30))
+            assert (found["error_code"], found["high_watermark"], found["log_start_offset"]) == (0, 30, 0)
+        stamp, _ = decode_events(served.log.batches[9])[0]
+        assert stamp.offset == 27
+
+
+@pytest.mark.parametrize("version", range(4, 12))
+def test_every_fetch_version_has_the_same_records(version: int) -> None:
+    """Nothing but the envelope changes with the version."""
+    with serving() as (served, client):
+        served.append(3, 2)
+        found = fetched(client.ask(Api.FETCH, version, fetch(2)))
+        assert offsets(found["records"]) == [2, 3, 4, 5]
+
+
+def test_a_fetch_is_bounded_but_never_empty() -> None:
+    """Limits of client and server hold for all batches but the first, which always comes whole."""
+    with serving(fetch_bytes_max=2_000) as (served, client):
+        served.append(50, 4)
+        one = len(served.log.batches[0])
+        for how in ({"max_bytes": 1}, {"partition_bytes": 1}, {"max_bytes": one + 10}):
+            assert offsets(fetched(client.ask(Api.FETCH, FETCH, fetch(0, **how)))["records"]) == [0, 1, 2, 3]
+        most = fetched(client.ask(Api.FETCH, FETCH, fetch(0)))["records"]
+        assert one < len(most) <= 2_000
+
+
+def test_at_and_beyond_the_end_there_is_nothing_yet() -> None:
+    """An offset this node has not reached is not an error: no records, our high watermark."""
+    with serving() as (served, client):
+        served.append(2)
+        for offset in (2, 3, 1_000_000):
+            found = fetched(client.ask(Api.FETCH, FETCH, fetch(offset)))
+            assert (found["error_code"], found["high_watermark"], found["records"]) == (0, 2, b"")
+
+
+def test_a_long_poll_ends_with_the_first_event() -> None:
+    """A waiting fetch is answered when events are applied, with them and the new high watermark."""
+    with serving() as (served, client):
+        client.send(Api.FETCH, FETCH, fetch(0, wait_ms=30_000))
+        served.append(1, 2)
+        found = fetched(client.receive())
+        assert (offsets(found["records"]), found["high_watermark"]) == ([0, 1], 2)
+
+
+def test_a_long_poll_ends_with_its_time() -> None:
+    """Without events it is answered empty, at the latest after the server's own limit."""
+    with serving(fetch_wait_max_ms=30) as (served, client):
+        assert fetched(client.ask(Api.FETCH, FETCH, fetch(0, wait_ms=2**31 - 1)))["records"] == b""
+        assert served.metrics[0].fetch_waits == 1
+
+
+def test_a_long_poll_waits_for_enough_bytes() -> None:
+    """Less than ``min_bytes`` does not end it; enough does."""
+    with serving() as (served, client):
+        client.send(Api.FETCH, FETCH, fetch(0, wait_ms=30_000, min_bytes=700))
+        for _ in range(10):
+            served.append()
+        records = fetched(client.receive())["records"]
+        assert len(records) >= 700
+        assert offsets(records)[0] == 0
+
+
+def test_many_long_polls_are_all_served() -> None:
+    """More bytes than one turn may hand out still reach every client."""
+    with serving(wake_bytes_per_turn=1_000) as (served, _):
+        clients = [Client(served.ports[0]) for _ in range(40)]
+        for client in clients:
+            client.send(Api.FETCH, FETCH, fetch(0, wait_ms=30_000))
+        served.append(1, 5)
+        assert all(offsets(fetched(client.receive())["records"]) == [0, 1, 2, 3, 4] for client in clients)
+        for client in clients:
+            client.socket.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"topic": "other"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": -1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_another_topic_or_partition_is_unknown(how: dict[str, Any], error: ErrorCode) -> None:
+    """The error comes at once, whatever the client would wait."""
+    with serving() as (_, client):
+        assert fetched(client.ask(Api.FETCH, FETCH, fetch(0, wait_ms=30_000, **how)))["error_code"] == error
+
+
+def test_before_the_start_is_out_of_range() -> None:
+    """A negative offset, or one that is trimmed, is error 1 at once."""
+    with serving() as (served, client):
+        served.append(3)
+        served.log.start_offset = 1
+        for offset in (-1, 0):
+            assert fetched(client.ask(Api.FETCH, FETCH, fetch(offset, wait_ms=30_000)))["error_code"] == 1
+
+
+def test_fetch_sessions_are_not_kept() -> None:
+    """A client that names a session is told there is none, and fetches in full (KIP-227)."""
+    with serving() as (_, client):
+        answer = client.ask(Api.FETCH, FETCH, fetch(0, session=9))
+        assert (answer["error_code"], answer["session_id"], answer["responses"]) == (70, 0, [])
+
+
+def test_the_leader_sends_a_client_to_the_node_in_its_rack() -> None:
+    """Only the leader does, only to a node it reaches; that node serves the fetch itself (KIP-392)."""
+    with serving(3) as (served, leader):
+        served.append(2)
+        sent = fetched(leader.ask(Api.FETCH, FETCH, fetch(0, rack="node-3")))
+        assert (sent["preferred_read_replica"], sent["records"]) == (3, b"")
+        third = Client(served.ports[2])
+        assert offsets(fetched(third.ask(Api.FETCH, FETCH, fetch(0, rack="node-3")))["records"]) == [0, 1]
+        third.socket.close()
+        for rack in ("node-1", "nowhere"):
+            assert offsets(fetched(leader.ask(Api.FETCH, FETCH, fetch(0, rack=rack)))["records"]) == [0, 1]
+        served.views[0].known[2] = KafkaNode(3, "127.0.0.1", served.ports[2], alive=False)
+        assert fetched(leader.ask(Api.FETCH, FETCH, fetch(0, rack="node-3")))["preferred_read_replica"] == -1
+
+
+def test_a_node_that_does_not_serve_sends_clients_elsewhere() -> None:
+    """While its batches are not all here it answers error 6, and names no leader it is not."""
+    with serving() as (served, client):
+        served.append(2)
+        served.views[0].serving = False
+        served.views[0].leader_id = None
+        assert fetched(client.ask(Api.FETCH, FETCH, fetch(0, wait_ms=30_000)))["error_code"] == 6
+        assert found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(-1)))[0] == 6
+        assert found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(-2)))[0] == 6
+        topic = client.ask(Api.METADATA, 5, {"topics": None, "allow_auto_topic_creation": True})["topics"][0]
+        assert topic["partitions"][0]["leader_id"] == -1
+        assert topic["partitions"][0]["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_offsets_by_time() -> None:
+    """Earliest, latest and the first event at or after a time; beyond the last event there is none."""
+    with serving() as (served, client):
+        served.append(10, 3)
+
+        def ask(timestamp: int) -> tuple[int, int, int]:
+            return found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(timestamp)))
+
+        assert ask(-2) == (0, 0, -1)
+        assert ask(-1) == (0, 30, -1)
+        assert ask(0) == (0, 0, START_MS)
+        assert ask(START_MS + 1) == (0, 3, START_MS + 1000)
+        assert ask(START_MS + 9000) == (0, 27, START_MS + 9000)
+        assert ask(START_MS + 9001) == (0, -1, -1)
+        assert ask(-3)[0] == ErrorCode.UNSUPPORTED_VERSION
+        other = client.ask(Api.LIST_OFFSETS, 5, list_offsets(-1, partition=3))
+        assert found_offset(other)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_latest_needs_the_leaders_word() -> None:
+    """Unconfirmed it is error 6, so that no client ever sees it go backwards; earliest needs nobody."""
+    with serving() as (served, client):
+        served.append(2)
+        served.views[0].confirmable = False
+        assert found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(-1))) == (6, -1, -1)
+        assert found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(-2))) == (0, 0, -1)
+
+
+def test_a_leader_that_never_answers_has_a_deadline() -> None:
+    """ListOffsets(latest) is error 6 after the time-out, and a late word changes nothing."""
+    with serving(confirm_timeout_s=0.05) as (served, client):
+        asked: list[Any] = []
+        served.views[0].confirmed_end = asked.append  # type: ignore[method-assign]
+        assert found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(-1)))[0] == 6
+
+        async def late() -> None:
+            asked[0](9)
+
+        served.do(late())
+        assert found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(-2)))[0] == 0
+
+
+def test_where_terms_end() -> None:
+    """An old term ends where the next began; the newest at the end of the log, if the leader vouches for it."""
+    with serving() as (served, client):
+        served.append(2, 5, term=2)
+        served.append(1, 5, term=4)
+
+        def ask(epoch: int) -> tuple[int, int, int]:
+            found = client.ask(Api.OFFSET_FOR_LEADER_EPOCH, 3, epoch_query(epoch))["topics"][0]["partitions"][0]
+            return found["error_code"], found["leader_epoch"], found["end_offset"]
+
+        assert [ask(epoch) for epoch in (1, 2, 3, 4, 5)] == [
+            (0, 1, 0),
+            (0, 2, 10),
+            (0, 2, 10),
+            (0, 4, 15),
+            (0, -1, -1),
+        ]
+        served.views[0].confirmable = False
+        assert [ask(epoch)[0] for epoch in (2, 4, 5)] == [0, 6, 6]
+
+
+def test_the_end_of_an_epoch_of_an_empty_log_is_unknown() -> None:
+    """Nothing was written, so no epoch is known."""
+    assert end_of_epoch([], 0, 1) == (-1, -1)
+
+
+def test_metadata_names_nodes_leader_and_topic() -> None:
+    """All nodes, their racks, the leader as controller and partition leader; other topics are unknown."""
+    with serving(3) as (served, client):
+        served.set_leader(2, 5)
+        found = client.ask(Api.METADATA, 5, {"topics": None, "allow_auto_topic_creation": True})
+        assert [(b["node_id"], b["port"], b["rack"]) for b in found["brokers"]] == [
+            (i + 1, port, f"node-{i + 1}") for i, port in enumerate(served.ports)
+        ]
+        assert (found["controller_id"], found["cluster_id"]) == (2, "test-cluster")
+        assert [t["name"] for t in found["topics"]] == [TOPIC]
+        assert found["topics"][0]["partitions"][0]["leader_id"] == 2
+        some = client.ask(Api.METADATA, 5, {"topics": [{"name": "x"}], "allow_auto_topic_creation": True})["topics"]
+        assert [(t["name"], t["error_code"]) for t in some] == [("x", 3)]
+        assert client.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
+
+
+def test_without_a_leader_a_node_names_itself() -> None:
+    """Committed events can be read from any node, so readers need no leader; there is no controller then."""
+    with serving(3) as (served, client):
+        served.set_leader(None, 5)
+        found = client.ask(Api.METADATA, 5, {"topics": None, "allow_auto_topic_creation": True})
+        assert found["controller_id"] == -1
+        assert found["topics"][0]["partitions"][0]["leader_id"] == 1
+
+
+def test_the_local_view_names_only_this_node() -> None:
+    """For clients that must stay with one node: one broker, which leads."""
+    with ServedLog(3, KafkaSettings(view="local")) as served:
+        client = Client(served.ports[1])
+        found = client.ask(Api.METADATA, 5, {"topics": None, "allow_auto_topic_creation": True})
+        assert [b["node_id"] for b in found["brokers"]] == [2]
+        assert found["controller_id"] == found["topics"][0]["partitions"][0]["leader_id"] == 2
+        client.socket.close()
+
+
+def test_producing_is_refused() -> None:
+    """Error 29 for every partition; nothing at all to a client that wants no answer; the log stays as it is."""
+    with serving() as (served, client):
+        batch = {
+            "transactional_id": None,
+            "acks": -1,
+            "timeout_ms": 1,
+            "topic_data": [{"name": TOPIC, "partition_data": [{"index": 0, "records": b"records"}]}],
+        }
+        answer = client.ask(Api.PRODUCE, 8, batch)
+        partition = answer["responses"][0]["partition_responses"][0]
+        assert (partition["error_code"], partition["base_offset"]) == (29, -1)
+        assert "read-only" in partition["error_message"]
+        frame = request_frame(Api.PRODUCE, 7, {**batch, "acks": 0})
+        client.socket.sendall(int32(len(frame)) + frame)
+        assert found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(-1))) == (0, 0, -1)
+        assert served.log.end_offset == 0
+
+
+GROUP_CALLS: list[tuple[Api, int, dict[str, Any]]] = [
+    (
+        Api.JOIN_GROUP,
+        5,
+        {
+            "group_id": "g",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+            "member_id": "",
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"s"}],
+        },
+    ),
+    (
+        Api.SYNC_GROUP,
+        3,
+        {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None, "assignments": []},
+    ),
+    (Api.HEARTBEAT, 3, {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}),
+    (Api.LEAVE_GROUP, 1, {"group_id": "g", "member_id": "m"}),
+    (Api.OFFSET_FETCH, 5, {"group_id": "g", "topics": [{"name": TOPIC, "partition_indexes": [0]}]}),
+]
+
+
+def test_only_the_leader_coordinates() -> None:
+    """A follower answers every group call with error 16, and tells who the coordinator is."""
+    with serving(2) as (served, client):
+        served.set_leader(2, 1)
+        for api, version, value in GROUP_CALLS:
+            assert client.ask(api, version, value)["error_code"] == ErrorCode.NOT_COORDINATOR, api.name
+        found = client.ask(Api.FIND_COORDINATOR, 2, {"key": "g", "key_type": 0})
+        assert (found["error_code"], found["node_id"], found["port"]) == (0, 2, served.ports[1])
+        served.set_leader(None, 2)
+        assert client.ask(Api.FIND_COORDINATOR, 2, {"key": "g", "key_type": 0})["error_code"] == 15
+        assert client.ask(Api.FIND_COORDINATOR, 2, {"key": "t", "key_type": 1})["error_code"] == 53
+
+
+def commit(partition: int, offset: int, topic: str = TOPIC) -> dict[str, Any]:
+    """Commit one offset from outside any membership."""
+    at = {
+        "partition_index": partition,
+        "committed_offset": offset,
+        "committed_leader_epoch": 3,
+        "committed_metadata": "note",
+    }
+    return {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{"name": topic, "partitions": [at]}],
+    }
+
+
+def test_committed_offsets_come_back() -> None:
+    """A position is kept for the one partition there is; asking for all shows what is kept."""
+    with serving() as (_, client):
+        done = client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
+        assert done["topics"][0]["partitions"][0]["error_code"] == 0
+        for topic, partition in (("other", 0), (TOPIC, 1)):
+            refused = client.ask(Api.OFFSET_COMMIT, 7, commit(partition, 1, topic))
+            assert refused["topics"][0]["partitions"][0]["error_code"] == 3
+        everything = client.ask(Api.OFFSET_FETCH, 5, {"group_id": "g", "topics": None})["topics"]
+        assert [(t["name"], p["committed_offset"], p["metadata"]) for t in everything for p in t["partitions"]] == [
+            (TOPIC, 42, "note")
+        ]
+        none = client.ask(Api.OFFSET_FETCH, 5, {"group_id": "unheard", "topics": None})
+        assert (none["error_code"], none["topics"]) == (0, [])
+
+
+def test_a_new_term_of_office_knows_no_groups() -> None:
+    """Soft state of a leader ends with its term, even if it is elected again."""
+    with serving() as (served, client):
+        client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
+        served.set_leader(1, 2)
+        found = client.ask(
+            Api.OFFSET_FETCH, 5, {"group_id": "g", "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
+        )
+        assert found["topics"][0]["partitions"][0]["committed_offset"] == -1
+
+
+def test_a_member_is_sent_away_when_the_leader_changes() -> None:
+    """A join that waits is answered error 16 within a sweep."""
+    with serving(2, group_initial_delay_s=60.0, sweep_period_s=0.02) as (served, client):
+        client.send(*GROUP_CALLS[0][:2], {**GROUP_CALLS[0][2], "group_instance_id": "i"})
+        served.do(_turns())
+        served.set_leader(2, 2)
+        assert client.receive()["error_code"] == ErrorCode.NOT_COORDINATOR
+
+
+async def _turns() -> None:
+    """Let the listener read what was sent."""
+    await asyncio.sleep(0.05)
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    """A long poll holds back what was asked after it on the same connection, and nothing is lost."""
+    with serving(requests_per_turn=3) as (served, client):
+        client.send(Api.FETCH, FETCH, fetch(0, wait_ms=30_000))
+        for _ in range(20):
+            client.send(Api.METADATA, 1, {"topics": []})
+        client.send(Api.LIST_OFFSETS, 5, list_offsets(-1))
+        served.append(1, 2)
+        assert offsets(fetched(client.receive())["records"]) == [0, 1]
+        assert all(client.receive()["topics"] == [] for _ in range(20))
+        assert found_offset(client.receive()) == (0, 2, -1)
+
+
+def test_an_unknown_api_versions_is_answered_in_version_0() -> None:
+    """Newer clients step down: error 35 with the list, and the connection stays (KIP-511)."""
+    with serving() as (_, client):
+        frame = int16(18) + int16(9) + int32(77) + string("c") + b"\x00anything"
+        client._asked.append((Api.API_VERSIONS, 0))
+        client.socket.sendall(int32(len(frame)) + frame)
+        found = client.receive()
+        assert found["error_code"] == 35
+        assert len(found["api_keys"]) == len(WINDOW)
+        assert client.ask(Api.API_VERSIONS, 3, {"client_software_name": "c", "client_software_version": "1"})[
+            "api_keys"
+        ]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        int16(22) + int16(0) + int32(1) + string("c") + b"\x00" * 8,  # InitProducerId is not listed
+        int16(3) + int16(12) + int32(1) + string("c") + b"\x00" * 8,  # Metadata beyond the window
+        int16(3) + int16(1) + int32(1) + string("c") + int32(2**31 - 1),  # a hostile array
+        int16(1) + int16(11) + int32(1) + string("c") + b"\xff" * 40,
+    ],
+    ids=["unlisted key", "version beyond the window", "hostile array", "noise"],
+)
+def test_a_bad_request_costs_its_connection_and_nothing_else(frame: bytes) -> None:
+    """The connection is closed and counted; others go on."""
+    with serving() as (served, client):
+        bad = Client(served.ports[0])
+        bad.socket.sendall(int32(len(frame)) + frame)
+        assert bad.closed()
+        assert served.metrics[0].peer_errors["kafka"] == 1
+        assert client.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
+
+
+@pytest.mark.parametrize("size", [-1, 0, 5_000, 2**31 - 1])
+def test_a_frame_of_a_bad_size_costs_its_connection(size: int) -> None:
+    """Nothing is buffered for it."""
+    with serving(request_bytes_max=4_000) as (_, client):
+        client.socket.sendall(int32(size) + b"x" * 10)
+        assert client.closed()
+
+
+def test_connections_are_bounded() -> None:
+    """One too many is hung up on; when one goes there is room again."""
+    with serving(connections_max=2) as (served, first):
+        first.ask(Api.METADATA, 1, {"topics": []})
+        second = Client(served.ports[0])
+        second.ask(Api.METADATA, 1, {"topics": []})
+        third = Client(served.ports[0])
+        assert third.closed()
+        second.socket.close()
+        while served.servers[0].connections > 1:
+            served.do(_turns())
+        fourth = Client(served.ports[0])
+        assert fourth.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
+        fourth.socket.close()
+
+
+def test_idle_dribbling_and_deaf_clients_are_disconnected() -> None:
+    """No request, a frame that never ends, or answers never read: each has its deadline."""
+    with serving(sweep_period_s=0.02, idle_timeout_s=0.1) as (_, idle):
+        assert idle.closed()
+    with serving(sweep_period_s=0.02, frame_timeout_s=0.1) as (_, dribbling):
+        dribbling.socket.sendall(int32(100) + b"\x00")
+        assert dribbling.closed()
+    with serving(sweep_period_s=0.02, write_timeout_s=0.1) as (served, deaf):
+        served.append(200, 30)
+        frame = request_frame(Api.FETCH, FETCH, fetch(0))
+        with contextlib.suppress(ConnectionError):
+            for _ in range(400):
+                deaf.socket.sendall(int32(len(frame)) + frame)
+        while served.servers[0].connections:
+            served.do(_turns())
+
+
+def test_a_waiting_client_is_not_idle() -> None:
+    """A long poll longer than the idle time-out is served all the same."""
+    with serving(sweep_period_s=0.02, idle_timeout_s=0.1, frame_timeout_s=0.1) as (served, client):
+        client.send(Api.FETCH, FETCH, fetch(0, wait_ms=30_000))
+        for _ in range(5):
+            served.do(_turns())
+        served.append()
+        assert offsets(fetched(client.receive())["records"]) == [0]
+
+
+def test_a_client_that_leaves_is_forgotten() -> None:
+    """Its long poll is no longer looked at."""
+    with serving() as (served, client):
+        client.send(Api.FETCH, FETCH, fetch(0, wait_ms=30_000))
+        while served.metrics[0].fetch_waits == 0:
+            served.do(_turns())
+        client.socket.close()
+        while served.servers[0].connections:
+            served.do(_turns())
+        assert not served.servers[0]._waiting
+        served.append()
+
+
+class Nobody:
+    """Access for nobody, quota for nothing."""
+
+    def authorize(self, principal: str, operation: str, resource: str) -> bool:
+        return False
+
+    def admit(self, principal: str, operation: str) -> bool:
+        return False
+
+
+def test_who_may_not_read_is_told_so() -> None:
+    """Fetches are refused with error 29 and group calls with 30, by the access hook."""
+    with serving() as (served, client):
+        served.append()
+        served.servers[0]._access = Nobody()
+        assert fetched(client.ask(Api.FETCH, FETCH, fetch(0)))["error_code"] == 29
+        for api, version, value in GROUP_CALLS:
+            assert client.ask(api, version, value)["error_code"] == ErrorCode.GROUP_AUTHORIZATION_FAILED, api.name
+
+
+def test_over_quota_means_later() -> None:
+    """The request is served after the delay, once."""
+    with serving(over_quota_delay_s=0.05) as (served, client):
+        served.servers[0]._quota = Nobody()
+        assert client.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
+
+
+def test_one_encoding_serves_all_who_ask_the_same() -> None:
+    """The log is read once for many equal fetches, and again only when it has grown."""
+    with serving() as (served, client):
+        served.append(3)
+        reads = []
+        read = served.log.read
+        served.log.read = lambda offset, most: reads.append(offset) or read(offset, most)  # type: ignore[func-returns-value, method-assign]
+        for _ in range(5):
+            client.ask(Api.FETCH, FETCH, fetch(1))
+        assert reads == [1]
+        served.append()
+        assert offsets(fetched(client.ask(Api.FETCH, FETCH, fetch(1)))["records"]) == [1, 2, 3]
+        assert reads == [1, 1]
