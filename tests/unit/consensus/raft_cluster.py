@@ -194,6 +194,7 @@ class ListMachine:
         self.applied_entries: list[tuple[int, int, bytes]] = []
         self.terms: list[tuple[int, LeaderCause | None]] = []
         self.fail_on: bytes | None = None
+        self.installs = 0
         self._pending: list[tuple[int, int, bytes]] = []
         self._load()
 
@@ -235,6 +236,7 @@ class ListMachine:
         return [("rows", key, value) for key, value in self.store.scan("rows")]
 
     def install(self, index: Index, term: Term) -> None:
+        self.installs += 1
         self._load()
         assert self.index == index
 

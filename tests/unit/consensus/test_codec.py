@@ -1,0 +1,191 @@
+"""The bytes between voters: what is encoded comes back, and nothing else is accepted."""
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.consensus import codec
+from quorate.consensus.codec import (
+    Ack,
+    Alive,
+    AppendEntries,
+    Hello,
+    HelloMessage,
+    Message,
+    PreVote,
+    PreVoteAnswer,
+    Proof,
+    ReadProbe,
+    ReadProbeAnswer,
+    Refused,
+    RejoinAsk,
+    RejoinIndex,
+    RejoinRead,
+    RejoinTerm,
+    RequestVote,
+    SnapshotAck,
+    SnapshotBegin,
+    SnapshotChunk,
+    TermNotice,
+    TimeoutNow,
+    VoteGranted,
+    Welcome,
+)
+from quorate.consensus.ports import Index, Term
+from quorate.errors import PeerError, UsageError
+
+NUMBER = st.integers(0, codec.NUMBER_MAX)
+NUMBERS_ONLY = [
+    Ack, Alive, PreVote, PreVoteAnswer, ReadProbe, ReadProbeAnswer, RejoinAsk, RejoinIndex, RejoinRead, RejoinTerm,
+    RequestVote, SnapshotAck, SnapshotBegin, TermNotice, TimeoutNow, VoteGranted,
+]  # fmt: skip
+
+
+def of(cls: type[Message]) -> st.SearchStrategy[Message]:
+    """Any value of a message that is only numbers."""
+    fields: list[st.SearchStrategy[object]] = []
+    for name in cls.__struct_fields__:
+        if name == "status":
+            fields.append(st.integers(0, 2))
+        else:
+            fields.append(st.booleans() if cls.__annotations__[name] is bool else NUMBER)
+    return st.builds(cls, *fields)
+
+
+@st.composite
+def appends(draw: st.DrawFn) -> AppendEntries:
+    """Any AppendEntries: its entries follow ``prev_index``."""
+    prev = draw(st.integers(0, 1 << 40))
+    blobs = draw(st.lists(st.binary(max_size=40).filter(lambda entry: len(entry) != 1), max_size=5))
+    entries = tuple((Index(prev + 1 + i), Term(draw(NUMBER)), blob) for i, blob in enumerate(blobs))
+    return AppendEntries(draw(NUMBER), draw(NUMBER), Index(prev), draw(NUMBER), draw(NUMBER), entries)
+
+
+CHUNKS = st.builds(SnapshotChunk, NUMBER, NUMBER, NUMBER, st.integers(0, 1), st.booleans(), st.binary(max_size=60))
+MESSAGES = st.one_of(appends(), CHUNKS, *[of(cls) for cls in NUMBERS_ONLY])
+HELLOS: st.SearchStrategy[HelloMessage] = st.one_of(
+    st.builds(
+        Hello, st.text(max_size=40), NUMBER, NUMBER, st.binary(min_size=16, max_size=16),
+        st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32),
+    ),
+    st.builds(Proof, st.binary(min_size=32, max_size=32)),
+    st.sampled_from([Refused("cluster key"), Refused("directory"), Welcome()]),
+)  # fmt: skip
+
+
+@given(MESSAGES)
+def test_every_message_comes_back_equal(message: Message) -> None:
+    """Decoding an encoded message gives the message."""
+    assert codec.decode(codec.encode(message)) == message
+
+
+@given(HELLOS)
+def test_every_hello_comes_back_equal(message: HelloMessage) -> None:
+    """Decoding an encoded hello part gives the part."""
+    assert codec.decode_hello(codec.encode_hello(message)) == message
+
+
+def decodes(frame: bytes) -> Message | None:
+    """The message, or None for a PeerError; anything else propagates."""
+    try:
+        return codec.decode(frame)
+    except PeerError:
+        return None
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_raise_peer_error_only(frame: bytes) -> None:
+    """Whatever arrives is a message or a PeerError, and what is a message encodes again."""
+    message = decodes(frame)
+    if message is not None:
+        assert codec.decode(codec.encode(message)) == message
+    try:
+        codec.decode_hello(frame)
+    except PeerError:
+        return
+
+
+@given(MESSAGES, st.data())
+def test_damaged_frames_raise_peer_error_only(message: Message, data: st.DataObject) -> None:
+    """A frame cut short, grown or with a byte changed is a PeerError or another well-formed message, never a crash."""
+    frame = bytearray(codec.encode(message))
+    at = data.draw(st.integers(0, len(frame) - 1))
+    frame[at] = data.draw(st.integers(0, 255))
+    decodes(bytes(frame))
+    decodes(bytes(frame[:at]))
+    decodes(bytes(frame) + b"\0")
+
+
+@given(appends().filter(lambda message: any(len(entry) > 1 for *_, entry in message.entries)), st.data())
+def test_a_changed_entry_fails_its_crc(message: AppendEntries, data: st.DataObject) -> None:
+    """A bit flipped inside an entry's bytes is noticed, so that it is never journaled."""
+    frame = bytearray(codec.encode(message))
+    victim = data.draw(st.sampled_from([entry for *_, entry in message.entries if len(entry) > 1]))
+    at = bytes(frame).rindex(victim)
+    frame[at] ^= 1 << data.draw(st.integers(0, 7))
+    assert decodes(bytes(frame)) is None
+
+
+@given(CHUNKS.filter(lambda chunk: chunk.payload), st.data())
+def test_a_changed_chunk_fails_its_crc(chunk: SnapshotChunk, data: st.DataObject) -> None:
+    """A bit flipped inside a snapshot chunk is noticed."""
+    frame = bytearray(codec.encode(chunk))
+    frame[data.draw(st.integers(len(frame) - len(chunk.payload), len(frame) - 1))] ^= 0x10
+    assert decodes(bytes(frame)) is None
+
+
+def test_the_crc_covers_the_term() -> None:
+    """The same entry under another term is another entry: its CRC does not fit."""
+    frame = bytearray(
+        codec.encode(AppendEntries(Term(2), 1, Index(1), Term(0), Index(1), ((Index(2), Term(2), b"ab"),)))
+    )
+    at = 45 + 7  # The lowest byte of the entry's term, after the fixed head.
+    assert frame[at] == 2
+    frame[at] = 1
+    with pytest.raises(PeerError, match="CRC"):
+        codec.decode(bytes(frame))
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("empty", b""),
+        ("unknown type", b"\x3f"),
+        ("app frame", codec.app_frame(64, b"payload")),
+        ("hello", codec.encode_hello(Welcome())),
+        ("short ack", b"\x02" + bytes(10)),
+        ("term above the limit", b"\x07" + (codec.NUMBER_MAX + 1).to_bytes(8, "big")),
+        ("too many entries", b"\x01" + bytes(40) + (codec.ENTRIES_MAX + 1).to_bytes(4, "big")),
+        ("entry of one byte", b"\x01" + bytes(43) + b"\x01" + bytes(8) + b"\0\0\0\x01" + bytes(4) + b"x"),
+        ("entry longer than the frame", b"\x01" + bytes(43) + b"\x01" + bytes(8) + b"\0\0\1\0" + bytes(4)),
+        ("chunk of unknown kind", b"\x11" + bytes(24) + b"\2\0" + zlib.crc32(b"").to_bytes(4, "big")),
+    ],
+)
+def test_malformed_frames_are_peer_errors(name: str, frame: bytes) -> None:
+    """Each kind of malformed consensus frame is refused."""
+    with pytest.raises(PeerError):
+        codec.decode(frame)
+
+
+def test_app_frames_are_told_apart() -> None:
+    """The controller's frames have types from 64 on; nothing else may pretend to be one."""
+    assert codec.is_app_frame(codec.app_frame(64, b""))
+    assert not codec.is_app_frame(codec.encode(Alive(Term(1))))
+    assert not codec.is_app_frame(b"")
+    with pytest.raises(UsageError):
+        codec.app_frame(63, b"")
+
+
+def test_entries_encoded_once_serve_every_follower() -> None:
+    """A frame put together from separately encoded entries equals the frame of the whole message."""
+    entries = ((Index(5), Term(3), b"first"), (Index(6), Term(3), b""))
+    message = AppendEntries(Term(3), 9, Index(4), Term(2), Index(4), entries)
+    assert codec.append_frame(message, codec.encode_entries(entries), 2) == codec.encode(message)
+
+
+def test_a_hello_that_does_not_fit_is_our_mistake() -> None:
+    """Encoding an impossible hello is a UsageError, not a broken frame."""
+    with pytest.raises(UsageError):
+        codec.encode_hello(Hello("c" * 300, 1, 2, bytes(16), 1, 1, bytes(32)))  # type: ignore[arg-type]
