@@ -33,7 +33,7 @@ LIST = (*PAGING, *FRESHNESS)
 def interface(context: HttpContext) -> Router:
     """The handler of a node's HTTP listener."""
     reader = Reader(context)
-    reading, writing = Reading(context, reader), Writing(context)
+    reading, writing = Reading(context, reader), Writing(context, reader)
     routes = [*operator_routes(reading, writing), *machine_routes(context, reader, reading)]
     routes += registry_routes(Registry(SCHEMAS, context.node.topic))
     description = document(routes, context.node.version)

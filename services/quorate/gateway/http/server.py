@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from typing import cast
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -158,7 +159,8 @@ class HttpConnection(asyncio.Protocol):
         if self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             headers = [("content-type", response.content_type), ("content-length", str(len(response.body)))]
             headers += [*response.headers, ("connection", "close")] if last else list(response.headers)
-            out = self._h11.send(h11.Response(status_code=response.status, headers=headers)) or b""
+            reason = HTTPStatus(response.status).phrase
+            out = self._h11.send(h11.Response(status_code=response.status, headers=headers, reason=reason)) or b""
             out += self._h11.send(h11.Data(data=b"" if without_body else response.body)) or b""
             out += self._h11.send(h11.EndOfMessage()) or b""
             self._transport.write(out)

@@ -9,14 +9,12 @@ from typing import TypeVar
 import msgspec
 
 from quorate.controller import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.controller.loop import ReadView
 from quorate.gateway.http.answers import Done
-from quorate.gateway.http.context import PRINCIPAL, HttpContext
+from quorate.gateway.http.context import PRINCIPAL, Freshness, HttpContext, Reader
 from quorate.gateway.http.messages import HttpError, answer, failure
 from quorate.gateway.http.routing import Call
 from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, ElectMaster, PutTopic, Refusal
-
-REQUEST_ID_MAX = 128
-"""Characters of an ``Idempotency-Key``."""
 
 NOT_FOUND = frozenset(
     {"BrokerSetUnknown", "BrokerSetNotRegistered", "BrokerNotRegistered", "UnknownTopic", "UnknownNode"}
@@ -84,8 +82,9 @@ def refused(refusal: Refusal) -> HttpError:
 class Writing:
     """The handlers."""
 
-    def __init__(self, context: HttpContext) -> None:
+    def __init__(self, context: HttpContext, reader: Reader) -> None:
         self._context = context
+        self._reader = reader
 
     def put_topic(self, call: Call) -> None:
         """PUT /v1/topics/{topic}."""
@@ -131,16 +130,15 @@ class Writing:
         if not context.quota.admit(PRINCIPAL, operation):
             raise HttpError("throttled", f"too many {operation}")
         caller = Caller(PRINCIPAL, call.request.address)
+        request_id = call.request.headers.get("idempotency-key", "")
         context.controller.submit(
-            command, caller, lambda outcome: self._ended(call, outcome), cause="http", request_id=request_id(call)
+            command, caller, lambda outcome: self._ended(call, outcome), cause="http", request_id=request_id
         )
 
     def _ended(self, call: Call, outcome: Outcome) -> None:
         match outcome:
-            case Answered(reply, offset, repeated):
-                view, node = self._context.controller.view(), self._context.node.node_id
-                done = Done(offset=offset, time_ms=view.time_ms, node=node, repeated=repeated, reply=reply)
-                call.respond(answer(done))
+            case Answered():
+                self._answered(call, outcome)
             case Refused(refusal, _):
                 call.fail(refused(refusal))
             case NotLeader(leader_id):
@@ -152,6 +150,22 @@ class Writing:
             case UnknownOutcome(reason):
                 call.respond(failure(HttpError("unknown_outcome", reason)))
 
+    def _answered(self, call: Call, outcome: Answered) -> None:
+        """Answer once this node has applied it too, so that its client reads what it wrote; in time or not."""
+
+        def end(view: ReadView) -> None:
+            done = Done(
+                offset=outcome.offset,
+                time_ms=view.time_ms,
+                node=self._context.node.node_id,
+                repeated=outcome.repeated,
+                reply=outcome.reply,
+            )
+            call.respond(answer(done))
+
+        freshness = Freshness(linearizable=False, min_offset=outcome.offset)
+        self._reader.read(freshness, end, lambda _: end(self._context.controller.view()))
+
 
 _B = TypeVar("_B", bound=msgspec.Struct)
 
@@ -162,11 +176,3 @@ def decoded(call: Call, kind: type[_B]) -> _B:
         return msgspec.json.decode(call.request.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HttpError("invalid", f"body: {error}") from error
-
-
-def request_id(call: Call) -> str:
-    """The ``Idempotency-Key`` header; empty when there is none. Raises HttpError ``invalid``."""
-    text = call.request.headers.get("idempotency-key", "").strip()
-    if len(text) > REQUEST_ID_MAX or not text.isprintable():
-        raise HttpError("invalid", f"Idempotency-Key: at most {REQUEST_ID_MAX} printable characters")
-    return text

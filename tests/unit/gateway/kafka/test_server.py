@@ -1,4 +1,4 @@
-"""The listener over real sockets: the answers to every call, in order, within its limits; and what a bad client gets."""
+"""The listener over real sockets: the answers to every call, in order, in limits; and what a bad client gets."""
 
 import asyncio
 import contextlib
