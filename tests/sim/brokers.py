@@ -1,27 +1,39 @@
 """Simulated brokers: they boot, register, ask for a master, replicate, report, die and come back, as stock ones do.
 
 Rules: the order of requests is the stock broker's (``ReplicasManager``: 1012, 1013, 1003, 904, 1002, then 1004 every
-few moments; the master alters its sync state set as replicas come and go). Heartbeats go to every controller. Each
-master keeps a data log whose acknowledged end is known to all in its sync state set: whoever is elected must have it.
+few moments; the master alters its sync state set as replicas come and go). Heartbeats go to every controller. A master
+keeps a log of messages; one is *acknowledged* when every broker of the sync state set has it. Whoever is elected must
+hold every acknowledged message of its set: that is what all the rest is for.
 
-Theory: that last rule is the whole point of the controller: a message acknowledged by every replica in the sync state
-set must survive any election. A replica applies what the master sends it after a moment; the master acknowledges an
-offset when all replicas of the set *it believes committed* have it.
+Theory: a master cannot know whether a change it asked for was made until it is told. So it acknowledges only what every
+member of every set has that may be the committed one: the last it heard of and those it asked for since. A broker that
+restarts has forgotten what it asked for, so for ``QUARANTINE_S`` it acknowledges nothing: by then whatever it asked for
+has happened or never will.
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from quorate.consensus.ports import NodeId
-from quorate.controller import DialResult, Heartbeat, RoleChange
+from quorate.controller import DialResult, EndOffsetIs, Found, Heartbeat, ReadOutcome, RoleChange
+from quorate.events import MasterElected
 from quorate.metadata.commands import AlterSyncStateSet, ApplyBrokerId, Command, ElectMaster, RegisterBroker
-from quorate.metadata.state import BrokerSet
+from quorate.metadata.queries import NextBrokerId, NextBrokerIdIs, Query, ReplicaInfo, ReplicaInfoIs
+from quorate.metadata.queries import Result as QueryResult
 
-from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
+from tests.sim.clients import Done, Nothing, Result
 from tests.sim.cluster import Cluster, Process
 from tests.sim.nodes import CoreNode
-from tests.sim.world import ViolationError
+from tests.sim.world import Loop, ViolationError
 
-PERIOD_S = 0.12
+R = TypeVar("R")
+
+KEPT = "a master has every acknowledged message"
+CLUSTER = "c"
+PERIOD_S = 0.1
+HEARTBEAT_TIMEOUT_MS = 600
+QUARANTINE_S = 2.5
+"""Longer than any request can be under way: the controllers' answer timeout plus the networks' delays."""
 
 
 class Connection:
@@ -39,170 +51,337 @@ class Broker:
     """One broker of a set. ``broker_id`` 0 until it has been granted one."""
 
     def __init__(self, fleet: "Fleet", broker_set: str, number: int) -> None:
-        self.fleet = fleet
+        self._fleet = fleet
+        self._world = fleet.cluster.world
         self.broker_set = broker_set
-        self.number = number
-        self.address = f"10.0.0.{number}:{broker_set}"
+        self.address = f"{broker_set}:{number}"
+        self._check_code = f"{self.address};1"
         self.alive = False
-        self.life = 0
+        self._life = 0
         self.broker_id = 0
-        self.check_code = f"{self.address};{number}"
-        self.registered = False
+        self.log: list[int] = []
+        self.log_epoch = -1
+        """Epoch of the master this log was last equal to, or was written as (RocketMQ's epoch file)."""
+        self._registered = False
         self.epoch = 0
         self.master: int | None = None
-        self.sync_state_set: tuple[int, ...] = ()
-        self.sync_state_set_epoch = 0
-        self.offset = 0
+        self._in_sync: frozenset[int] = frozenset()
+        self._in_sync_epoch = 0
+        self._asked_for: set[int] = set()
+        self._silent_until = 0.0
+        self._busy_until = 0.0
         self._connections: dict[NodeId, Connection] = {}
-        self._altering = False
 
     def boot(self) -> None:
-        """A process starts."""
-        if not self.alive:
-            self.alive = True
-            self.life += 1
-            self.registered = False
-            self.master, self.epoch = None, 0
-            self._altering = False
-            self._beat(self.life)
-            self._step(self.life)
+        """A process starts; it remembers its id, its log, and nothing else."""
+        if self.alive:
+            return
+        self.alive = True
+        self._life += 1
+        self._registered = False
+        self.master, self.epoch, self._in_sync, self._in_sync_epoch = None, 0, frozenset(), 0
+        self._asked_for = set()
+        self._busy_until = 0.0
+        self._silent_until = self._world.now + QUARANTINE_S if self._life > 1 else 0.0
+        life = self._life
+        self._beat(life)
+        self._step(life)
 
     def die(self) -> None:
         """It stops; its connections close, which each controller hears unless it is dead itself."""
         self.alive = False
         for connection in self._connections.values():
-            process = connection.process
-            if process.alive:
-                process.loop.io(lambda p=process, c=connection: _core(p).controller.channel_closed(c))  # type: ignore[misc]
+            _on_loop(connection.process, lambda node, c=connection: node.core.controller.channel_closed(c))  # type: ignore[misc]
         self._connections.clear()
 
-    # Heartbeats (904), to everybody.
+    # 904, to everybody.
 
     def _beat(self, life: int) -> None:
-        if not self.alive or life != self.life:
+        if not self.alive or life != self._life:
             return
         if self.broker_id:
-            for process in self.fleet.cluster.processes():
-                self._beat_to(process)
-        self.fleet.cluster.world.after(PERIOD_S, lambda: self._beat(life))
+            for process in self._fleet.cluster.processes():
+                if self._world.random.random() >= self._fleet.cluster.client_loss:
+                    self._beat_to(process)
+        self._world.after(PERIOD_S, lambda: self._beat(life))
 
     def _beat_to(self, process: Process) -> None:
         connection = self._connections.get(process.node_id)
         if connection is None or connection.process is not process:
             connection = self._connections[process.node_id] = Connection(self.address, process)
         beat = Heartbeat(
-            self.fleet.cluster_name,
+            CLUSTER,
             self.broker_set,
             self.broker_id,
             self.address,
-            epoch=self.epoch,
-            max_offset=self.offset,
-            confirm_offset=self.offset,
-            timeout_ms=800,
+            epoch=self.log_epoch,
+            max_offset=len(self.log),
+            confirm_offset=len(self.log),
+            timeout_ms=HEARTBEAT_TIMEOUT_MS,
         )
-        process.loop.io(lambda: _core(process).controller.heartbeat(beat, connection))
+        channel = connection
+        _on_loop(process, lambda node: node.core.controller.heartbeat(beat, channel))
 
-    # One step of the boot order, or of steady life.
+    # The boot order, then steady life: one step at a time, and none while an answer is awaited.
 
     def _step(self, life: int) -> None:
-        if not self.alive or life != self.life:
+        if not self.alive or life != self._life:
             return
-        self.fleet.cluster.world.after(PERIOD_S * (0.5 + self.fleet.random.random()), lambda: self._step(life))
-        known = self.fleet.known(self.broker_set)
-        if not self.broker_id:
-            next_id = 1 if known is None else known.next_broker_id
-            self._send(self._apply(next_id), lambda result, wanted=next_id: self._granted(wanted, result))  # type: ignore[misc]
-        elif not self.registered:
-            self._send(self._register(), self._registered)
-        elif known is None or known.master is None:
-            self._send(self._elect())
-        else:
-            self.believe(known.master, known.master_epoch, known.sync_state_set, known.sync_state_set_epoch)
-            if self.master == self.broker_id:
-                self._lead()
+        self._world.after(PERIOD_S * (0.3 + 0.7 * self._world.random.random()), lambda: self._step(life))
+        if self._world.now >= self._busy_until:
+            if not self.broker_id:
+                self._query(NextBrokerId(cluster=CLUSTER, broker_set=self.broker_set), self._next_id)
+            elif not self._registered:
+                self._ask(
+                    RegisterBroker(
+                        cluster=CLUSTER, broker_set=self.broker_set, broker_id=self.broker_id, address=self.address
+                    ),
+                    self._registration,
+                )
+            else:
+                self._query(ReplicaInfo(broker_set=self.broker_set), self._replica_info)
+        if self.master == self.broker_id:
+            self._lead()
 
-    def _send(self, command: Command, hear: Callable[[Result], None] = lambda _result: None) -> None:
-        life = self.life
+    def _alive_still(self, hear: Callable[[R], None]) -> Callable[[R], None]:
+        life = self._life
 
-        def heard(result: Result) -> None:
-            if self.alive and life == self.life:
+        def heard(result: R) -> None:
+            if self.alive and life == self._life:
+                self._busy_until = 0.0
                 hear(result)
 
-        self.fleet.send(command, heard)
+        return heard
 
-    def _apply(self, broker_id: int) -> Command:
-        name = self.fleet.cluster_name
-        return ApplyBrokerId(
-            cluster=name, broker_set=self.broker_set, broker_id=broker_id, register_check_code=self.check_code
+    def _ask(self, command: Command, hear: Callable[[Result], None]) -> None:
+        self._busy_until = self._world.now + 0.5
+        self._fleet.ask(command, self._alive_still(hear))
+
+    def _query(self, query: Query, hear: Callable[[QueryResult], None]) -> None:
+        self._busy_until = self._world.now + 0.5
+        self._fleet.query(query, self._alive_still(hear))
+
+    def _next_id(self, found: QueryResult) -> None:
+        assert isinstance(found, NextBrokerIdIs)
+        wanted = found.next_broker_id
+        command = ApplyBrokerId(
+            cluster=CLUSTER, broker_set=self.broker_set, broker_id=wanted, register_check_code=self._check_code
         )
 
-    def _granted(self, broker_id: int, result: Result) -> None:
-        if isinstance(result, Done) and not self.broker_id:
-            self.broker_id = broker_id
+        def granted(result: Result) -> None:
+            if isinstance(result, Done):
+                self.broker_id = wanted
 
-    def _register(self) -> Command:
-        name = self.fleet.cluster_name
-        return RegisterBroker(cluster=name, broker_set=self.broker_set, broker_id=self.broker_id, address=self.address)
+        self._ask(command, granted)
 
-    def _registered(self, result: Result) -> None:
-        self.registered = self.registered or isinstance(result, Done)
+    def _registration(self, result: Result) -> None:
+        self._registered = isinstance(result, Done)
 
-    def _elect(self) -> Command:
-        return ElectMaster(broker_set=self.broker_set, cluster=self.fleet.cluster_name, broker_id=self.broker_id)
+    def _replica_info(self, found: QueryResult) -> None:
+        assert isinstance(found, ReplicaInfoIs)
+        if found.master is None:
+            command = ElectMaster(broker_set=self.broker_set, cluster=CLUSTER, broker_id=self.broker_id)
+            self._ask(command, lambda _result: None)
+        else:
+            self.believe(found.master, found.master_epoch, found.sync_state_set, found.sync_state_set_epoch)
 
     # Roles.
 
     def believe(self, master: int, epoch: int, in_sync: tuple[int, ...], in_sync_epoch: int) -> None:
-        """Heard of an election or of a new sync state set; older news is ignored (a stock broker's rule)."""
+        """Hear of an election or of a sync state set; older news is ignored (a stock broker's rule)."""
         if epoch > self.epoch:
             self.epoch, self.master = epoch, master
-            self.sync_state_set, self.sync_state_set_epoch = in_sync, in_sync_epoch
-            self._altering = False
-        elif epoch == self.epoch and in_sync_epoch > self.sync_state_set_epoch:
-            self.sync_state_set, self.sync_state_set_epoch = in_sync, in_sync_epoch
+        elif epoch < self.epoch or in_sync_epoch <= self._in_sync_epoch:
+            return
+        self._in_sync, self._in_sync_epoch = frozenset(in_sync), in_sync_epoch
+        self._asked_for.clear()
 
     def _lead(self) -> None:
-        """Take messages, replicate, acknowledge, and keep the sync state set true."""
-        followers = [b for b in self.fleet.sets[self.broker_set] if b.alive and b.master == self.broker_id and b is not self]
-        followers = [b for b in followers if b.epoch == self.epoch]
-        if not self._altering:
-            self._take_messages(followers)
-        wanted = tuple(sorted({self.broker_id, *(b.broker_id for b in followers)}))
-        if wanted != self.sync_state_set and not self._altering:
-            self._alter(wanted, followers)
-
-    def _take_messages(self, followers: list["Broker"]) -> None:
-        reached = {self.broker_id} | {b.broker_id for b in followers}
-        self.offset += self.fleet.random.randrange(3)
+        """Take messages, replicate them, acknowledge them, and report who is in sync."""
+        followers = [
+            broker
+            for broker in self._fleet.sets[self.broker_set]
+            if broker.alive and broker is not self and (broker.master, broker.epoch) == (self.broker_id, self.epoch)
+        ]
+        self.log += [self._fleet.new_message() for _ in range(self._world.random.randrange(3))]
+        self.log_epoch = self.epoch
         for follower in followers:
-            follower.offset = self.offset
-        if reached >= set(self.sync_state_set):
-            self.fleet.acknowledge(self)
+            follower.log = list(self.log)
+            follower.log_epoch = self.epoch
+        reached = {self.broker_id, *(follower.broker_id for follower in followers)}
+        if self._world.now >= self._silent_until and reached >= self._in_sync | self._asked_for:
+            self._fleet.acknowledge(self.broker_set, self.log)
+        if reached != self._in_sync and self._world.now >= self._busy_until:
+            self._report(reached)
 
-    def _alter(self, wanted: tuple[int, ...], followers: list["Broker"]) -> None:
-        """Nothing is acknowledged while the answer is open: the larger set may or may not be committed."""
-        self._altering = True
+    def _report(self, reached: set[int]) -> None:
+        """1001. Whatever comes of it, the set asked for may be the committed one until a newer is heard of."""
+        self._asked_for |= reached
+        epoch = self._in_sync_epoch
         command = AlterSyncStateSet(
             broker_set=self.broker_set,
             master=self.broker_id,
             master_epoch=self.epoch,
-            sync_state_set=wanted,
-            sync_state_set_epoch=self.sync_state_set_epoch,
+            sync_state_set=tuple(sorted(reached)),
+            sync_state_set_epoch=epoch,
         )
-        self._send(command, lambda result: self._altered(wanted, result))
 
-    def _altered(self, wanted: tuple[int, ...], result: Result) -> None:
-        match result:
-            case Done():
-                self.sync_state_set, self.sync_state_set_epoch = wanted, self.sync_state_set_epoch + 1
-                self._altering = False
-            case Nothing():
-                self._altering = False
-            case Unknown():
-                pass
+        def altered(result: Result) -> None:
+            if isinstance(result, Done) and self._in_sync_epoch == epoch:
+                self.believe(self.broker_id, self.epoch, tuple(sorted(reached)), epoch + 1)
+
+        self._ask(command, altered)
 
 
-def _core(process: Process) -> "Core":
-    node = process.node
-    assert isinstance(node, CoreNode)
-    return node.core
+class Fleet:
+    """All brokers of all sets, and what they acknowledged."""
+
+    def __init__(self, cluster: Cluster, sets: int, size: int) -> None:
+        self.cluster = cluster
+        self.sets = {
+            f"b{number}": [Broker(self, f"b{number}", member) for member in range(1, size + 1)] for number in range(sets)
+        }
+        self._by_address = {broker.address: broker for brokers in self.sets.values() for broker in brokers}
+        self._acknowledged: dict[str, list[int]] = {name: [] for name in self.sets}
+        self._messages = 0
+        self._requests = 0
+        self._stopped = False
+        self.on_denied: Callable[[str, Nothing], None] = lambda _tag, _result: None
+
+    def start(self) -> None:
+        """Boot everybody within a moment, and let fate begin."""
+        for broker in self._by_address.values():
+            self.cluster.world.after(0.2 + self.cluster.world.random.random() * 0.3, broker.boot)
+        self.cluster.world.after(1.0, self._fate)
+
+    def stop(self) -> None:
+        """No more deaths; the dead come back."""
+        self._stopped = True
+        for broker in self._by_address.values():
+            broker.boot()
+
+    def _fate(self) -> None:
+        """Somebody dies, masters more often than others, and comes back later."""
+        random = self.cluster.world.random
+        if self._stopped:
+            return
+        alive = [broker for broker in self._by_address.values() if broker.alive]
+        masters = [broker for broker in alive if broker.master == broker.broker_id]
+        if alive:
+            victim = random.choice(masters if masters and random.random() < 0.6 else alive)
+            self.cluster.counts["brokers killed"] += 1
+            victim.die()
+            self.cluster.world.after(0.3 + random.random(), victim.boot)
+        self.cluster.world.after(0.2 + random.random(), self._fate)
+
+    # Messages.
+
+    def new_message(self) -> int:
+        """A message nobody else has."""
+        self._messages += 1
+        return self._messages
+
+    def acknowledge(self, broker_set: str, log: list[int]) -> None:
+        """Every message of ``log`` is acknowledged; none that was may be missing."""
+        kept = self._acknowledged[broker_set]
+        if log[: len(kept)] != kept:
+            raise ViolationError(KEPT, f"{broker_set}: a master acknowledges {len(log)} messages without those before")
+        self.cluster.counts["messages acknowledged"] += len(log) - len(self._acknowledged[broker_set])
+        self._acknowledged[broker_set] = list(log)
+
+    def elected(self, event: MasterElected) -> None:
+        """A committed election: the master must hold what was acknowledged."""
+        (master,) = [broker for broker in self.sets[event.broker_set] if broker.broker_id == event.master]
+        kept = self._acknowledged[event.broker_set]
+        self.cluster.counts["masters elected"] += 1
+        if master.log[: len(kept)] != kept:
+            raise ViolationError(
+                KEPT,
+                f"{event.broker_set}: {master.broker_id} of epoch {event.master_epoch} ({event.explanation})",
+            )
+
+    # Requests, through a random node: it forwards what is not its own.
+
+    def ask(self, command: Command, hear: Callable[[Result], None]) -> None:
+        """A command; the answer may never come."""
+        self._requests += 1
+        tag = f"broker {self._requests}"
+
+        def heard(result: Result) -> None:
+            if isinstance(result, Nothing):
+                self.on_denied(tag, result)
+            hear(result)
+
+        node = self.cluster.world.random.choice(self.cluster.voters)
+        self.cluster.ask(node, lambda service, done: _core_node(service).submit(command, tag, "", done), heard)
+
+    def query(self, query: Query, hear: Callable[[QueryResult], None]) -> None:
+        """A linearizable query; only found answers are heard."""
+        found: list[QueryResult] = []
+
+        def call(service: object, done: Callable[[Result], None]) -> None:
+            def answered(outcome: ReadOutcome) -> None:
+                if isinstance(outcome, Found) and not isinstance(outcome.result, EndOffsetIs):
+                    found.append(outcome.result)
+                    done(Done(outcome.offset))
+
+            _core_node(service).core.controller.forward_read(query, answered)
+
+        def heard(_result: Result) -> None:
+            hear(found[0])
+
+        self.cluster.ask(self.cluster.world.random.choice(self.cluster.voters), call, heard)
+
+    # Calls to brokers.
+
+    def find(self, address: str) -> Broker:
+        """By address."""
+        return self._by_address[address]
+
+
+class FleetLink:
+    """``controller.BrokerLink`` of one process."""
+
+    def __init__(self, fleet: Fleet, loop: Loop) -> None:
+        self._fleet = fleet
+        self._loop = loop
+
+    def notify(self, address: str, change: RoleChange, done: Callable[[bool], None]) -> None:
+        """1008: arrives after a moment, or is lost."""
+        broker = self._fleet.find(address)
+
+        def arrive() -> None:
+            lost = self._fleet.cluster.world.random.random() < 0.2
+            if broker.alive and not lost:
+                broker.believe(
+                    change.master, change.master_epoch, change.sync_state_set, change.sync_state_set_epoch
+                )
+            self._loop.io(lambda: done(broker.alive and not lost))
+
+        self._later(arrive)
+
+    def dial(self, address: str, done: Callable[[DialResult], None]) -> None:
+        """Refused by the dead, accepted by the living, unknown now and then."""
+        broker = self._fleet.find(address)
+
+        def arrive() -> None:
+            result: DialResult = "accepted" if broker.alive else "refused"
+            if self._fleet.cluster.world.random.random() < 0.2:
+                result = "unknown"
+            self._loop.io(lambda: done(result))
+
+        self._later(arrive)
+
+    def _later(self, call: Callable[[], None]) -> None:
+        world = self._fleet.cluster.world
+        world.after(0.0005 + world.random.random() * 0.01, call)
+
+
+def _core_node(service: object) -> CoreNode:
+    assert isinstance(service, CoreNode)
+    return service
+
+
+def _on_loop(process: Process, call: Callable[[CoreNode], None]) -> None:
+    """Run it in a turn of the process, if it lives."""
+    process.loop.io(lambda: call(_core_node(process.node)))

@@ -18,6 +18,9 @@ import msgspec
 from quorate.consensus.codec import Ack, AppendEntries, RequestVote, VoteGranted, decode
 from quorate.consensus.entry import decode_entry
 from quorate.consensus.ports import Index, NodeId, Term
+from quorate.events import Event
+from quorate.wire.avro import decode_events
+from quorate.wire.records import patch
 
 from tests.sim.cluster import Cluster, Host, Process
 from tests.sim.clients import Done, Nothing, Result
@@ -77,9 +80,10 @@ class Executed(msgspec.Struct, frozen=True, gc=False):
 class _Seen:
     """How far the ghost has looked at one process."""
 
-    __slots__ = ("committed", "generation", "last", "led", "offset")
+    __slots__ = ("base", "committed", "generation", "last", "led", "offset")
 
     def __init__(self, base: Index) -> None:
+        self.base = base
         self.generation = -1
         self.last = base
         self.committed = Index(0)
@@ -92,6 +96,7 @@ class Ghost:
 
     def __init__(self, reader: Reader) -> None:
         self.cluster: Cluster
+        self.on_event: Callable[[Event], None] = lambda _event: None
         self.on_vote: Callable[[NodeId], None] = lambda _node: None
         self._reader = reader
         self.durable: dict[NodeId, Durable] = {}
@@ -140,7 +145,7 @@ class Ghost:
     def synced(self, host: Host) -> None:
         """Look at the platter again."""
         durable = self.durable[host.node_id] = self._reader.refresh(host)
-        if durable.voted_for is not None:
+        if durable.voted_for:  # 0: voted in for nobody, by a node that forgot its vote.
             voted = self._votes_on_disk.setdefault((host.node_id, durable.term), durable.voted_for)
             if voted != durable.voted_for:
                 self._fail(ONE_VOTE_DISK, f"n{host.node_id} in term {durable.term}: {voted} and {durable.voted_for}")
@@ -194,8 +199,11 @@ class Ghost:
         """One entry per (index, term), and one predecessor."""
         journal = process.node.journal
         if journal.generation != seen.generation:
+            installed = journal.base_index > seen.base and journal.base_index > seen.last
+            self.cluster.counts["snapshot installs" if installed else "truncations"] += seen.generation >= 0
             seen.generation = journal.generation
             seen.last = min(seen.last, max(journal.base_index, process.node.engine.commit_index))
+        seen.base = journal.base_index
         seen.last = max(seen.last, journal.base_index)
         for number in range(seen.last + 1, journal.last_index + 1):
             index = Index(number)
@@ -232,7 +240,7 @@ class Ghost:
     def _look_at_durable_index(self, process: Process) -> None:
         journal, durable = process.node.journal, self.durable[process.node_id]
         index = journal.durable_index
-        if index > durable.base_index and durable.term_at(index) != journal.term_at(index):
+        if index > max(durable.base_index, journal.base_index) and durable.term_at(index) != journal.term_at(index):
             self._fail(DURABLE_TRUE, f"n{process.node_id} claims {index}/{journal.term_at(index)}, disk has {durable.term_at(index)}")
 
     def _check_ack(self, process: Process, term: Term, index: Index) -> None:
@@ -297,6 +305,8 @@ class Ghost:
         executed = Executed(index, entry.base_offset, entry.count, entry.cause, entry.request_id)
         self.next_offset += entry.count
         self.log.append(executed)
+        for _, event in decode_events(patch(entry.batch, entry.base_offset, term)):
+            self.on_event(event)
         if entry.request_id:
             if entry.request_id in self._by_request:
                 self._fail(ONCE, f"request {entry.request_id}: {self._by_request[entry.request_id]} and {executed}")

@@ -10,11 +10,13 @@ from random import Random
 import msgspec
 
 from quorate.cli.compose import Core, CoreSettings
+from quorate.consensus.engine import mark_forgotten
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import NodeId, RaftEngine
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.storage_settings import EventLogSettings, JournalSettings
+from quorate.consensus.store import Identity, claim_identity, read_identity
 from quorate.controller import (
     Answered,
     BrokerLink,
@@ -137,10 +139,16 @@ class CoreNode:
     remembers_requests = True
 
     def __init__(self, ports: Ports, limits: Limits, brokers: BrokerLink | None = None) -> None:
+        forgotten = read_identity(ports.store) is not None and not ports.disk.names()
+        if forgotten:
+            mark_forgotten(ports.store)
+        self.journal = Journal.open(ports.disk, ports.worker, limits.journal, ports.loop)
+        claim_identity(ports.store, Identity(cluster_id="sim", node_id=ports.node_id, dir_uuid=ports.dir_uuid))
         self.core = Core(
             node_id=ports.node_id,
             voters=ports.voters,
-            journal=Journal.open(ports.disk, ports.worker, limits.journal, ports.loop),
+            journal=self.journal,
+            forgotten=forgotten,
             store=ports.store,
             log=EventLog(ports.store, limits.log),
             network=ports.network,
@@ -154,7 +162,6 @@ class CoreNode:
             worker=ports.worker,
         )
         self._ports = ports
-        self.journal = self.core.journal
         self.engine: RaftEngine = self.core.engine
 
     def start(self) -> None:

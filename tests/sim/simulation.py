@@ -13,7 +13,9 @@ from collections.abc import Callable
 import msgspec
 
 from quorate.consensus.ports import NodeId
+from quorate.events import Event, MasterElected
 
+from tests.sim.brokers import Fleet, FleetLink
 from tests.sim.cluster import Cluster, Ports
 from tests.sim.clients import Client, Habits, History
 from tests.sim.faults import Climate, Nemesis
@@ -35,6 +37,7 @@ class Plan(msgspec.Struct, frozen=True):
     size: int = 0
     faults_s: float = FAULTS_S
     clients: int = 3
+    broker_sets: int = 2
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -64,10 +67,17 @@ class Simulation:
         self.history.on_denied = self.ghost.deny
         self.nemesis = Nemesis(self.cluster, Climate.draw(random, size))
         self.ghost.on_vote = self.nemesis.voted
+        self.fleet = Fleet(self.cluster, sets=plan.broker_sets, size=3)
+        self.fleet.on_denied = self.ghost.deny
+        self.ghost.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
     def _build(self, ports: Ports) -> CoreNode:
-        return CoreNode(ports, self.limits)
+        return CoreNode(ports, self.limits, FleetLink(self.fleet, ports.loop))
+
+    def _committed(self, event: Event) -> None:
+        if isinstance(event, MasterElected):
+            self.fleet.elected(event)
 
     def _client(self, number: int) -> Client:
         random = self.world.random
@@ -83,9 +93,11 @@ class Simulation:
             self.world.after(self.world.random.random() * 0.02, self._starter(node))
         for client in self.clients:
             client.start()
+        self.fleet.start()
         self.nemesis.start()
         self.world.run_until(START_S + self.plan.faults_s)
         self.nemesis.stop()
+        self.fleet.stop()
         answered = [client.answered for client in self.clients]
         self._wait("a client gets no answer", lambda: self._all_answered(answered))
         for client in self.clients:

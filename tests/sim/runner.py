@@ -1,0 +1,230 @@
+"""Many seeds on many processes: progress, a summary, and an exit code that does not flatter.
+
+Rules: a seed that fails, crashes, or does not finish fails the run; so does a run that saw less than it must
+(``MINIMA``), or fewer seeds than asked for. A failing seed prints the command that repeats it.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from types import FrameType
+
+import msgspec
+
+from tests.sim.mutants import MUTANTS
+from tests.sim.simulation import Plan, Simulation
+from tests.sim.world import ViolationError
+
+SEED_LIMIT_S = 120
+"""Real seconds after which a seed counts as hanging."""
+
+MINIMA = {
+    "elections": 200,
+    "truncations": 20,
+    "snapshot installs": 20,
+    "unsynced bytes lost": 5_000,
+    "torn writes": 20,
+    "store writes undone": 100,
+    "frames lost": 2_000,
+    "frames duplicated": 500,
+    "frames reordered": 1_000,
+    "starts": 500,
+    "crashes: kill": 200,
+    "crashes: power": 100,
+    "crashes after a vote": 20,
+    "pauses": 50,
+    "partitions": 100,
+    "one-way partitions": 30,
+    "disk stalls": 50,
+    "journals lost": 5,
+    "fail-stops": 20,
+    "commits ahead of the leader's disk": 20,
+    "entries not executed": 1,
+    "answers": 2_000,
+    "reads": 1_000,
+    "masters elected": 200,
+    "messages acknowledged": 2_000,
+}
+"""What every hundred seeds must have seen at least; below ``MINIMA_FROM`` seeds nothing is asked."""
+MINIMA_FROM = 50
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a seed. ``invariant`` is empty when it passed."""
+
+    seed: int
+    size: int = 0
+    trace: int = 0
+    virtual_s: float = 0.0
+    counts: dict[str, int] = {}
+    invariant: str = ""
+    detail: str = ""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """See ``__main__``."""
+
+    first: int
+    last: int
+    jobs: int = 2
+    seconds: float = 0.0
+    at_least: int = 0
+    mutant: str = ""
+    size: int = 0
+    faults_s: float = 0.0
+    stop_at_first: bool = False
+
+
+def prepare(mutant: str) -> None:
+    """In a child: quiet libraries, and the mutation if there is one."""
+    logging.disable(logging.CRITICAL)
+    if mutant:
+        MUTANTS[mutant].apply()
+
+
+def plan_for(options: Options, seed: int) -> Plan:
+    """The plan of a seed."""
+    plan = Plan(seed, size=options.size)
+    return msgspec.structs.replace(plan, faults_s=options.faults_s) if options.faults_s else plan
+
+
+def run_seed(options: Options, seed: int) -> Outcome:
+    """One seed, in a child; never raises."""
+
+    def too_long(_number: int, _frame: FrameType | None) -> None:
+        raise ViolationError("every seed finishes", f"not within {SEED_LIMIT_S} s")
+
+    previous = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(SEED_LIMIT_S)
+    try:
+        scripted = MUTANTS[options.mutant].script if options.mutant else None
+        if scripted is not None:
+            scripted(seed)
+            return Outcome(seed)
+        report = Simulation(plan_for(options, seed)).run()
+        return Outcome(seed, report.size, report.trace, report.virtual_s, report.counts)
+    except ViolationError as violation:
+        return Outcome(seed, invariant=violation.name, detail=violation.detail)
+    except Exception as error:  # noqa: BLE001  # Whatever the code under test raises is a finding.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        return Outcome(seed, invariant="no exception", detail=f"{type(error).__name__}: {error} ({where})")
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+class Tally:
+    """Everything seen so far."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.started = time.monotonic()
+        self.seeds = 0
+        self.virtual_s = 0.0
+        self.sizes: Counter[int] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.bad: list[Outcome] = []
+        self.unfinished: list[str] = []
+
+    def add(self, outcome: Outcome) -> None:
+        """One more seed."""
+        self.seeds += 1
+        self.virtual_s += outcome.virtual_s
+        if outcome.invariant:
+            self.bad.append(outcome)
+            self.say(f"seed {outcome.seed}: {outcome.invariant}: {outcome.detail}\n    again: {self.command(outcome.seed)}")
+        else:
+            self.sizes[outcome.size] += 1
+            self.counts.update(outcome.counts)
+        self.progress()
+
+    def command(self, seed: int) -> str:
+        """What repeats this seed bit for bit."""
+        options = self.options
+        parts = [f".venv/bin/python -m tests.sim --seeds {seed}..{seed}"]
+        parts += [f"--mutant {options.mutant!r}"] * bool(options.mutant)
+        parts += [f"--size {options.size}"] * bool(options.size)
+        parts += [f"--faults-seconds {options.faults_s}"] * bool(options.faults_s)
+        return " ".join(parts)
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")
+        print(line, flush=True)
+
+    def progress(self) -> None:
+        """A bar, on a terminal only."""
+        if not sys.stderr.isatty():
+            return
+        options, took_s = self.options, time.monotonic() - self.started
+        share = self.seeds / (options.last - options.first + 1)
+        if options.seconds:
+            share = max(share, min(1.0, took_s / options.seconds))
+        bar = "█" * int(30 * share) + "·" * (30 - int(30 * share))
+        sys.stderr.write(f"\r\033[K{bar} {self.seeds} seeds, {len(self.bad)} bad, {self.seeds / took_s * 60:.0f}/min")
+        sys.stderr.flush()
+
+    def shortfalls(self) -> list[str]:
+        """What this run saw too little of."""
+        if self.seeds < MINIMA_FROM:
+            return []
+        wanted = {name: minimum * self.seeds / 100 for name, minimum in MINIMA.items()}
+        return [f"{name} {self.counts[name]} < {least:.0f}" for name, least in wanted.items() if self.counts[name] < least]
+
+    def summary(self) -> bool:
+        """Print it; True when the run passes."""
+        took_s = time.monotonic() - self.started
+        sizes = ", ".join(f"{count} with {size} node{'s' * (size > 1)}" for size, count in sorted(self.sizes.items()))
+        self.say(f"\n{self.seeds} seeds ({sizes}), {self.virtual_s:.0f} virtual seconds, in {took_s:.0f} s")
+        self.say(f"rate: {self.seeds / took_s * 60:.0f} seeds/min, {self.options.jobs} processes")
+        for name, count in sorted(self.counts.items()):
+            self.say(f"  {count:>9,}  {name}")
+        problems = [f"{len(self.bad)} bad seeds: {[outcome.seed for outcome in self.bad]}"] * bool(self.bad)
+        problems += self.unfinished + [f"too little seen: {short}" for short in self.shortfalls()]
+        if self.seeds < self.options.at_least:
+            problems.append(f"{self.seeds} seeds, {self.options.at_least} were asked for")
+        for problem in problems:
+            self.say(f"FAILED: {problem}")
+        self.say(f"{self.seeds - len(self.bad)} passed, {len(self.bad)} failed")
+        return not problems
+
+
+def run(options: Options) -> Tally:
+    """All seeds, or as many as ``seconds`` allow."""
+    tally = Tally(options)
+    seeds = iter(range(options.first, options.last + 1))
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(options.jobs, context, initializer=prepare, initargs=(options.mutant,)) as pool:
+        waiting: dict[Future[Outcome], int] = {}
+        try:
+            while True:
+                for seed in _more(tally, seeds, 2 * options.jobs - len(waiting)):
+                    waiting[pool.submit(run_seed, options, seed)] = seed
+                if not waiting:
+                    return tally
+                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    seed = waiting.pop(future)
+                    tally.add(future.result())
+        except Exception as error:  # noqa: BLE001  # A child died: its seeds are unfinished.
+            tally.unfinished.append(f"unfinished seeds {sorted(waiting.values())}: {type(error).__name__}: {error}")
+            return tally
+
+
+def _more(tally: Tally, seeds: Iterator[int], count: int) -> Iterator[int]:
+    """The next seeds, unless it is time to stop."""
+    options = tally.options
+    late = options.seconds and time.monotonic() - tally.started >= options.seconds
+    if late or (options.stop_at_first and tally.bad):
+        return
+    for _, seed in zip(range(count), seeds, strict=False):
+        yield seed
