@@ -86,6 +86,7 @@ def test() -> list[Step]:
         Step("coverage", [path for path in measured if "/" not in path or (ROOT / path).exists()], 300, tests=True),
         Step("coverage floor", tool("coverage", "report", "--format=total", "--fail-under=80"), 30),
         pytest("integration", 400, ["tests/integration", "tests/contract"]),
+        pytest("kills", 300, ["tests/kills"]),
         sim("simulator", "1..4000", 150, "--seconds", "90"),
         pytest("stock kafka tools", 300, ["tests/kafka_tools"]),
         pytest("stock rocketmq brokers", 400, ["tests/rocketmq"]),

@@ -17,6 +17,7 @@ TESTS = Path(__file__).resolve().parent
 MARKS = {
     "integration": ("integration",),
     "contract": ("integration",),
+    "kills": ("integration",),
     "rocketmq": ("integration", "peers"),
     "kafka_tools": ("integration", "peers"),
     "bench": ("bench",),

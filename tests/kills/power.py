@@ -1,8 +1,8 @@
 """Power loss: kill -9 keeps the page cache, so what was never synced must be taken back by hand.
 
 Theory: ``undo.c``, preloaded into a node, logs before each write how to undo it and after each sync what no longer
-needs undoing. Replaying the log backwards leaves each file as its last successful sync did. Logs of several lives of one node
-are read in order, for a later life's sync of a file also covers what an earlier life wrote to it.
+needs undoing. Replaying the log backwards leaves each file as its last successful sync did. Logs of several lives of
+one node are read in order, for a later life's sync of a file also covers what an earlier life wrote to it.
 """
 
 import os
