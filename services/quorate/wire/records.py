@@ -27,6 +27,7 @@ _CRC_AT, _CHECKED_AT = 17, 21
 _MAGIC = 2
 _LENGTH_COUNTS_FROM = 12
 _NO_PRODUCER = (-1, -1, -1)  # Producer id, its epoch, base sequence.
+_FIRST_MS, _FIRST_MS_AT = struct.Struct(">q"), 27
 _PATCH = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _BYTES_MAX = 2**31 - 1
@@ -121,23 +122,65 @@ def scan(data: bytes) -> Iterator[BatchInfo]:
 
 def decode_batch(batch: bytes) -> tuple[Record, ...]:
     """The records of exactly one batch. Raises BatchError: CRC, sizes, or a kind of batch we do not write."""
-    info = _info(batch, 0)
-    if info.size != len(batch):
-        raise BatchError(f"{len(batch) - info.size} bytes after the batch")
-    if int.from_bytes(batch[_CRC_AT:_CHECKED_AT], "big") != google_crc32c.value(batch[_CHECKED_AT:]):
-        raise BatchError("the CRC does not fit the bytes")
-    first_ms: int = _HEADER.unpack_from(batch)[7]
+    info, first_ms = open_batch(batch)
     records: list[Record] = []
     at = HEADER_BYTES
     try:
         for delta in range(info.count):
-            record, at = _read_record(batch, at, info.base_offset, delta, first_ms)
-            records.append(record)
+            delta_ms, key, value, at, end = open_record(batch, at, delta)
+            headers = _read_headers(batch, at, end)
+            records.append(Record(key, value, headers, first_ms + delta_ms, info.base_offset + delta))
+            at = end
     except (IndexError, DecodeError, UnicodeDecodeError) as error:
         raise BatchError(f"record {len(records)} is malformed: {error}") from error
     if at != len(batch):
         raise BatchError("bytes after the last record")
     return tuple(records)
+
+
+def open_batch(batch: bytes) -> tuple[BatchInfo, int]:
+    """What the header of exactly one batch says, and its first time; size and CRC are checked. Raises BatchError."""
+    info = _info(batch, 0)
+    if info.size != len(batch):
+        raise BatchError(f"{len(batch) - info.size} bytes after the batch")
+    if int.from_bytes(batch[_CRC_AT:_CHECKED_AT], "big") != google_crc32c.value(batch[_CHECKED_AT:]):
+        raise BatchError("the CRC does not fit the bytes")
+    return info, _FIRST_MS.unpack_from(batch, _FIRST_MS_AT)[0]
+
+
+def open_record(data: bytes, at: int, delta: int) -> tuple[int, bytes | None, bytes | None, int, int]:
+    """Time delta, key, value, where the headers start and where the record ends; it must be the ``delta``-th.
+
+    Raises DecodeError, IndexError.
+    """
+    size, at = read_long(data, at)
+    end = at + size
+    if size < 0 or end > len(data):
+        raise DecodeError("longer than what is left")
+    delta_ms, at = read_long(data, at + 1)
+    found, at = read_long(data, at)
+    if found != delta:
+        raise DecodeError(f"offset delta {found}")
+    key, at = read_field(data, at)
+    value, at = read_field(data, at)
+    return delta_ms, key, value, at, end
+
+
+def read_field(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Bytes behind their length, None for length -1, and where they end. Raises DecodeError, IndexError."""
+    byte = data[at]
+    if byte < 128 and not byte & 1:  # One byte of length, not negative: nearly always.
+        size, at = byte >> 1, at + 1
+    else:
+        size, at = read_long(data, at)
+        if size == -1:
+            return None, at
+        if size < 0:
+            raise DecodeError("a negative length")
+    end = at + size
+    if end > len(data):
+        raise DecodeError("longer than what is left")
+    return data[at:end], end
 
 
 def _record(record: Record, delta: int, delta_ms: int) -> bytes:
@@ -172,41 +215,18 @@ def _info(data: bytes, at: int) -> BatchInfo:
     return BatchInfo(base_offset, base_offset + delta, size, epoch, max_ms, count)
 
 
-def _read_record(data: bytes, at: int, base_offset: int, delta: int, first_ms: int) -> tuple[Record, int]:
-    """One record and where the next starts."""
-    size, at = read_long(data, at)
-    end = at + size
-    if size < 0 or end > len(data):
-        raise DecodeError("longer than what is left")
-    delta_ms, at = read_long(data, at + 1)
-    found, at = read_long(data, at)
-    if found != delta:
-        raise DecodeError(f"offset delta {found}")
-    key, at = _read_field(data, at)
-    value, at = _read_field(data, at)
+def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[str, bytes], ...]:
+    """The headers, which fill the record to its end."""
     count, at = read_long(data, at)
     if not 0 <= count <= end - at:
         raise DecodeError("more headers than bytes")
     headers: list[tuple[str, bytes]] = []
     for _ in range(count):
-        name, at = _read_field(data, at)
-        text, at = _read_field(data, at)
+        name, at = read_field(data, at)
+        text, at = read_field(data, at)
         if name is None or text is None:
             raise DecodeError("a header that is null")
         headers.append((name.decode(), text))
     if at != end:
         raise DecodeError("its length is not its size")
-    return Record(key, value, tuple(headers), first_ms + delta_ms, base_offset + delta), end
-
-
-def _read_field(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Bytes behind their length; None for length -1."""
-    size, at = read_long(data, at)
-    end = at + size
-    if size < 0:
-        if size != -1:
-            raise DecodeError("a negative length")
-        return None, at
-    if end > len(data):
-        raise DecodeError("longer than what is left")
-    return data[at:end], end
+    return tuple(headers)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import google_crc32c
 import msgspec
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from quorate.errors import PeerError, UsageError
 from quorate.events import Event, Stamp, TopicDeleted, UnknownSchemaError, encode, key
 from quorate.wire.avro import HEADER_NAMES, decode_events, encode_events
-from quorate.wire.records import BatchError, Record, decode_batch, encode_batch, patch
+from quorate.wire.records import HEADER_BYTES, BatchError, Record, decode_batch, encode_batch, patch
 from tests.unit.events.strategies import any_event
 
 TEXT = st.text(max_size=20)
@@ -116,6 +117,19 @@ def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, Any]) ->
     assert decode_events(changed()) == ((STAMP, EVENT),)
     with pytest.raises(PeerError):
         decode_events(changed(**changes))
+
+
+@given(EVENTS, STAMPS, st.data())
+def test_damage_under_a_right_crc_raises_nothing_else(events: list[Event], stamp: Stamp, data: st.DataObject) -> None:
+    """Any byte of the records may be anything, the CRC made right again: the answer is events or a PeerError."""
+    batch = bytearray(encode_events(events, stamp))
+    for at in data.draw(st.lists(st.integers(HEADER_BYTES, len(batch) - 1), min_size=1, max_size=3)):
+        batch[at] = data.draw(st.integers(0, 255))
+    batch[17:21] = int(google_crc32c.value(bytes(batch[21:]))).to_bytes(4, "big")
+    try:
+        decode_events(bytes(batch))
+    except PeerError:
+        return
 
 
 def test_an_unknown_event_is_told_apart() -> None:
