@@ -69,7 +69,7 @@ def _members(
     """The set's replicas as the election sees them, and those whose reported epoch is not believed (as reported)."""
     named = configs.learners(state, found.name) if policy.exclude_learners else frozenset()
     members, disbelieved = [], []
-    for replica in found.replicas:
+    for replica in (*found.replicas, *_strangers(found)):
         info = context.live.info(found.cluster, found.name, replica.broker_id)
         alive = context.live.alive(found.cluster, found.name, replica.broker_id) is True
         learner = policy.exclude_learners and (replica.broker_id in named or _says_learner(replica))
@@ -97,6 +97,11 @@ def _member(
         confirm_offset=info.confirm_offset,
         priority=info.priority,
     )
+
+
+def _strangers(found: BrokerSet) -> list[Replica]:
+    """Ids in sync that the set does not hold: only a first master of Java's, see first_election_registered_only."""
+    return [Replica(broker_id=one, address="") for one in found.sync_state_set if found.replica(one) is None]
 
 
 def _says_learner(replica: Replica) -> bool:

@@ -81,6 +81,11 @@ def test_the_first_master_must_hold_an_id_of_the_set() -> None:
     world.policy = JAVA
     reply = world.reply(ElectMaster(broker_set="a", broker_id=9), MasterIs)
     assert (reply.master, reply.master_address) == (9, None)
+    world.heard(9)
+    refusal = world.refused(LOST)
+    assert refusal.code == "MasterStillExists"
+    assert isinstance(refusal.reply, MasterIs)
+    assert (refusal.reply.master, refusal.reply.master_address) == (9, None)
 
 
 def test_a_learner_is_never_the_first_master() -> None:
@@ -284,6 +289,25 @@ def test_learners_are_not_elected_and_java_does_not_mind() -> None:
     assert (event.master, fallen(event)[2]) == (3, "learner")
     world.policy = JAVA
     assert elected(world, LOST).master == 2
+
+
+def test_a_replica_4_gib_behind_is_not_elected_and_java_elects_it() -> None:
+    """The narrowed difference of the offsets is nothing, so that the lower id wins (seen on the Java controllers)."""
+    for policy, master in ((PolicySettings(), 3), (JAVA, 2)):
+        world = World(policy)
+        world.set_of(1, 2, 3, in_sync=(1, 2, 3))
+        world.heard(1, alive=False)
+        world.heard(2, epoch=1, max_offset=100)
+        world.heard(3, epoch=1, max_offset=100 + 2**32)
+        assert elected(world, LOST).master == master
+
+
+def test_every_repair_is_on_by_default_and_off_for_java() -> None:
+    """The defaults are the safe ones; nothing else differs."""
+    for field in msgspec.structs.fields(PolicySettings):
+        safe, java = getattr(PolicySettings(), field.name), getattr(JAVA, field.name)
+        assert safe == java or (safe, java) == (True, False), field.name
+    assert not PolicySettings().enable_elect_unclean_master
 
 
 def test_a_master_epoch_exceeds_what_members_report() -> None:

@@ -124,6 +124,7 @@ def test_an_id_that_slipped_in_without_its_time_can_be_forgotten() -> None:
     """Apply never raises, whatever a peer wrote."""
     table = table_of(("x", 0, 1), ("5-a", 1, 2), ("6-b", 2, 3))
     assert table.horizon_ms == 0
+    assert dict(table.rows())[b"horizon"] == b"0"
 
 
 @pytest.mark.parametrize(("name", "value"), [(b"horizon", b"x"), (b"\0" * 8, b"\xc1"), (b"\0" * 8, b"\x80")])

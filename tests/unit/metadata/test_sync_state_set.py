@@ -38,6 +38,16 @@ def test_the_master_may_grow_and_shrink_the_set() -> None:
     assert (world.a.sync_state_set, world.a.master_epoch) == ((1,), 1)
 
 
+def test_members_are_kept_sorted() -> None:
+    """Whatever the order they came in, and whatever order a set of these ids would have."""
+    world = World()
+    for broker_id in (1, 8, 3):
+        world.broker(broker_id)
+    world.do(commands.ElectMaster(broker_set="a", broker_id=1))
+    assert world.reply(altering(world.a, 8, 3, 1), commands.SyncStateSetIs).sync_state_set == (1, 3, 8)
+    assert world.a.sync_state_set == (1, 3, 8)
+
+
 REJECTING = "Rejecting alter syncStateSet request because the"
 
 

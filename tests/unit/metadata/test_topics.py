@@ -123,6 +123,7 @@ def test_settings_out_of_range_are_refused(other: dict[str, object], code: str) 
 
 def test_mixed_messages_are_for_operators_who_allow_them() -> None:
     """As the broker's ``enableMixedMessageType``."""
+    assert World().refused(put(attributes={"+message.type": "MIXED"})).remark == "MIXED message type is not supported."
     world = World(PolicySettings(allow_mixed_message_type=True))
     assert world.reply(put(attributes={"+message.type": "MIXED"}), TopicIs).changed
 
