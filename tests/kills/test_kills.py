@@ -79,6 +79,6 @@ def test_twenty_rounds_of_kills_and_power_failures_lose_nothing(tmp_path: Path, 
 
 
 def test_with_sync_switched_off_the_same_campaign_fails(tmp_path: Path, library: Path) -> None:
-    """The campaign can tell: on a disk whose syncs do nothing a power failure loses acknowledged writes, or the cluster."""
+    """The campaign can tell: on a disk whose syncs do nothing a power failure loses writes, or the cluster."""
     with pytest.raises((LostError, TimeoutError)):
         campaign(tmp_path, library, rounds=1, seed=1, lie=True)
