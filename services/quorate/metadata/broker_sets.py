@@ -49,7 +49,7 @@ _JAVA_LONG: Final = re.compile(r"[+-]?[0-9]{1,40}")
 def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> Decision | Refusal:
     """1013, Java ``applyBrokerId``: any free id is given; the same check code again is the same application.
 
-    Refuses MissingField, InvalidText, BrokerIdInvalid, BrokerIdNotFirst, BrokerIdTaken.
+    Refuses MissingField, InvalidText, BrokerIdNotFirst, BrokerIdInvalid, BrokerIdTaken, BrokerSetFull.
     """
     name, broker_id, check_code = command.broker_set, command.broker_id, command.register_check_code
     if broker_id is None or check_code is None:
@@ -70,6 +70,8 @@ def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> D
         return refuse("BrokerIdTaken", taken)
     if holder is not None and known is not None and known.sync_known:
         return Decision((), reply)
+    if holder is None and known is not None and len(known.replicas) >= context.policy.replicas_max:
+        return refuse("BrokerSetFull", f"Broker set {name} has {len(known.replicas)} broker ids, and may have no more")
     event = BrokerIdApplied(
         cluster=command.cluster,
         broker_set=name,

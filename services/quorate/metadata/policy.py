@@ -43,6 +43,8 @@ class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Allow topics of message type MIXED (``enableMixedMessageType``)."""
     topic_queues_max: int = 1024
     """Most read or write queues of a topic."""
+    replicas_max: int = 1_000
+    """Most broker ids of one set; sets are small, and scanned."""
     name_length_max: int = 255
     """Longest cluster, broker set, scope or setting name, in characters."""
     text_length_max: int = 4096

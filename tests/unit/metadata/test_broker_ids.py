@@ -4,7 +4,7 @@ import pytest
 
 from quorate.events import BrokerIdApplied
 from quorate.metadata import commands
-from quorate.metadata.policy import JAVA
+from quorate.metadata.policy import JAVA, PolicySettings
 from quorate.metadata.queries import NextBrokerId, NextBrokerIdIs, answer
 from tests.unit.metadata.kit import World, applying
 
@@ -124,6 +124,15 @@ def test_an_empty_cluster_name_is_fine() -> None:
     """Java stores what it is given; only the set's name is a key."""
     command = commands.ApplyBrokerId(cluster="", broker_set="a", broker_id=1, register_check_code="h:1;2")
     assert World().reply(command, commands.BrokerIdApplied).cluster == ""
+
+
+def test_a_set_holds_so_many_ids_and_no_more() -> None:
+    """The limit is a setting; who has an id keeps it."""
+    world = World(PolicySettings(replicas_max=2))
+    for broker_id in (1, 2):
+        world.do(applying(broker_id))
+    assert world.refused(applying(3)).code == "BrokerSetFull"
+    assert world.events(applying(2)) == ()
 
 
 def test_a_cleaned_id_is_not_handed_out_again() -> None:
