@@ -1,0 +1,254 @@
+/* A fleet of brokers: SETS broker sets of two, each broker with its own connection to every controller, one heartbeat a
+ * second each, spread evenly; brokers acknowledge role changes. On the word "kill N" (a line on standard input) the
+ * first N masters vanish: all their connections close at once, and nobody listens at their addresses.
+ *
+ * fleet SETS LEADER_PORT PORT [PORT ...]      (controllers on 127.0.0.1)
+ * Prints one JSON line per event: ready; killed (Unix ms); each second "probe" with the two-way heartbeat's
+ * microseconds p50, p99, max since the last one. "quit" or end of input ends it.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CONTROLLERS_MAX = 5, PROBES = 4096, BUFFER = 1 << 16 };
+
+static int sets, controllers, ports[CONTROLLERS_MAX], answer_port, poller, listener;
+static int *lines;                              /* [set][replica][controller] */
+static uint32_t probes[PROBES];
+static int probe_count, probe_fd;
+
+static void die(const char *what) { perror(what); exit(2); }
+static uint64_t now_us(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+#define MONO() now_us(CLOCK_MONOTONIC)
+#define LINE(set, replica, controller) lines[((set) * 2 + (replica)) * controllers + (controller)]
+
+static int dial(int port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+    if (fd < 0) die("socket");
+    if (connect(fd, (struct sockaddr *)&to, sizeof to)) die("connect");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return fd;
+}
+
+static size_t frame(char *out, int code, int flag, int opaque, const char *ext, const char *body) {
+    char header[1024];
+    int h = snprintf(header, sizeof header,
+        "{\"code\":%d,\"extFields\":{%s},\"flag\":%d,\"language\":\"JAVA\",\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
+        code, ext, flag, opaque);
+    size_t b = strlen(body);
+    uint32_t total = htonl((uint32_t)(4 + (size_t)h + b)), size = htonl((uint32_t)h);
+    memcpy(out, &total, 4); memcpy(out + 4, &size, 4);
+    memcpy(out + 8, header, (size_t)h); memcpy(out + 8 + h, body, b);
+    return 8 + (size_t)h + b;
+}
+
+static void put(int fd, const char *bytes, size_t size) {
+    while (size) {
+        ssize_t n = send(fd, bytes, size, MSG_NOSIGNAL);
+        if (n < 0) { if (errno == EAGAIN || errno == EINTR) { usleep(20); continue; } die("send"); }
+        bytes += n; size -= (size_t)n;
+    }
+}
+
+static const char *address(int replica) {
+    static char text[2][32];
+    if (!text[0][0]) { snprintf(text[0], 32, "127.0.0.1:1"); snprintf(text[1], 32, "127.0.0.1:%d", answer_port); }
+    return text[replica];
+}
+
+static size_t beat(char *out, int set, int replica, int flag) {
+    char ext[512];
+    snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"brokerId\":\"%d\",\"brokerAddr\":\"%s\","
+        "\"epoch\":\"0\",\"maxOffset\":\"1000\",\"confirmOffset\":\"1000\",\"heartbeatTimeoutMills\":\"10000\",\"electionPriority\":\"2147483647\"",
+        set, replica + 1, address(replica));
+    return frame(out, 904, flag, 7, ext, "");
+}
+
+/* Send, wait for the one answer, return its code; the frame is left in ``reply``. */
+static int ask(int fd, int code, const char *ext, const char *body, char *reply) {
+    char out[4096];
+    size_t have = 0;
+    put(fd, out, frame(out, code, 0, 1, ext, body));
+    for (;;) {
+        ssize_t n = recv(fd, reply + have, BUFFER - 1 - have, 0);
+        if (n <= 0) die("recv");
+        have += (size_t)n;
+        uint32_t total;
+        if (have >= 4) { memcpy(&total, reply, 4); if (have >= 4 + ntohl(total)) break; }
+    }
+    reply[have] = 0;
+    for (size_t i = 0; i < 8 && i < have; i++) if (!reply[i]) reply[i] = ' ';
+    char *found = strstr(reply + 8, "\"code\":");
+    return found ? atoi(found + 7) : -1;
+}
+
+static long number(const char *text, const char *key) {
+    const char *p = strstr(text, key);
+    if (!p) return -1;
+    for (p += strlen(key); *p == '"' || *p == ':'; p++) {}
+    return strtol(p, NULL, 10);
+}
+
+static void found_set(int leader, int set) {
+    static char reply[BUFFER];
+    char ext[512], out[2048];
+    for (int r = 0; r < 2; r++) {
+        snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"appliedBrokerId\":\"%d\",\"registerCheckCode\":\"%s;%d\"", set, r + 1, address(r), r);
+        if (ask(leader, 1013, ext, "", reply)) die("1013");
+        snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"brokerId\":\"%d\",\"brokerAddress\":\"%s\",\"invokeTime\":\"0\"", set, r + 1, address(r));
+        if (ask(leader, 1003, ext, "", reply)) die("1003");
+        for (int c = 0; c < controllers; c++) put(LINE(set, r, c), out, beat(out, set, r, 2));
+    }
+    usleep(300);
+    snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"brokerId\":\"1\",\"designateElect\":\"false\",\"invokeTime\":\"0\"", set);
+    int code = ask(leader, 1002, ext, "", reply);
+    if (code) { fprintf(stderr, "1002 of set %d: %s\n", set, reply + 8); exit(2); }
+    long epoch = number(reply + 8, "\"masterEpoch\""), sync = number(reply + 8, "\"syncStateSetEpoch\"");
+    char body[128];
+    snprintf(ext, sizeof ext, "\"brokerName\":\"fleet-%d\",\"masterBrokerId\":\"1\",\"masterEpoch\":\"%ld\",\"invokeTime\":\"0\"", set, epoch);
+    snprintf(body, sizeof body, "{\"syncStateSet\":[1,2],\"syncStateSetEpoch\":%ld}", sync);
+    for (int tries = 0; (code = ask(leader, 1001, ext, body, reply)) == 2006 && tries < 50; tries++) usleep(2000);
+    if (code) { fprintf(stderr, "1001 of set %d: %s\n", set, reply + 8); exit(2); }
+}
+
+static void listen_for_role_changes(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 1024)) die("listen");
+    getsockname(listener, (struct sockaddr *)&at, &size);
+    answer_port = ntohs(at.sin_port);
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = listener};
+    epoll_ctl(poller, EPOLL_CTL_ADD, listener, &e);
+}
+
+/* Requests of controllers (1008): acknowledge each. A frame is small and comes whole, or in the next read. */
+static void acknowledge(int fd) {
+    static char in[BUFFER];
+    static struct { size_t have; char bytes[8192]; } *tails;
+    if (!tails) tails = calloc(65536, sizeof *tails);
+    ssize_t n = recv(fd, in, sizeof in, MSG_DONTWAIT);
+    if (n <= 0) { if (n == 0 || errno != EAGAIN) { tails[fd].have = 0; close(fd); } return; }
+    if (tails[fd].have + (size_t)n > sizeof tails[fd].bytes) { close(fd); return; }
+    memcpy(tails[fd].bytes + tails[fd].have, in, (size_t)n);
+    size_t have = tails[fd].have + (size_t)n, at = 0;
+    for (;;) {
+        uint32_t total;
+        if (have - at < 8) break;
+        memcpy(&total, tails[fd].bytes + at, 4); total = ntohl(total);
+        if (have - at < 4 + total) break;
+        char text[4096], out[512];
+        size_t length = total - 4 < sizeof text - 1 ? total - 4 : sizeof text - 1;
+        memcpy(text, tails[fd].bytes + at + 8, length); text[length] = 0;
+        char header[256];
+        int h = snprintf(header, sizeof header, "{\"code\":0,\"flag\":1,\"language\":\"JAVA\",\"opaque\":%ld,\"version\":479}", number(text, "\"opaque\""));
+        uint32_t t = htonl(4 + (uint32_t)h), s = htonl((uint32_t)h);
+        memcpy(out, &t, 4); memcpy(out + 4, &s, 4); memcpy(out + 8, header, (size_t)h);
+        put(fd, out, 8 + (size_t)h);
+        at += 4 + total;
+    }
+    memmove(tails[fd].bytes, tails[fd].bytes + at, have - at);
+    tails[fd].have = have - at;
+}
+
+static void probe(void) {
+    static char reply[BUFFER];
+    uint64_t start = MONO();
+    char ext[256];
+    snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"probe\",\"brokerId\":\"1\",\"brokerAddr\":\"127.0.0.1:1\",\"heartbeatTimeoutMills\":\"60000\"");
+    ask(probe_fd, 904, ext, "", reply);
+    if (probe_count < PROBES) probes[probe_count++] = (uint32_t)(MONO() - start);
+}
+
+static int by_value(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void kill_masters(int count) {
+    struct linger hard = {1, 0};
+    uint64_t at = now_us(CLOCK_REALTIME) / 1000;
+    for (int set = 0; set < count && set < sets; set++)
+        for (int c = 0; c < controllers; c++) {
+            int fd = LINE(set, 0, c);
+            if (fd < 0) continue;
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+            close(fd);
+            LINE(set, 0, c) = -1;
+        }
+    printf("{\"event\":\"killed\",\"masters\":%d,\"at_ms\":%llu,\"until_ms\":%llu}\n", count, (unsigned long long)at, (unsigned long long)(now_us(CLOCK_REALTIME) / 1000));
+    fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+    struct rlimit files = {65536, 65536};
+    if (argc < 4) { fprintf(stderr, "usage: fleet SETS LEADER_PORT PORT [PORT ...]\n"); return 2; }
+    setrlimit(RLIMIT_NOFILE, &files);
+    sets = atoi(argv[1]);
+    for (int i = 3; i < argc && controllers < CONTROLLERS_MAX; i++) ports[controllers++] = atoi(argv[i]);
+    poller = epoll_create1(0);
+    listen_for_role_changes();
+    lines = malloc(sizeof *lines * (size_t)(sets * 2 * controllers));
+    for (int set = 0; set < sets; set++)
+        for (int r = 0; r < 2; r++)
+            for (int c = 0; c < controllers; c++) LINE(set, r, c) = dial(ports[c]);
+    int leader = dial(atoi(argv[2]));
+    probe_fd = dial(atoi(argv[2]));
+    uint64_t epoch = MONO();
+    long brokers = (long)sets * 2, sent = 0, founded = 0;
+    uint64_t next_probe = epoch, next_report = epoch + 1000000;
+    char line[256];
+    struct epoll_event events[64], keyboard = {.events = EPOLLIN, .data.fd = 0};
+    epoll_ctl(poller, EPOLL_CTL_ADD, 0, &keyboard);
+    for (;;) {
+        uint64_t now = MONO();
+        if (founded < sets) { found_set(leader, (int)founded); if (++founded == sets) { printf("{\"event\":\"ready\",\"sets\":%d,\"connections\":%d}\n", sets, sets * 2 * controllers); fflush(stdout); } }
+        for (long due = (long)((double)(now - epoch) / 1e6 * (double)brokers); sent < due; sent++) {
+            int set = (int)(sent % brokers) / 2, replica = (int)(sent % 2);
+            char out[1024];
+            if (set >= founded) continue;
+            size_t n = beat(out, set, replica, 2);
+            for (int c = 0; c < controllers; c++) if (LINE(set, replica, c) >= 0) put(LINE(set, replica, c), out, n);
+        }
+        if (founded == sets && now >= next_probe) { next_probe = now + 5000; probe(); }
+        if (founded == sets && now >= next_report) {
+            next_report = now + 1000000;
+            qsort(probes, (size_t)probe_count, sizeof *probes, by_value);
+            if (probe_count) printf("{\"event\":\"probe\",\"at_ms\":%llu,\"count\":%d,\"p50_us\":%u,\"p99_us\":%u,\"max_us\":%u}\n",
+                (unsigned long long)(now_us(CLOCK_REALTIME) / 1000), probe_count, probes[probe_count / 2], probes[probe_count * 99 / 100], probes[probe_count - 1]);
+            fflush(stdout);
+            probe_count = 0;
+        }
+        int n = epoll_wait(poller, events, 64, founded < sets ? 0 : 1);
+        for (int k = 0; k < n; k++) {
+            int fd = events[k].data.fd;
+            if (fd == 0) {
+                if (!fgets(line, sizeof line, stdin) || !strncmp(line, "quit", 4)) return 0;
+                if (!strncmp(line, "kill ", 5)) kill_masters(atoi(line + 5));
+            } else if (fd == listener) {
+                int peer;
+                while ((peer = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+                    struct epoll_event e = {.events = EPOLLIN, .data.fd = peer};
+                    epoll_ctl(poller, EPOLL_CTL_ADD, peer, &e);
+                }
+            } else acknowledge(fd);
+        }
+    }
+}
