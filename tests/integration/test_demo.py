@@ -1,0 +1,33 @@
+"""The demonstration as ``make run`` starts it, made shorter."""
+
+import json
+import signal
+from pathlib import Path
+
+from tests.clusters import free_ports, running, until
+
+
+def test_masters_fail_over_and_nothing_changes_without_a_fault(tmp_path: Path) -> None:
+    """Killed masters are replaced while controllers die too; no leader or master changes without a fault."""
+    words = ["demo", "-o", "json", "--data-dir", str(tmp_path / "d"), "--base-port", str(free_ports(120))]
+    with running([*words, "--every", "2", "--seed", "3", "--for", "40"], tmp_path / "d") as demo:
+        assert [node["id"] for node in demo.ready["nodes"]] == [1, 2, 3]
+        assert len(demo.ready["brokers"]) == 12
+        rest, _ = demo.process.communicate(timeout=80)
+    told = [json.loads(line) for line in rest.decode().splitlines()]
+    summary = told[-1]
+    assert summary["kind"] == "summary"
+    assert summary["failovers"] >= 3
+    assert summary["leader_changes_without_fault"] == 0
+    assert summary["failovers_without_fault"] == 0
+    assert summary["failed_elections"] == 0
+    offsets = [line["offset"] for line in told if line["kind"] == "fact"]
+    assert offsets == sorted(set(offsets))
+
+
+def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    """SIGINT ends nodes and brokers; ``stop`` fails if one is left."""
+    words = ["demo", "-o", "json", "--data-dir", str(tmp_path / "d"), "--base-port", str(free_ports(120))]
+    with running([*words, "--nodes", "1", "--sets", "1", "--replicas", "2", "--every", "0"], tmp_path / "d") as demo:
+        until(demo.node().serves, "the node")
+        assert demo.stop(signal.SIGINT) == 0
