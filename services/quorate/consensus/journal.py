@@ -193,9 +193,7 @@ class Journal:
             return journal
         _make_durable(disk, image)
         journal = cls(disk, worker, settings, clock, image)
-        if image.torn:
-            journal._rotate()
-            journal.flush()
+        journal._rotate_if_torn(image)
         return journal
 
     # ── what is in it ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -445,6 +443,12 @@ class Journal:
         self._offset += size
         self._queued_bytes += size
         return position
+
+    def _rotate_if_torn(self, image: Recovered) -> None:
+        """Never write behind a torn write: a stale frame after it could be taken for the next one."""
+        if image.torn:
+            self._rotate()
+            self.flush()
 
     def _rotate(self) -> None:
         """Go on in a new segment."""
