@@ -110,7 +110,7 @@ class GuardedEngine(CoreEvents):
         self._rejoin = self._start_rejoin(forgotten=forgotten)
         self._rejoined_seq: int | None = None
         self._first_start = journal.term == 0 and self._rejoin is None
-        self._election = Election(node_id, self._quorum, settings, rng, now)
+        self._election = Election(node_id, self.voters, settings, rng, now)
         self._reads = ReadRounds(node_id, self._quorum, settings.reads_max)
         self._held = HeldFrames()
         self._announced_term = Term(0)
@@ -240,7 +240,7 @@ class GuardedEngine(CoreEvents):
             return
         now = self._scheduler.monotonic()
         self._installer.drop()
-        self._scheduler.call_later(self._election.connection_closed(now) - now, self._kick)
+        self._scheduler.call_later(self._election.connection_closed(peer, now) - now, self._kick)
 
     def transfer_leadership(self, to: NodeId | None = None) -> bool:
         """See port. Nothing is decided in this term from here on; if nobody takes over in time, it steps down."""

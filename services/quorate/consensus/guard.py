@@ -11,7 +11,7 @@ disks: durability is added around it, by holding back whatever vouches for somet
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -188,9 +188,12 @@ class Election:
     Its own timer is switched off; an election starts only when a majority said it would vote.
     """
 
-    def __init__(self, node_id: NodeId, quorum: int, settings: EngineSettings, rng: random.Random, now: float) -> None:
+    def __init__(
+        self, node_id: NodeId, voters: Sequence[NodeId], settings: EngineSettings, rng: random.Random, now: float
+    ) -> None:
         self._me = node_id
-        self._quorum = quorum
+        self._voters = sorted(voters)
+        self._quorum = len(voters) // 2 + 1
         self._settings = settings
         self._rng = rng
         self.heard_at = now
@@ -200,8 +203,8 @@ class Election:
         self._closed = False
         self._round = 0
         self._would_vote: set[NodeId] = set()
-        self._voters: tuple[Term, set[NodeId]] = (Term(0), set())
-        self.due_at = now if quorum == 1 else now + self._timeout()
+        self._voted: tuple[Term, set[NodeId]] = (Term(0), set())
+        self.due_at = now if self._quorum == 1 else now + self._timeout()
 
     def _timeout(self) -> float:
         return self._rng.uniform(self._settings.election_timeout_min_s, self._settings.election_timeout_max_s)
@@ -218,11 +221,17 @@ class Election:
         self._would_vote = set()
         self.due_at = now + self._timeout()
 
-    def connection_closed(self, now: float) -> float:
-        """The leader's connection closed: no longer protected. Returns when to ask for pre-votes, monotonic."""
+    def connection_closed(self, leader: NodeId, now: float) -> float:
+        """The leader's connection closed: no longer protected. Returns when to ask for pre-votes, monotonic.
+
+        All survivors notice at once; each has its own slot, counted from the leader's id, so that they do not split the
+        votes.
+        """
         self.leader_alive = False
         self._closed = True
-        self.due_at = min(self.due_at, now + self._settings.close_jitter_s * self._rng.uniform(0.1, 1.0))
+        rank = (self._voters.index(self._me) - self._voters.index(leader) - 1) % len(self._voters)
+        slot = self._settings.close_jitter_s * (rank + self._rng.uniform(0.0, 0.2))
+        self.due_at = min(self.due_at, now + slot)
         return self.due_at
 
     def deposed(self, now: float, leader: NodeId) -> None:
@@ -266,11 +275,11 @@ class Election:
         """Is this the voter's first vote for this very candidacy?"""
         if ballot != self.ballot:
             return False
-        if self._voters[0] != term:
-            self._voters = (term, set())
-        if voter in self._voters[1]:
+        if self._voted[0] != term:
+            self._voted = (term, set())
+        if voter in self._voted[1]:
             return False
-        self._voters[1].add(voter)
+        self._voted[1].add(voter)
         return True
 
     def cause(self, now: float, *, handover: bool, first: bool) -> LeaderCause:

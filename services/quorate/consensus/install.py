@@ -3,12 +3,13 @@
 Rules: until all of it is here nothing visible changes: batches beyond the high watermark lie in the store unseen, rows
 wait in memory. The switch is one write (rows replaced, applied index moved); then the store is synced; then the journal
 is told to begin at the snapshot, unless it already holds that very entry; and the acknowledgement waits until *that* is
-durable. A crash at any point leaves the old state or the new one, each with a journal that continues it. While it goes on
-the node is not ready, does not vote and does not stand for election. A new leader, a closed connection or a silent sender
-before the switch: what was staged is dropped. After the switch nothing stops it: the state is committed, whoever leads.
+durable. A crash at any point leaves the old state or the new one, each with a journal that continues it. While it
+goes on the node is not ready, does not vote and does not stand for election. A new leader, a closed connection or a
+silent sender before the switch: what was staged is dropped. After the switch nothing stops it: the state is
+committed, whoever leads.
 
-Theory: an installed state is committed data, so entries of the journal up to its index can be forgotten, and those after
-it contradict it if the journal does not hold that index with that term (Raft §7).
+Theory: an installed state is committed data, so entries of the journal up to its index can be forgotten, and those
+after it contradict it if the journal does not hold that index with that term (Raft §7).
 """
 
 from collections.abc import Callable

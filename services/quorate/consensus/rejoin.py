@@ -1,15 +1,15 @@
 """How a node whose journal is gone comes back without voting twice.
 
 Rules (a forgotten vote is never guessed): such a node does not vote, does not campaign, and its acks are part of no
-majority, until it (1) heard the term of *every* other voter, each of which remembers its own, (2) got a read index from a
-leader that first forgot all acks of this node, and (3) holds the log up to there, committed and durable. Then it marks
-every term it learned as voted in (for nobody), durably, so that it votes only in later ones.
+majority, until it (1) heard the term of *every* other voter, each of which remembers its own, (2) got a read index
+from a leader that first forgot all acks of this node, and (3) holds the log up to there, committed and durable. Then
+it marks every term it learned as voted in (for nobody), durably, so that it votes only in later ones.
 
 Theory. The vote it forgot was given to a candidate that had made that very term durable before it asked; so the highest
 term of all others is not below it. (Raft §5.2 needs one vote per term and node.) An ack it forgot counted for an entry
 that, if committed, is on all other members of that majority; a leader elected without this node's vote shares a member
-with those, so its log has the entry, and so has its read index, taken after it stopped counting the old acks. If two nodes
-of three lose their journals they wait for each other for ever: an operator must decide, not a program.
+with those, so its log has the entry, and so has its read index, taken after it stopped counting the old acks. If two
+nodes of three lose their journals they wait for each other for ever: an operator must decide, not a program.
 """
 
 from collections.abc import Iterable

@@ -39,8 +39,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_s: float = 0.05
     tick_s: float = 0.01
     """Period of the timer; everything else is driven by frames, proposals and finished syncs."""
-    close_jitter_s: float = 0.04
-    """After the leader's connection closed, wait a random part of this before asking for pre-votes."""
+    close_jitter_s: float = 0.02
+    """After the leader's connection closed the survivors ask for pre-votes one after the other, so far apart."""
     max_entry_bytes: int = 1024 * 1024
     append_bytes: int = 1024 * 1024
     """Entry bytes in one AppendEntries (one entry always fits)."""

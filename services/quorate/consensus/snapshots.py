@@ -1,9 +1,9 @@
 """The leader's side of a snapshot, and when the journal may be trimmed.
 
 Rules: what travels is the state (every row, request and group offset as of one applied index) and the event batches the
-follower lacks, byte for byte; nothing is recomputed. The journal is trimmed only below what the *store* has synced. While
-a snapshot is under way the leader keeps every entry after its index. Chunks are bounded, numbered and acknowledged; lost
-ones are sent again from the first that is missing.
+follower lacks, byte for byte; nothing is recomputed. The journal is trimmed only below what the *store* has synced.
+While a snapshot is under way the leader keeps every entry after its index. Chunks are bounded, numbered and
+acknowledged; lost ones are sent again from the first that is missing.
 
 Theory: batches travel first and go straight into the follower's store, where nobody sees them; rows travel last and are
 kept in memory until all are there. So the follower switches in one write (consensus/install.py).

@@ -1,6 +1,5 @@
 """Two clusters with one handle: bare pysyncobj and the guarded engine, on a clock and a network that obey the test."""
 
-import os
 import random
 import shutil
 import tempfile
@@ -19,18 +18,18 @@ from tests.unit.consensus.raft_cluster import Cluster, Wires
 Link = tuple[int, int]
 
 
-class DefectSeen(AssertionError):
+class DefectSeenError(AssertionError):
     """The property that the defect breaks does not hold."""
 
 
 def must(condition: object, property_: str) -> None:
     """The property under test."""
     if not condition:
-        raise DefectSeen(property_)
+        raise DefectSeenError(property_)
 
 
 class Rig(Protocol):
-    """What a scenario may do. ``queue``: messages under way per link; ``held`` links deliver nothing, ``cut`` ones lose."""
+    """What a scenario may do. ``queue``: messages under way per link; ``held`` deliver nothing, ``cut`` lose."""
 
     nodes: list[int]
     queue: dict[Link, list[Any]]
@@ -143,14 +142,14 @@ class StockRig:
     def _make(self, node: int) -> _StockNode:
         files: dict[str, Any] = {}
         if self._directory is not None:
-            path = os.path.join(self._directory, str(node))
+            path = f"{self._directory}/{node}"
             files = {"journalFile": path + ".journal", "fullDumpFile": path + ".dump", "useFork": False}
         others = [PeerNode(other) for other in self.nodes if other != node]
         transport = self._transports[node] = _StockTransport(self, node, others)
         conf = SyncObjConf(
-            autoTick=False, raftMinTimeout=1.0, raftMaxTimeout=1.001, leaderFallbackTimeout=5, logCompactionBatchSize=64,
-            logCompactionMinEntries=10**6, logCompactionMinTime=10**6, appendEntriesBatchSizeBytes=self._batch_bytes,
-            **files,
+            autoTick=False, raftMinTimeout=1.0, raftMaxTimeout=1.001, leaderFallbackTimeout=5,
+            logCompactionBatchSize=64, logCompactionMinEntries=10**6, logCompactionMinTime=10**6,
+            appendEntriesBatchSizeBytes=self._batch_bytes, **files,
         )  # fmt: skip
         made = _StockNode(self, PeerNode(node), others, conf, transport=transport, nodeClass=PeerNode)
         for other in others:

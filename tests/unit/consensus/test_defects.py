@@ -1,20 +1,20 @@
 """The seven defects of pysyncobj 0.3.17, each as one scenario run twice: bare it breaks the property, guarded it holds.
 
-The bare half is a strict xfail that accepts only ``DefectSeen``: a scenario that fails for another reason, or a defect
-that has gone, fails the test.
+The bare half is a strict xfail that accepts only ``DefectSeenError``: a scenario that fails for another reason, or a
+defect that has gone, fails the test.
 """
 
 from collections.abc import Callable
 
 import pytest
 
-from tests.unit.consensus.raft_rigs import RIGS, DefectSeen, Rig, isolate, must, run
+from tests.unit.consensus.raft_rigs import RIGS, DefectSeenError, Rig, isolate, must, run
 
 MakeRig = Callable[..., Rig]
 both_engines = pytest.mark.parametrize(
     "make",
     [
-        pytest.param(RIGS["bare pysyncobj"], id="bare", marks=pytest.mark.xfail(raises=DefectSeen, strict=True)),
+        pytest.param(RIGS["bare pysyncobj"], id="bare", marks=pytest.mark.xfail(raises=DefectSeenError, strict=True)),
         pytest.param(RIGS["guarded engine"], id="guarded"),
     ],
 )

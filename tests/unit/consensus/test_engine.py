@@ -1,0 +1,576 @@
+"""The engine among others of its kind: elections, commits, reads, handovers, disks that stall, and what it refuses."""
+
+import pytest
+
+from quorate.consensus import codec
+from quorate.consensus.codec import Ack, Alive, AppendEntries, PreVote, RequestVote, VoteGranted
+from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.pysyncobj_engine import check_pysyncobj
+from quorate.consensus.settings import EngineSettings
+from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
+from tests.unit.consensus.raft_cluster import Cluster, Node
+
+SIZES = pytest.mark.parametrize("count", [1, 3, 5])
+
+
+def write(cluster: Cluster, node: Node, count: int, prefix: bytes = b"value") -> None:
+    """Commit ``count`` entries through the node."""
+    before = node.machine.offset
+    for i in range(count):
+        assert node.propose(b"%s %d" % (prefix, i)) is not None
+    cluster.run_until(lambda: node.machine.offset == before + count)
+
+
+@SIZES
+def test_a_cluster_elects_one_leader_and_commits_everywhere(count: int) -> None:
+    """One node may decide, in one term; what it proposes is executed on all nodes in order."""
+    cluster = Cluster(count)
+    leader = cluster.elect()
+    write(cluster, leader, 100)
+    cluster.settle()
+    assert all(node.machine.values() == leader.machine.values() for node in cluster.nodes.values())
+    assert {node.engine.leader_id for node in cluster.nodes.values()} == {leader.id}
+    assert [(term, cause.kind) for term, cause in leader.machine.terms if cause] == [(1, "first start")]
+
+
+@SIZES
+def test_a_minority_may_die_and_come_back(count: int) -> None:
+    """With a majority left the cluster goes on; the dead get what they missed, also after losing unsynced bytes."""
+    cluster = Cluster(count)
+    leader = cluster.elect()
+    write(cluster, leader, 20)
+    dead = [node for node in cluster.nodes.values() if node is not leader][: (count - 1) // 2]
+    for node in dead:
+        node.kill(power_loss=True)
+    write(cluster, leader, 20, b"meanwhile")
+    for node in dead:
+        node.start()
+    cluster.settle()
+    assert len(leader.machine.values()) == 40
+
+
+@SIZES
+def test_all_nodes_may_lose_power_at_once(count: int) -> None:
+    """After a power loss of every node, what was committed is there, and the cluster goes on."""
+    cluster = Cluster(count)
+    write(cluster, cluster.elect(), 50)
+    for node in cluster.nodes.values():
+        node.kill(power_loss=True)
+    for node in cluster.nodes.values():
+        node.start()
+    leader = cluster.elect()
+    cluster.run_until(lambda: len(leader.machine.values()) == 50)
+    write(cluster, leader, 5, b"again")
+    cluster.settle()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_killed_leader_is_replaced_within_100_ms(seed: int) -> None:
+    """Closed connections are the hint: another node decides within 100 ms, and says why it does."""
+    cluster = Cluster(3, seed=seed)
+    leader = cluster.elect()
+    cluster.run(0.5)
+    leader.kill()
+    assert cluster.run_until(lambda: cluster.leader) <= 0.1
+    new = cluster.leader
+    assert new is not None
+    cause = new.machine.terms[-1][1]
+    assert cause is not None
+    assert (cause.kind, cause.previous_leader) == ("connection closed", leader.id)
+
+
+def test_a_silent_leader_is_replaced_within_two_timeouts() -> None:
+    """A leader cut off without a closed connection is replaced, steps down, and takes no proposal."""
+    cluster = Cluster(3)
+    old = cluster.elect()
+    cluster.run(0.2)
+    cluster.wires.isolate(old.id)
+    limit = 2 * cluster.settings.election_timeout_max_s
+    others = [node for node in cluster.nodes.values() if node is not old]
+    assert cluster.run_until(lambda: any(node.engine.decidable_term() for node in others)) <= limit
+    new = next(node for node in others if node.engine.decidable_term())
+    cause = new.machine.terms[-1][1]
+    assert cause is not None
+    assert (cause.kind, cause.previous_leader) == ("silent", old.id)
+    assert cause.silent_for_ms >= 400
+    cluster.run_until(lambda: not old.engine.is_leader, limit)
+    assert old.machine.terms[-1] == (1, None)
+    assert old.engine.propose(b"too late", Term(1)) is None
+
+
+def test_leadership_lost_is_told_before_a_proposal_can_be_refused() -> None:
+    """At the very frame that deposes it the machine hears of the loss; no proposal of the old term is taken after."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    other = next(node for node in cluster.nodes.values() if node is not leader)
+    told: list[Index | None] = []
+
+    def leadership(term: Term, cause: object) -> None:
+        told.append(leader.engine.propose(b"in the callback", term))
+
+    leader.machine.leadership = leadership  # type: ignore[method-assign]
+    notice = codec.encode(codec.TermNotice(Term(7)))
+    leader.engine.receive(NodeId(other.id), notice)
+    assert told == [None]
+    assert leader.engine.term == 7
+
+
+def test_an_isolated_node_disturbs_nobody_when_it_returns() -> None:
+    """Pre-vote: a node that could not hear anybody did not raise its term, so its return deposes no leader."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    lonely = next(node for node in cluster.nodes.values() if node is not leader)
+    cluster.wires.isolate(lonely.id)
+    cluster.run(10)
+    assert lonely.engine.term == 1
+    cluster.wires.heal()
+    cluster.run(3)
+    assert leader.engine.decidable_term() == 1
+
+
+def test_one_broken_link_changes_no_leader() -> None:
+    """Stickiness: a follower cut off from the leader alone cannot depose it through the others."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    other = next(node for node in cluster.nodes.values() if node is not leader)
+    cluster.wires.cut |= {(leader.id, other.id), (other.id, leader.id)}
+    cluster.run(20)
+    assert leader.engine.decidable_term() == 1
+
+
+def test_an_idle_cluster_never_changes_its_leader() -> None:
+    """Without a fault there is no election."""
+    cluster = Cluster(5)
+    leader = cluster.elect()
+    cluster.run(60)
+    assert leader.engine.decidable_term() == 1
+
+
+def test_a_newer_term_with_a_shorter_log_and_an_older_term_with_a_longer_log_agree() -> None:
+    """The pre-vote answer carries the term: two nodes that refuse each other's pre-votes still find a leader."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    write(cluster, leader, 3)
+    cluster.settle()
+    short, long = [node for node in cluster.nodes.values() if node is not leader]
+    cluster.wires.cut |= {(leader.id, short.id), (short.id, leader.id)}
+    write(cluster, leader, 3, b"only on two")
+    leader.kill()
+    short.engine.receive(NodeId(long.id), codec.encode(codec.TermNotice(Term(9))))
+    cluster.run_until(lambda: cluster.leader, 5)
+    assert cluster.leader is long
+    assert long.engine.term > 9
+
+
+def test_reads_are_linearizable_and_only_on_a_leader_with_a_quorum() -> None:
+    """A read is answered at or above everything committed before it; a follower and a cut-off leader answer None."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    write(cluster, leader, 10)
+    answers: list[Index | None] = []
+    leader.engine.read_index(answers.append)
+    cluster.run(0.05)
+    assert answers == [leader.engine.commit_index]
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    follower.engine.read_index(answers.append)
+    assert answers[1:] == [None]
+    cluster.wires.isolate(leader.id)
+    leader.engine.read_index(answers.append)
+    assert len(answers) == 2
+    cluster.run(cluster.settings.election_timeout_max_s)
+    assert answers[2:] == [None]
+
+
+def test_a_leader_does_not_read_before_its_barrier() -> None:
+    """A new leader answers no read before its own first entry is applied, however much is committed."""
+    cluster = Cluster(3)
+    old = cluster.elect()
+    write(cluster, old, 5)
+    cluster.settle()
+    for node in cluster.nodes.values():
+        node.worker.delay = 0.05
+    old.kill()
+    cluster.run_until(lambda: any(node.up and node.engine.is_leader for node in cluster.nodes.values()))
+    new = next(node for node in cluster.nodes.values() if node.up and node.engine.is_leader)
+    assert new.engine.decidable_term() == 0
+    assert new.propose(b"early") is None
+    answers: list[Index | None] = []
+    new.engine.read_index(answers.append)
+    cluster.run_until(lambda: answers)
+    assert answers[0] is not None
+    assert answers[0] >= 8
+    assert new.engine.decidable_term() == 2
+
+
+def test_leadership_can_be_handed_over() -> None:
+    """The named voter leads at once, in the next term, with everything; the cause says so."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    target = next(node for node in cluster.nodes.values() if node is not leader)
+    for i in range(20):
+        leader.propose(b"%02d" % i)
+    cluster.run(0.01)
+    assert leader.engine.transfer_leadership(NodeId(target.id))
+    assert leader.propose(b"after") is None
+    assert leader.machine.terms[-1] == (1, None)
+    assert cluster.run_until(target.engine.decidable_term) <= 0.1
+    assert target.engine.term == 2
+    cause = target.machine.terms[-1][1]
+    assert cause is not None
+    assert (cause.kind, cause.previous_leader) == ("handed over", leader.id)
+    cluster.settle()
+    assert len(target.machine.values()) == 20
+
+
+def test_a_handover_that_fails_ends_in_an_ordinary_election() -> None:
+    """If the chosen voter never takes over, the leader steps down after a timeout and somebody leads again."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.run(0.2)
+    target = next(node for node in cluster.nodes.values() if node is not leader)
+    assert leader.engine.transfer_leadership(NodeId(target.id))
+    target.up = False
+    cluster.run(0.05)
+    assert cluster.leader is None
+    target.up = True
+    cluster.run_until(lambda: cluster.leader, 4)
+
+
+def test_nobody_fit_means_no_handover() -> None:
+    """A lone node, a follower, and a leader without connected voters cannot hand over."""
+    alone = Cluster(1)
+    assert not alone.elect().engine.transfer_leadership()
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    assert not follower.engine.transfer_leadership()
+    assert not leader.engine.transfer_leadership(NodeId(leader.id))
+    cluster.wires.isolate(leader.id)
+    assert not leader.engine.transfer_leadership()
+
+
+def test_a_node_that_steps_down_leads_no_more() -> None:
+    """Stepping down is told to the machine and leaves the term without this leader."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    leader.engine.step_down("test")
+    assert not leader.engine.is_leader
+    assert leader.machine.terms[-1] == (1, None)
+    cluster.run_until(lambda: cluster.leader)
+    assert max(node.engine.term for node in cluster.nodes.values()) == 2
+
+
+def test_a_commit_needs_durable_copies_on_a_majority() -> None:
+    """With the followers' disks stuck nothing commits, although every node has the entry in memory."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    followers = [node for node in cluster.nodes.values() if node is not leader]
+    for node in followers:
+        node.worker.stuck = True
+    leader.propose(b"waits")
+    cluster.run(0.3)
+    assert {node.journal.last_index for node in cluster.nodes.values()} == {leader.journal.last_index}
+    assert leader.machine.values() == []
+    followers[0].worker.release()
+    cluster.run_until(lambda: leader.machine.values() == [b"waits"])
+
+
+def test_the_leaders_own_copy_counts_only_when_durable() -> None:
+    """With its own disk and a follower's stuck a leader of three commits nothing; with only its own it does."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    leader.worker.stuck = follower.worker.stuck = True
+    leader.propose(b"waits")
+    cluster.run(0.3)
+    assert leader.machine.values() == []
+    follower.worker.release()
+    cluster.run_until(lambda: leader.machine.values() == [b"waits"])
+    assert leader.journal.durable_index < leader.engine.commit_index
+
+
+def test_a_lone_node_commits_only_what_is_durable() -> None:
+    """Also a majority of one has to be on disk."""
+    cluster = Cluster(1)
+    leader = cluster.elect()
+    leader.worker.stuck = True
+    leader.propose(b"waits")
+    cluster.run(0.3)
+    assert leader.machine.values() == []
+    leader.worker.release()
+    cluster.run_until(lambda: leader.machine.values() == [b"waits"])
+
+
+def test_stuck_disks_of_followers_depose_nobody() -> None:
+    """Acks that wait for a disk are replaced by signs of life: check-quorum keeps the leader."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    for node in cluster.nodes.values():
+        if node is not leader:
+            node.worker.stuck = True
+    leader.propose(b"held")
+    cluster.run(1.9)
+    assert leader.engine.decidable_term() == 1
+
+
+def test_a_vote_leaves_only_when_it_is_durable() -> None:
+    """A voter whose disk is stuck does not answer a candidate; when it is released the vote arrives."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    leader.kill()
+    voter, candidate = [node for node in cluster.nodes.values() if node.up]
+    frames: list[codec.Message] = []
+    cluster.wires.watch = lambda source, _, frame: frames.append(codec.decode(frame)) if source == voter.id else None
+    cluster.wires.cut.add((candidate.id, voter.id))
+    voter.worker.stuck = True
+    voter.engine._election.leader_alive = False
+    ask = RequestVote(Term(5), 77, candidate.journal.last_index, candidate.journal.last_term, handover=False)
+    voter.engine.receive(NodeId(candidate.id), codec.encode(ask))
+    cluster.run(0.2)
+    assert voter.engine.term == 5
+    assert not [frame for frame in frames if isinstance(frame, VoteGranted)]
+    voter.worker.release()
+    cluster.run(0.05)
+    assert [frame for frame in frames if isinstance(frame, VoteGranted)] == [VoteGranted(Term(5), 77)]
+
+
+def test_a_node_does_not_stand_while_its_disk_is_stuck() -> None:
+    """Its vote for itself could not become durable: it waits, and the other survivor leads."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    stuck, other = [node for node in cluster.nodes.values() if node is not leader]
+    stuck.worker.stuck = True
+    leader.propose(b"makes it busy")
+    cluster.run(0.2)
+    leader.kill()
+    cluster.run(0.8)
+    assert stuck.engine.term in {leader.engine.term, other.engine.term}
+    stuck.worker.release()
+    cluster.run_until(lambda: other.engine.decidable_term() or stuck.engine.decidable_term())
+
+
+def test_a_leader_with_a_stuck_disk_steps_down_and_then_stops() -> None:
+    """The watchdog: after the first limit somebody else leads, after the second the node is stopped."""
+    cluster = Cluster(3, settings=EngineSettings(disk_stall_step_down_s=1.0, disk_stall_fatal_s=3.0))
+    leader = cluster.elect()
+    leader.worker.stuck = True
+    leader.propose(b"never synced here")
+    cluster.time.run(1.5)
+    assert not leader.engine.is_leader
+    cluster.time.run(3)
+    assert [type(error) for error in leader.fatal] == [StorageError]
+    leader.fatal.clear()
+    leader.up = False
+    cluster.run_until(lambda: cluster.leader)
+
+
+def test_slices_are_bounded_and_complete() -> None:
+    """A long committed backlog is applied in many slices, in order, with nothing left out."""
+    cluster = Cluster(3, settings=EngineSettings(apply_slice_entries=3))
+    leader = cluster.elect()
+    slices: list[int] = []
+    applied = leader.machine.applied
+
+    def counting() -> None:
+        slices.append(len(leader.machine._pending))
+        applied()
+
+    leader.machine.applied = counting  # type: ignore[method-assign]
+    write(cluster, leader, 50)
+    assert max(slices) <= 3
+    assert sum(slices) == 50
+
+
+def test_a_lagging_follower_is_fed_in_bounded_messages() -> None:
+    """Neither the entries of one message nor the bytes in flight exceed their limits, and the follower catches up."""
+    settings = EngineSettings(append_entries=4, append_bytes=400, window_bytes=1000)
+    cluster = Cluster(3, settings=settings)
+    leader = cluster.elect()
+    lagging = next(node for node in cluster.nodes.values() if node is not leader)
+    cluster.wires.isolate(lagging.id)
+    write(cluster, leader, 100, b"x" * 50)
+    sizes: list[int] = []
+
+    def watch(_: int, target: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if target == lagging.id and isinstance(message, AppendEntries):
+            sizes.append(len(message.entries))
+            assert leader.engine._flows[NodeId(target)].bytes_in_flight <= 1000 + 400
+
+    cluster.wires.watch = watch
+    cluster.wires.heal()
+    cluster.settle()
+    assert max(sizes) == 4
+    assert lagging.machine.values() == leader.machine.values()
+
+
+def test_many_proposals_of_one_turn_are_one_message() -> None:
+    """What is proposed in one loop turn travels in one AppendEntries per follower."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    counts: list[int] = []
+
+    def watch(_: int, target: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if isinstance(message, AppendEntries) and message.entries:
+            counts.append(len(message.entries))
+
+    cluster.wires.watch = watch
+    for i in range(64):
+        leader.propose(b"%02d" % i)
+    cluster.run(0.01)
+    assert counts == [64, 64]
+
+
+def test_a_failing_machine_stops_the_node() -> None:
+    """An error while applying is told once, and the node does nothing more."""
+    cluster = Cluster(1)
+    leader = cluster.elect()
+    leader.machine.fail_on = b"poison"
+    leader.propose(b"poison")
+    cluster.time.run(1)
+    assert [type(error) for error in leader.fatal] == [ValueError]
+    assert leader.propose(b"more") is None
+
+
+def test_two_leaders_in_one_term_stop_the_node() -> None:
+    """A leader that gets an AppendEntries of its own term cannot explain its state."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    other = next(node.id for node in cluster.nodes.values() if node is not leader)
+    frame = codec.encode(AppendEntries(leader.engine.term, 1, Index(1), Term(0), Index(1), ()))
+    leader.engine.receive(NodeId(other), frame)
+    assert [type(error) for error in leader.fatal] == [InvariantBrokenError]
+
+
+def test_an_ack_of_what_was_never_sent_is_the_peers_fault() -> None:
+    """It is a PeerError, and neither the commit index nor the leadership changes."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    other = next(node.id for node in cluster.nodes.values() if node is not leader)
+    commit = leader.engine.commit_index
+    lie = Ack(leader.engine.term, 10**6, Index(10**6), reset=False, success=True, counts=True)
+    with pytest.raises(PeerError):
+        leader.engine.receive(NodeId(other), codec.encode(lie))
+    cluster.run(0.1)
+    assert leader.engine.decidable_term() == 1
+    assert leader.engine.commit_index == commit
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x3f", codec.encode(Alive(Term(1)))[:-1], codec.app_frame(64, b"")])
+def test_a_malformed_frame_changes_nothing(frame: bytes) -> None:
+    """PeerError, and the node goes on."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    other = next(node.id for node in cluster.nodes.values() if node is not leader)
+    with pytest.raises(PeerError):
+        leader.engine.receive(NodeId(other), frame)
+    with pytest.raises(PeerError):
+        leader.engine.receive(NodeId(9), codec.encode(Alive(Term(1))))
+    write(cluster, leader, 3)
+
+
+def test_frames_of_old_terms_are_answered_with_the_term() -> None:
+    """A leader or candidate of a past term learns of the present one and steps down."""
+    cluster = Cluster(3)
+    first = cluster.elect()
+    cluster.run(0.2)
+    old, target, follower = first.id, *[node.id for node in cluster.nodes.values() if node is not first]
+    leader = cluster.elect(target)
+    cluster.settle()
+    told: list[codec.Message] = []
+    cluster.wires.watch = lambda _, receiver, frame: told.append(codec.decode(frame)) if receiver == old else None
+    leader.engine.receive(NodeId(old), codec.encode(AppendEntries(Term(1), 1, Index(1), Term(0), Index(1), ())))
+    cluster.nodes[follower].engine._election.leader_alive = False
+    stale = RequestVote(Term(1), 5, Index(99), Term(99), handover=False)
+    cluster.nodes[follower].engine.receive(NodeId(old), codec.encode(stale))
+    assert told.count(codec.TermNotice(Term(2))) == 2
+
+
+def test_a_pre_vote_needs_an_up_to_date_log() -> None:
+    """A voter says no to a shorter log, to an old term, and while it hears its leader."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    write(cluster, leader, 5)
+    cluster.settle()
+    voter, asker = [node for node in cluster.nodes.values() if node is not leader]
+    answers: list[bool] = []
+
+    def watch(source: int, _: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if source == voter.id and isinstance(message, codec.PreVoteAnswer):
+            answers.append(message.granted)
+
+    cluster.wires.watch = watch
+    last, term = voter.journal.last_index, voter.journal.last_term
+    good = PreVote(Term(2), 1, last, term)
+    voter.engine.receive(NodeId(asker.id), codec.encode(good))
+    voter.engine._election.leader_alive = False
+    for question in (
+        good,
+        PreVote(Term(2), 1, Index(last - 1), term),
+        PreVote(Term(1), 1, last, term),
+        PreVote(Term(2), 1, Index(last + 9), Term(0)),
+    ):
+        voter.engine.receive(NodeId(asker.id), codec.encode(question))
+    assert answers == [False, True, False, False, False]
+
+
+def test_reads_beyond_the_limit_are_refused_at_once() -> None:
+    """A full table of reads answers None rather than grow."""
+    cluster = Cluster(3, settings=EngineSettings(reads_max=2))
+    leader = cluster.elect()
+    answers: list[Index | None] = []
+    for _ in range(3):
+        leader.engine.read_index(answers.append)
+    assert answers == [None]
+    cluster.run(0.05)
+    assert len(answers) == 3
+
+
+def test_stopping_answers_reads_and_ends_all_calls() -> None:
+    """After stop every read is answered, nothing is applied or sent, and no proposal is taken."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    answers: list[Index | None] = []
+    leader.engine.read_index(answers.append)
+    leader.engine.stop()
+    assert answers == [None]
+    assert leader.engine.propose(b"late", Term(1)) is None
+    sent: list[int] = []
+    cluster.wires.watch = lambda source, _target, _frame: sent.append(source)
+    cluster.time.run(2)
+    assert leader.id not in sent
+
+
+@pytest.mark.parametrize("entry", [b"", b"\x01", b"x" * 1025])
+def test_entries_of_a_forbidden_size_are_usage_errors(entry: bytes) -> None:
+    """Too large, or so small that it could be taken for a no-op."""
+    leader = Cluster(1, settings=EngineSettings(max_entry_bytes=1024)).elect()
+    with pytest.raises(UsageError):
+        leader.propose(entry)
+
+
+@pytest.mark.parametrize("voters", [(2, 3), (1, 1), (0, 1)])
+def test_impossible_voters_are_usage_errors(voters: tuple[int, ...]) -> None:
+    """A node is among distinct voters with ids from 1."""
+    cluster = Cluster(1, start=False)
+    cluster.voters = tuple(NodeId(v) for v in voters)
+    with pytest.raises(UsageError):
+        cluster.nodes[1].start()
+
+
+def test_another_pysyncobj_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the version and hash found and those expected."""
+    check_pysyncobj()
+    check_pysyncobj.cache_clear()
+    monkeypatch.setattr("quorate.consensus.pysyncobj_engine.version", lambda _: "0.3.18")
+    with pytest.raises(UsageError, match=r"0\.3\.18 \(sha256 e8bdf.*0\.3\.17 \(sha256 e8bdf"):
+        check_pysyncobj()
+    check_pysyncobj.cache_clear()
