@@ -1,0 +1,579 @@
+"""Every path on a real controller: what it answers, how fresh it is, and what each kind of trouble is called."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from quorate.events import SCHEMAS
+from quorate.gateway.access import NoQuota, OpenAccess
+from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInfo, interface
+from quorate.gateway.http.messages import STATUS, Request, Response
+from quorate.gateway.http.registry import Registry
+from quorate.gateway.http.routing import match
+from quorate.metadata.commands import PutTopic
+from quorate.metadata.rows import state_hash
+from quorate.metrics import LATENCY_BOUNDS_US
+from tests.unit.controller.bench import Bench, Line
+
+SETTINGS = HttpSettings(page_default=2, page_max=3, waiting_max=2)
+SECOND = 1_000_000
+
+
+class House:
+    """A controller on its bench, and its HTTP interface without sockets."""
+
+    def __init__(self, *, lead: bool = True) -> None:
+        self.bench = Bench()
+        self.bench.engine.commit_index, self.bench.engine.applied_index = 7, 6  # type: ignore[attr-defined]
+        self.bench.engine.voting = True  # type: ignore[attr-defined]
+        self.alive = self.serving = True
+        self.access: Any = OpenAccess()
+        self.quota: Any = NoQuota()
+        self.router = interface(self.context())
+        if lead:
+            self.bench.open()
+
+    def context(self) -> HttpContext:
+        bench = self.bench
+        return HttpContext(
+            node=NodeInfo(1, "bench", "1.2.3", "the.topic", "127.0.0.1:1"),
+            controller=bench.controller,
+            engine=bench.engine,  # type: ignore[arg-type]
+            log=bench.machine._log,
+            on_applied=bench.machine.on_applied,
+            scheduler=bench.loop,
+            metrics=bench.metrics,
+            access=self,
+            quota=self,
+            connected=lambda node_id: node_id != 3,
+            serving=lambda: self.serving,
+            alive=lambda: self.alive,
+            storage=lambda: StorageInfo(1000, 400, 0.5),
+            requests=lambda: bench.machine.requests,
+            settings=SETTINGS,
+        )
+
+    def authorize(self, principal: str, operation: str, resource: str) -> bool:
+        return bool(self.access.authorize(principal, operation, resource))
+
+    def admit(self, principal: str, operation: str) -> bool:
+        return bool(self.quota.admit(principal, operation))
+
+    def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> list[Response]:
+        """Ask; the list gets the answer."""
+        answers: list[Response] = []
+        where, _, query = path.partition("?")
+        asked = dict(pair.split("=") for pair in query.split("&")) if query else {}
+        segments = tuple(part.replace("%2F", "/") for part in where.split("/") if part)
+        found = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.router(Request(method, segments, asked, found, body, "127.0.0.1:5"), answers.append)
+        return answers
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Ask, let what must be confirmed be confirmed and what was proposed be committed; (status, JSON)."""
+        answers = self.send(method, path, b"" if body is None else json.dumps(body).encode(), **headers)
+        self.bench.settle()
+        (answer,) = answers
+        return answer.status, json.loads(answer.body)
+
+    def get(self, path: str) -> Any:
+        """A GET that must succeed."""
+        status, found = self.ask("GET", path)
+        assert status == 200, found
+        return found
+
+    def topics(self, *names: str) -> None:
+        """Create topics."""
+        for name in names:
+            self.bench.done(PutTopic(topic=name, read_queues=4, write_queues=4, permission=6))
+
+
+def error_of(answer: tuple[int, Any]) -> tuple[int, str]:
+    """(status, code) of an error; they must belong together."""
+    status, found = answer
+    code = found["error"]["code"]
+    assert STATUS[code] == status
+    assert found["error"]["message"]
+    return status, code
+
+
+def test_status_is_one_sentence_and_its_figures() -> None:
+    """Leader, reach, sets, masters and living brokers are in the sentence and in fields beside it."""
+    house = House()
+    house.bench.broker_set([Line(), Line()])
+    found = house.get("/v1/status")
+    assert found["sentence"] == (
+        "Node 1 leads, 1 of 1 controllers connected; 1 broker set, every one with a master; 2 of 2 brokers alive."
+    )
+    assert (found["healthy"], found["role"], found["leader"], found["term"], found["node"]) == (True, "leader", 1, 1, 1)
+    assert found["brokers"] == {"sets": 1, "without_master": 0, "replicas": 2, "alive": 2}
+    assert found["offset"] == house.bench.controller.offset
+
+
+def test_status_without_a_leader_says_so() -> None:
+    """It answers without a quorum, and is not healthy."""
+    house = House()
+    house.bench.engine.lose()
+    found = house.get("/v1/status")
+    assert found["sentence"] == "Node 1 knows no leader; it reaches 1 of 1 controllers."
+    assert (found["healthy"], found["ready"], found["role"], found["leader"]) == (False, False, "candidate", None)
+
+
+def test_status_before_it_is_ready_says_so() -> None:
+    """A node whose log is not all here is not ready, though it knows a leader."""
+    house = House()
+    house.serving = False
+    found = house.get("/v1/status")
+    assert found["sentence"] == "Node 1 is not ready; node 1 leads."
+    assert found["healthy"] is False
+
+
+def test_a_set_that_lost_its_master_is_counted() -> None:
+    """Members and no master: unhealthy, and the sentence says how many."""
+    house = House()
+    house.bench.broker_set([Line()])
+    house.bench.broker_set([Line()], name="b")
+    set_b = house.bench.machine.state.broker_sets["b"]
+    lost = msgspec.structs.replace(set_b, master=None)
+    state = house.bench.machine.state
+    house.bench.machine.state = msgspec.structs.replace(state, broker_sets=state.broker_sets.set("b", lost))
+    found = house.get("/v1/status")
+    assert (found["healthy"], found["brokers"]["without_master"]) == (False, 1)
+    assert "2 broker sets, 1 of them without a master" in found["sentence"]
+
+
+def test_quorum_tells_who_votes_and_who_is_reached() -> None:
+    """Each voter with its addresses, whether it leads and whether this node reaches it."""
+    found = House().get("/v1/quorum")
+    assert (found["leader"], found["role"], found["voting"]) == (1, "leader", True)
+    assert (found["commit_index"], found["applied_index"], found["leader_cause"]) == (7, 6, "first start")
+    (voter,) = found["voters"]
+    assert (voter["id"], voter["leader"], voter["connected"], voter["kafka"]) == (1, True, True, "127.0.0.1:3")
+
+
+def test_a_broker_set_shows_the_log_and_what_is_heard() -> None:
+    """Master, epochs, sync state set, every replica with its last words, and the last election."""
+    house = House()
+    lines = [Line(), Line()]
+    house.bench.broker_set(lines)
+    house.bench.beat(lines[1], 2, max_offset=4711)
+    found = house.get("/v1/brokers/a")["broker_set"]
+    assert (found["master"], found["master_epoch"], found["sync_state_set"]) == (1, 1, [1])
+    assert found["master_address"] == "127.0.0.1:30001"
+    first, second = found["replicas"]
+    assert (first["in_sync"], second["in_sync"], second["alive"], second["max_offset"]) == (True, False, True, 4711)
+    assert found["election"]["offset"] > 0
+    assert error_of(house.ask("GET", "/v1/brokers/nobody")) == (404, "not_found")
+
+
+def test_an_election_can_be_read_in_full() -> None:
+    """The list names the event, the event names every candidate and the rule that decided."""
+    house = House()
+    house.bench.broker_set([Line(), Line()])
+    (item,) = house.get("/v1/elections")["elections"]
+    assert (item["broker_set"], item["master"], item["master_epoch"]) == ("a", 1, 1)
+    election = house.get(f"/v1/elections/{item['election']['offset']}")["election"]
+    assert election["event"]["type"] == "MasterElected"
+    assert election["event"]["master"] == 1
+    assert election["event"]["explanation"] == item["election"]["explanation"]
+    assert [c["verdict"] for c in election["event"]["candidates"]].count("elected") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/v1/elections/0", (404, "not_found")),  # an event, but no election
+        ("/v1/elections/999999", (404, "not_found")),
+        ("/v1/elections/x", (400, "invalid")),
+        ("/v1/elections/-1", (400, "invalid")),
+        ("/v1/elections/1234567890123456789", (400, "invalid")),
+        ("/v1/topics/nope", (404, "not_found")),
+        ("/v1/topics?limit=0", (400, "invalid")),
+        ("/v1/topics?limit=x", (400, "invalid")),
+        ("/v1/topics?level=sometimes", (400, "invalid")),
+        ("/v1/topics?min_offset=-1", (400, "invalid")),
+        ("/nope", (404, "not_found")),
+        ("/v1/topics/a/b", (404, "not_found")),
+    ],
+)
+def test_bad_questions_are_named(path: str, error: tuple[int, str]) -> None:
+    """Each has its code and status, and a message."""
+    assert error_of(House().ask("GET", path)) == error
+
+
+def test_another_method_is_told_what_is_allowed() -> None:
+    """405 with the methods the path has."""
+    house = House()
+    (answer,) = house.send("POST", "/v1/topics/t")
+    assert (answer.status, dict(answer.headers)) == (405, {"allow": "DELETE, GET, PUT"})
+    (answer,) = house.send("HEAD", "/livez")
+    assert answer.status == 200
+
+
+def test_lists_are_paged_by_name() -> None:
+    """``next`` leads through all of them once, in order; the server bounds a page."""
+    house = House()
+    names = [f"t{i}" for i in range(7)]
+    house.topics(*reversed(names))
+    seen, after, pages = [], None, 0
+    while pages == 0 or after is not None:
+        page = house.get("/v1/topics" + (f"?after={after}" if after else ""))
+        seen += [t["topic"] for t in page["topics"]]
+        after, pages = page["next"], pages + 1
+    assert (seen, pages) == (names, 4)
+    assert len(house.get("/v1/topics?limit=100")["topics"]) == 3
+
+
+def test_every_list_and_answer_is_stamped() -> None:
+    """Offset, time and node are in each."""
+    house = House()
+    for path in ("status", "quorum", "state-hash", "brokers", "topics", "config", "elections", "log"):
+        found = house.get(f"/v1/{path}")
+        assert (found["offset"], found["node"]) == (house.bench.controller.offset, 1), path
+        assert found["time_ms"] == house.bench.machine.time_ms
+
+
+def test_a_topic_is_put_read_and_deleted() -> None:
+    """RocketMQ's change form creates attributes; the answer's offset has it; deleting takes it away."""
+    house = House()
+    body = {"read_queues": 4, "write_queues": 8, "attributes": {"+message.type": "FIFO"}}
+    status, done = house.ask("PUT", "/v1/topics/orders", body)
+    assert (status, done["reply"], done["repeated"]) == (
+        200,
+        {"type": "TopicIs", "topic": "orders", "changed": True},
+        False,
+    )
+    found = house.get(f"/v1/topics/orders?level=stale&min_offset={done['offset']}")["topic"]
+    assert (found["read_queues"], found["write_queues"], found["permission"]) == (4, 8, 6)
+    assert found["attributes"] == {"message.type": "FIFO"}
+    assert house.ask("DELETE", "/v1/topics/orders")[1]["reply"]["changed"] is True
+    assert house.get("/v1/topics")["topics"] == []
+
+
+def test_a_setting_is_set_and_unset() -> None:
+    """A scope with slashes is one path; null unsets; an untouched scope is empty."""
+    house = House()
+    assert house.ask("PUT", "/v1/config/broker-set/a", {"changes": {"x": "1", "y": "2"}})[0] == 200
+    assert house.ask("PUT", "/v1/config/broker-set/a", {"changes": {"x": None}})[0] == 200
+    assert house.get("/v1/config/broker-set/a")["config"] == {"scope": "broker-set/a", "values": {"y": "2"}}
+    assert house.get("/v1/config/cluster")["config"]["values"] == {}
+    assert [c["scope"] for c in house.get("/v1/config")["config"]] == ["broker-set/a"]
+
+
+def test_an_operator_elects() -> None:
+    """With a broker id that one becomes master; the cause of the event says HTTP."""
+    house = House()
+    house.bench.broker_set([Line(), Line()])
+    house.bench.in_sync(1, 2)
+    status, done = house.ask("POST", "/v1/elections", {"broker_set": "a", "cluster": "c", "broker_id": 2})
+    assert (status, done["reply"]["master"]) == (200, 2), done
+    election = house.get(f"/v1/elections/{done['offset'] - 1}")["election"]
+    assert (election["cause"], election["principal"], election["event"]["trigger"]) == ("http", "anonymous", "admin")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "error"),
+    [
+        ("PUT", "/v1/topics/t", b"", (400, "invalid")),
+        ("PUT", "/v1/topics/t", b"{", (400, "invalid")),
+        ("PUT", "/v1/topics/t", b"[]", (400, "invalid")),
+        ("PUT", "/v1/topics/t", b'{"read_queues": 4}', (400, "invalid")),
+        ("PUT", "/v1/topics/t", b'{"read_queues": 4, "write_queues": "4"}', (400, "invalid")),
+        ("PUT", "/v1/topics/t", b'{"read_queues": 4, "write_queues": 4, "more": 1}', (400, "invalid")),
+        ("PUT", "/v1/topics/t", b'{"read_queues": 0, "write_queues": 4}', (400, "invalid")),
+        ("PUT", "/v1/topics/t", b'"\xff"', (400, "invalid")),
+        ("PUT", "/v1/config/nowhere", b'{"changes": {"a": "b"}}', (400, "invalid")),
+        ("PUT", "/v1/config/controller", b'{"changes": {"rocketmqHome": "/"}}', (403, "denied")),
+        ("POST", "/v1/elections", b'{"broker_set": "nobody"}', (404, "not_found")),
+        ("POST", "/v1/elections", b'{"broker_id": 1}', (400, "invalid")),
+    ],
+)
+def test_bad_commands_change_nothing(method: str, path: str, body: bytes, error: tuple[int, str]) -> None:
+    """Each has its code and status; no event is written."""
+    house = House()
+    before = house.bench.controller.offset
+    answers = house.send(method, path, body)
+    house.bench.settle()
+    (answer,) = answers
+    assert error_of((answer.status, json.loads(answer.body))) == error
+    assert house.bench.controller.offset == before
+
+
+def test_a_refusal_names_its_rule() -> None:
+    """The reason is the refusal's own name, the message RocketMQ's remark."""
+    house = House()
+    house.bench.broker_set([Line()])
+    status, found = house.ask("POST", "/v1/elections", {"broker_set": "a", "cluster": "c"})
+    assert (status, found["error"]["code"], found["error"]["reason"]) == (409, "refused", "MasterStillExists")
+
+
+def test_a_repeated_request_is_answered_not_run() -> None:
+    """The same key gives the same reply, says that it is a repetition, and writes nothing."""
+    house = House()
+    key = f"{house.bench.loop.time_ms()}-abc"
+    body = {"read_queues": 4, "write_queues": 4}
+    first = house.ask("PUT", "/v1/topics/t", body, idempotency_key=key)[1]
+    offset = house.bench.controller.offset
+    again = house.ask("PUT", "/v1/topics/t", body, idempotency_key=key)[1]
+    assert (first["repeated"], again["repeated"], again["reply"]) == (False, True, first["reply"])
+    assert house.bench.controller.offset == offset
+    status, found = house.ask("PUT", "/v1/topics/t", body, idempotency_key="no time in it")
+    assert (status, found["error"]["reason"]) == (400, "InvalidRequestId")
+
+
+def test_what_nobody_knows_is_504() -> None:
+    """Proposed and never committed: unknown_outcome, within the controller's deadline."""
+    house = House()
+    answers = house.send("PUT", "/v1/topics/t", b'{"read_queues": 4, "write_queues": 4}')
+    house.bench.after(3.0)
+    (answer,) = answers
+    assert error_of((answer.status, json.loads(answer.body))) == (504, "unknown_outcome")
+
+
+def test_without_a_leader_nothing_happens_and_that_is_said() -> None:
+    """A command is 503 unavailable with a time to come again; so is a linearizable read; a stale one is served."""
+    house = House()
+    house.topics("t")
+    house.bench.engine.lose()
+    for method, path, body in (
+        ("PUT", "/v1/topics/u", b'{"read_queues": 4, "write_queues": 4}'),
+        ("GET", "/v1/topics", b""),
+    ):
+        answers = house.send(method, path, body)
+        house.bench.after(3.0)
+        (answer,) = answers
+        assert error_of((answer.status, json.loads(answer.body))) == (503, "unavailable")
+        assert dict(answer.headers) == {"retry-after": "1"}
+    assert [t["topic"] for t in house.get("/v1/topics?level=stale")["topics"]] == ["t"]
+
+
+def test_a_linearizable_read_waits_for_the_majority() -> None:
+    """No answer before the leadership is confirmed; then what was committed meanwhile is in it."""
+    house = House()
+    answers = house.send("GET", "/v1/topics")
+    house.bench.after(0.01)
+    assert answers == []
+    house.bench.submit(PutTopic(topic="t", read_queues=4, write_queues=4, permission=6))
+    house.bench.engine.commit()
+    house.bench.engine.confirm()
+    (answer,) = answers
+    assert [t["topic"] for t in json.loads(answer.body)["topics"]] == ["t"]
+
+
+def test_min_offset_waits_for_it() -> None:
+    """The answer comes when this node has applied so much; not in time is 503; too many waiting is 503 busy."""
+    house = House()
+    offset = house.bench.controller.offset
+    early = house.send("GET", f"/v1/topics?level=stale&min_offset={offset + 1}")
+    never = house.send("GET", f"/v1/log?min_offset={offset + 100}")
+    (full,) = house.send("GET", f"/v1/status?min_offset={offset + 100}")
+    assert error_of((full.status, json.loads(full.body))) == (503, "busy")
+    house.topics("t")
+    house.bench.after(0.01)
+    assert json.loads(early[0].body)["offset"] == offset + 1
+    assert never == []
+    house.bench.after(2.5)
+    assert error_of((never[0].status, json.loads(never[0].body))) == (503, "unavailable")
+
+
+def test_the_log_can_be_read_through_and_from_its_end() -> None:
+    """Pages lead from ``from`` to the end; a negative start counts back; every event has its stamp and key."""
+    house = House()
+    house.topics("a", "b", "c")
+    end = house.bench.controller.offset
+    seen, start = [], 0
+    while start is not None:
+        page = house.get(f"/v1/log?from={start}&limit=2")
+        seen += page["events"]
+        start = page["next"]
+    assert [event["offset"] for event in seen] == list(range(end))
+    assert (seen[0]["type"], seen[-1]["type"], seen[-1]["key"]) == ("ClusterCreated", "TopicCreated", "topic/default/c")
+    assert seen[-1]["event"]["topic"] == "c"
+    assert [e["offset"] for e in house.get("/v1/log?from=-2")["events"]] == [end - 2, end - 1]
+    assert house.get(f"/v1/log?from={end}")["events"] == []
+    assert house.get("/v1/log?from=-1000")["events"][0]["offset"] == 0
+
+
+def test_the_state_hash_is_the_states() -> None:
+    """It is the hash every node computes."""
+    house = House()
+    house.topics("a")
+    machine = house.bench.machine
+    assert house.get("/v1/state-hash")["hash"] == state_hash(machine.state, machine.requests)
+
+
+class Nobody:
+    """No to everything."""
+
+    def authorize(self, principal: str, operation: str, resource: str) -> bool:
+        return False
+
+    def admit(self, principal: str, operation: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/topics", None),
+        ("GET", "/v1/status", None),
+        ("DELETE", "/v1/topics/t", None),
+        ("POST", "/v1/elections", {"broker_set": "a"}),
+    ],
+)
+def test_every_call_passes_both_hooks(method: str, path: str, body: Any) -> None:
+    """Refused permission is 403, exhausted quota 429; nothing reaches the controller."""
+    house = House()
+    house.quota = Nobody()
+    assert error_of(house.ask(method, path, body)) == (429, "throttled")
+    house.access = Nobody()
+    assert error_of(house.ask(method, path, body)) == (403, "denied")
+    assert house.bench.controller.in_flight == 0
+
+
+def test_probes_tell_process_node_and_quorum_apart() -> None:
+    """Live is about the process, ready about this node, quorum about a proof by the majority; each says what fails."""
+    house = House()
+    assert [house.ask("GET", path)[0] for path in ("/livez", "/readyz", "/quorumz")] == [200, 200, 200]
+    house.bench.engine.lose()
+    answers = house.send("GET", "/quorumz")
+    house.bench.after(3.0)
+    assert answers[0].status == 503
+    status, found = house.ask("GET", "/readyz")
+    assert (status, found["checks"]["leader"], found["checks"]["log"]) == (503, False, True)
+    assert found["message"] == "not so: leader"
+    assert house.ask("GET", "/livez")[0] == 200
+    house.alive = False
+    assert house.ask("GET", "/livez")[0] == 503
+    assert House(lead=False).ask("GET", "/readyz")[1]["checks"]["cluster"] is False
+
+
+def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:
+    """A parser reads them; ours in seconds, RocketMQ's eight by name with their common labels."""
+    house = House()
+    house.bench.broker_set([Line(), Line()])
+    metrics = house.bench.metrics
+    metrics.requests["CONTROLLER_REGISTER_BROKER", "success"] += 2
+    metrics.request_us["CONTROLLER_REGISTER_BROKER"].observe(70)
+    metrics.elections["c", 'quo"ted\\set\n', "new_master_elected"] += 1
+    metrics.fsync_us.observe(2 * SECOND)
+    metrics.fsync_us.observe(20 * SECOND)
+    metrics.kafka_requests[1, 11] += 3
+    metrics.gauge("queue_length", "Waiting.", lambda: 5, queue="raft")
+    (answer,) = house.send("GET", "/metrics")
+    assert answer.content_type.startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+    common = (("address", "127.0.0.1:1"), ("group", "bench"), ("peer_id", "1"))
+    assert samples["role", common] == 3
+    assert samples["dledger_disk_usage", common] == 1000
+    assert samples["active_broker_num", tuple(sorted((*common, ("cluster", "c"), ("broker_set", "a"))))] == 2
+    for name in ("request", "dledger_op", "election", "request_latency", "dledger_op_latency"):
+        assert name in families
+    assert any(dict(labels).get("broker_set") == 'quo"ted\\set\n' for _, labels in samples)
+    assert samples["quorate_kafka_requests_total", (("api", "fetch"), ("version", "11"))] == 3
+    assert samples["quorate_queue_length", (("queue", "raft"),)] == 5
+    assert samples["quorate_journal_sync_seconds_bucket", (("le", "3"),)] == 1
+    assert samples["quorate_journal_sync_seconds_bucket", (("le", "10"),)] == 1
+    assert samples["quorate_journal_sync_seconds_bucket", (("le", "+Inf"),)] == 2
+    assert samples["quorate_journal_sync_seconds_sum", ()] == 22
+    assert samples["quorate_info", (("cluster_id", "bench"), ("node", "1"), ("version", "1.2.3"))] == 1
+    assert samples["quorate_offset", ()] == house.bench.controller.offset
+    latency = tuple(sorted((*common, ("le", "100"), ("request_type", "CONTROLLER_REGISTER_BROKER"))))
+    assert samples["request_latency_bucket", latency] == 1
+    assert len(LATENCY_BOUNDS_US) == 22
+
+
+def test_the_description_matches_the_table() -> None:
+    """Every documented call is there, every reference resolves, and the answers' fields are described."""
+    house = House()
+    found = house.get("/openapi.json")
+    calls = {(method, path) for path, methods in found["paths"].items() for method in methods}
+    assert {("get", "/v1/status"), ("put", "/v1/config/{scope}"), ("post", "/v1/elections"), ("get", "/livez")} <= calls
+    text = json.dumps(found)
+    names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert names <= set(found["components"]["schemas"])
+    assert "sentence" in found["components"]["schemas"]["Status"]["properties"]
+    scope = found["paths"]["/v1/config/{scope}"]["put"]["parameters"][0]
+    assert (scope["name"], scope["in"]) == ("scope", "path")
+
+
+def test_patterns_match_whole_paths() -> None:
+    """A name takes one segment, a last name with dots takes the rest, nothing else matches."""
+    assert match(("a", "{b}"), ("a", "x")) == {"b": "x"}
+    assert match(("a", "{b}"), ("a", "x", "y")) is None
+    assert match(("a", "{b...}"), ("a", "x", "y")) == {"b": "x/y"}
+    assert match(("a", "{b...}"), ("a",)) is None
+    assert match(("a",), ("b",)) is None
+
+
+REGISTRY_CASES = [
+    ("/subjects/the.topic-value/versions/latest", 200, {"id": len(SCHEMAS), "version": len(SCHEMAS)}),
+    ("/subjects/quorate.events.MasterElected/versions/1", 200, {"version": 1}),
+    ("/subjects/nope/versions", 404, {"error_code": 40401}),
+    ("/subjects/nope/versions/1", 404, {"error_code": 40401}),
+    ("/subjects/the.topic-value/versions/9999", 404, {"error_code": 40402}),
+    ("/subjects/the.topic-value/versions/x", 422, {"error_code": 42202}),
+    ("/subjects/the.topic-value/versions/0", 422, {"error_code": 42202}),
+    ("/schemas/ids/9999", 404, {"error_code": 40403}),
+    ("/schemas/ids/x", 404, {"error_code": 40403}),
+    ("/schemas/ids/9999/schema", 404, {"error_code": 40403}),
+    ("/schemas/ids/9999/versions", 404, {"error_code": 40403}),
+    ("/associations/resources/-/the.topic", 404, {"error_code": 404}),
+    ("/subjects/the.topic-value/metadata", 404, {"error_code": 404}),
+    ("/config", 200, {"compatibilityLevel": "FULL_TRANSITIVE"}),
+    ("/config/nope", 404, {"error_code": 40401}),
+    ("/mode", 200, {"mode": "READONLY"}),
+]
+
+
+@pytest.mark.parametrize(("path", "status", "part"), REGISTRY_CASES)
+def test_the_registry_answers_as_confluents(path: str, status: int, part: dict[str, Any]) -> None:
+    """Status, error code and content type are those stock clients look at."""
+    (answer,) = House().send("GET", path)
+    found = json.loads(answer.body)
+    assert answer.status == status
+    assert answer.content_type == "application/vnd.schemaregistry.v1+json"
+    assert {name: found[name] for name in part} == part
+
+
+def test_every_schema_is_served_by_its_id() -> None:
+    """The text is the one the events were generated from, and each id is found under both its subjects."""
+    house = House()
+    for schema_id, text in SCHEMAS.items():
+        (answer,) = house.send("GET", f"/schemas/ids/{schema_id}")
+        assert json.loads(answer.body) == {"schema": text}
+        (bare,) = house.send("GET", f"/schemas/ids/{schema_id}/schema")
+        assert bare.body.decode() == text
+        name = json.loads(text)["name"]
+        (uses,) = house.send("GET", f"/schemas/ids/{schema_id}/versions")
+        found = {use["subject"]: use["version"] for use in json.loads(uses.body)}
+        assert found["the.topic-value"] == schema_id
+        assert f"quorate.events.{name}" in found
+    (subjects,) = house.send("GET", "/subjects")
+    assert len(json.loads(subjects.body)) == 1 + len({json.loads(t)["name"] for t in SCHEMAS.values()})
+    (types,) = house.send("GET", "/schemas/types")
+    assert json.loads(types.body) == ["AVRO"]
+
+
+def test_versions_of_an_event_count_from_1_in_id_order() -> None:
+    """A second schema of an event is its version 2, and the latest."""
+    text = '{"type":"record","name":"%s","fields":[]}'
+    registry = Registry({1: text % "A", 2: text % "B", 3: text % "A"}, "t")
+    assert registry._subjects["quorate.events.A"] == {1: 1, 2: 3}
+    assert registry._find("quorate.events.A", "latest") == (2, 3)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/subjects/s/versions", "/subjects/s", "/config", "/config/s", "/mode"])
+def test_the_registry_cannot_be_changed(method: str, path: str) -> None:
+    """422 with Confluent's read-only code."""
+    (answer,) = House().send(method, path, b"{}")
+    assert (answer.status, json.loads(answer.body)["error_code"]) == (422, 42205)

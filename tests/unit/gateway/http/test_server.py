@@ -1,0 +1,249 @@
+"""The HTTP listener over real sockets: framing, limits and deadlines; the handler here echoes."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvloop
+
+from quorate.clock import LoopScheduler
+from quorate.gateway.http import HttpServer, HttpSettings
+from quorate.gateway.http.messages import Request, Response
+from quorate.gateway.http.server import Respond
+from quorate.metrics import Metrics
+from tests.kafka_tools.fakes import free_port
+
+
+class Served:
+    """A listener in a thread; ``parked`` keeps the answers to ``/later``."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self.port = free_port()
+        self.metrics = Metrics()
+        self.parked: list[Respond] = []
+        self.loop = uvloop.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.server = HttpServer(self.answer, settings, self.metrics, LoopScheduler(self.loop))
+
+    def answer(self, request: Request, respond: Respond) -> None:
+        if request.path == ("later",):
+            self.parked.append(respond)
+        elif request.path == ("large",):
+            respond(Response(200, b"x" * 8_000_000))
+        else:
+            told = {"method": request.method, "path": request.path, "query": dict(request.query)}
+            told |= {"body": request.body.decode(), "key": request.headers.get("idempotency-key")}
+            respond(Response(200, json.dumps(told).encode()))
+
+    def do(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+
+@contextlib.contextmanager
+def serving(**limits: Any) -> Iterator[Served]:
+    """A listener for the time of a test."""
+    served = Served(HttpSettings(**limits))
+    served.thread.start()
+    served.do(served.server.start("127.0.0.1", served.port))
+    try:
+        yield served
+    finally:
+        served.do(served.server.stop())
+        served.do(asyncio.sleep(0.02))
+        served.loop.call_soon_threadsafe(served.loop.stop)
+        served.thread.join(5)
+        served.loop.close()
+
+
+@contextlib.contextmanager
+def connected(served: Served) -> Iterator[socket.socket]:
+    """A bare connection."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as bare:
+        yield bare
+
+
+def everything(bare: socket.socket) -> bytes:
+    """All bytes until the server hangs up."""
+    data = b""
+    with contextlib.suppress(ConnectionError):
+        while more := bare.recv(65536):
+            data += more
+    return data
+
+
+def status_of(data: bytes) -> int:
+    """Of the first answer."""
+    return int(data.split()[1])
+
+
+def test_requests_arrive_whole_and_connections_are_kept() -> None:
+    """Path, query, headers and body come through decoded; one connection serves many requests."""
+    with serving() as served:
+        client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
+        for i in range(3):
+            client.request("PUT", f"/a%2Fb/c?x={i}&y=%20", f"body {i}", {"Idempotency-Key": "k"})
+            found = json.loads(client.getresponse().read())
+            assert found == {
+                "method": "PUT",
+                "path": ["a/b", "c"],
+                "query": {"x": str(i), "y": " "},
+                "body": f"body {i}",
+                "key": "k",
+            }
+        client.close()
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    """What was sent in one go is answered one after the other, the last one's close honoured."""
+    with serving() as served, connected(served) as bare:
+        one = b"GET /%d HTTP/1.1\r\nhost: h\r\n\r\n"
+        last = b"GET /9 HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
+        bare.sendall(one % 1 + one % 2 + last)
+        data = everything(bare)
+        assert data.count(b"HTTP/1.1 200 OK") == 3
+        assert data.index(b'["1"]') < data.index(b'["2"]') < data.index(b'["9"]')
+
+
+def test_a_later_answer_holds_back_the_next_request() -> None:
+    """One request at a time; nothing is lost while it waits."""
+    with serving() as served, connected(served) as bare:
+        bare.sendall(b"GET /later HTTP/1.1\r\nhost: h\r\n\r\nGET /2 HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        while not served.parked:
+            served.do(asyncio.sleep(0.01))
+        served.loop.call_soon_threadsafe(served.parked[0], Response(200, b"late"))
+        data = everything(bare)
+        assert data.index(b"late") < data.index(b'["2"]')
+
+
+def test_bytes_one_by_one_make_the_same_request() -> None:
+    """Framing does not depend on how the bytes arrive."""
+    with serving() as served, connected(served) as bare:
+        for byte in b"POST /a HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok":
+            bare.sendall(bytes([byte]))
+        assert b'"body": "ok"' in everything(bare)
+
+
+def test_head_has_no_body() -> None:
+    """The length is told, the bytes are not sent."""
+    with serving() as served, connected(served) as bare:
+        bare.sendall(b"HEAD /a HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        head, _, body = everything(bare).partition(b"\r\n\r\n")
+        assert status_of(head) == 200
+        assert b"content-length" in head
+        assert body == b""
+
+
+def test_a_client_that_waits_for_leave_gets_it() -> None:
+    """``Expect: 100-continue`` is answered before the body comes."""
+    with serving() as served, connected(served) as bare:
+        bare.sendall(
+            b"PUT /a HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 2\r\nconnection: close\r\n\r\n"
+        )
+        assert status_of(bare.recv(1000)) == 100
+        bare.sendall(b"ok")
+        assert b'"body": "ok"' in everything(bare)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),  # no Host
+        (b"GET /%ff HTTP/1.1\r\nhost: h\r\n\r\n", 400),
+        (b"GET /?a=%ff HTTP/1.1\r\nhost: h\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: h\r\nx: \xff\r\n\r\n", 400),
+        (b"GET /?" + b"&".join(b"a%d=1" % i for i in range(33)) + b" HTTP/1.1\r\nhost: h\r\n\r\n", 400),
+        (b"PUT / HTTP/1.1\r\nhost: h\r\ncontent-length: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: h\r\nx: " + b"y" * 20_000, 413),
+        (b"PUT / HTTP/1.1\r\nhost: h\r\ncontent-length: 1000001\r\n\r\n", 413),
+        (b"PUT / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nfffff\r\n" + b"z" * 600_000, 413),
+    ],
+    ids=[
+        "noise",
+        "host",
+        "version",
+        "path",
+        "query",
+        "header",
+        "fields",
+        "length",
+        "head size",
+        "length size",
+        "chunks",
+    ],
+)
+def test_a_bad_request_is_told_so_and_hung_up_on(data: bytes, status: int) -> None:
+    """It gets our JSON error if it still can, and no second chance on this connection."""
+    with serving(body_bytes_max=500_000) as served:
+        with connected(served) as bare:
+            with contextlib.suppress(ConnectionError):
+                bare.sendall(data)
+            answer = everything(bare)
+        if answer:  # A client still sending may see a reset instead.
+            assert status_of(answer) == status
+            assert "error" in json.loads(answer.partition(b"\r\n\r\n")[2])
+        with connected(served) as fresh:
+            fresh.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+            assert status_of(everything(fresh)) == 200
+
+
+def test_connections_are_bounded() -> None:
+    """One too many is hung up on."""
+    with serving(connections_max=1) as served, connected(served) as first:
+        first.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n")
+        assert first.recv(1000)
+        with connected(served) as second:
+            assert everything(second) == b""
+
+
+def test_idle_dribbling_and_deaf_clients_are_disconnected() -> None:
+    """No request, a request that never ends, an answer never read: each has its deadline."""
+    with serving(sweep_period_s=0.02, idle_timeout_s=0.1) as served, connected(served) as idle:
+        assert everything(idle) == b""
+    with serving(sweep_period_s=0.02, request_timeout_s=0.1) as served, connected(served) as dribbling:
+        dribbling.sendall(b"GET / HT")
+        assert everything(dribbling) == b""
+    with serving(sweep_period_s=0.02, write_timeout_s=0.1) as served, connected(served) as deaf:
+        deaf.sendall(b"GET /large HTTP/1.1\r\nhost: h\r\n\r\n")
+        while served.server.connections == 0:
+            served.do(asyncio.sleep(0.01))
+        while served.server.connections:
+            served.do(asyncio.sleep(0.01))
+
+
+def test_a_waiting_client_is_not_idle() -> None:
+    """An answer that takes longer than the idle time-out still arrives."""
+    with serving(sweep_period_s=0.02, idle_timeout_s=0.1, request_timeout_s=0.1) as served, connected(served) as bare:
+        bare.sendall(b"GET /later HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        served.do(asyncio.sleep(0.3))
+        served.loop.call_soon_threadsafe(served.parked[0], Response(200, b"late"))
+        assert everything(bare).endswith(b"late")
+
+
+def test_an_answer_for_a_client_that_left_is_dropped() -> None:
+    """Nothing breaks, and the listener goes on."""
+    with serving() as served:
+        with connected(served) as bare:
+            bare.sendall(b"GET /later HTTP/1.1\r\nhost: h\r\n\r\n")
+            while not served.parked:
+                served.do(asyncio.sleep(0.01))
+        served.loop.call_soon_threadsafe(served.parked[0], Response(200, b"late"))
+        while served.server.connections:
+            served.do(asyncio.sleep(0.01))
+        with connected(served) as fresh:
+            fresh.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+            assert status_of(everything(fresh)) == 200
+
+
+def test_a_client_that_half_closes_is_still_answered() -> None:
+    """The end of what it sends is not the end of what it hears."""
+    with serving() as served, connected(served) as bare:
+        bare.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n")
+        bare.shutdown(socket.SHUT_WR)
+        assert status_of(everything(bare)) == 200
