@@ -167,7 +167,6 @@ def test_a_client_that_waits_for_leave_gets_it() -> None:
     ids=[
         "noise",
         "host",
-        "version",
         "path",
         "query",
         "header",
