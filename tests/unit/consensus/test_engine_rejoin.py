@@ -1,0 +1,276 @@
+"""A node that lost its journal: it votes only when it can no longer contradict what it forgot."""
+
+import pytest
+
+from quorate.consensus import codec
+from quorate.consensus.codec import Ack, PreVoteAnswer, RejoinIndex, RejoinTerm, RequestVote, VoteGranted
+from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.rejoin import Rejoin
+from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.errors import UsageError
+from tests.unit.consensus.raft_cluster import Cluster, Node
+
+A, B = NodeId(2), NodeId(3)
+
+
+def write(cluster: Cluster, node: Node, count: int) -> None:
+    """Commit ``count`` entries through the node."""
+    before = node.machine.offset
+    for i in range(count):
+        assert node.propose(b"value %d" % i) is not None
+    cluster.run_until(lambda: node.machine.offset == before + count)
+
+
+def lose_journal(node: Node) -> None:
+    """The files are gone, the store is not."""
+    node.kill()
+    node.disk.files.clear()
+    node.disk.synced.clear()
+
+
+def forgetful(count: int = 3, settings: EngineSettings | None = None) -> tuple[Cluster, Node, Node]:
+    """A cluster, its leader, and a follower that is down and has lost its journal."""
+    cluster = Cluster(count, settings=settings)
+    leader = cluster.elect()
+    write(cluster, leader, 30)
+    cluster.settle()
+    node = next(node for node in cluster.nodes.values() if node is not leader)
+    lose_journal(node)
+    return cluster, leader, node
+
+
+def sent_by(cluster: Cluster, node: Node) -> list[codec.Message]:
+    """What the node sends from here on."""
+    messages: list[codec.Message] = []
+
+    def watch(source: int, _: int, frame: bytes) -> None:
+        if source == node.id:
+            messages.append(codec.decode(frame))
+
+    cluster.wires.watch = watch
+    return messages
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_it_comes_back_and_votes_again(count: int) -> None:
+    """With all others up it learns, catches up, and then takes part in the next election like anybody."""
+    cluster, leader, node = forgetful(count)
+    node.start()
+    assert not node.engine.voting
+    cluster.run_until(lambda: node.engine.voting)
+    cluster.settle()
+    write(cluster, leader, 3)
+    cluster.settle()
+    assert node.journal.voted_for == 0
+    leader.kill()
+    cluster.run_until(lambda: cluster.leader)
+    cluster.settle()
+
+
+def test_it_does_not_vote_nor_stand_nor_count_before() -> None:
+    """While a voter is missing it answers no candidate, grants no pre-vote, and its acks commit nothing."""
+    cluster, leader, node = forgetful()
+    other = next(n for n in cluster.nodes.values() if n not in {leader, node})
+    other.kill()
+    messages = sent_by(cluster, node)
+    node.start()
+    assert leader.propose(b"two of three, one of them forgetful") is not None
+    cluster.run(0.4)
+    assert leader.machine.offset == 30
+    assert node.journal.last_index == leader.journal.last_index
+    cluster.run(10)
+    assert not node.engine.voting
+    assert cluster.leader is None
+    question = RequestVote(Term(50), 1, Index(99), Term(49), handover=True)
+    node.engine.receive(NodeId(leader.id), codec.encode(question))
+    cluster.run(0.1)
+    acks = [message for message in messages if isinstance(message, Ack)]
+    assert acks
+    assert not any(ack.counts for ack in acks)
+    assert not [message for message in messages if isinstance(message, VoteGranted | RequestVote)]
+    assert not [m for m in messages if isinstance(m, PreVoteAnswer) and m.granted]
+    other.start()
+    cluster.run_until(lambda: node.engine.voting and cluster.leader)
+    cluster.settle()
+
+
+def test_the_vote_it_forgot_is_not_given_twice() -> None:
+    """Having voted in a term that only the candidate knows, it votes in no term up to that one after the loss."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    voter, candidate = [node for node in cluster.nodes.values() if node is not leader]
+    messages = sent_by(cluster, voter)
+    cluster.wires.cut.add((voter.id, candidate.id))
+    candidate.engine._core.adopt_term(Term(8))
+    cluster.run(0.01)
+    ask = RequestVote(Term(8), 3, voter.journal.last_index, voter.journal.last_term, handover=True)
+    voter.engine.receive(NodeId(candidate.id), codec.encode(ask))
+    cluster.run(0.01)
+    assert voter.journal.voted_for == candidate.id
+    lose_journal(voter)
+    cluster.wires.heal()
+    voter.start()
+    cluster.run_until(lambda: voter.engine.voting)
+    assert voter.engine.term >= 8
+    term = voter.engine.term
+    messages.clear()
+    again = RequestVote(term, 4, Index(10**6), term, handover=True)
+    voter.engine.receive(NodeId(leader.id), codec.encode(again))
+    cluster.run(0.1)
+    assert not [message for message in messages if isinstance(message, VoteGranted)]
+
+
+def test_a_crash_on_the_way_back_forgets_nothing() -> None:
+    """Killed before it may vote, it starts as a non-voter again, although it has a journal by then."""
+    cluster, leader, node = forgetful()
+    other = next(n for n in cluster.nodes.values() if n not in {leader, node})
+    cluster.wires.cut.add((other.id, node.id))
+    node.start()
+    cluster.run(1)
+    assert node.journal.last_index > 1
+    assert not node.engine.voting
+    node.kill(power_loss=True)
+    node.start()
+    assert node.journal.state == "recovered"
+    assert not node.engine.voting
+    cluster.wires.heal()
+    cluster.run_until(lambda: node.engine.voting)
+    node.kill(power_loss=True)
+    node.start()
+    cluster.settle()
+    cluster.run_until(lambda: node.engine.voting)
+
+
+def test_once_back_it_stays_back() -> None:
+    """After it recovered durably, another restart is an ordinary one."""
+    cluster, _, node = forgetful()
+    node.start()
+    cluster.run_until(lambda: node.engine.voting)
+    cluster.run(0.5)
+    node.store.sync()
+    node.kill()
+    node.start()
+    assert node.engine.voting
+
+
+def test_it_catches_up_through_a_snapshot() -> None:
+    """When the others have trimmed what it needs it gets a snapshot first, and votes after."""
+    snapshots = SnapshotSettings(check_period_s=0.05, retain_entries=5, trim_slack_entries=2, chunk_bytes=300)
+    cluster, leader, node = forgetful(3, EngineSettings(snapshots=snapshots))
+    write(cluster, leader, 50)
+    cluster.run(0.5)
+    assert leader.journal.base_index > 40
+    node.start()
+    cluster.run_until(lambda: node.engine.voting)
+    cluster.settle()
+    assert node.journal.base_index > 40
+
+
+def test_a_lost_store_is_a_lost_journal_too() -> None:
+    """A store behind the journal's beginning cannot be replayed: the node drops its journal and comes back like one
+    that lost it.
+    """
+    snapshots = SnapshotSettings(check_period_s=0.05, retain_entries=5, trim_slack_entries=2, chunk_bytes=300)
+    cluster = Cluster(3, settings=EngineSettings(snapshots=snapshots))
+    leader = cluster.elect()
+    write(cluster, leader, 50)
+    cluster.run(0.5)
+    node = next(node for node in cluster.nodes.values() if node is not leader)
+    assert node.journal.base_index > 1
+    node.kill()
+    node.store.__init__()  # type: ignore[misc]
+    node.start()
+    assert not node.engine.voting
+    cluster.run_until(lambda: node.engine.voting)
+    cluster.settle()
+    assert len(node.machine.values()) == 50
+
+
+def test_two_forgetful_nodes_of_three_wait_for_an_operator() -> None:
+    """Neither believes the other's term, so nobody votes: unavailable rather than wrong."""
+    cluster, leader, node = forgetful()
+    other = next(n for n in cluster.nodes.values() if n not in {leader, node})
+    lose_journal(other)
+    leader.kill()
+    node.start()
+    other.start()
+    leader.start()
+    cluster.run(20)
+    assert cluster.leader is None
+    assert not node.engine.voting
+    assert not other.engine.voting
+
+
+def test_two_forgetful_nodes_of_five_wait_for_each_other() -> None:
+    """Three others go on deciding, but each forgetful node needs the other's memory: no vote of theirs."""
+    cluster, leader, node = forgetful(5)
+    other = next(n for n in cluster.nodes.values() if n not in {leader, node})
+    lose_journal(other)
+    node.start()
+    other.start()
+    write(cluster, leader, 10)
+    cluster.run(5)
+    assert not node.engine.voting
+    assert not other.engine.voting
+    cluster.settle()
+
+
+def test_a_lone_node_without_its_journal_refuses_to_start() -> None:
+    """Nobody could tell it what it acknowledged; the error names the remedy."""
+    cluster = Cluster(1)
+    write(cluster, cluster.elect(), 5)
+    lose_journal(cluster.nodes[1])
+    with pytest.raises(UsageError, match="restore the journal directory from a backup"):
+        cluster.nodes[1].start()
+
+
+def test_a_damaged_journal_is_told_by_the_caller() -> None:
+    """``forgotten`` makes a node a non-voter even when its store is as fresh as its journal."""
+    cluster = Cluster(3, start=False)
+    for node in cluster.nodes.values():
+        node.start(forgotten=node.id == 1)
+    assert not cluster.nodes[1].engine.voting
+    cluster.elect()
+    cluster.run_until(lambda: cluster.nodes[1].engine.voting)
+
+
+def test_old_acks_do_not_count_after_the_leader_was_told() -> None:
+    """An ack sent before the loss and arriving after is refused: the leader forgot this node's matches."""
+    cluster, leader, node = forgetful()
+    peer = NodeId(node.id)
+    index = leader.journal.last_index
+    assert leader.engine._core.match(peer) == index
+    late = Ack(
+        leader.engine.term,
+        leader.engine._flows[peer].last_seq,
+        Index(index + 1),
+        reset=False,
+        success=True,
+        counts=True,
+    )
+    leader.engine.receive(peer, codec.encode(codec.RejoinRead(1, leader.engine.term)))
+    assert leader.engine._core.match(peer) == 0
+    leader.engine.receive(peer, codec.encode(late))
+    assert leader.engine._core.match(peer) == 0
+
+
+def test_only_voters_who_remember_are_believed() -> None:
+    """Answers of another life or of a non-voter are ignored; the read index is asked for when every term is known."""
+    rejoin = Rejoin([A, B], nonce=5)
+    assert [peer for peer, _ in rejoin.questions(A, Term(1))] == [A, B]
+    rejoin.on_term(A, RejoinTerm(4, Term(9), voting=True))
+    rejoin.on_term(B, RejoinTerm(5, Term(7), voting=False))
+    rejoin.on_index(RejoinIndex(5, Index(3)))
+    assert [peer for peer, _ in rejoin.questions(A, Term(1))] == [A, B]
+    rejoin.on_term(A, RejoinTerm(5, Term(3), voting=True))
+    rejoin.on_term(B, RejoinTerm(5, Term(6), voting=True))
+    assert rejoin.learned_term == 6
+    assert rejoin.questions(None, Term(1)) == []
+    assert [(peer, type(question).__name__) for peer, question in rejoin.questions(B, Term(6))] == [(B, "RejoinRead")]
+    rejoin.on_index(RejoinIndex(4, Index(3)))
+    assert rejoin.read_index is None
+    rejoin.on_index(RejoinIndex(5, Index(10)))
+    assert not rejoin.complete(Index(10), Index(9))
+    assert not rejoin.complete(Index(9), Index(10))
+    assert rejoin.complete(Index(10), Index(10))

@@ -1,0 +1,431 @@
+"""Trimming and snapshots: a follower too far behind gets the state, whole or not at all, whatever dies meanwhile."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.consensus import codec
+from quorate.consensus.codec import (
+    SNAPSHOT_ARRIVING,
+    SNAPSHOT_DONE,
+    SNAPSHOT_UNKNOWN,
+    SnapshotAck,
+    SnapshotBegin,
+    SnapshotChunk,
+)
+from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.consensus.snapshots import SnapshotSender, pack_batches, pack_rows, unpack_batches, unpack_rows
+from quorate.errors import PeerError
+from tests.unit.consensus.raft_cluster import Cluster, Node
+
+SNAPSHOTS = SnapshotSettings(
+    check_period_s=0.05, retain_entries=10, trim_slack_entries=5, chunk_bytes=300, window_chunks=2, resend_s=0.1,
+    timeout_s=2.0,
+)  # fmt: skip
+SETTINGS = EngineSettings(snapshots=SNAPSHOTS)
+FAMILIES = st.sampled_from(["rows", "requests", "groups"])
+
+
+def write(cluster: Cluster, node: Node, count: int, prefix: bytes = b"value") -> None:
+    """Commit ``count`` entries through the node."""
+    before = node.machine.offset
+    for i in range(count):
+        assert node.propose(b"%s %d" % (prefix, i)) is not None
+    cluster.run_until(lambda: node.machine.offset == before + count)
+
+
+def behind(count: int = 3, entries: int = 100) -> tuple[Cluster, Node, Node]:
+    """A cluster, its leader, and a follower (still cut off) whose next entries are trimmed."""
+    cluster = Cluster(count, settings=SETTINGS)
+    leader = cluster.elect()
+    write(cluster, leader, 20, b"early")
+    cluster.settle()
+    lagging = next(node for node in cluster.nodes.values() if node is not leader)
+    cluster.wires.isolate(lagging.id)
+    write(cluster, leader, entries)
+    cluster.run(0.3)
+    assert leader.journal.base_index > lagging.journal.last_index
+    return cluster, leader, lagging
+
+
+def batches(node: Node) -> list[bytes]:
+    """The node's whole event log."""
+    return [batch for *_, batch in node.log.batches_from(0)]
+
+
+def same(cluster: Cluster) -> None:
+    """All nodes have the same rows and, byte for byte, the same events; nothing is under way."""
+    cluster.settle()
+    assert len({tuple(batches(node)) for node in cluster.nodes.values()}) == 1
+    assert len({tuple(node.machine.values()) for node in cluster.nodes.values()}) == 1
+    assert all(node.engine.voting and not node.engine.installing for node in cluster.nodes.values())
+
+
+def test_the_journal_is_trimmed_below_what_the_store_synced() -> None:
+    """Every node keeps the retained tail and no much more; a power loss of all afterwards loses nothing."""
+    cluster = Cluster(3, settings=SETTINGS)
+    leader = cluster.elect()
+    write(cluster, leader, 200)
+    cluster.run(0.5)
+    for node in cluster.nodes.values():
+        assert node.engine.applied_index - node.journal.base_index <= 15
+        node.kill(power_loss=True)
+        assert node.store.last("rows") is not None
+    for node in cluster.nodes.values():
+        node.start()
+    leader = cluster.elect()
+    cluster.run_until(lambda: len(leader.machine.values()) == 200)
+    same(cluster)
+
+
+def test_nothing_is_trimmed_before_the_store_is_synced() -> None:
+    """While the store's sync hangs the journal keeps everything."""
+    cluster = Cluster(1, settings=SETTINGS)
+    leader = cluster.elect()
+    syncs: list[int] = []
+    leader.store.sync = lambda: syncs.append(leader.journal.base_index)  # type: ignore[method-assign]
+    write(cluster, leader, 100)
+    cluster.run(0.2)
+    assert syncs
+    assert syncs[0] == 1
+    assert leader.journal.base_index > 1
+
+
+def test_large_entries_are_retained_in_smaller_number() -> None:
+    """The bytes on disk bound what is retained."""
+    small = SnapshotSettings(check_period_s=0.05, retain_entries=1000, trim_slack_entries=5, retain_bytes=64 * 1024)
+    cluster = Cluster(1, settings=EngineSettings(snapshots=small))
+    leader = cluster.elect()
+    for _ in range(20):
+        write(cluster, leader, 10, b"x" * 2000)
+        cluster.run(0.1)
+    assert leader.journal.bytes_on_disk() < 200 * 2000
+    assert leader.journal.base_index > 1
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_follower_far_behind_gets_rows_and_batches(count: int) -> None:
+    """It ends with the same rows and the same event bytes; while they arrive it is neither ready nor voting."""
+    cluster, _, lagging = behind(count)
+    cluster.wires.heal()
+    cluster.run_until(lambda: lagging.engine.installing)
+    assert not lagging.engine.voting
+    offset = lagging.log.end_offset
+    cluster.run_until(lambda: lagging.machine.installs)
+    assert offset == 20
+    same(cluster)
+    assert lagging.machine.installs == 1
+
+
+def test_only_the_missing_batches_travel() -> None:
+    """Events the follower has are not sent again."""
+    cluster, leader, lagging = behind()
+    first: list[int] = []
+
+    def watch(source: int, _: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if source == leader.id and isinstance(message, SnapshotChunk) and message.kind == 1:
+            first.extend(int.from_bytes(batch[:8], "big") for batch in unpack_batches(message.payload))
+
+    cluster.wires.watch = watch
+    cluster.wires.heal()
+    cluster.run_until(lambda: lagging.machine.installs)
+    assert first[0] == 20
+    assert first == sorted(set(first))
+
+
+def test_nothing_is_visible_before_all_is_there() -> None:
+    """With the last chunk missing, rows and high watermark of the follower are the old ones."""
+    cluster, leader, lagging = behind()
+    before = (lagging.machine.values(), lagging.log.end_offset)
+    deliver = cluster.wires.arrive
+
+    def without_last(source: int, target: int, frame: bytes) -> None:
+        if frame[0] != 17 or not codec.decode(frame).last:  # type: ignore[attr-defined]
+            deliver(source, target, frame)
+
+    cluster.wires.arrive = without_last  # type: ignore[method-assign]
+    cluster.wires.heal()
+    cluster.run(1.0)
+    assert lagging.engine.installing
+    assert (lagging.machine.values(), lagging.log.end_offset) == before
+    cluster.wires.arrive = deliver  # type: ignore[method-assign]
+    same(cluster)
+
+
+def lossy(cluster: Cluster, loss: float) -> None:
+    """Snapshot frames get lost, and some come twice."""
+    deliver, rng = cluster.wires.arrive, random.Random(loss)
+
+    def arrive(source: int, target: int, frame: bytes) -> None:
+        if frame[0] in {16, 17, 18}:
+            if rng.random() < loss:
+                return
+            if rng.random() < 0.5:
+                deliver(source, target, frame)
+        deliver(source, target, frame)
+
+    cluster.wires.arrive = arrive  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("loss", [0.1, 0.3, 0.5])
+def test_lost_and_repeated_chunks_are_survived(loss: float) -> None:
+    """Chunks are sent again until they are acknowledged; one that comes twice is taken once."""
+    cluster, _, lagging = behind()
+    lossy(cluster, loss)
+    cluster.wires.heal()
+    cluster.run_until(lambda: lagging.machine.installs, 60)
+    same(cluster)
+
+
+STEPS = ["begin", "first chunk", "middle", "last chunk", "switched", "done"]
+
+
+def at_step(cluster: Cluster, lagging: Node, step: str) -> Callable[[], bool]:
+    """True once the installation is as far as that."""
+    installer = lagging.engine._installer
+
+    def reached() -> bool:
+        staged = installer._staged
+        return {
+            "begin": staged is not None,
+            "first chunk": staged is not None and staged.next_chunk >= 1,
+            "middle": staged is not None and staged.next_chunk >= 4,
+            "last chunk": staged is not None and bool(staged.rows),
+            "switched": installer._switching is not None,
+            "done": lagging.machine.installs > 0 and not installer.active,
+        }[step]
+
+    return reached
+
+
+def creep(cluster: Cluster, condition: Callable[[], bool], limit: float = 10.0) -> None:
+    """As ``run_until``, in tiny steps: installations are short."""
+    start = cluster.time.now
+    while not condition():
+        assert cluster.time.now - start < limit
+        cluster.run(0.0001)
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_of_the_follower_restarts_clean(step: str, power_loss: bool) -> None:
+    """Killed at any point of an installation, also losing unsynced bytes, the node comes back and catches up."""
+    cluster, _, lagging = behind()
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, step))
+    lagging.kill(power_loss=power_loss)
+    cluster.run(0.05)
+    lagging.start()
+    same(cluster)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_leaders_death_drops_or_keeps_all(step: str) -> None:
+    """Whatever has arrived when the leader dies, the follower and a new leader agree, and the old one comes back."""
+    cluster, leader, lagging = behind()
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, step))
+    leader.kill(power_loss=True)
+    cluster.run_until(lambda: cluster.leader)
+    new = cluster.leader
+    assert new is not None
+    write(cluster, new, 5, b"under the new leader")
+    leader.start()
+    same(cluster)
+
+
+def test_a_silent_leader_lets_the_follower_go() -> None:
+    """When chunks stop coming and no connection closes, what was staged is dropped and the node votes again."""
+    cluster, leader, lagging = behind()
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, "middle"))
+    cluster.wires.isolate(leader.id)
+    cluster.run_until(lambda: not lagging.engine.installing, 4)
+    cluster.run_until(lambda: any(n.engine.decidable_term() for n in cluster.nodes.values() if n is not leader), 4)
+    cluster.wires.heal()
+    same(cluster)
+
+
+def test_two_snapshots_in_quick_succession() -> None:
+    """A follower cut off again during one snapshot and far behind at the next ends where everybody is."""
+    cluster, leader, lagging = behind()
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, "middle"))
+    cluster.wires.isolate(lagging.id)
+    write(cluster, leader, 100, b"second")
+    cluster.run(0.3)
+    assert leader.journal.base_index > 120
+    cluster.wires.heal()
+    cluster.run_until(lambda: lagging.machine.installs)
+    cluster.wires.isolate(lagging.id)
+    write(cluster, leader, 100, b"third")
+    cluster.run(0.3)
+    cluster.wires.heal()
+    same(cluster)
+    assert lagging.machine.installs >= 1
+
+
+def test_the_entries_after_a_snapshot_are_kept_while_it_travels() -> None:
+    """Writes during a long transfer do not make the follower need another snapshot."""
+    cluster, leader, lagging = behind(entries=300)
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, "begin"))
+    index = leader.engine._senders[NodeId(lagging.id)].index
+    while not lagging.machine.installs:
+        if leader.propose(b"while it travels") is None:
+            break
+        cluster.run(0.002)
+        assert lagging.machine.installs or leader.journal.base_index <= index
+    assert leader.engine.applied_index > index + 15
+    same(cluster)
+    assert lagging.machine.installs == 1
+
+
+def test_a_store_ahead_of_the_journal_needs_no_rows() -> None:
+    """A node whose store has the state and whose journal ends before it (a kill) only resets the journal."""
+    cluster, leader, lagging = behind()
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, "switched"))
+    lagging.kill()
+    lagging.start()
+    assert lagging.machine.applied_index() > lagging.journal.last_index
+    same(cluster)
+    assert lagging.machine.installs == 0
+
+
+def test_a_follower_that_has_the_entry_keeps_its_log() -> None:
+    """A snapshot whose index and term are in the follower's journal is done at once and drops nothing after it."""
+    cluster = Cluster(3, settings=EngineSettings())
+    leader = cluster.elect()
+    write(cluster, leader, 30)
+    cluster.settle()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    last = follower.journal.last_index
+    index = Index(last - 5)
+    term = leader.engine.term
+    acks: list[SnapshotAck] = []
+
+    def watch(source: int, _: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if isinstance(message, SnapshotAck):
+            acks.append(message)
+
+    cluster.wires.watch = watch
+    begin = SnapshotBegin(term, 7, index, follower.journal.term_at(index) or Term(0), 3, 0)
+    follower.engine.receive(NodeId(leader.id), codec.encode(begin))
+    cluster.run(0.01)
+    assert [ack.status for ack in acks] == [SNAPSHOT_DONE]
+    assert follower.journal.last_index == last
+    assert not follower.engine.installing
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (1, pack_batches([b"too short"])),
+        (1, b"\0\0\1\0"),
+        (0, b"\x09" + bytes(8)),
+        (0, pack_rows([("rows", b"k", b"v")])[:-1]),
+    ],
+)
+def test_a_malformed_chunk_drops_what_was_staged(kind: int, payload: bytes) -> None:
+    """PeerError, and the follower is as it was before the snapshot; a proper one then succeeds."""
+    cluster, leader, lagging = behind()
+    before = (lagging.machine.values(), lagging.log.end_offset)
+    term = leader.engine.term
+    peer = NodeId(leader.id)
+    begin = SnapshotBegin(term, 7, leader.engine.applied_index, term, 120, 0)
+    lagging.engine.receive(peer, codec.encode(begin))
+    assert lagging.engine.installing
+    with pytest.raises(PeerError):
+        lagging.engine.receive(peer, codec.encode(SnapshotChunk(term, 7, 0, kind, last=False, payload=payload)))
+    assert not lagging.engine.installing
+    assert (lagging.machine.values(), lagging.log.end_offset) == before
+    cluster.wires.heal()
+    same(cluster)
+
+
+def test_batches_with_a_hole_are_refused() -> None:
+    """A batch that does not continue the log is a PeerError, and so is an end before the promised offset."""
+    cluster, leader, lagging = behind()
+    term, peer = leader.engine.term, NodeId(leader.id)
+    begin = SnapshotBegin(term, 7, leader.engine.applied_index, term, 120, 0)
+    later = [batch for *_, batch in leader.log.batches_from(30)]
+    for chunk in (
+        SnapshotChunk(term, 7, 0, 1, last=False, payload=pack_batches(later)),
+        SnapshotChunk(term, 7, 0, 0, last=True, payload=b""),
+    ):
+        lagging.engine.receive(peer, codec.encode(begin))
+        with pytest.raises(PeerError):
+            lagging.engine.receive(peer, codec.encode(chunk))
+    assert lagging.log.end_offset == 20
+
+
+ROWS = st.lists(st.tuples(FAMILIES, st.binary(max_size=20), st.binary(max_size=50)), max_size=10)
+
+
+@given(ROWS)
+def test_rows_come_back_equal(rows: list[tuple[str, bytes, bytes]]) -> None:
+    """Packing and unpacking rows is the identity."""
+    assert unpack_rows(pack_rows(rows)) == rows  # type: ignore[arg-type]
+
+
+@given(st.lists(st.binary(max_size=60), max_size=10))
+def test_batches_come_back_equal(packed: list[bytes]) -> None:
+    """Packing and unpacking batches is the identity."""
+    assert unpack_batches(pack_batches(packed)) == packed
+
+
+@given(st.binary(max_size=100))
+def test_random_payloads_raise_peer_error_only(payload: bytes) -> None:
+    """Nothing else comes out of unpacking what a peer sent."""
+    for unpack in (unpack_rows, unpack_batches):
+        try:
+            unpack(payload)
+        except PeerError:
+            continue
+
+
+def make_sender(rows: int = 10) -> SnapshotSender:
+    """Of that many rows and no batches, one row per chunk."""
+    begin = SnapshotBegin(Term(3), 7, Index(50), Term(2), 0, 0)
+    settings = SnapshotSettings(chunk_bytes=1, window_chunks=2, resend_s=0.5, timeout_s=2.0)
+    return SnapshotSender(begin, [("rows", b"%02d" % i, b"v") for i in range(rows)], lambda _: iter(()), settings, 0.0)
+
+
+def ack(chunk: int, status: int = SNAPSHOT_ARRIVING) -> SnapshotAck:
+    """The follower's answer."""
+    return SnapshotAck(Term(3), 7, chunk, 0, status)
+
+
+def test_the_window_bounds_what_is_in_flight() -> None:
+    """No more than the window is unacknowledged; an ack opens it; silence repeats it, not more."""
+    sender = make_sender()
+    assert [type(message) for message in sender.messages(0.0)] == [SnapshotBegin]
+    assert sender.messages(0.1) == []
+    sender.on_ack(ack(0), 0.1)
+    first = sender.messages(0.1)
+    assert [chunk.number for chunk in first] == [0, 1]  # type: ignore[attr-defined]
+    assert sender.messages(0.2) == []
+    assert sender.messages(0.7) == first
+    sender.on_ack(ack(1), 0.8)
+    assert [chunk.number for chunk in sender.messages(0.8)] == [2]  # type: ignore[attr-defined]
+
+
+def test_a_sender_gives_up_without_progress_or_when_it_is_unknown() -> None:
+    """No progress for the timeout, or a follower that does not know the snapshot, makes it stale; done is done."""
+    sender = make_sender()
+    sender.messages(0.0)
+    assert not sender.stale(1.9)
+    assert sender.stale(2.1)
+    sender.on_ack(ack(0), 2.1)
+    assert not sender.stale(2.2)
+    sender.on_ack(ack(0, SNAPSHOT_UNKNOWN), 2.2)
+    assert sender.stale(2.2)
+    assert make_sender().on_ack(ack(0, SNAPSHOT_DONE), 0.0)
+    assert not make_sender().on_ack(SnapshotAck(Term(3), 8, 0, 0, SNAPSHOT_DONE), 0.0)
