@@ -1,0 +1,137 @@
+"""A Quorate cluster as an operator starts it: ``quorate up``, and ``quorate serve`` to bring a node back."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.contract.client import leader_of
+
+START_S = 60.0
+
+
+def free_ports(count: int, *, spread: int = 1) -> int:
+    """The first of ``count`` free ports in a row (below the ephemeral ones), ``spread`` apart."""
+    chance = random.Random(os.urandom(8))
+    while True:
+        base = chance.randrange(20_000, 32_000 - count * spread)
+        if all(_free(base + index * spread) for index in range(count)):
+            return base
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+class QuorateCluster:
+    """Nodes on loopback; everything it starts it also ends, by pid."""
+
+    def __init__(self, directory: Path, nodes: int = 3) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._log = (directory / "up.log").open("ab")
+        base = free_ports(10 * nodes)
+        command = ["up", "--nodes", str(nodes), "--data-dir", str(directory / "data"), "--base-port", str(base)]
+        self._up = self._start(command, stdout=subprocess.PIPE)
+        self._served: dict[int, subprocess.Popen[bytes]] = {}
+        self.nodes: dict[int, dict[str, Any]] = {}
+        for node in self._ready()["nodes"]:
+            self.nodes[node["id"]] = node
+
+    def _start(self, arguments: list[str], stdout: Any = None) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "quorate", *arguments],
+            stdout=stdout or self._log,
+            stderr=self._log,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def _ready(self) -> dict[str, Any]:
+        assert self._up.stdout is not None
+        line = self._up.stdout.readline()
+        if not line:
+            self.stop()
+            raise RuntimeError((self.directory / "up.log").read_text()[-4000:])
+        ready: dict[str, Any] = json.loads(line)
+        return ready
+
+    @property
+    def addresses(self) -> list[str]:
+        """Remoting addresses, by node id."""
+        return [self.nodes[number]["rpc"] for number in sorted(self.nodes)]
+
+    def node_at(self, address: str) -> int:
+        """The id of the node that serves an address."""
+        return next(number for number, node in self.nodes.items() if node["rpc"] == address)
+
+    def leader(self, *, without: int | None = None) -> int:
+        """The node that leads, as every (remaining) node says."""
+        addresses = [node["rpc"] for number, node in self.nodes.items() if number != without]
+        return self.node_at(leader_of(addresses))
+
+    def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
+        """End a node; it stays down."""
+        pid = self.nodes[number]["pid"]
+        os.kill(pid, how)
+        served = self._served.pop(number, None)
+        if served is not None:
+            served.wait(30)
+        else:
+            _wait_gone(pid)
+
+    def restart(self, number: int) -> None:
+        """Bring a killed node back on its data and addresses."""
+        config = self.directory / "data" / f"n{number}" / "node.toml"
+        process = self._start(["serve", "--config", str(config)])
+        self._served[number] = process
+        self.nodes[number]["pid"] = process.pid
+        host, _, port = self.nodes[number]["rpc"].rpartition(":")
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            try:
+                socket.create_connection((host, int(port)), 0.5).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        raise TimeoutError(f"node {number} does not come back")
+
+    def stop(self) -> None:
+        """End everything."""
+        for process in self._served.values():
+            process.kill()
+            process.wait(30)
+        self._up.terminate()
+        try:
+            self._up.wait(30)
+        except subprocess.TimeoutExpired:
+            self._up.kill()
+            self._up.wait(30)
+        if self._up.stdout is not None:
+            self._up.stdout.close()
+        self._log.close()
+
+
+def _wait_gone(pid: int, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.01)
+    raise TimeoutError(f"process {pid} does not end")
