@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import assert_never
 
 from quorate.errors import UsageError
 from quorate.events import compat, registry, schema
@@ -104,6 +105,8 @@ def _annotation(kind: FieldType) -> str:
             return f"tuple[{_annotation(items)}, ...]"
         case Record(name):
             return name
+        case _:
+            assert_never(kind)
 
 
 def _snake(name: str) -> str:
@@ -130,14 +133,17 @@ def _write(kind: FieldType, value: str) -> str:
             return f"write_optional({value}, write_{item.name})"
         case Map():
             return f"write_map({value})"
-        case Array(Primitive(name)):
-            return f"write_array({value}, write_{name})"
-        case Array(Record(name)):
-            return f"write_array({value}, _write_{_snake(name)})"
-        case Record(name):
-            return f"_write_{_snake(name)}({value})"
+        case Array(items):
+            return f"write_array({value}, {_function('write', items)})"
+        case Record():
+            return f"{_function('write', kind)}({value})"
         case _:
-            raise UsageError(f"no writer for {kind}")
+            assert_never(kind)
+
+
+def _function(verb: str, kind: Primitive | Record, suffix: str = "") -> str:
+    """What reads or writes one value: a primitive of ``_avro`` or ``varint``, or a function of the module itself."""
+    return f"_{verb}_{_snake(kind.name)}{suffix}" if isinstance(kind, Record) else f"{verb}_{kind.name}"
 
 
 def _readers_of(entry: registry.Entry, event: Record, *, current: bool) -> Iterator[str]:
@@ -181,14 +187,12 @@ def _read(kind: FieldType, suffix: str) -> str:
             return f"read_optional(data, at, read_{item.name})"
         case Map():
             return "read_map(data, at)"
-        case Array(Primitive(name)):
-            return f"read_array(data, at, read_{name})"
-        case Array(Record(name)):
-            return f"read_array(data, at, _read_{_snake(name)}{suffix})"
-        case Record(name):
-            return f"_read_{_snake(name)}{suffix}(data, at)"
+        case Array(items):
+            return f"read_array(data, at, {_function('read', items, suffix)})"
+        case Record():
+            return f"{_function('read', kind, suffix)}(data, at)"
         case _:
-            raise UsageError(f"no reader for {kind}")
+            assert_never(kind)
 
 
 def _tables(events: dict[str, Record], entries: Sequence[registry.Entry], newest: dict[str, registry.Entry]) -> str:

@@ -106,7 +106,7 @@ def load(folder: Path) -> dict[str, Record]:
 
 def parse(data: Json, *, documented: bool = True) -> Record:
     """An event's schema from its JSON; ``documented=False`` for the registry's copies. Raises UsageError."""
-    event = _record(data, documented)
+    event = _Parser(documented).record(data)
     if not isinstance(data, dict) or data.get("namespace") != NAMESPACE:
         raise UsageError(f"the namespace must be {NAMESPACE}")
     found = _KEY.fullmatch(event.key)
@@ -143,58 +143,69 @@ def fingerprint(record: Record) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _record(data: Json, documented: bool) -> Record:
-    if not isinstance(data, dict) or data.get("type") != "record":
-        raise UsageError("not a record")
-    if unknown := sorted(data.keys() - {"type", "name", "namespace", "doc", "quorate.key", "fields"}):
-        raise UsageError(f"unknown property {unknown[0]}")
-    name, fields = data.get("name"), data.get("fields")
-    if not isinstance(name, str) or not _RECORD_NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is not a record name like MasterElected")
-    if not isinstance(fields, list) or not fields:
-        raise UsageError(f"{name} has no fields")
-    parsed = tuple(_field(field, documented) for field in fields)
-    if len({field.name for field in parsed}) != len(parsed):
-        raise UsageError(f"{name} has two fields of one name")
-    key = data.get("quorate.key", "")
-    return Record(name=name, fields=parsed, doc=_doc(data, name, documented), key=key if isinstance(key, str) else "")
+class _Parser:
+    """Reads one schema; a nested record is defined where it first occurs and named from then on, as Avro has it."""
 
+    def __init__(self, documented: bool) -> None:
+        self._documented = documented
+        self._defined: dict[str, Record] = {}
 
-def _field(data: Json, documented: bool) -> Field:
-    if not isinstance(data, dict) or data.keys() - {"name", "type", "default", "doc"}:
-        raise UsageError(f"not a field of ours: {data!r}")
-    name = data.get("name")
-    if not isinstance(name, str) or not _FIELD_NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is not a field name like master_epoch")
-    kind = _type(data.get("type"), documented)
-    default = Default(_default(data["default"], kind, name)) if "default" in data else None
-    return Field(name=name, type=kind, default=default, doc=_doc(data, name, documented))
+    def record(self, data: Json) -> Record:
+        """A record and everything in it. Raises UsageError."""
+        if not isinstance(data, dict) or data.get("type") != "record":
+            raise UsageError("not a record")
+        if unknown := sorted(data.keys() - {"type", "name", "namespace", "doc", "quorate.key", "fields"}):
+            raise UsageError(f"unknown property {unknown[0]}")
+        name, fields = data.get("name"), data.get("fields")
+        if not isinstance(name, str) or not _RECORD_NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is not a record name like MasterElected")
+        if name in self._defined:
+            raise UsageError(f"{name} is defined twice")
+        if not isinstance(fields, list) or not fields:
+            raise UsageError(f"{name} has no fields")
+        parsed = tuple(self._field(field) for field in fields)
+        if len({field.name for field in parsed}) != len(parsed):
+            raise UsageError(f"{name} has two fields of one name")
+        key = data.get("quorate.key", "")
+        doc = self._doc(data, name)
+        self._defined[name] = Record(name=name, fields=parsed, doc=doc, key=key if isinstance(key, str) else "")
+        return self._defined[name]
 
+    def _field(self, data: Json) -> Field:
+        if not isinstance(data, dict) or data.keys() - {"name", "type", "default", "doc"}:
+            raise UsageError(f"not a field of ours: {data!r}")
+        name = data.get("name")
+        if not isinstance(name, str) or not _FIELD_NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is not a field name like master_epoch")
+        kind = self._type(data.get("type"))
+        default = Default(_default(data["default"], kind, name)) if "default" in data else None
+        return Field(name=name, type=kind, default=default, doc=self._doc(data, name))
 
-def _doc(data: dict[str, Json], name: str, documented: bool) -> str:
-    doc = data.get("doc", "")
-    if not isinstance(doc, str) or (documented and not doc.endswith((".", "?"))):
-        raise UsageError(f"{name} has no doc that is a sentence")
-    return doc
+    def _doc(self, data: dict[str, Json], name: str) -> str:
+        doc = data.get("doc", "")
+        if not isinstance(doc, str) or (self._documented and not doc.endswith((".", "?"))):
+            raise UsageError(f"{name} has no doc that is a sentence")
+        return doc
 
-
-def _type(data: Json, documented: bool) -> FieldType:
-    match data:
-        case "string" | "int" | "long" | "boolean":
-            return Primitive(data)
-        case ["null", "string" | "int" | "long" | "boolean" as name]:
-            return Optional(Primitive(name))
-        case {"type": "map", "values": "string", **rest} if not rest:
-            return Map()
-        case {"type": "array", "items": items, **rest} if not rest:
-            inner = _type(items, documented)
-            if not isinstance(inner, Primitive | Record):
-                raise UsageError("an array holds scalars or records")
-            return Array(inner)
-        case {"type": "record"}:
-            return _record(data, documented)
-        case _:
-            raise UsageError(f"a type we do not use: {data!r}")
+    def _type(self, data: Json) -> FieldType:
+        match data:
+            case "string" | "int" | "long" | "boolean":
+                return Primitive(data)
+            case str(name) if name in self._defined:
+                return self._defined[name]
+            case ["null", "string" | "int" | "long" | "boolean" as name]:
+                return Optional(Primitive(name))
+            case {"type": "map", "values": "string", **rest} if not rest:
+                return Map()
+            case {"type": "array", "items": items, **rest} if not rest:
+                inner = self._type(items)
+                if not isinstance(inner, Primitive | Record):
+                    raise UsageError("an array holds scalars or records")
+                return Array(inner)
+            case {"type": "record"}:
+                return self.record(data)
+            case _:
+                raise UsageError(f"a type we do not use: {data!r}")
 
 
 def _default(value: Json, kind: FieldType, name: str) -> str | int | bool | tuple[()] | frozenset[str] | None:

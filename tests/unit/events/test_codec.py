@@ -14,6 +14,7 @@ from quorate import events
 from quorate.errors import UsageError
 from quorate.events import (
     SCHEMAS,
+    BrokerDataCleaned,
     BrokerFenced,
     ConfigChanged,
     DecodeError,
@@ -112,6 +113,21 @@ def test_bad_text_is_refused(body: bytes) -> None:
     """Text has a length that fits and is UTF-8."""
     with pytest.raises(DecodeError):
         decode(encode(TopicDeleted(topic=""))[:5] + body)
+
+
+def test_neither_true_nor_false_is_refused() -> None:
+    """A boolean is 0 or 1, though any byte would do as a truth."""
+    event = BrokerDataCleaned(cluster="", broker_set="", broker_ids=(), whole_set=True)
+    with pytest.raises(DecodeError, match="neither"):
+        decode(encode(event)[:-1] + b"\x02")
+
+
+def test_a_branch_the_union_does_not_have_is_refused() -> None:
+    """``null | X`` has the branches 0 and 1."""
+    frame = encode(ConfigChanged(scope="", changes=(events.ConfigChange(name=""),)))
+    assert frame.endswith(b"\x02\x00\x00\x00\x00")
+    with pytest.raises(DecodeError, match="branch"):
+        decode(frame[:-3] + b"\x04\x00\x00")
 
 
 def test_an_int_beyond_32_bits_is_refused() -> None:

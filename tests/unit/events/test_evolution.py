@@ -315,6 +315,14 @@ def test_a_registry_that_was_edited_is_refused(folder: Path, damage: Callable[[l
     assert compat.main(["--schemas", str(folder)]) == 2
 
 
+NOTE = {"type": "record", "name": "Note", "doc": "A note.", "fields": [{"name": "x", "type": "int", "doc": "It."}]}
+
+
+def notes(*names: str) -> list[Avsc]:
+    """Fields of notes, each with the record written out."""
+    return [{"name": name, "type": {"type": "array", "items": NOTE}, "default": [], "doc": "New."} for name in names]
+
+
 BAD: list[tuple[str, Callable[[Avsc], object], str]] = [
     ("no doc on the record", lambda a: a.pop("doc"), "doc"),
     ("no doc on a field", lambda a: named(a, "topic").pop("doc"), "doc"),
@@ -324,6 +332,8 @@ BAD: list[tuple[str, Callable[[Avsc], object], str]] = [
     ("a name in capitals", lambda a: named(a, "topic").update(name="topicName"), "field name"),
     ("a record name in small letters", lambda a: a.update(name="topicDeleted"), "record name"),
     ("two fields of one name", lambda a: add(a, "topic", "string"), "one name"),
+    ("a record defined twice", lambda a: a["fields"].extend(notes("x", "y")), "twice"),
+    ("no record", lambda a: a.update(type="enum"), "not a record"),
     ("no fields", lambda a: a.update(fields=[]), "no fields"),
     ("no key", lambda a: a.pop("quorate.key"), "quorate.key"),
     ("a key without its field", lambda a: a.update({"quorate.key": "topic/{name}"}), "needs"),
@@ -362,6 +372,50 @@ def test_a_nested_record_has_one_shape(folder: Path) -> None:
     edit(folder, "MasterElected", lambda avsc: add(candidate(avsc), "zone", "string", default=""))
     with pytest.raises(UsageError, match="Candidate is not the same"):
         schema.load(folder)
+
+
+def test_a_nested_record_may_be_used_twice(folder: Path) -> None:
+    """Avro defines a record once and names it afterwards; both fields are read and written."""
+    note = {"type": "record", "name": "Note", "doc": "A note.", "fields": [{"name": "x", "type": "int", "doc": "It."}]}
+    edit(folder, "TopicDeleted", lambda a: add(a, "notes", {"type": "array", "items": note}, default=[]))
+    edit(folder, "TopicDeleted", lambda a: add(a, "more", {"type": "array", "items": "Note"}, default=[]))
+    now = build(folder)
+    event = now.TopicDeleted(topic="t", notes=(now.Note(x=1),), more=(now.Note(x=2), now.Note(x=3)))
+    frame = now.WRITERS[now.TopicDeleted](event)
+    assert now.READERS[int.from_bytes(frame[1:5], "big")](frame, 5) == (event, len(frame))
+    raw: Any = fastavro.parse_schema(json.loads(now.SCHEMAS[now.SCHEMA_IDS[now.TopicDeleted]]), {})
+    found: Any = fastavro.schemaless_reader(io.BytesIO(frame[5:]), raw, None)
+    assert found == {"topic": "t", "notes": [{"x": 1}], "more": [{"x": 2}, {"x": 3}]}
+
+
+def test_an_event_and_a_nested_record_have_different_names(folder: Path) -> None:
+    """One name is one type."""
+    clash = {
+        "type": "record",
+        "name": "NodeStarted",
+        "doc": "No.",
+        "fields": [{"name": "x", "type": "int", "doc": "It."}],
+    }
+    edit(folder, "TopicDeleted", lambda a: add(a, "notes", {"type": "array", "items": clash}, default=[]))
+    with pytest.raises(UsageError, match="NodeStarted"):
+        schema.load(folder)
+
+
+def test_an_event_has_one_file(folder: Path) -> None:
+    """A copy in a subfolder is no second event."""
+    (folder / "more").mkdir()
+    shutil.copy(folder / "TopicDeleted.avsc", folder / "more")
+    with pytest.raises(UsageError, match="two of them"):
+        schema.load(folder)
+
+
+def test_generating_writes_what_is_out_of_date(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without ``--check`` the module and the registry are written, and then up to date."""
+    monkeypatch.setattr(generate, "MODULE", tmp_path / "module.py")
+    edit(folder, "TopicDeleted", lambda avsc: add(avsc, "reason", "string", default=""))
+    assert generate.main(["--schemas", str(folder)]) == 0
+    assert generate.main(["--check", "--schemas", str(folder)]) == 0
+    assert "reason" in (tmp_path / "module.py").read_text()
 
 
 def test_a_stale_module_fails_the_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,6 +132,15 @@ def test_damage_under_a_right_crc_raises_nothing_else(events: list[Event], stamp
         return
 
 
+def test_bytes_after_the_last_event_are_refused() -> None:
+    """What the count leaves over is noticed, under a right CRC too."""
+    one = encode_events((EVENT,), STAMP)
+    checked = one[21:] + b"\x00"
+    crc = int(google_crc32c.value(checked)).to_bytes(4, "big")
+    with pytest.raises(BatchError, match="after the last"):
+        decode_events(one[:8] + (len(one) - 11).to_bytes(4, "big") + one[12:17] + crc + checked)
+
+
 def test_an_unknown_event_is_told_apart() -> None:
     """An event of a newer build is UnknownSchemaError: the node stops rather than skip it."""
     with pytest.raises(UnknownSchemaError):
