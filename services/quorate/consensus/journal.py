@@ -179,12 +179,17 @@ class Journal:
         self._cuts: deque[_Cut] = deque()
 
     @classmethod
-    def open(cls, disk: Disk, worker: DiskWorker, settings: JournalSettings, clock: Clock) -> "Journal":
+    def open(
+        cls, disk: Disk, worker: DiskWorker, settings: JournalSettings, clock: Clock, *, must_exist: bool = False
+    ) -> "Journal":
         """The journal on ``disk``, or a fresh one. Reads and syncs: only at start.
 
-        Raises JournalDamagedError if something that may have been durable is gone, StorageError if the disk fails.
+        ``must_exist``: this node knows that it had one. Raises JournalDamagedError if something that may have been
+        durable is gone (with ``must_exist``: also all of it), StorageError if the disk fails; then nothing changed.
         """
         image, leftovers = recover(disk)
+        if image is None and must_exist:
+            raise JournalDamagedError("the journal is missing")
         for name in leftovers:
             disk.remove(name)
         if image is None:

@@ -191,9 +191,10 @@ class RocksStore:
 
     def close(self) -> None:
         """Release it; what was not synced may be lost. Closing twice does nothing."""
-        self._families.clear()
-        self._handles.clear()
-        self._db.close()
+        if self._handles:
+            self._families.clear()
+            self._handles.clear()
+            self._db.close()
 
 
 def _options(settings: StoreSettings, cache: Cache) -> Options:

@@ -432,6 +432,20 @@ def test_an_erased_journal_is_new(bench: Bench) -> None:
     assert (bench.journal.base_index, bench.journal.base_term) == (FIRST.index, FIRST.term)
 
 
+def test_a_journal_that_must_exist_is_not_made_up(bench: Bench) -> None:
+    """Without files, or with one in which nothing ever was, a node that had a journal is told that it is damaged."""
+    name = "0000000000000001.journal"
+    for left in ([], [name]):
+        erase_journal(bench.disk)
+        for file in left:
+            (bench.path / file).touch()
+        with pytest.raises(JournalDamagedError, match="missing"):
+            Journal.open(bench.disk, bench.worker, SMALL, bench.clock, must_exist=True)
+        assert sorted(path.name for path in bench.path.iterdir()) == left
+    assert bench.reopen().state == "new"
+    assert Journal.open(bench.disk, bench.worker, SMALL, bench.clock, must_exist=True).state == "recovered"
+
+
 def test_an_entry_that_rotted_is_not_served(tmp_path: Path) -> None:
     """A byte changed under a running node is noticed when the entry is read back: StorageError, not wrong bytes."""
     settings = JournalSettings(segment_bytes=4096, max_entry_bytes=512, tail_bytes=0, tail_entries=0)
