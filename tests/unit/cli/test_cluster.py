@@ -1,0 +1,55 @@
+"""Local clusters: where nodes go, and what is never overwritten."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from quorate.cli.cluster import found, places, resume
+from quorate.errors import UsageError
+
+
+def test_nodes_have_ports_by_rule(tmp_path: Path) -> None:
+    """Node i has id i+1 and ports P+10i to P+10i+3."""
+    last = places(tmp_path, 5, 9870)[4]
+    assert (last.id, last.folder.name) == (5, "n5")
+    assert last.addresses() == {
+        "rpc": "127.0.0.1:9910", "raft": "127.0.0.1:9911", "kafka": "127.0.0.1:9912", "http": "127.0.0.1:9913",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "base"), [(2, 9000), (0, 9000), (4, 9000), (3, 0), (3, 65_510), (3, -5)])
+def test_impossible_clusters_are_refused(tmp_path: Path, nodes: int, base: int) -> None:
+    """A cluster has 1, 3 or 5 nodes, and its ports exist."""
+    with pytest.raises(UsageError):
+        places(tmp_path, nodes, base)
+
+
+def test_a_founded_cluster_can_be_resumed_but_not_founded_again(tmp_path: Path) -> None:
+    """``found`` refuses a folder that holds a cluster; ``resume`` finds it as it was."""
+    founded = found(tmp_path / "c", 3, 9000)
+    assert resume(tmp_path / "c", None, None) == founded
+    assert resume(tmp_path / "c", 3, 9000) == founded
+    before = {path: path.read_text() for path in tmp_path.rglob("*.toml")}
+    with pytest.raises(UsageError, match="--resume"):
+        found(tmp_path / "c", 3, 9000)
+    assert {path: path.read_text() for path in tmp_path.rglob("*.toml")} == before
+
+
+def test_a_cluster_other_than_the_one_meant_is_not_resumed(tmp_path: Path) -> None:
+    """Contradicting arguments, or an empty folder, are errors."""
+    found(tmp_path / "c", 1, 9000)
+    for nodes, base in ((3, None), (None, 9100)):
+        with pytest.raises(UsageError):
+            resume(tmp_path / "c", nodes, base)
+    with pytest.raises(UsageError, match="holds no cluster"):
+        resume(tmp_path, None, None)
+
+
+def test_the_key_is_for_its_owner_only_and_never_the_same(tmp_path: Path) -> None:
+    """Two clusters have different keys, which nobody else may read."""
+    found(tmp_path / "a", 1, 9000)
+    found(tmp_path / "b", 1, 9100)
+    keys = [tmp_path / name / "cluster.key" for name in "ab"]
+    assert keys[0].read_text() != keys[1].read_text()
+    assert all(stat.S_IMODE(key.stat().st_mode) == 0o600 for key in keys)

@@ -1,0 +1,202 @@
+"""Operator commands against a node that says what the test wants."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from quorate.cli import program
+from quorate.gateway.http.answers import (
+    BrokerCounts,
+    BrokerSetItem,
+    BrokerSets,
+    ElectionAnswer,
+    ElectionEvent,
+    ElectionItem,
+    Elections,
+    LastElection,
+    Log,
+    LogEvent,
+    Quorum,
+    QuorumMember,
+    ReplicaAnswer,
+    StateHash,
+    Status,
+)
+from tests.unit.cli.served import Served, serving
+from tests.unit.cli.stories import elected, leads
+
+AT: dict[str, Any] = {"offset": 9, "time_ms": 5, "node": 1}
+
+
+@pytest.fixture
+def node() -> Iterator[Served]:
+    with serving() as served:
+        yield served
+
+
+def run(node: Served, *words: str) -> int:
+    return program.main([*words, "--node", node.address])
+
+
+def a_status(*, healthy: bool) -> Status:
+    return Status(
+        **AT, sentence="All is well.", healthy=healthy, cluster_id="c", version="1", role="leader", leader=1, term=3,
+        voters=3, voters_connected=3, feature_level=1, topics=2, ready=True,
+        brokers=BrokerCounts(sets=1, without_master=0, replicas=2, alive=2),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("healthy", "code"), [(True, 0), (False, 1)])
+def test_status_says_one_sentence_and_exits_by_health(
+    node: Served, capsys: pytest.CaptureFixture[str], healthy: bool, code: int
+) -> None:
+    """A script sees the health, a person the sentence."""
+    node.answers["/v1/status"] = a_status(healthy=healthy)
+    assert run(node, "status") == code
+    assert capsys.readouterr().out.startswith("All is well.\n")
+    assert run(node, "status", "-o", "json") == code
+    assert json.loads(capsys.readouterr().out)["healthy"] is healthy
+
+
+def test_a_node_that_is_not_there_is_named(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """No answer is status 1 with the address; an address that is none is status 2."""
+    assert program.main(["status", "--node", "127.0.0.1:1"]) == 1
+    assert "node 127.0.0.1:1: " in capsys.readouterr().err
+    assert program.main(["status", "--node", "here"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((503, b'{"error":{"code":"unavailable","message":"no leader"}}'), "no leader"),
+        ((500, b"oops"), "500"),
+        ((200, b'{"offset":"x"}'), "200"),
+    ],
+)
+def test_an_error_of_the_node_is_told_in_its_words(
+    node: Served, capsys: pytest.CaptureFixture[str], answer: tuple[int, bytes], told: str
+) -> None:
+    """What the node answers, or cannot answer, ends with status 1 and a reason."""
+    node.answers["/v1/status"] = answer
+    assert run(node, "status") == 1
+    assert told in capsys.readouterr().err
+
+
+def a_quorum(leader: int | None, connected: int) -> Quorum:
+    addresses = dict.fromkeys(("rpc", "raft", "kafka", "http"), "h:1")
+    voters = [
+        QuorumMember(
+            id=n, leader=n == leader, connected=n <= connected, version="1", started_ms=0, dir_uuid="", **addresses
+        )
+        for n in (1, 2, 3)
+    ]
+    return Quorum(
+        **AT, cluster_id="c", leader=leader, term=3, role="leader", voting=True, commit_index=1, applied_index=1,
+        leader_since_ms=0, leader_cause="silent", voters=voters,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("leader", "connected", "code"), [(1, 3, 0), (1, 2, 0), (1, 1, 1), (None, 3, 1)])
+def test_quorum_needs_a_leader_and_a_majority(node: Served, leader: int | None, connected: int, code: int) -> None:
+    """Without either the exit status is 1."""
+    node.answers["/v1/quorum"] = a_quorum(leader, connected)
+    assert run(node, "quorum") == code
+
+
+def a_set(name: str, master: int | None) -> BrokerSetItem:
+    replica = ReplicaAnswer(
+        broker_id=1, address="h:1", registered=True, fenced=False, in_sync=True, alive=None, last_heartbeat_ms=None,
+        epoch=None, max_offset=None, confirm_offset=None, priority=None,
+    )  # fmt: skip
+    return BrokerSetItem(
+        broker_set=name, cluster="c", master=master, master_address=None, master_epoch=1, sync_state_set=(1,),
+        sync_state_set_epoch=1, replicas=[replica], election=None,
+    )  # fmt: skip
+
+
+def test_brokers_are_read_page_by_page(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every page is asked for by the name the one before ended with; one set can be picked."""
+    pages = {
+        None: BrokerSets(**AT, brokers=[a_set("a", 1)], next="a"),
+        "a": BrokerSets(**AT, brokers=[a_set("b", 1)], next=None),
+    }
+    node.answers["/v1/brokers"] = lambda query: pages[query.get("after")]
+    assert run(node, "brokers", "-o", "json") == 0
+    assert [item["broker_set"] for item in json.loads(capsys.readouterr().out)] == ["a", "b"]
+    assert run(node, "brokers", "b", "--stale") == 0
+    assert "unheard" in capsys.readouterr().out
+    assert node.asked[-1][2]["level"] == "stale"
+    assert run(node, "brokers", "zzz") == 1
+
+
+def test_a_set_without_a_master_is_not_well(node: Served) -> None:
+    """``brokers`` exits 1 while a set with members has no master."""
+    node.answers["/v1/brokers"] = BrokerSets(**AT, brokers=[a_set("a", None)], next=None)
+    assert run(node, "brokers") == 1
+
+
+def test_why_finds_the_latest_election_of_a_set(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """The list gives the offset, the offset gives the candidates; another set's offset is refused."""
+    last = LastElection(offset=7, time_ms=1, trigger="t", decided_by="d", explanation="e", acknowledged=True)
+    item = ElectionItem(broker_set="broker-a", cluster="c", master=2, master_epoch=5, election=last)
+    node.answers["/v1/elections"] = Elections(**AT, elections=[item], next=None)
+    event = ElectionEvent(offset=7, term=1, time_ms=1, principal="", cause="", event=elected(2, 5, 1))
+    node.answers["/v1/elections/7"] = ElectionAnswer(**AT, election=event)
+    assert run(node, "why", "broker-a") == 0
+    assert "out: not alive" in capsys.readouterr().out
+    assert run(node, "why", "broker-b") == 1
+    assert run(node, "why", "broker-b", "--offset", "7") == 1
+    assert "was of broker set broker-a" in capsys.readouterr().err
+
+
+def test_config_sends_what_is_to_change(node: Served) -> None:
+    """NAME=VALUE sets, NAME= unsets, in one request to the scope's own path."""
+    done = {**AT, "repeated": False, "reply": {"type": "Accepted"}}
+    shown = {**AT, "config": {"scope": "broker-set/a b", "values": {"x": "1"}}}
+    node.answers["/v1/config/broker-set/a%20b"] = lambda _: done if node.asked[-1][0] == "PUT" else shown
+    assert run(node, "config", "broker-set/a b", "x=1", "y=") == 0
+    assert json.loads(node.asked[0][3]) == {"changes": {"x": "1", "y": None}}
+    assert run(node, "config", "cluster", "nonsense") == 2
+
+
+def test_different_hashes_at_one_offset_are_a_failure(node: Served) -> None:
+    """``state-hash --all`` compares nodes; equal offset and different hash exits 1."""
+    answers = iter(["aa", "aa", "aa", "aa", "aa", "bb", "aa", "aa"])
+    node.answers["/v1/state-hash"] = lambda _: StateHash(**AT, hash=next(answers), feature_level=1)
+    node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
+    assert run(node, "state-hash", "--all") == 0
+    assert run(node, "state-hash", "--all") == 1
+
+
+def json_of(quorum: Quorum, address: str) -> dict[str, Any]:
+    """The quorum with every voter at one address."""
+    import msgspec
+
+    tree: dict[str, Any] = msgspec.to_builtins(quorum)
+    for voter in tree["voters"]:
+        voter["http"] = address
+    return tree
+
+
+def a_log(query: dict[str, str]) -> Log:
+    """Twelve facts."""
+    start, limit = int(query["from"]), int(query["limit"])
+    stamp = {"term": 1, "type": "ControllerLeaderElected", "key": "k", "principal": "p", "cause": "", "request_id": ""}
+    events = [LogEvent(offset=n, time_ms=n, event=leads(1), **stamp) for n in range(start, min(start + limit, 12))]
+    return Log(**AT, events=events, end_offset=12, next=None)
+
+
+def test_the_log_is_printed_from_to_and_by_its_end(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """``dump`` prints exactly the piece that was asked for, ``tail`` the latest."""
+    node.answers["/v1/log"] = a_log
+    assert run(node, "log", "dump", "--from", "3", "--to", "6", "-o", "json") == 0
+    assert [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()] == [3, 4, 5]
+    assert run(node, "log", "tail", "-n", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [int(line.split()[0]) for line in lines] == [10, 11]
+    assert "node 1 leads the controllers" in lines[0]
+    assert run(node, "log", "dump", "--from", "3", "--to", "2") == 2
+    assert run(node, "log", "dump", "--to", "1", "-o", "yaml") == 0
+    assert capsys.readouterr().out.startswith("---\noffset: 0\n")
