@@ -125,7 +125,7 @@ class GuardedEngine(CoreEvents):
         self._cause = LeaderCause("silent")
         self._alive_sent_at = now - settings.heartbeat_s
         self._rejoin_ask_at = now
-        self._blob: tuple[Index, Index, bytes, int] = (Index(0), Index(0), b"", 0)
+        self._blob: tuple[tuple[int, int, int], bytes, int] = ((0, 0, 0), b"", 0)
         self._timer: Timer | None = None
         self._running = False
         self._kicked = False
@@ -257,7 +257,7 @@ class GuardedEngine(CoreEvents):
         return True
 
     def step_down(self, reason: str) -> None:
-        """See port. ``reason`` is for whoever reads the cause of the next election."""
+        """See port. ``reason`` is the caller's to report."""
         if self._running and self.is_leader:
             self._step(self._core.resign)
             self._kick()
@@ -587,7 +587,7 @@ class GuardedEngine(CoreEvents):
             core.set_next_index(peer, Index(entries_end + 1))
             if entries_end < last:
                 self._kick()
-        news = core.commit_index > flow.commit_sent and next_index > journal.base_index + 1
+        news = min(core.commit_index, entries_end) > flow.commit_sent
         if not (count or heartbeat or flow.resend or news):
             return
         previous = Index(next_index - 1)
@@ -602,15 +602,15 @@ class GuardedEngine(CoreEvents):
         self._network.send(peer, codec.append_frame(head, blob, count))
 
     def _entries_from(self, start: Index) -> tuple[bytes, int]:
-        """Encoded once per turn, however many followers are at the same place."""
-        last = self._journal.last_index
-        known_start, known_last, blob, count = self._blob
-        if (known_start, known_last) != (start, last):
+        """Encoded once, however many followers are at the same place; anew after a truncation."""
+        place = (start, self._journal.last_index, self._journal.generation)
+        known, blob, count = self._blob
+        if known != place:
             entries = self._journal.entries(start, self._settings.append_bytes, self._settings.append_entries)
             if not entries:
                 raise InvariantBrokenError(f"entry {start} is not in the journal")
             blob, count = codec.encode_entries(entries), len(entries)
-            self._blob = (start, last, blob, count)
+            self._blob = (place, blob, count)
         return blob, count
 
     def _on_ack(self, peer: NodeId, message: Ack) -> None:
@@ -663,7 +663,10 @@ class GuardedEngine(CoreEvents):
     # ── snapshots ──
 
     def _offer_snapshot(self, peer: NodeId, now: float) -> None:
-        """The follower needs entries that are trimmed: send it the state instead."""
+        """The follower needs entries that are trimmed: send it the state instead, if it is there to take it."""
+        if not self._network.connected(peer):
+            self._senders.pop(peer, None)
+            return
         sender = self._senders.get(peer)
         if sender is not None and sender.stale(now):
             sender = None

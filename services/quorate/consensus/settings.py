@@ -42,9 +42,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     close_jitter_s: float = 0.02
     """After the leader's connection closed the survivors ask for pre-votes one after the other, so far apart."""
     max_entry_bytes: int = 1024 * 1024
-    append_bytes: int = 1024 * 1024
+    append_bytes: int = 256 * 1024
     """Entry bytes in one AppendEntries (one entry always fits)."""
-    append_entries: int = 1024
+    append_entries: int = 512
     """Entries in one AppendEntries."""
     window_bytes: int = 8 * 1024 * 1024
     """Entry bytes in flight to one peer before its acknowledgement."""

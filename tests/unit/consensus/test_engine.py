@@ -574,3 +574,34 @@ def test_another_pysyncobj_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UsageError, match=r"0\.3\.18 \(sha256 e8bdf.*0\.3\.17 \(sha256 e8bdf"):
         check_pysyncobj()
     check_pysyncobj.cache_clear()
+
+
+def test_a_leader_never_sends_what_it_truncated() -> None:
+    """Entries of a lost leadership are not sent again by a later one that has others at the same positions."""
+    cluster = Cluster(3)
+    first = cluster.elect()
+    write(cluster, first, 3)
+    cluster.settle()
+    second, third = [node for node in cluster.nodes.values() if node is not first]
+    start = first.journal.last_index + 1
+    cluster.wires.isolate(first.id)
+    first.propose(b"lost 1")
+    first.propose(b"lost 2")
+    cluster.run(0.01)
+    cluster.wires.watch = lambda source, target, frame: (
+        cluster.wires.cut.add((second.id, third.id)) if source == second.id and frame[0] == 1 else None
+    )
+    third.engine._election.due_at = cluster.time.now + 100
+    cluster.run_until(lambda: second.engine.is_leader, 5)
+    cluster.run(0.01)
+    assert third.journal.last_index < start
+    cluster.wires.watch = None
+    cluster.wires.cut -= {(first.id, second.id), (second.id, first.id)}
+    cluster.run_until(lambda: first.journal.term_at(start) == second.engine.term, 1)
+    second.kill()
+    cluster.wires.heal()
+    third.engine._election.due_at = cluster.time.now + 100
+    cluster.run_until(first.engine.decidable_term, 5)
+    assert first.journal.last_index == start + 1
+    cluster.settle()
+    assert third.journal.term_at(start) == first.journal.term_at(start) == 2

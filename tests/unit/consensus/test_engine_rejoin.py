@@ -237,7 +237,7 @@ def test_a_damaged_journal_is_told_by_the_caller() -> None:
 
 def test_old_acks_do_not_count_after_the_leader_was_told() -> None:
     """An ack sent before the loss and arriving after is refused: the leader forgot this node's matches."""
-    cluster, leader, node = forgetful()
+    _, leader, node = forgetful()
     peer = NodeId(node.id)
     index = leader.journal.last_index
     assert leader.engine._core.match(peer) == index

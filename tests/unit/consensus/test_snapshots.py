@@ -140,7 +140,7 @@ def test_only_the_missing_batches_travel() -> None:
 
 def test_nothing_is_visible_before_all_is_there() -> None:
     """With the last chunk missing, rows and high watermark of the follower are the old ones."""
-    cluster, leader, lagging = behind()
+    cluster, _, lagging = behind()
     before = (lagging.machine.values(), lagging.log.end_offset)
     deliver = cluster.wires.arrive
 
@@ -288,7 +288,7 @@ def test_the_entries_after_a_snapshot_are_kept_while_it_travels() -> None:
 
 def test_a_store_ahead_of_the_journal_needs_no_rows() -> None:
     """A node whose store has the state and whose journal ends before it (a kill) only resets the journal."""
-    cluster, leader, lagging = behind()
+    cluster, _, lagging = behind()
     cluster.wires.heal()
     creep(cluster, at_step(cluster, lagging, "switched"))
     lagging.kill()
@@ -352,7 +352,7 @@ def test_a_malformed_chunk_drops_what_was_staged(kind: int, payload: bytes) -> N
 
 def test_batches_with_a_hole_are_refused() -> None:
     """A batch that does not continue the log is a PeerError, and so is an end before the promised offset."""
-    cluster, leader, lagging = behind()
+    _, leader, lagging = behind()
     term, peer = leader.engine.term, NodeId(leader.id)
     begin = SnapshotBegin(term, 7, leader.engine.applied_index, term, 120, 0)
     later = [batch for *_, batch in leader.log.batches_from(30)]
