@@ -588,7 +588,7 @@ def test_a_leader_never_sends_what_it_truncated() -> None:
     first.propose(b"lost 1")
     first.propose(b"lost 2")
     cluster.run(0.01)
-    cluster.wires.watch = lambda source, target, frame: (
+    cluster.wires.watch = lambda source, _target, frame: (
         cluster.wires.cut.add((second.id, third.id)) if source == second.id and frame[0] == 1 else None
     )
     third.engine._election.due_at = cluster.time.now + 100
