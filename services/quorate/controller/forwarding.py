@@ -70,7 +70,7 @@ class Forwarder:
             self._settle(pending, outcome)
 
     def disconnected(self, peer: int) -> None:
-        """No answer will come from there any more."""
+        """No answer will come from there in time, or at all."""
         lost = [(number, p) for number, p in self._under_way.items() if p.peer == peer]
         for number, pending in lost:
             del self._under_way[number]
@@ -79,10 +79,13 @@ class Forwarder:
             if pending.is_query:
                 self._park(pending)
             else:
-                self._settle(pending, UnknownOutcome("the connection to the leader broke after it was sent"))
+                self._settle(pending, UnknownOutcome("the leader it was sent to is gone"))
 
-    def sweep(self) -> None:
-        """Drop what ended by its deadline."""
+    def sweep(self, leader: int | None) -> None:
+        """Drop what ended by its deadline, and what went to a leader that has been replaced: it will not answer."""
         ended = [number for number, p in self._under_way.items() if p.stage is Stage.ENDED]
         for number in ended:
             del self._under_way[number]
+        if leader is not None:
+            for peer in {p.peer for p in self._under_way.values()} - {leader}:
+                self.disconnected(peer)

@@ -372,7 +372,7 @@ class Controller:
                 self._settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
             else:
                 self._settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
-        self._forwarder.sweep()
+        self._forwarder.sweep(self.engine.leader_id)
         self._decider.sweep()
         if not self._stopped:
             self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)

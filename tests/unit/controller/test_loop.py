@@ -139,6 +139,16 @@ def test_a_forwarded_command_whose_link_breaks_is_unknown() -> None:
     assert isinstance(outcomes[0], UnknownOutcome)
 
 
+def test_a_command_sent_to_a_leader_that_was_replaced_is_unknown_at_once() -> None:
+    """A leader that hangs with our command may have logged it; its successor's caller is told so without waiting."""
+    bench = Bench()
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    outcomes = bench.submit(topic("t"))
+    bench.engine.leader_id = 3  # type: ignore[assignment]
+    bench.after(0.1)
+    assert isinstance(outcomes[0], UnknownOutcome)
+
+
 def test_a_forwarded_query_whose_link_breaks_is_asked_again() -> None:
     """A read can be repeated; it looks for the leader again."""
     bench = Bench()

@@ -1,0 +1,268 @@
+"""The measurements, one function each: what is done, what is kept. Bars and ratios are ``report.py``'s."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from quorate.cli.client import NodeError
+from quorate.gateway.http.answers import Status
+from tests.bench.harness import Ours, Run, cpu_s, finish_load, fsync_probe, load, null_server, ours, rss_mib, start_load
+from tests.contract.client import Closed, Remoting
+from tests.peers import peer, present
+from tests.rocketmq.stock import JavaControllers, Stock
+
+CLIENTS = (1, 16, 64)
+
+
+def controls(run: Run) -> None:
+    """The disk alone, and the load generator against a server that does nothing."""
+    run.keep("fsync", fsync_probe(run))
+    with null_server() as port:
+        for clients in CLIENTS:
+            run.keep(f"null closed {clients}", load(run, "commits", port, clients, 0, f"null-{clients}"))
+        run.keep("null reads 16", load(run, "reads", port, 16, 0, "null-reads"))
+
+
+def commits(run: Run) -> None:
+    """Closed loop with 1, 16 and 64 clients; open loop at 1,000 a second over 64 connections; CPU, syncs and memory."""
+    with ours(run) as cluster:
+        leader = cluster.leader()
+        port = cluster.rpc(leader)
+        others = [node for node in cluster.started.nodes if node is not leader]
+        for clients in CLIENTS:
+            before = [cpu_s(node["pid"]) for node in (leader, *others)]
+            syncs = cluster.metric(leader, "quorate_journal_syncs_total")
+            figure = load(run, "commits", port, clients, 0, f"closed-{clients}")
+            after = [cpu_s(node["pid"]) for node in (leader, *others)]
+            done = max(figure["operations"], 1)
+            spent = [(b - a) * 1e6 / done for a, b in zip(before, after, strict=True)]
+            figure["leader_cpu_us"] = round(spent[0], 1)
+            figure["follower_cpu_us"] = round(max(spent[1:]), 1)
+            figure["syncs"] = cluster.metric(leader, "quorate_journal_syncs_total") - syncs
+            run.keep(f"closed {clients}", figure)
+        run.keep("open 1000", load(run, "commits", port, 64, 1000, "open-1000"))
+        run.keep("reads closed 16", load(run, "reads", port, 16, 0, "reads-16"))
+        reads(run, port)
+        memory(run, cluster)
+
+
+def reads(run: Run, port: int) -> None:
+    """Linearizable 1004 at 500/s from 16 connections: alone, and beside 500 commits/s."""
+    run.keep("reads idle", load(run, "reads", port, 16, 500, "reads-idle"))
+    writer = start_load(run, "commits", port, 32, 500, "beside-reads")
+    figure = load(run, "reads", port, 16, 500, "reads-busy", max(run.seconds - 2, 2))
+    figure["commits_beside"] = finish_load(writer)["per_second"]
+    run.keep("reads under 500 commits", figure)
+
+
+def memory(run: Run, cluster: Ours) -> None:
+    """Resident memory of each node after 150,000 commits."""
+    leader = cluster.leader()
+    while cluster.metric(leader, "quorate_commits_total") < 150_000:
+        load(run, "commits", cluster.rpc(leader), 64, 0, "memory", 5)
+    found = [rss_mib(node["pid"]) for node in cluster.started.nodes]
+    run.keep("memory", {"rss_mib": [round(mib, 1) for mib in found], "max_mib": round(max(found), 1)})
+
+
+def heartbeats(run: Run) -> None:
+    """Pipelined on one node; and 10,000 a second from 500 connections: CPU of that node per heartbeat."""
+    with ours(run) as cluster:
+        node = cluster.leader()
+        idle = _cpu_share(node["pid"], 2.0)
+        before = cpu_s(node["pid"])
+        figure = load(run, "beats", cluster.rpc(node), 64, 0, "beats-pipelined")
+        figure["cpu_us"] = round((cpu_s(node["pid"]) - before) * 1e6 / figure["operations"], 2)
+        run.keep("heartbeats pipelined", figure)
+        before, started = cpu_s(node["pid"]), time.monotonic()
+        figure = load(run, "beats", cluster.rpc(node), 500, 10_000, "beats-sparse")
+        spent = cpu_s(node["pid"]) - before - idle * (time.monotonic() - started)
+        figure["cpu_us"] = round(spent * 1e6 / figure["operations"], 2)
+        figure["idle_cpu_share"] = round(idle, 4)
+        run.keep("heartbeats 10000/s", figure)
+
+
+def _cpu_share(pid: int, seconds: float) -> float:
+    before = cpu_s(pid)
+    time.sleep(seconds)
+    return (cpu_s(pid) - before) / seconds
+
+
+def failover(run: Run, trials: int = 20) -> None:
+    """SIGKILL (and, apart, SIGSTOP) of the leader → the next acknowledged write by a client of a survivor; ms."""
+    for name, number, count in (("failover SIGKILL", signal.SIGKILL, trials), ("failover SIGSTOP", signal.SIGSTOP, 5)):
+        with ours(run, "--restart") as cluster:
+            samples = [_failover(cluster, number) for _ in range(count)]
+        samples.sort()
+        run.keep(name, {"p50_ms": samples[len(samples) // 2], "max_ms": samples[-1], "samples_ms": samples})
+
+
+def _failover(cluster: Ours, number: signal.Signals) -> float:
+    """One trial: a client of a survivor writes again and again, 2 ms after each answer that is not an acknowledgement."""
+    leader = cluster.leader()
+    survivor = next(node for node in cluster.started.nodes if node is not leader)
+    pid = _pid(leader)
+    with Remoting(survivor["rpc"]) as client:
+        client.ask(17, topic="before", readQueueNums=4, writeQueueNums=4, perm=6)
+        start = time.perf_counter()
+        os.kill(pid, number)
+        for attempt in itertools.count():
+            topic = f"t-{start:.6f}-{attempt}".replace(".", "-")
+            if client.ask(17, topic=topic, readQueueNums=4, writeQueueNums=4, perm=6).code == 0:
+                break
+            time.sleep(0.002)
+        took = (time.perf_counter() - start) * 1000
+    if number is signal.SIGSTOP:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(2.0)
+    _whole(cluster)
+    return round(took, 1)
+
+
+def _pid(node: dict[str, Any]) -> int:
+    """The process that listens there now (a restarted node has a new one)."""
+    port = int(node["rpc"].rpartition(":")[2])
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "serve" in command and any(c.laddr.port == port for c in process.net_connections() if c.status == "LISTEN"):
+            return int(process.pid)
+    raise RuntimeError(f"nobody listens on {port}")
+
+
+def _whole(cluster: Ours) -> None:
+    """Wait until every node is back and ready."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            if all(cluster.started.node(k).get("/v1/status", Status).voters_connected == 3 for k in range(3)):
+                return
+        except NodeError:
+            pass
+        time.sleep(0.1)
+    raise RuntimeError("the cluster is not whole again")
+
+
+def scale(run: Run, sizes: tuple[int, ...] = (100, 500, 2000)) -> None:
+    """Broker sets of two, heartbeating to every node; a quarter of the masters lost at once."""
+    for sets in sizes:
+        with ours(run) as cluster:
+            leader = cluster.leader()
+            ports = [str(cluster.rpc(node)) for node in cluster.started.nodes]
+            fleet = subprocess.Popen(
+                [str(run.tools / "fleet"), str(sets), str(cluster.rpc(leader)), *ports],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            try:
+                run.keep(f"scale {sets}", _scale(cluster, leader, fleet, sets))
+            finally:
+                fleet.kill()
+                fleet.wait()
+
+
+def _scale(cluster: Ours, leader: dict[str, Any], fleet: "subprocess.Popen[str]", sets: int) -> dict[str, Any]:
+    assert fleet.stdin is not None
+    _until(fleet, "ready")
+    time.sleep(6.0)  # Deliveries of the first elections are recorded after 5 s.
+    before, started = cpu_s(leader["pid"]), time.monotonic()
+    calm = [_until(fleet, "probe") for _ in range(5)]
+    per_beat = (cpu_s(leader["pid"]) - before) * 1e6 / ((time.monotonic() - started) * sets * 2)
+    before = cpu_s(leader["pid"])
+    fleet.stdin.write(f"kill {sets // 4}\n")
+    fleet.stdin.flush()
+    killed = _until(fleet, "killed")
+    storm = [_until(fleet, "probe") for _ in range(3)]
+    spent = cpu_s(leader["pid"]) - before - per_beat * 1e-6 * sets * 2 * 3
+    took = sorted(_elections(leader["http"], killed["at_ms"]))
+    return {
+        "sets": sets,
+        "heartbeat_cpu_us": round(per_beat, 1),
+        "masters_lost": killed["masters"],
+        "elected": len(took),
+        "elected_ms_p50": took[len(took) // 2] if took else None,
+        "elected_ms_max": took[-1] if took else None,
+        "election_cpu_us": round(spent * 1e6 / max(len(took), 1), 1),
+        "heartbeat_p99_us_calm": max(probe["p99_us"] for probe in calm),
+        "heartbeat_p99_us_storm": max(probe["p99_us"] for probe in storm),
+    }
+
+
+def _until(fleet: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
+    assert fleet.stdout is not None
+    for line in fleet.stdout:
+        found: dict[str, Any] = json.loads(line)
+        if found["event"] == event:
+            return found
+    raise RuntimeError(f"the fleet ended before {event!r}")
+
+
+def _elections(http: str, since_ms: int) -> list[int]:
+    """Milliseconds after ``since_ms`` of every master elected."""
+    took, at = [], 0
+    while True:
+        with urllib.request.urlopen(f"http://{http}/v1/log?from={at}&limit=1000", timeout=30) as answer:
+            page = json.load(answer)
+        for event in page["events"]:
+            if event["type"] == "MasterElected" and event["time_ms"] >= since_ms:
+                took.append(event["time_ms"] - since_ms)
+        if page["next"] is None or not page["events"]:
+            return took
+        at = page["next"]
+
+
+def java(run: Run) -> None:
+    """The same loads on the Java controllers, DLedger and JRaft, after a warm-up of their JVMs."""
+    if not present("rocketmq"):
+        run.keep("java", {"absent": "rocketmq (make peers)"})
+        return
+    for kind in ("dledger", "jraft"):
+        with tempfile.TemporaryDirectory(dir=run.folder) as folder:
+            stock = Stock(Path(folder), peer("rocketmq") / "lib")
+            try:
+                _java(run, kind, JavaControllers(stock, kind))
+            finally:
+                stock.stop()
+
+
+def _java(run: Run, kind: str, controllers: JavaControllers) -> None:
+    port = _java_leader(controllers.addresses)
+    load(run, "commits", port, 64, 0, f"{kind}-warm-up", 15)
+    for clients in CLIENTS:
+        run.keep(f"{kind} closed {clients}", load(run, "commits", port, clients, 0, f"{kind}-{clients}"))
+    run.keep(f"{kind} reads 16", load(run, "reads", port, 16, 0, f"{kind}-reads"))
+    run.keep(f"{kind} heartbeats pipelined", load(run, "beats", port, 64, 0, f"{kind}-beats"))
+
+
+def _java_leader(addresses: list[str]) -> int:
+    """The port of the Java controller that leads."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        for address in addresses:
+            try:
+                with Remoting(address) as client:
+                    if client.ask(1005).fields.get("isLeader") == "true":
+                        return int(address.rpartition(":")[2])
+            except (OSError, Closed):
+                continue
+        time.sleep(0.5)
+    raise RuntimeError("no Java controller leads")
+
+
+MEASURES: dict[str, Callable[[Run], None]] = {
+    "controls": controls,
+    "commits": commits,
+    "heartbeats": heartbeats,
+    "failover": failover,
+    "scale": scale,
+    "java": java,
+}

@@ -1,0 +1,97 @@
+"""From figures to a report: each bar of the project with what was measured, its ratio to a control of the same run."""
+
+from typing import Any
+
+Figures = dict[str, Any]
+
+
+def _get(figures: Figures, name: str, key: str) -> float | None:
+    value = figures.get(name, {}).get(key)
+    return None if value is None else float(value)
+
+
+def _ratio(a: float | None, b: float | None) -> str:
+    return "–" if a is None or not b else f"{a / b:.2f}"
+
+
+BARS: tuple[tuple[str, str, str, float, float, str, tuple[str, str] | None], ...] = (
+    # what, figure, key, scale, bar (positive: at most; negative: at least), unit, control
+    ("open loop 1,000 commits/s, 64 connections: p99", "open 1000", "p99_us", 1e-3, 5, "ms", ("fsync", "p99_us")),
+    (
+        "closed loop, 64 clients: commits/s",
+        "closed 64",
+        "per_second",
+        1,
+        -10_000,
+        "/s",
+        ("null closed 64", "per_second"),
+    ),
+    ("closed loop, 64 clients: p99", "closed 64", "p99_us", 1e-3, 10, "ms", ("fsync", "p99_us")),
+    ("SIGKILL of the leader → next write: p50", "failover SIGKILL", "p50_ms", 1, 150, "ms", None),
+    ("SIGKILL of the leader → next write: max", "failover SIGKILL", "max_ms", 1, 500, "ms", None),
+    ("heartbeats pipelined on one node", "heartbeats pipelined", "per_second", 1, -200_000, "/s", None),
+    ("heartbeat at 10,000/s, 500 connections: CPU", "heartbeats 10000/s", "cpu_us", 1, 12, "µs", None),
+    ("linearizable read, idle: p99", "reads idle", "p99_us", 1e-3, 1, "ms", ("null reads 16", "p99_us")),
+    (
+        "linearizable read under 500 commits/s: p99",
+        "reads under 500 commits",
+        "p99_us",
+        1e-3,
+        1,
+        "ms",
+        ("fsync", "p99_us"),
+    ),
+    ("resident memory after 150,000 commits", "memory", "max_mib", 1, 90, "MiB", None),
+    ("2,000 sets, 500 masters lost: all elected", "scale 2000", "elected_ms_max", 1e-3, 2, "s", None),
+)
+
+
+def table(figures: Figures) -> str:
+    """The bars as Markdown."""
+    lines = ["| what | measured | bar | kept | ratio to control |", "|---|---:|---:|---|---|"]
+    for what, name, key, scale, bar, unit, control in BARS:
+        raw = _get(figures, name, key)
+        if raw is None:
+            lines.append(f"| {what} | not measured | | | |")
+            continue
+        value, limit = raw * scale, abs(bar)
+        kept = value <= limit if bar > 0 else value >= limit
+        ratio = f"{_ratio(raw, _get(figures, *control))} × {control[0]}" if control else "–"
+        sign = "≤" if bar > 0 else "≥"
+        lines.append(
+            f"| {what} | {value:,.2f} {unit} | {sign} {limit:,.0f} {unit} | {'yes' if kept else '**no**'} | {ratio} |"
+        )
+    for kind in ("dledger", "jraft"):
+        mine, java = _get(figures, "closed 64", "per_second"), _get(figures, f"{kind} closed 64", "per_second")
+        if java:
+            bar = "≥ 10 ×" if kind == "dledger" else "–"
+            kept = "–" if kind != "dledger" else "yes" if mine and mine >= 10 * java else "**no**"
+            lines.append(
+                f"| closed loop 64, ratio to Java {kind} | {_ratio(mine, java)} × | {bar} | {kept} | {java:,.0f} /s there |"
+            )
+    return "\n".join(lines)
+
+
+def agreement(first: Figures, second: Figures) -> list[str]:
+    """Which figures of two runs differ by more than a quarter of the smaller."""
+    apart = []
+    for what, name, key, *_ in BARS:
+        a, b = _get(first, name, key), _get(second, name, key)
+        if a and b and max(a, b) > 1.25 * min(a, b):
+            apart.append(f"{what}: {a:,.0f} and {b:,.0f}")
+    return apart
+
+
+def render(runs: list[Figures], machine: str) -> str:
+    """The whole report."""
+    parts = ["# Benchmarks", "", machine, ""]
+    for number, figures in enumerate(runs, start=1):
+        parts += [f"## Run {number}", "", table(figures), ""]
+        parts += ["All figures:", "", "```"]
+        parts += [f"{name}: {figure}" for name, figure in figures.items()]
+        parts += ["```", ""]
+    if len(runs) > 1:
+        apart = agreement(runs[0], runs[1])
+        parts += ["## Agreement of the runs", ""]
+        parts += [f"- apart by more than 25 %: {line}" for line in apart] or ["All bars agree within 25 %."]
+    return "\n".join(parts) + "\n"
