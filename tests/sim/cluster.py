@@ -138,6 +138,8 @@ class Process:
 
     def fatal(self, error: Exception) -> None:
         """The process gives up on itself: only for a disk that failed, or for a bug."""
+        if isinstance(error, ViolationError):
+            raise error  # Raised by the observer in the middle of production code, which handed it on.
         if not isinstance(error, StorageError) or not self.cluster.excuses(error):
             raise ViolationError("no node stops by itself", f"n{self.node_id}: {type(error).__name__}: {error}")
         self.cluster.counts["fail-stops"] += 1

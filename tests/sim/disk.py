@@ -68,6 +68,10 @@ _Op = _Write | _Sync | _Create | _Remove | _StoreSync
 Files = dict[str, bytearray]
 
 
+def _bytes(ops: list[_Op]) -> int:
+    return sum(len(op.data) for op in ops if isinstance(op, _Write))
+
+
 def _put(files: Files, write: _Write, size: int) -> None:
     content = files.get(write.name)
     if content is None:
@@ -211,6 +215,7 @@ class SimDisk:
         happened = job[: self._random.randrange(len(job) + 1)]
         if happened and isinstance(happened[-1], _Write):
             happened[-1] = self._cut(happened[-1])
+        self.lost_bytes += _bytes(job) - _bytes(happened)
         return happened
 
     def _torn(self, writes: list[_Write]) -> list[_Write]:

@@ -58,6 +58,7 @@ def draw_weather(random: Random) -> Weather:
         loss=random.choice((0.0, 0.0, 0.02, 0.1)),
         duplicate=random.choice((0.0, 0.02)),
         reorder=random.choice((0.0, 0.0, 0.05, 0.2)),
+        straggle=random.choice((0.0, 0.0, 0.01)),
         delay_max_s=random.choice((0.001, 0.005, 0.02)),
     )
 

@@ -1,9 +1,295 @@
-"""Planted bugs."""
+"""Planted bugs: each must be caught, or the simulator proves nothing.
+
+Rules: a mutant is a small change to production classes, made in a child process that runs nothing else. ``names`` says
+which invariants may catch it first. The last column of the table in docs/simulator.md comes from ``table``.
+"""
+
 from collections.abc import Callable
+from typing import Any
+
 import msgspec
+
+from quorate.consensus import codec, engine, guard
+from quorate.consensus.codec import Ack, PreVoteAnswer, RequestVote, VoteGranted
+from quorate.consensus.engine import GuardedEngine
+from quorate.consensus.guard import commit_ceiling
+from quorate.consensus.journal import Journal
+from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
+from quorate.consensus.pysyncobj_engine import PySyncObjEngine
+from quorate.consensus.pysyncobj_engine import _Core as Core
+from quorate.controller.deciding import Decider
+from quorate.controller.machine import ReplicatedState
+from quorate.metadata.requests import RequestTable
+
+from tests.sim import scripted
+
+Node = Any
+"""A production object whose privates a mutant reaches into."""
+
+
 class Mutant(msgspec.Struct, frozen=True):
+    """One planted bug. ``script``: only this schedule is known to catch it; it is run instead of random seeds."""
+
+    what: str
     apply: Callable[[], None]
     script: Callable[[int], None] | None = None
-MUTANTS: dict[str, Mutant] = {}
+
+
+def swap(owner: object, name: str, replacement: object) -> None:
+    """Put ``replacement`` in the place of a method or function that must exist."""
+    getattr(owner, name)
+    setattr(owner, name, replacement)
+
+
+def _vote_not_durable() -> None:
+    def grant_vote(self: Node, peer: NodeId, term: Term) -> None:
+        self._network.send(peer, codec.encode(VoteGranted(term, self._answering_ballot)))
+
+    swap(GuardedEngine, "grant_vote", grant_vote)
+
+
+def _candidacy_not_durable() -> None:
+    def ask_vote(self: Node, peer: NodeId, term: Term, last_index: Index, last_term: Term) -> None:
+        message = RequestVote(term, self._election.ballot, last_index, last_term, self._handover)
+        self._network.send(peer, codec.encode(message))
+
+    swap(GuardedEngine, "ask_vote", ask_vote)
+
+
+def _ack_not_durable() -> None:
+    def acknowledge(self: Node, peer: NodeId, next_index: Index, *, reset: bool, success: bool) -> None:
+        counts = self._rejoin is None
+        message = Ack(self._core.term, self._answering_seq, next_index, reset, success, counts)
+        self._network.send(peer, codec.encode(message))
+
+    swap(GuardedEngine, "acknowledge", acknowledge)
+
+
+def _own_copy_at_once() -> None:
+    def ceiling(self: Node) -> Index:
+        return commit_ceiling(self._journal.last_index, self._core.matches(), self._quorum)
+
+    swap(GuardedEngine, "commit_ceiling", ceiling)
+
+
+def _answer_before_commit() -> None:
+    original = Decider._propose
+
+    def propose(self: Node, tip: Node, pending: Node, *rest: Node) -> bool:
+        done = original(self, tip, pending, *rest)
+        if done and self._in_flight and self._in_flight[-1].pending is pending:
+            self._settle(pending, self._in_flight[-1].answer)
+        return done
+
+    swap(Decider, "_propose", propose)
+
+
+def _answer_from_the_tip() -> None:
+    swap(Decider, "_after_tip", lambda self, pending, outcome: self._settle(pending, outcome))
+
+
+def _stale_term_at_apply() -> None:
+    """As pysyncobj's own queue would: what a lost leadership proposed is proposed again, and apply does not mind."""
+    propose, leadership, apply = PySyncObjEngine.propose, ReplicatedState.leadership, ReplicatedState.apply
+
+    def remember(self: Node, entry: bytes, term: Term) -> Index | None:
+        index = propose(self, entry, term)
+        if index is not None:
+            self._machine.mutant_queue = [*getattr(self._machine, "mutant_queue", []), (index, entry)]
+            self._machine.mutant_engine = self
+        return index
+
+    def again(self: Node, term: Term, cause: LeaderCause | None) -> None:
+        queue = getattr(self, "mutant_queue", [])
+        if cause is not None:
+            self.mutant_queue = []
+            for _, entry in queue:
+                propose(self.mutant_engine, entry, term)
+        leadership(self, term, cause)
+
+    def careless(self: Node, index: Index, term: Term, entry: bytes) -> None:
+        self.mutant_queue = [waiting for waiting in getattr(self, "mutant_queue", []) if waiting[0] != index]
+        decided = Term(int.from_bytes(entry[18:26], "little")) if entry else term
+        apply(self, index, decided, entry)
+
+    swap(PySyncObjEngine, "propose", remember)
+    swap(ReplicatedState, "leadership", again)
+    swap(ReplicatedState, "apply", careless)
+
+
+def _stale_read() -> None:
+    def read_index(self: Node, done: Callable[[Index | None], None]) -> None:
+        done(self.applied_index if self.is_leader else None)
+
+    swap(GuardedEngine, "read_index", read_index)
+
+
+def _no_barrier() -> None:
+    def open_term(self: Node) -> None:
+        if not self._announced_term and self.is_leader and self._transfer is None:
+            self._announced_term = self._core.term
+            self._machine.leadership(self._core.term, self._cause)
+
+    turn = GuardedEngine._turn
+
+    def eager(self: Node) -> None:
+        turn(self)
+        open_term(self)
+
+    swap(GuardedEngine, "_open_term", open_term)
+    swap(GuardedEngine, "_turn", eager)
+
+
+def _duplicate_apply() -> None:
+    swap(Decider, "_known", lambda _self, _tip, _pending, _now_ms: None)
+
+
+def _applied_index_late() -> None:
+    """The applied index is not part of the write it belongs to, but of the next one."""
+    from quorate.controller import machine
+
+    original = machine.applied_ops
+    late: dict[int, list[Any]] = {}
+
+    def applied(self: Node) -> None:
+        def previous(*point: int) -> list[Any]:
+            found = late.get(id(self._store), [])
+            late[id(self._store)] = original(*point)
+            return found
+
+        machine.applied_ops = previous
+        genuine(self)
+        machine.applied_ops = original
+
+    genuine = ReplicatedState.applied
+    swap(ReplicatedState, "applied", applied)
+
+
+def _lost_request_table() -> None:
+    swap(RequestTable, "from_rows", classmethod(lambda cls, _rows, settings: cls(settings=settings)))
+
+
+def _snapshot_without_requests() -> None:
+    original = ReplicatedState.snapshot_rows
+    swap(ReplicatedState, "snapshot_rows", lambda self: [row for row in original(self) if row[0] != "requests"])
+
+
+def _no_log_check() -> None:
+    original = Core.request_vote
+
+    def request_vote(self: Node, peer: NodeId, term: Term, _last_index: Index, _last_term: Term) -> None:
+        original(self, peer, term, Index(1 << 40), Term(1 << 40))
+
+    def on_pre_vote(self: Node, peer: NodeId, message: Node) -> None:
+        protects = self.is_leader or self._election.protects_leader(self._scheduler.monotonic())
+        granted = self.voting and not protects and message.term > self._core.term
+        self._send(peer, PreVoteAnswer(self._core.term, message.round, granted))
+
+    swap(Core, "request_vote", request_vote)
+    swap(GuardedEngine, "_on_pre_vote", on_pre_vote)
+
+
+def _no_generation_check() -> None:
+    original = Journal._written
+
+    def written(self: Node) -> None:
+        reports = [msgspec.structs.replace(report, generation=self.generation) for report in self._reports]
+        self._reports.clear()
+        self._reports.extend(reports)
+        original(self)
+
+    swap(Journal, "_written", written)
+
+
+def _truncates_what_matches() -> None:
+    """BUG 3 of pysyncobj, with the guard against it taken away."""
+
+    def shape(message: Node, _log: Node, _commit: Index) -> guard.Show:
+        return guard.Show(message.prev_index, message.prev_term, message.entries, message.commit)
+
+    swap(engine, "shape_append", shape)
+
+
+def _old_acks_count() -> None:
+    """BUG 2: an ack of an earlier term is taken for one of this term."""
+    original = GuardedEngine._on_ack
+
+    def on_ack(self: Node, peer: NodeId, message: Ack) -> None:
+        original(self, peer, msgspec.structs.replace(message, term=self._core.term, seq=1 << 50))
+
+    swap(GuardedEngine, "_on_ack", on_ack)
+
+
+def _votes_counted_twice() -> None:
+    swap(guard.Election, "first_vote_of", lambda _self, _voter, _term, _ballot: True)
+
+
+def _forgets_that_it_forgot() -> None:
+    swap(GuardedEngine, "_start_rejoin", lambda _self, *, forgotten: None)
+
+
+def _old_entries_sent() -> None:
+    """Encoded entries are kept from one leadership to the next."""
+
+    def keep(self: Node) -> None:
+        kept = getattr(self, "_blob", None)
+        reset(self)
+        if kept is not None:
+            self._blob = kept
+
+    reset = GuardedEngine._reset_leadership
+    swap(GuardedEngine, "_reset_leadership", keep)
+
+
+def _clip_without_term() -> None:
+    def apply_log_entries(self: Node) -> bool:
+        counted = self.raftCommitIndex
+        if counted > self._floor:
+            self._SyncObj__raftCommitIndex = max(self._floor, min(counted, self._events.commit_ceiling()))
+        return False
+
+    swap(Core, "_SyncObj__applyLogEntries", apply_log_entries)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "non-durable vote": Mutant("a vote leaves before it is on disk", _vote_not_durable),
+    "non-durable candidacy": Mutant("a vote request leaves before its own vote is on disk", _candidacy_not_durable),
+    "non-durable ack": Mutant("an acknowledgement leaves before its entries are on disk", _ack_not_durable),
+    "own copy at once": Mutant("the leader counts its own copy before its fsync", _own_copy_at_once),
+    "answer before commit": Mutant("a client is answered when its command was proposed", _answer_before_commit),
+    "answer from the tip": Mutant("an answer that writes nothing does not wait for what it was read from", _answer_from_the_tip),
+    "stale term at apply": Mutant("entries of a lost leadership are proposed again and executed", _stale_term_at_apply),
+    "stale read": Mutant("a leader answers reads without asking anybody", _stale_read),
+    "no barrier": Mutant("a leader decides before its own first entry is applied", _no_barrier),
+    "duplicate apply": Mutant("a retried request is run again", _duplicate_apply),
+    "applied index late": Mutant("rows and applied index are not one write", _applied_index_late),
+    "lost request table": Mutant("a restart forgets which requests were answered", _lost_request_table),
+    "snapshot without requests": Mutant("a snapshot leaves the request table out", _snapshot_without_requests),
+    "no log check": Mutant("votes go to candidates whose log is behind", _no_log_check),
+    "no generation check": Mutant("a sync report from before a truncation is believed", _no_generation_check),
+    "truncates what matches": Mutant("entries that match are truncated and written again", _truncates_what_matches),
+    "old acks count": Mutant("acknowledgements of an earlier term count", _old_acks_count),
+    "votes counted twice": Mutant("vote messages are counted, not voters", _votes_counted_twice),
+    "forgets that it forgot": Mutant("a node that lost its journal votes and acknowledges as before", _forgets_that_it_forgot),
+    "old entries sent": Mutant("a leader sends entries it encoded in an earlier leadership", _old_entries_sent, scripted.stale_blob),
+    "clip without term": Mutant("the clip of the commit index may end in an older term", _clip_without_term, scripted.clip_term),
+}
+
+
 def table(last: int, jobs: int) -> int:
-    return 0
+    """Run every mutant until it is caught, at most ``last`` seeds; print the rows. 1 if one survives."""
+    from tests.sim.runner import Options, run
+
+    survivors = []
+    print("| mutant | what is wrong | caught by seed | by the invariant |\n|---|---|---|---|")
+    for name, mutant in MUTANTS.items():
+        options = Options(first=1, last=last, jobs=jobs, mutant=name, stop_at_first=True, quiet=True)
+        bad = sorted(run(options).bad, key=lambda outcome: outcome.seed)
+        if not bad:
+            survivors.append(name)
+        seed = f"{bad[0].seed}{' (scripted)' * (mutant.script is not None)}" if bad else f"not in {last}"
+        print(f"| {name} | {mutant.what} | {seed} | {bad[0].invariant if bad else '—'} |", flush=True)
+    print(f"\n{len(MUTANTS) - len(survivors)} of {len(MUTANTS)} caught; survivors: {survivors or 'none'}")
+    return 1 if survivors else 0
+
+

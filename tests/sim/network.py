@@ -43,6 +43,8 @@ class Weather(msgspec.Struct):
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
+    straggle: float = 0.0
+    """Share of frames that arrive up to a second late."""
     delay_max_s: float = 0.002
     bytes_per_s: float = 50e6
 
@@ -160,6 +162,9 @@ class Fabric:
         if random.random() < weather.reorder:
             self.counts["frames reordered"] += 1
             arrival += random.random() * 0.05
+        elif random.random() < weather.straggle:
+            self.counts["frames reordered"] += 1
+            arrival += random.random()
         else:
             arrival = max(arrival, self._latest.get((a, b), 0.0) + 1e-7)
             self._latest[a, b] = arrival

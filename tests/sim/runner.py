@@ -80,6 +80,7 @@ class Options(msgspec.Struct, frozen=True):
     size: int = 0
     faults_s: float = 0.0
     stop_at_first: bool = False
+    quiet: bool = False
 
 
 def prepare(mutant: str) -> None:
@@ -140,7 +141,8 @@ class Tally:
         self.virtual_s += outcome.virtual_s
         if outcome.invariant:
             self.bad.append(outcome)
-            self.say(f"seed {outcome.seed}: {outcome.invariant}: {outcome.detail}\n    again: {self.command(outcome.seed)}")
+            if not self.options.quiet:
+                self.say(f"seed {outcome.seed}: {outcome.invariant}: {outcome.detail}\n    again: {self.command(outcome.seed)}")
         else:
             self.sizes[outcome.size] += 1
             self.counts.update(outcome.counts)
@@ -163,7 +165,7 @@ class Tally:
 
     def progress(self) -> None:
         """A bar, on a terminal only."""
-        if not sys.stderr.isatty():
+        if self.options.quiet or not sys.stderr.isatty():
             return
         options, took_s = self.options, time.monotonic() - self.started
         share = self.seeds / (options.last - options.first + 1)

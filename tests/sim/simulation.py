@@ -25,7 +25,7 @@ from tests.sim.platter import PlatterReader
 from tests.sim.world import START_S, ViolationError, World
 
 PROGRESS = "progress after the faults"
-FAULTS_S = 3.0
+FAULTS_S = 5.0
 PEACE_S = 8.0
 STEP_S = 0.1
 
@@ -36,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True):
     seed: int
     size: int = 0
     faults_s: float = FAULTS_S
-    clients: int = 3
+    clients: int = 5
     broker_sets: int = 2
 
 
