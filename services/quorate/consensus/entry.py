@@ -33,7 +33,7 @@ class EntryFormatError(PeerError):
     """These bytes are no entry of a version we know."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One decision. ``kind`` ``events`` carries a Kafka record batch v2; the other kinds carry their own payload."""
 
     kind: EntryKind
@@ -97,17 +97,17 @@ def decode_entry(data: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
     if batch_at + batches != len(data) or replies > MAX_REPLY_BYTES or (replies and not ids):
         raise EntryFormatError("lengths of an entry do not add up")
     try:
-        return Entry(
-            kind=_KINDS[code - 1],
-            decided_term=term,
-            base_offset=base,
-            count=count,
-            time_ms=time_ms,
-            principal=data[_HEAD.size : cause_at].decode(),
-            cause=data[cause_at:id_at].decode(),
-            request_id=data[id_at:reply_at].decode(),
-            reply=data[reply_at:batch_at],
-            batch=data[batch_at:],
+        return Entry(  # By position: half the time.
+            _KINDS[code - 1],
+            term,
+            base,
+            count,
+            time_ms,
+            data[_HEAD.size : cause_at].decode(),
+            data[cause_at:id_at].decode(),
+            data[id_at:reply_at].decode(),
+            data[reply_at:batch_at],
+            data[batch_at:],
         )
     except UnicodeDecodeError as error:
         raise EntryFormatError(f"text of an entry is not UTF-8: {error}") from error

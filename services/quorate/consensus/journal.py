@@ -162,7 +162,7 @@ class Journal:
         self._segments = image.segments
         self._segment_size = image.segments[-1].size
         self._offset = image.end
-        self._seed = seed_of(image.segments[-1].segment)
+        self._enter_segment(image.segments[-1].segment)
         # Operations not handed over yet.
         self._commands: list[_Write | _Begin] = []
         self._chunks: list[bytes] | None = None
@@ -433,21 +433,31 @@ class Journal:
 
     def _operation(self, kind: int, index: int, term: int, payload: bytes = b"") -> int:
         """Queue one operation; its position. Called before memory changes: a new header tells what was before."""
-        size = frame_bytes(len(payload))
-        if self._offset + size > self._segment_size:
+        offset, size = self._offset, frame_bytes(len(payload))
+        if offset + size > self._segment_size:
             self._rotate()
+            offset = self._offset
+        chunks = self._chunks
+        if chunks is None:
+            chunks = self._begin_write()
+        self.seq = seq = self.seq + 1
+        lag = seq - self.durable_seq
+        chunks += encode_frame(self._seed, kind, seq, lag if lag < LAG_UNKNOWN else LAG_UNKNOWN, index, term, payload)  # noqa: FURB136 - min() is a call
+        self._offset = offset + size
+        self._queued_bytes += size
+        return self._segment_position | offset
+
+    def _enter_segment(self, segment: int) -> None:
+        self._seed = seed_of(segment)
+        self._segment_position = segment << 32
+
+    def _begin_write(self) -> list[bytes]:
+        """The first operation since the last flush, or in a new segment."""
         if not self._commands:
             self._queued_since = self._clock.monotonic()
-        self.seq = seq = self.seq + 1
-        if self._chunks is None:
-            self._chunks = []
-            self._commands.append(_Write(segment_name(self._segments[-1].segment), self._offset, self._chunks))
-        lag = seq - self.durable_seq
-        self._chunks += encode_frame(self._seed, kind, seq, min(lag, LAG_UNKNOWN), index, term, payload)
-        position = self._segments[-1].segment << 32 | self._offset
-        self._offset += size
-        self._queued_bytes += size
-        return position
+        self._chunks = chunks = list[bytes]()
+        self._commands.append(_Write(segment_name(self._segments[-1].segment), self._offset, chunks))
+        return chunks
 
     def _rotate_if_torn(self, image: Recovered) -> None:
         """Never write behind a torn write: a stale frame after it could be taken for the next one."""
@@ -472,7 +482,7 @@ class Journal:
         seal = encode_seal(full, Seal(full + 1, self._offset, self.seq))
         self._commands.append(_Begin(segment_name(full + 1), encode_header(header), segment_name(full), seal))
         self._segments.append(LiveSegment(full + 1, self._settings.segment_bytes))
-        self._seed = seed_of(full + 1)
+        self._enter_segment(full + 1)
         self._segment_size = self._settings.segment_bytes
         self._offset = FRAMES_AT
         self._chunks = None

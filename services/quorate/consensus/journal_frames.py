@@ -41,6 +41,8 @@ BASE: Kind = 5
 
 _PREFIX = Layout("<BBHIQQQI")
 _CRC = Layout("<I")
+_pack_prefix = _PREFIX.pack
+_pack_crc = _CRC.pack
 FRAME_HEADER_BYTES = _PREFIX.size + _CRC.size
 _CLOSING = b"\xa5"
 _ENDS = tuple(bytes(zeros) + _CLOSING for zeros in range(8))
@@ -123,8 +125,9 @@ def encode_frame(
     seed: int, kind: int, seq: int, lag: int, index: int, term: int, payload: bytes
 ) -> tuple[bytes, bytes, bytes]:
     """Header, payload (the very object given) and end of one frame, to be joined by who writes."""
-    prefix = _PREFIX.pack(MAGIC, kind, lag, len(payload), seq, index, term, crc32(payload))
-    return prefix + _CRC.pack(crc32(prefix, seed)), payload, _ENDS[-(FRAME_HEADER_BYTES + 1 + len(payload)) % 8]
+    length = len(payload)
+    prefix = _pack_prefix(MAGIC, kind, lag, length, seq, index, term, crc32(payload))
+    return prefix + _pack_crc(crc32(prefix, seed)), payload, _ENDS[-(FRAME_HEADER_BYTES + 1 + length) % 8]
 
 
 def decode_frame(data: bytes | memoryview, offset: int, seed: int) -> Frame | None:

@@ -1,14 +1,16 @@
 """What the journal promises while it runs: order, durability reports, trimming, reading back, refusing nonsense."""
 
+import asyncio
 import random
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from quorate.clock import ManualClock
 from quorate.consensus import journal_frames
-from quorate.consensus.disk import FileDisk, InlineWorker
+from quorate.consensus.disk import FileDisk, InlineWorker, ThreadWorker
 from quorate.consensus.journal import FIRST, Journal, JournalDamagedError, erase_journal
 from quorate.consensus.ports import NodeId
 from quorate.consensus.storage_settings import JournalSettings
@@ -430,6 +432,80 @@ def test_an_erased_journal_is_new(bench: Bench) -> None:
     erase_journal(bench.disk)
     assert bench.reopen().state == "new"
     assert (bench.journal.base_index, bench.journal.base_term) == (FIRST.index, FIRST.term)
+
+
+class Threaded:
+    """A journal behind a real thread and a real loop."""
+
+    def __init__(self, disk: FileDisk) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.fatal: list[BaseException] = []
+        self.worker = ThreadWorker(self.loop, self.fatal.append)
+        self.journal = Journal.open(disk, self.worker, SMALL, ManualClock())
+
+    def turn(self, until: Callable[[], bool]) -> None:
+        async def turns() -> None:
+            async with asyncio.timeout(60):
+                while not until():  # noqa: ASYNC110 - the condition is the test's
+                    await asyncio.sleep(0)
+
+        self.loop.run_until_complete(turns())
+
+    def close(self) -> None:
+        self.worker.close(30)
+        self.loop.close()
+
+
+def test_a_thread_and_a_loop_agree_on_what_is_durable(tmp_path: Path) -> None:
+    """Many entries and segments, trims between, through the thread: reports never fall, and all arrive."""
+    disk = QuickDisk(str(tmp_path / "journal"))
+    node = Threaded(disk)
+    journal, reports = node.journal, list[int]()
+    journal.on_durable = lambda: reports.append(journal.durable_seq)
+    for index in range(2, 2002):
+        journal.append(index, 1, index.to_bytes(4, "big") * 20)
+        if index % 3 == 0:
+            journal.flush()
+            node.turn(lambda: True)
+        if index % 400 == 0 and journal.durable_index > 100:
+            journal.trim_to(journal.durable_index - 50)
+    journal.flush()
+    node.turn(lambda: journal.durable_seq == journal.seq)
+    assert (journal.durable_index, journal.oldest_unsynced_since(), journal.backlog_bytes) == (2001, None, 0)
+    assert reports == sorted(set(reports))
+    assert node.fatal == []
+    said = image(journal)
+    node.close()
+    again = Journal.open(disk, InlineWorker(), SMALL, ManualClock())
+    assert image(again) == said
+
+
+def test_a_failed_sync_is_fatal_and_nothing_is_durable_after_it(tmp_path: Path) -> None:
+    """The disk fails once: the node is told, no report comes any more, also not for what is flushed later."""
+
+    class Failing(FileDisk):
+        fail = False
+
+        def sync(self, name: str) -> None:
+            if self.fail:
+                self.fail = False
+                raise StorageError("input/output error")
+
+    disk = Failing(str(tmp_path / "journal"))
+    node = Threaded(disk)
+    node.journal.append(2, 1, b"a")
+    node.journal.flush()
+    node.turn(lambda: node.journal.durable_index == 2)
+    disk.fail = True
+    node.journal.append(3, 1, b"b")
+    node.journal.flush()
+    node.turn(lambda: bool(node.fatal))
+    node.journal.append(4, 1, b"c")
+    node.journal.flush()
+    node.close()
+    assert [str(error) for error in node.fatal] == ["input/output error"]
+    assert (node.journal.durable_index, node.journal.durable_seq) == (2, 1)
+    assert node.journal.oldest_unsynced_since() is not None
 
 
 def test_a_journal_that_must_exist_is_not_made_up(bench: Bench) -> None:
