@@ -86,6 +86,7 @@ def test_unknown_keys_and_wrong_values_are_refused(scope: str, key: str, value: 
 def test_too_many_settings_in_one_change_are_refused() -> None:
     """One event stays of a size."""
     world = World(PolicySettings(listed_max=2))
+    assert world.events(change("cluster", a="1", b=""))
     assert world.refused(change("cluster", a="1", b="2", c="3")).code == "InvalidConfigValue"
 
 
