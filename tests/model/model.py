@@ -323,9 +323,9 @@ class Model:
     def inputs(self, name: str) -> Any:
         """What a failed election depends on: while this stays, another one would fail likewise."""
         sync = self.sync[name]
-        members = sorted(self.replicas[name]["ids"])
+        members = sorted(self.replicas[name]["ids"].keys() | sync["set"])
         alive = tuple(number for number in members if self.alive(sync["cluster"], name, number))
-        kept_out = tuple(number for number in members if self.is_learner(name, number))
+        kept_out = tuple(number for number in members if number in self.learners.get(name, ()))
         return alive, kept_out, tuple(members), tuple(sorted(sync["set"]))
 
     # 1001: the master reports who is in sync.
@@ -456,11 +456,10 @@ class Model:
         for number in numbers:
             self.replicas[name]["ids"].pop(number, None)
             self.sync[name]["set"].discard(number)
-        if not self.replicas[name]["ids"]:
+        if not self.replicas[name]["ids"]:  # Java may keep a stranger's sync state here; nobody can see it.
             self.replicas.pop(name)
-            if self.settings["no_half_known_set"]:
-                self.sync.pop(name)
-                return
+            self.sync.pop(name)
+            return
         if not self.sync[name]["set"] and not self.settings["no_half_known_set"]:
             self.sync.pop(name)
 
