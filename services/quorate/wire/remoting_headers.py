@@ -90,7 +90,7 @@ class HeartbeatFields(Fields, gc=False, frozen=True):
 class AlterSyncStateSetFields(Fields, gc=False, frozen=True):
     """1001, Java ``AlterSyncStateSetRequestHeader``; the set is the body (``SyncStateSetBody``)."""
 
-    broker_name: str = ""
+    broker_name: str | None = None
     master_broker_id: Int64 | None = None
     master_epoch: Int32 | None = None
     invoke_time: Int64 = 0
@@ -110,7 +110,7 @@ class RegisterBrokerFields(Fields, gc=False, frozen=True):
     """1003, Java ``RegisterBrokerToControllerRequestHeader``."""
 
     cluster_name: str = ""
-    broker_name: str = ""
+    broker_name: str | None = None
     broker_id: Int64 | None = None
     broker_address: str = ""
     invoke_time: Int64 = 0
@@ -119,14 +119,14 @@ class RegisterBrokerFields(Fields, gc=False, frozen=True):
 class BrokerNameFields(Fields, gc=False, frozen=True):
     """1004, Java ``GetReplicaInfoRequestHeader``."""
 
-    broker_name: str = ""
+    broker_name: str | None = None
 
 
 class CleanBrokerDataFields(Fields, gc=False, frozen=True):
     """1011, Java ``CleanControllerBrokerDataRequestHeader``; ids as "1;2;3"."""
 
     cluster_name: str | None = None
-    broker_name: str = ""
+    broker_name: str | None = None
     broker_controller_ids_to_clean: str | None = None
     is_clean_living_broker: str = "false"
     invoke_time: Int64 = 0
@@ -136,14 +136,14 @@ class NextBrokerIdFields(Fields, gc=False, frozen=True):
     """1012, Java ``GetNextBrokerIdRequestHeader``."""
 
     cluster_name: str = ""
-    broker_name: str = ""
+    broker_name: str | None = None
 
 
 class ApplyBrokerIdFields(Fields, gc=False, frozen=True):
     """1013, Java ``ApplyBrokerIdRequestHeader``; the check code is ``address;milliseconds``."""
 
     cluster_name: str = ""
-    broker_name: str = ""
+    broker_name: str | None = None
     applied_broker_id: Int64 | None = None
     register_check_code: str | None = None
 

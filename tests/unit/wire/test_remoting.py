@@ -168,7 +168,7 @@ def test_numbers_are_read_as_java_does(written: object, read: int | None, header
         return
     else:
         request = decode_request(one(encode_request(1013, 1, fields, header_type=header_type)))  # type: ignore[arg-type]
-    assert request == ApplyBrokerIdRequest(opaque=1, fields=ApplyBrokerIdFields("c", "", read))
+    assert request == ApplyBrokerIdRequest(opaque=1, fields=ApplyBrokerIdFields("c", None, read))
 
 
 def test_32_bit_fields_do_not_take_64_bits() -> None:

@@ -68,6 +68,7 @@ BUSY = Message(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start fl
 NO_CODE = Message(ResponseCode.SYSTEM_ERROR, remark="not set any response code")
 FORBIDDEN = Message(ResponseCode.NO_PERMISSION, remark="not permitted")
 NO_SUCH_SET = Message(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, remark=UNKNOWN_SET)
+UNREADABLE_CONFIG = Message(ResponseCode.SYSTEM_ERROR, remark="string2Properties error")
 BLACK_LISTED = Message(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
 
 

@@ -6,7 +6,7 @@ Source: Java ``ControllerRequestProcessor``; topics: ``AdminBrokerProcessor``.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -61,6 +61,7 @@ from quorate.wire.remoting import (
 )
 from quorate.wire.remoting_headers import MetadataReplyFields, RequestCode, SyncStateSetBody, is_true
 
+_T = TypeVar("_T")
 _sync_state_set = msgspec.json.Decoder(SyncStateSetBody)
 _names = msgspec.json.Decoder(tuple[str, ...] | None)
 
@@ -108,6 +109,13 @@ class RegisterBody(msgspec.Struct, frozen=True, gc=False):
 
 
 _register_body = msgspec.json.Decoder(RegisterBody)
+
+
+def needed(value: _T | None, name: str) -> _T:
+    """A field Java cannot do without either (its handler ends in an exception: code 1). Raises UsageError."""
+    if value is None:
+        raise UsageError(f"{name} is missing")
+    return value
 
 
 class Exchange:
@@ -162,7 +170,7 @@ class RemotingService:
         self._group = group
         self._addresses = dict(addresses)
         self._peers = "".join(f"n{node}:{addresses[node]};" for node in sorted(addresses))
-        self._config = NodeConfig(node_id, {**_facts(node_id, group, addresses), **(facts or {})})
+        self._config = NodeConfig(node_id, {**_facts(node_id, group, addresses, settings), **(facts or {})})
         self._access = access or OpenAccess()
         self._quota = quota or NoQuota()
         self._guard_heartbeats = access is not None or quota is not None
@@ -263,44 +271,48 @@ class RemotingService:
     def apply_broker_id(self, request: ApplyBrokerIdRequest, body: bytes, exchange: Exchange) -> None:
         """1013."""
         fields = request.fields
+        name = needed(fields.broker_name, "brokerName")
         command = ApplyBrokerId(
             cluster=fields.cluster_name,
-            broker_set=fields.broker_name,
+            broker_set=name,
             broker_id=fields.applied_broker_id,
             register_check_code=fields.register_check_code,
         )
-        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+        self._submit(exchange, command, f"broker-set/{name}")
 
     def next_broker_id(self, request: NextBrokerIdRequest, body: bytes, exchange: Exchange) -> None:
         """1012."""
         fields = request.fields
-        query = queries.NextBrokerId(cluster=fields.cluster_name, broker_set=fields.broker_name)
-        self._query(exchange, query, f"broker-set/{fields.broker_name}")
+        name = needed(fields.broker_name, "brokerName")
+        query = queries.NextBrokerId(cluster=fields.cluster_name, broker_set=name)
+        self._query(exchange, query, f"broker-set/{name}")
 
     def register_broker(self, request: RegisterBrokerRequest, body: bytes, exchange: Exchange) -> None:
         """1003; a body, which stock brokers do not send, tells capabilities and topics."""
         fields = request.fields
+        name = needed(fields.broker_name, "brokerName")
         said = decode_body(body, _register_body) if body else RegisterBody()
         command = RegisterBroker(
             cluster=fields.cluster_name,
-            broker_set=fields.broker_name,
-            broker_id=-1 if fields.broker_id is None else fields.broker_id,
+            broker_set=name,
+            broker_id=needed(fields.broker_id, "brokerId"),
             address=fields.broker_address,
             capabilities=said.capabilities,
             topics=said.topics,
         )
-        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+        self._submit(exchange, command, f"broker-set/{name}")
 
     def clean_broker_data(self, request: CleanBrokerDataRequest, body: bytes, exchange: Exchange) -> None:
         """1011."""
         fields = request.fields
+        name = needed(fields.broker_name, "brokerName")
         command = CleanBrokerData(
             cluster=fields.cluster_name,
-            broker_set=fields.broker_name,
+            broker_set=name,
             broker_ids=fields.broker_controller_ids_to_clean,
             clean_living=is_true(fields.is_clean_living_broker),
         )
-        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+        self._submit(exchange, command, f"broker-set/{name}")
 
     # -- masters and sync state sets
 
@@ -320,19 +332,20 @@ class RemotingService:
     def alter_sync_state_set(self, request: AlterSyncStateSetRequest, body: bytes, exchange: Exchange) -> None:
         """1001; a missing body is for the decision to refuse, an unreadable one is code 1."""
         fields = request.fields
+        name = needed(fields.broker_name, "brokerName")
         said = decode_body(body, _sync_state_set) if body else None
         command = AlterSyncStateSet(
-            broker_set=fields.broker_name,
+            broker_set=name,
             master=-1 if fields.master_broker_id is None else fields.master_broker_id,
             master_epoch=-1 if fields.master_epoch is None else fields.master_epoch,
             sync_state_set=None if said is None else said.sync_state_set,
             sync_state_set_epoch=0 if said is None else said.sync_state_set_epoch,
         )
-        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+        self._submit(exchange, command, f"broker-set/{name}")
 
     def replica_info(self, request: ReplicaInfoRequest, body: bytes, exchange: Exchange) -> None:
         """1004, polled by every broker: the leader answers from encoded bytes kept beside the value they encode."""
-        name = request.fields.broker_name
+        name = needed(request.fields.broker_name, "brokerName")
         if not self._controller.is_leader:
             self._query(exchange, queries.ReplicaInfo(broker_set=name), f"broker-set/{name}")
         elif self._admitted(exchange, "ReplicaInfo", f"broker-set/{name}"):
@@ -382,7 +395,11 @@ class RemotingService:
 
     def update_config(self, request: UpdateConfigRequest, body: bytes, exchange: Exchange) -> None:
         """1009."""
-        changes = self._config.changes(body.decode(errors="replace"))
+        try:
+            changes = self._config.changes(body.decode(errors="replace"))
+        except UsageError:
+            exchange.reply(answers.UNREADABLE_CONFIG)
+            return
         if changes is None:
             exchange.reply(answers.BLACK_LISTED)
         elif not changes:
@@ -457,11 +474,13 @@ _ROUTES: Mapping[type[Request], Callable[[RemotingService, Any, bytes, Exchange]
 """904 is not here: the server takes it before anything else. 1008 goes the other way and is not supported."""
 
 
-def _facts(node_id: int, group: str, addresses: Mapping[int, str]) -> dict[str, str]:
+def _facts(node_id: int, group: str, addresses: Mapping[int, str], settings: RemotingSettings) -> dict[str, str]:
     """What a Java controller would have in its file for this node to be what it is."""
     return {
         "controllerDLegerGroup": group,
         "controllerDLegerPeers": ";".join(f"n{node}-{addresses[node]}" for node in sorted(addresses)),
         "controllerDLegerSelfId": f"n{node_id}",
+        "serverChannelMaxIdleTimeSeconds": str(int(settings.idle_deadline_s)),
+        "serverSocketBacklog": str(settings.backlog),
         "listenPort": addresses[node_id].rpartition(":")[2] if node_id in addresses else "",
     }

@@ -238,6 +238,22 @@ def test_an_application_without_its_fields_is_code_1() -> None:
     assert remark == "appliedBrokerId and registerCheckCode are needed"
 
 
+@pytest.mark.parametrize("code", [1001, 1003, 1004, 1011, 1012, 1013])
+def test_a_request_without_its_set_is_code_1(code: int) -> None:
+    """Java: a NullPointerException; nothing is submitted."""
+    gateway = Gateway()
+    body = b'{"syncStateSet":[1]}' if code == 1001 else b""
+    assert said(gateway.ask(code, body, brokerId=1)) == (1, "brokerName is missing", {}, None)
+    assert gateway.controller.submitted == []
+
+
+def test_a_registration_without_an_id_is_code_1() -> None:
+    """Java: a NullPointerException; nothing is submitted."""
+    gateway = Gateway()
+    assert said(gateway.ask(1003, **SET, brokerAddress=A1)) == (1, "brokerId is missing", {}, None)
+    assert gateway.controller.submitted == []
+
+
 def test_unknown_sets_have_no_replica_info() -> None:
     """2008, without a header."""
     assert said(Gateway().ask(1004, brokerName="b")) == (2008, "Broker metadata is not existed", {}, None)
@@ -308,7 +324,9 @@ def test_a_follower_forwards_unless_told_not_to() -> None:
         gateway.controller.is_leader = False
         gateway.controller.leader_id = 2
         for code in (1001, 1002, 1003, 1004, 1006, 1011, 1012, 1013):
-            answer = gateway.ask(code, {"syncStateSet": [1]} if code == 1001 else ["b"] if code == 1006 else b"", **SET)
+            answer = gateway.ask(
+                code, {"syncStateSet": [1]} if code == 1001 else ["b"] if code == 1006 else b"", **SET, brokerId=1
+            )
             if forward:
                 assert answer.code != 2007
             else:
@@ -531,7 +549,7 @@ def test_black_listed_keys_are_refused_with_everything_beside_them(key: str) -> 
 
 def test_unreadable_properties_are_code_1() -> None:
     """A bad escape, as java.util.Properties refuses it."""
-    assert said(Gateway().ask(1009, rb"a=\u12")) == (1, "malformed \\uxxxx encoding", {}, None)
+    assert said(Gateway().ask(1009, rb"a=\u12")) == (1, "string2Properties error", {}, None)
 
 
 def test_requests_are_counted_by_name_and_status() -> None:
