@@ -191,7 +191,7 @@ def by_confluent(cluster: Started, index: int, decode: Any) -> list[Any]:
     values: list[Any] = []
     last = end(cluster)
     while len(values) < last:
-        for message in consumer.consume(500, 10.0):
+        for message in consumer.consume(500, 0.5):
             assert message.error() is None
             assert message.offset() == len(values)
             values.append(decode(message.value()))

@@ -69,7 +69,7 @@ class LogReader:
     # Metadata.
 
     def metadata(self, version: int, request: MetadataRequest) -> bytes:
-        """Who serves the log. Without a known leader each node names itself: reading needs none."""
+        """Who serves the log. Without a leader it can reach, a node names itself: reading needs none."""
         view = self._view
         own = next(n for n in view.nodes() if n.node_id == view.node_id)
         shown = [own] if self._settings.view == "local" else list(view.nodes())
@@ -83,7 +83,7 @@ class LogReader:
     def _leader_among(self, shown: Sequence[KafkaNode]) -> KafkaNode | None:
         if self._settings.view == "local":
             return shown[0] if self._view.serving else None
-        return next((n for n in shown if n.node_id == self._view.leader_id), None)
+        return next((n for n in shown if n.node_id == self._view.leader_id and n.alive), None)
 
     def _topic(self, name: str, leader: KafkaNode | None, shown: Sequence[KafkaNode]) -> TopicView:
         if name != self._settings.topic:

@@ -271,7 +271,7 @@ class KafkaServer:
     def _coordinator(self, version: int, request: FindCoordinatorRequest) -> bytes:
         if request.key_type != 0:
             return responses.find_coordinator(version, None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        leader = next((n for n in self._view.nodes() if n.node_id == self._view.leader_id), None)
+        leader = next((n for n in self._view.nodes() if n.node_id == self._view.leader_id and n.alive), None)
         if leader is None:
             return responses.find_coordinator(version, None, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return responses.find_coordinator(version, BrokerAddress(leader.node_id, leader.host, leader.port))

@@ -287,6 +287,16 @@ def test_without_a_leader_a_node_names_itself() -> None:
         assert found["topics"][0]["partitions"][0]["leader_id"] == 1
 
 
+def test_a_leader_out_of_reach_is_not_named() -> None:
+    """A node that has lost its connection to the leader sends nobody there; it serves readers itself."""
+    with serving(2) as (served, client):
+        served.set_leader(2, 5)
+        served.views[0].known[1] = KafkaNode(2, "127.0.0.1", served.ports[1], alive=False)
+        found = client.ask(Api.METADATA, 5, {"topics": None, "allow_auto_topic_creation": True})
+        assert (found["controller_id"], found["topics"][0]["partitions"][0]["leader_id"]) == (-1, 1)
+        assert client.ask(Api.FIND_COORDINATOR, 2, {"key": "g", "key_type": 0})["error_code"] == 15
+
+
 def test_the_local_view_names_only_this_node() -> None:
     """For clients that must stay with one node: one broker, which leads."""
     with ServedLog(3, KafkaSettings(view="local")) as served:

@@ -1,0 +1,182 @@
+"""Consumers live through the loss of nodes: stock clients see every event once, in order, whoever leads."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+
+import aiokafka
+import confluent_kafka
+import pytest
+
+from tests.clusters import Started, until, up
+from tests.kafka_tools.conftest import http, put_topic
+from tests.kafka_tools.fakes import TOPIC
+
+with warnings.catch_warnings():  # It reads its schemas by a deprecated call.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+
+pytestmark = [
+    # kafka-python leaves the sockets open that it could not connect.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def bootstrap(cluster: Started) -> str:
+    """All nodes."""
+    return ",".join(node["kafka"] for node in cluster.nodes)
+
+
+class Reader:
+    """A client in a thread; ``seen`` has the offsets in the order they came."""
+
+    def __init__(self, name: str, read: Callable[["Reader"], None]) -> None:
+        self.name = name
+        self.seen: list[int] = []
+        self.stop = threading.Event()
+        self.trouble: list[Exception] = []
+        self.thread = threading.Thread(target=self._run, args=(read,), daemon=True)
+        self.thread.start()
+
+    def _run(self, read: Callable[["Reader"], None]) -> None:
+        try:
+            read(self)
+        except Exception as error:  # noqa: BLE001  Reported by the test.
+            self.trouble.append(error)
+
+
+def by_confluent(where: str, how: dict[str, Any]) -> Callable[[Reader], None]:
+    """confluent-kafka, as member of a group or by itself."""
+
+    def read(reader: Reader) -> None:
+        settings = {"bootstrap.servers": where, "group.id": reader.name, "auto.offset.reset": "earliest", **how}
+        consumer = confluent_kafka.Consumer(settings)
+        consumer.subscribe([TOPIC])
+        while not reader.stop.is_set():
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                reader.seen.append(message.offset())
+        consumer.close()
+
+    return read
+
+
+def by_aiokafka(where: str) -> Callable[[Reader], None]:
+    """Aiokafka without a group: it keeps its own position."""
+
+    async def follow(reader: Reader) -> None:
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=where, auto_offset_reset="earliest")
+        await consumer.start()
+        partition = aiokafka.TopicPartition(TOPIC, 0)
+        consumer.assign([partition])
+        await consumer.seek_to_beginning(partition)
+        while not reader.stop.is_set():
+            found = await consumer.getmany(timeout_ms=100)
+            reader.seen += [record.offset for records in found.values() for record in records]
+        await consumer.stop()
+
+    return lambda reader: asyncio.run(follow(reader))
+
+
+def by_kafka_python(where: str) -> Callable[[Reader], None]:
+    """kafka-python without a group."""
+
+    def read(reader: Reader) -> None:
+        consumer = kafka.KafkaConsumer(bootstrap_servers=where, auto_offset_reset="earliest", group_id=None)
+        partition = kafka.TopicPartition(TOPIC, 0)
+        consumer.assign([partition])
+        consumer.seek_to_beginning(partition)
+        while not reader.stop.is_set():
+            found = consumer.poll(timeout_ms=100)
+            reader.seen += [record.offset for records in found.values() for record in records]
+        consumer.close()
+
+    return read
+
+
+def leader(cluster: Started, asked: int) -> int | None:
+    """Index of the node that leads, as another tells it."""
+    with contextlib.suppress(URLError, OSError):
+        known = http(cluster, asked, "/v1/quorum")["leader"]
+        return next((i for i, node in enumerate(cluster.nodes) if node["id"] == known), None)
+    return None
+
+
+def write(cluster: Started, through: int, name: str) -> int:
+    """Make an event, again until it is made (a topic put twice is one event); the next offset."""
+    found: list[int] = []
+
+    def attempt() -> bool:
+        with contextlib.suppress(HTTPError, URLError, OSError):
+            found.append(put_topic(cluster, through, name))
+        return bool(found)
+
+    until(attempt, f"a write through node {through}")
+    return found[0]
+
+
+@contextlib.contextmanager
+def reading(readers: list[Reader]) -> Iterator[None]:
+    """Stop them afterwards, whatever happens; their trouble is the test's."""
+    try:
+        yield
+    finally:
+        for reader in readers:
+            reader.stop.set()
+        for reader in readers:
+            reader.thread.join(30)
+    assert not [(reader.name, reader.trouble) for reader in readers if reader.trouble]
+
+
+@pytest.mark.timeout(240)
+def test_the_loss_of_the_leader_costs_no_event_and_repeats_none(tmp_path: Path) -> None:
+    """SIGKILL of the leader under load: every client goes on by itself, gapless and without repetition."""
+    with up(tmp_path / "cluster") as cluster:
+        everyone = bootstrap(cluster)
+        readers = [
+            Reader("confluent-group", by_confluent(everyone, {"session.timeout.ms": 6000})),
+            Reader("confluent-rack", by_confluent(everyone, {"client.rack": "node-2", "session.timeout.ms": 6000})),
+            Reader("aiokafka", by_aiokafka(everyone)),
+            Reader("kafka-python", by_kafka_python(everyone)),
+        ]
+        with reading(readers):
+            for i in range(30):
+                write(cluster, i % 3, f"before-{i}")
+            until(lambda: all(len(reader.seen) >= 20 for reader in readers), "everyone reads")
+            led = leader(cluster, 0)
+            assert led is not None
+            os.kill(cluster.nodes[led]["pid"], signal.SIGKILL)
+            survivor = (led + 1) % 3
+            last = max(write(cluster, survivor, f"after-{i}") for i in range(30))
+            for reader in readers:
+                until(lambda reader=reader: len(reader.seen) >= last or reader.trouble, f"{reader.name} to the end")
+        # A group whose coordinator died has lost its soft offsets; it goes on from its own position all the same.
+        assert {reader.name: reader.seen[:last] for reader in readers} == {
+            reader.name: list(range(last)) for reader in readers
+        }
+
+
+@pytest.mark.timeout(120)
+def test_a_lone_survivor_still_serves_what_was_committed(tmp_path: Path) -> None:
+    """Without a quorum nothing can be written, but the committed log can be read from the node that is left."""
+    with up(tmp_path / "cluster") as cluster:
+        last = max(write(cluster, i % 3, f"topic-{i}") for i in range(6))
+        http(cluster, 0, f"/v1/status?min_offset={last}")
+        for node in cluster.nodes[1:]:
+            os.kill(node["pid"], signal.SIGKILL)
+        reader = Reader("survivor", by_kafka_python(cluster.nodes[0]["kafka"]))
+        with reading([reader]):
+            until(lambda: len(reader.seen) >= last or reader.trouble, "the whole log from the survivor")
+        assert reader.seen == list(range(len(reader.seen)))
+        with pytest.raises(HTTPError) as refused:
+            put_topic(cluster, 0, "impossible")
+        assert refused.value.code in (503, 504)
+        refused.value.close()
