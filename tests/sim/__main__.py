@@ -26,7 +26,9 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=0, choices=(0, 1, 3, 5), help="nodes; 0: the seed chooses")
     parser.add_argument("--faults-seconds", type=float, default=0.0, help="virtual seconds of faults; 0: the default")
     parser.add_argument("--mutant", default="", choices=["", *sorted(MUTANTS)], help="run with a planted bug")
-    parser.add_argument("--mutants", action="store_true", help="run every planted bug until it is caught; print a table")
+    parser.add_argument(
+        "--mutants", action="store_true", help="run every planted bug until it is caught; print a table"
+    )
     arguments = parser.parse_args()
     first, last = arguments.seeds
     if arguments.mutants:

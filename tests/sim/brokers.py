@@ -239,7 +239,8 @@ class Fleet:
     def __init__(self, cluster: Cluster, sets: int, size: int) -> None:
         self.cluster = cluster
         self.sets = {
-            f"b{number}": [Broker(self, f"b{number}", member) for member in range(1, size + 1)] for number in range(sets)
+            f"b{number}": [Broker(self, f"b{number}", member) for member in range(1, size + 1)]
+            for number in range(sets)
         }
         self._by_address = {broker.address: broker for brokers in self.sets.values() for broker in brokers}
         self._acknowledged: dict[str, list[int]] = {name: [] for name in self.sets}
@@ -353,9 +354,7 @@ class FleetLink:
         def arrive() -> None:
             lost = self._fleet.cluster.world.random.random() < 0.2
             if broker.alive and not lost:
-                broker.believe(
-                    change.master, change.master_epoch, change.sync_state_set, change.sync_state_set_epoch
-                )
+                broker.believe(change.master, change.master_epoch, change.sync_state_set, change.sync_state_set_epoch)
             self._loop.io(lambda: done(broker.alive and not lost))
 
         self._later(arrive)

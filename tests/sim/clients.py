@@ -127,7 +127,14 @@ class Client:
     """Asks, waits, and asks again until ``stop``."""
 
     def __init__(
-        self, world: World, name: str, nodes: tuple[NodeId, ...], ask: Ask, history: History, habits: Habits, retries: bool
+        self,
+        world: World,
+        name: str,
+        nodes: tuple[NodeId, ...],
+        ask: Ask,
+        history: History,
+        habits: Habits,
+        retries: bool,
     ) -> None:
         self._world = world
         self._name = name
@@ -178,7 +185,14 @@ class Client:
             call.floor = self._history.floor
         call.tag = f"{self._name}.{self._count}.{call.attempt}"
         node = self._favourite if world.random.random() < self._habits.loyal else world.random.choice(self._nodes)
-        key, value, tag, request_id, attempt, floor = call.key, call.value, call.tag, call.request_id, call.attempt, call.floor
+        key, value, tag, request_id, attempt, floor = (
+            call.key,
+            call.value,
+            call.tag,
+            call.request_id,
+            call.attempt,
+            call.floor,
+        )
 
         def heard(result: Result) -> None:
             self._heard(call, attempt, node, tag, floor, result)

@@ -247,7 +247,9 @@ class SimWorker:
     process is expected to die of it.
     """
 
-    def __init__(self, world: World, loop: Loop, machine: "Slowness", disk: SimDisk, on_error: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, world: World, loop: Loop, machine: "Slowness", disk: SimDisk, on_error: Callable[[Exception], None]
+    ) -> None:
         self._world = world
         self._loop = loop
         self._machine = machine

@@ -37,7 +37,9 @@ class Climate(msgspec.Struct, frozen=True):
         """One climate."""
         base = dict.fromkeys(KINDS, 1.0) | {"crash": 4.0, "crash all": 0.7, "heal": 3.0, "lose journal": 0.5}
         if size == 1:
-            base |= {kind: 0.0 for kind in ("partition", "one way", "isolate", "bridge", "lose journal", "cut and stall")}
+            base |= {
+                kind: 0.0 for kind in ("partition", "one way", "isolate", "bridge", "lose journal", "cut and stall")
+            }
         if size < 5:
             base["bridge"] = 0.0
         off = {kind for kind in KINDS if random.random() < 0.25}
@@ -239,4 +241,3 @@ class Nemesis:
 
     def _uncut(self, pairs: set[tuple[NodeId, NodeId]]) -> None:
         self._cluster.fabric.cut -= pairs
-

@@ -127,10 +127,15 @@ class Ghost:
         if before is None:
             return
         if (journal.term, journal.voted_for) != (durable.term, durable.voted_for):
-            self._fail(RECOVERY, f"n{host.node_id} found vote {journal.term, journal.voted_for}, not {durable.term, durable.voted_for}")
+            self._fail(
+                RECOVERY,
+                f"n{host.node_id} found vote {journal.term, journal.voted_for}, not {durable.term, durable.voted_for}",
+            )
         if journal.last_index != durable.last_index or journal.base_index != durable.base_index:
             self._fail(RECOVERY, f"n{host.node_id} found {journal.base_index}..{journal.last_index}")
-        if durable.term < before.term or (durable.term == before.term and before.voted_for not in (None, durable.voted_for)):
+        if durable.term < before.term or (
+            durable.term == before.term and before.voted_for not in (None, durable.voted_for)
+        ):
             self._fail(RECOVERY, f"n{host.node_id} forgot its vote of term {before.term}")
 
     def crashed(self, host: Host, *, journal_lost: bool) -> None:
@@ -182,7 +187,10 @@ class Ghost:
         if isinstance(result, Done):
             self.look_at_commits(process)
             if result.offset > self.next_offset:
-                self._fail(EARLY_ANSWER, f"n{process.node_id} answers of offset {result.offset}, {self.next_offset} is committed")
+                self._fail(
+                    EARLY_ANSWER,
+                    f"n{process.node_id} answers of offset {result.offset}, {self.next_offset} is committed",
+                )
 
     def deny(self, tag: str, result: Nothing) -> None:
         """A client was told that nothing happened, and nothing will."""
@@ -214,7 +222,10 @@ class Ghost:
             entry = journal.entry(index)
             mark = (zlib.crc32(entry), previous)
             if self._entries.setdefault((index, term), mark) != mark and len(self.cluster.voters) > 1:
-                self._fail(LOG_MATCHING, f"n{process.node_id} at {index} in term {term}: {self._entries[index, term]} and {mark}")
+                self._fail(
+                    LOG_MATCHING,
+                    f"n{process.node_id} at {index} in term {term}: {self._entries[index, term]} and {mark}",
+                )
             self._bytes[index, term] = entry
         seen.last = journal.last_index
 
@@ -235,27 +246,38 @@ class Ghost:
         for number in range(self.last_committed, journal.base_index - 1, -1):
             index = Index(number)
             if journal.term_at(index) != self.committed[index]:
-                self._fail(COMPLETE, f"n{process.node_id} leads term {engine.term} without {index}/{self.committed[index]}")
+                self._fail(
+                    COMPLETE, f"n{process.node_id} leads term {engine.term} without {index}/{self.committed[index]}"
+                )
 
     def _look_at_durable_index(self, process: Process) -> None:
         journal, durable = process.node.journal, self.durable[process.node_id]
         index = journal.durable_index
         if index > max(durable.base_index, journal.base_index) and durable.term_at(index) != journal.term_at(index):
-            self._fail(DURABLE_TRUE, f"n{process.node_id} claims {index}/{journal.term_at(index)}, disk has {durable.term_at(index)}")
+            self._fail(
+                DURABLE_TRUE,
+                f"n{process.node_id} claims {index}/{journal.term_at(index)}, disk has {durable.term_at(index)}",
+            )
 
     def _check_ack(self, process: Process, term: Term, index: Index) -> None:
         journal, durable = process.node.journal, self.durable[process.node_id]
         if durable.term < term:
             self._fail(ACK_TRUE, f"n{process.node_id} acks in term {term}, its disk is in {durable.term}")
         if index > durable.base_index and durable.term_at(index) != journal.term_at(index):
-            self._fail(ACK_TRUE, f"n{process.node_id} acks {index}/{journal.term_at(index)}, its disk has {durable.term_at(index)}")
+            self._fail(
+                ACK_TRUE,
+                f"n{process.node_id} acks {index}/{journal.term_at(index)}, its disk has {durable.term_at(index)}",
+            )
 
     def _check_vote(self, process: Process, term: Term, candidate: NodeId) -> None:
         node, durable = process.node_id, self.durable[process.node_id]
         if self._votes_sent.setdefault((node, term), candidate) != candidate:
             self._fail(ONE_VOTE_SENT, f"n{node} in term {term}: {self._votes_sent[node, term]} and {candidate}")
         if durable.term < term or (durable.term == term and durable.voted_for != candidate):
-            self._fail(VOTE_DURABLE, f"n{node} votes for {candidate} in {term}, its disk says {durable.voted_for} in {durable.term}")
+            self._fail(
+                VOTE_DURABLE,
+                f"n{node} votes for {candidate} in {term}, its disk says {durable.voted_for} in {durable.term}",
+            )
 
     def look_at_commits(self, process: Process) -> None:
         """What a node calls committed is committed: on a durable majority, one entry per index."""

@@ -229,16 +229,16 @@ def _forgets_that_it_forgot() -> None:
 
 
 def _old_entries_sent() -> None:
-    """Encoded entries are kept from one leadership to the next."""
+    """The encoded entries are known by their first and last index only, not by the truncations since."""
+    original = GuardedEngine._entries_from
 
-    def keep(self: Node) -> None:
-        kept = getattr(self, "_blob", None)
-        reset(self)
-        if kept is not None:
-            self._blob = kept
+    def entries_from(self: Node, start: Index) -> tuple[bytes, int]:
+        (known_start, known_last, _), blob, count = self._blob
+        if (known_start, known_last) == (start, self._journal.last_index):
+            return blob, count
+        return original(self, start)
 
-    reset = GuardedEngine._reset_leadership
-    swap(GuardedEngine, "_reset_leadership", keep)
+    swap(GuardedEngine, "_entries_from", entries_from)
 
 
 def _clip_without_term() -> None:
@@ -257,7 +257,9 @@ MUTANTS: dict[str, Mutant] = {
     "non-durable ack": Mutant("an acknowledgement leaves before its entries are on disk", _ack_not_durable),
     "own copy at once": Mutant("the leader counts its own copy before its fsync", _own_copy_at_once),
     "answer before commit": Mutant("a client is answered when its command was proposed", _answer_before_commit),
-    "answer from the tip": Mutant("an answer that writes nothing does not wait for what it was read from", _answer_from_the_tip),
+    "answer from the tip": Mutant(
+        "an answer that writes nothing does not wait for what it was read from", _answer_from_the_tip
+    ),
     "stale term at apply": Mutant("entries of a lost leadership are proposed again and executed", _stale_term_at_apply),
     "stale read": Mutant("a leader answers reads without asking anybody", _stale_read),
     "no barrier": Mutant("a leader decides before its own first entry is applied", _no_barrier),
@@ -270,9 +272,15 @@ MUTANTS: dict[str, Mutant] = {
     "truncates what matches": Mutant("entries that match are truncated and written again", _truncates_what_matches),
     "old acks count": Mutant("acknowledgements of an earlier term count", _old_acks_count),
     "votes counted twice": Mutant("vote messages are counted, not voters", _votes_counted_twice),
-    "forgets that it forgot": Mutant("a node that lost its journal votes and acknowledges as before", _forgets_that_it_forgot),
-    "old entries sent": Mutant("a leader sends entries it encoded in an earlier leadership", _old_entries_sent, scripted.stale_blob),
-    "clip without term": Mutant("the clip of the commit index may end in an older term", _clip_without_term, scripted.clip_term),
+    "forgets that it forgot": Mutant(
+        "a node that lost its journal votes and acknowledges as before", _forgets_that_it_forgot
+    ),
+    "old entries sent": Mutant(
+        "a leader sends entries it encoded in an earlier leadership", _old_entries_sent
+    ),
+    "clip without term": Mutant(
+        "the clip of the commit index may end in an older term", _clip_without_term, scripted.clip_term
+    ),
 }
 
 
@@ -291,5 +299,3 @@ def table(last: int, jobs: int) -> int:
         print(f"| {name} | {mutant.what} | {seed} | {bad[0].invariant if bad else '—'} |", flush=True)
     print(f"\n{len(MUTANTS) - len(survivors)} of {len(MUTANTS)} caught; survivors: {survivors or 'none'}")
     return 1 if survivors else 0
-
-

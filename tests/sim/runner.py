@@ -142,7 +142,9 @@ class Tally:
         if outcome.invariant:
             self.bad.append(outcome)
             if not self.options.quiet:
-                self.say(f"seed {outcome.seed}: {outcome.invariant}: {outcome.detail}\n    again: {self.command(outcome.seed)}")
+                self.say(
+                    f"seed {outcome.seed}: {outcome.invariant}: {outcome.detail}\n    again: {self.command(outcome.seed)}"
+                )
         else:
             self.sizes[outcome.size] += 1
             self.counts.update(outcome.counts)
@@ -180,7 +182,9 @@ class Tally:
         if self.seeds < MINIMA_FROM:
             return []
         wanted = {name: minimum * self.seeds / 100 for name, minimum in MINIMA.items()}
-        return [f"{name} {self.counts[name]} < {least:.0f}" for name, least in wanted.items() if self.counts[name] < least]
+        return [
+            f"{name} {self.counts[name]} < {least:.0f}" for name, least in wanted.items() if self.counts[name] < least
+        ]
 
     def summary(self) -> bool:
         """Print it; True when the run passes."""
