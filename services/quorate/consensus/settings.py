@@ -30,6 +30,13 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
     staged_bytes_max: int = 256 * 1024 * 1024
     """Rows a receiver holds in memory before it switches; more is refused."""
 
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        if min(self.chunk_bytes, self.window_chunks, self.retain_bytes) < 1 or self.retain_entries < 0:
+            raise UsageError("chunk_bytes, window_chunks and retain_bytes are at least 1, retain_entries at least 0")
+        if not 0 < self.resend_s < self.timeout_s:
+            raise UsageError("resend_s must be above 0 and below timeout_s")
+
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Timing and limits of the Raft engine."""

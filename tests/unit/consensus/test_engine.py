@@ -605,3 +605,30 @@ def test_a_leader_never_sends_what_it_truncated() -> None:
     assert first.journal.last_index == start + 1
     cluster.settle()
     assert third.journal.term_at(start) == first.journal.term_at(start) == 2
+
+
+def test_a_candidacy_leaves_only_when_it_is_durable() -> None:
+    """A candidate whose disk gets stuck asks nobody for a vote before its own is on it."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    candidate, other = [node for node in cluster.nodes.values() if node is not leader]
+    other.engine._election.due_at = cluster.time.now + 100
+    other.engine._election.leader_alive = False
+    asked: list[RequestVote] = []
+
+    def watch(source: int, _: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if source == candidate.id and isinstance(message, RequestVote):
+            asked.append(message)
+
+    cluster.wires.watch = watch
+    cluster.wires.cut |= {(leader.id, candidate.id), (leader.id, other.id)}
+    candidate.worker.stuck = True
+    candidate.engine._campaign(cluster.time.now)
+    cluster.run(0.1)
+    assert candidate.engine.term == 2
+    assert asked == []
+    candidate.worker.release()
+    cluster.run(0.01)
+    assert {message.term for message in asked} == {2}

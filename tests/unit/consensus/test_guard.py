@@ -18,7 +18,7 @@ from quorate.consensus.guard import (
     shape_append,
 )
 from quorate.consensus.ports import Index, NodeId, Term
-from quorate.consensus.settings import EngineSettings
+from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.errors import InvariantBrokenError, UsageError
 
 SETTINGS = EngineSettings()
@@ -280,6 +280,15 @@ def test_reads_are_limited_and_always_answered() -> None:
     rounds.fail()
     assert len(answers) == 4
     assert len(rounds) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"chunk_bytes": 0}, {"window_chunks": 0}, {"resend_s": 99.0}, {"retain_entries": -1}]
+)
+def test_snapshot_settings_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
+    """A window or chunk of nothing would never arrive."""
+    with pytest.raises(UsageError):
+        SnapshotSettings(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
