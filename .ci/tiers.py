@@ -99,8 +99,8 @@ def everything() -> list[Step]:
     return [
         *test(),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
-        pytest("long loops and oracles", 1500, ["tests"], marks="slow or oracle"),
-        sim("simulator, all seeds", "1..2000", 2400),
+        pytest("long loops and oracles", 1200, ["tests"], marks="(slow or oracle) and not bench"),
+        sim("simulator, all seeds", "1..2000", 1800),
         Step("mutants", module("tests.sim", "--mutants"), 900),
         *(Step(path.stem, [sys.executable, str(path), "--seconds", "60"], 120) for path in fuzzers),
     ]

@@ -18,6 +18,7 @@ MARKS = {
     "integration": ("integration",),
     "contract": ("integration",),
     "kills": ("integration",),
+    "kills": ("integration",),
     "rocketmq": ("integration", "peers"),
     "kafka_tools": ("integration", "peers"),
     "bench": ("bench",),

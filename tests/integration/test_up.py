@@ -153,9 +153,9 @@ def test_the_log_of_a_stopped_node_can_be_read(tmp_path: Path) -> None:
 def test_wrong_settings_stop_a_node_before_it_starts(tmp_path: Path) -> None:
     """Every problem is on stderr, the exit status is 2, and no data directory was made."""
     config = tmp_path / "node.toml"
-    config.write_text('[node]\nid = 2\ndata_dir = "data"\nzoen = ""\n[cluster]\nid = "x"\nvoters = []\n')
+    config.write_text('[node]\nid = 2\ndata_dir = "data"\ninsecure_listener = []\n[cluster]\nid = "x"\nvoters = []\n')
     ended = quorate("serve", "--config", str(config))
     assert ended.returncode == 2
-    assert "node.zoen: unknown setting" in ended.stderr
+    assert "node.insecure_listener: unknown setting; did you mean node.insecure_listeners?" in ended.stderr
     assert "cluster.voters: 0 voters" in ended.stderr
     assert not (tmp_path / "data").exists()

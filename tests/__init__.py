@@ -1,0 +1,1 @@
+"""The reasons to believe the rest."""
