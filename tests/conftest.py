@@ -18,7 +18,6 @@ MARKS = {
     "integration": ("integration",),
     "contract": ("integration",),
     "kills": ("integration",),
-    "kills": ("integration",),
     "rocketmq": ("integration", "peers"),
     "kafka_tools": ("integration", "peers"),
     "bench": ("bench",),
