@@ -166,30 +166,29 @@ class Node:
         self._store = RocksStore(str(data / "store"), settings.storage.store)
         known = read_identity(self._store)
         self.dir_uuid = known.dir_uuid if known else str(uuid.UUID(int=secrets.randbits(128), version=4))
-        self._disk = FileDisk(str(data / "journal"))
+        self._disk = FileDisk(str(data / "journal"), self.metrics)
         self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
         alone = len(settings.cluster.voters) == 1
-        # The identity is written after the journal was made: who has one and no journal lost it, votes and acks too.
-        self._forgotten = known is not None and not self._disk.names()
-        if self._forgotten and not alone:
-            mark_forgotten(self._store)
+        self._forgotten = False
         try:
-            self._journal = self._open_journal()
+            # The identity is written after the journal was made: who has one must find a journal.
+            self._journal = self._open_journal(must_exist=known is not None)
         except JournalDamagedError as error:
             if alone:
                 raise  # Nobody else holds what it acknowledged: what is left of it is for the operator to save.
-            self.log.warning("journal damaged; rejoining without a vote", reason=str(error))
+            self.log.warning("journal lost or damaged; rejoining without a vote", reason=str(error))
             self._forgotten = True
             mark_forgotten(self._store)
             erase_journal(self._disk)
-            self._journal = self._open_journal()
+            self._journal = self._open_journal(must_exist=False)
         claim_identity(
             self._store,
             Identity(cluster_id=settings.cluster.id, node_id=settings.node.id, dir_uuid=self.dir_uuid),
         )
 
-    def _open_journal(self) -> Journal:
-        return Journal.open(self._disk, self._worker, self.settings.storage.journal, self._scheduler)
+    def _open_journal(self, *, must_exist: bool) -> Journal:
+        settings = self.settings.storage.journal
+        return Journal.open(self._disk, self._worker, settings, self._scheduler, must_exist=must_exist)
 
     def _build_core(self) -> None:
         settings = self.settings

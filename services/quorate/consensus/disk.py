@@ -16,8 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
+from time import perf_counter_ns
 
 from quorate.errors import StorageError, UsageError
+from quorate.metrics import Metrics
 
 _ZEROS = bytes(256 * 1024)
 
@@ -51,10 +53,14 @@ class DirectoryLock:
 
 
 class FileDisk:
-    """The ``Disk`` port over the files of one directory. Reads may come from the loop too (page cache)."""
+    """The ``Disk`` port over the files of one directory. Reads may come from the loop too (page cache).
 
-    def __init__(self, directory: str) -> None:
+    ``metrics`` counts the syncs and how long they took; only the worker's thread touches those two.
+    """
+
+    def __init__(self, directory: str, metrics: Metrics | None = None) -> None:
         self._directory = directory
+        self._metrics = metrics or Metrics()
         self._fds: dict[str, int] = {}
         try:
             os.makedirs(directory, exist_ok=True)
@@ -101,10 +107,13 @@ class FileDisk:
 
     def sync(self, name: str) -> None:
         """``fdatasync``. Raises StorageError, and that is final."""
+        started = perf_counter_ns()
         try:
             os.fdatasync(self._open(name))
         except OSError as error:
             raise StorageError(f"sync {name}: {error}") from error
+        self._metrics.fsyncs += 1
+        self._metrics.fsync_us.observe((perf_counter_ns() - started) // 1000)
 
     def remove(self, name: str) -> None:
         """Unlink, and sync the directory. Raises StorageError."""

@@ -177,7 +177,7 @@ class Decider:
             return False
         state = _fold(tip.state, events, stamp)
         requests, request_rows = remember(tip.requests, entry)
-        adopted = Adopted(state, requests, tuple([event_key(event) for event in events]), request_rows)
+        adopted = Adopted(entry, state, requests, tuple([event_key(event) for event in events]), request_rows)
         tip.state, tip.requests, tip.offset, tip.time_ms = state, requests, base + len(events), now_ms
         pending.stage = Stage.PROPOSED
         self._in_flight.append(
@@ -202,23 +202,26 @@ class Decider:
 
     # -- controller.machine.Speculation
 
-    def settled(self, index: Index, term: Term, *, executed: bool) -> Adopted | None:
-        """An entry came back committed; see Speculation."""
+    def claimed(self, index: Index, term: Term) -> Adopted | None:
+        """See Speculation. The log is the same wherever (index, term) is: these are the bytes that were proposed."""
         flight = self._in_flight
         if flight and flight[0].index == index:
-            head = flight.popleft()
-            check(head.term == term, f"entry {index} of term {head.term} came back in term {term}")
-            self._settled.append((head, executed))
-            if executed:
-                return head.adopted
-            self.lost()
-            self._scheduler.call_soon(lambda: self.engine.step_down(f"own entry {index} was not executed"))
-            return None
-        if self._limbo:
+            check(flight[0].term == term, f"entry {index} of term {flight[0].term} came back in term {term}")
+            return flight[0].adopted
+        return None
+
+    def settled(self, index: Index, term: Term, *, executed: bool) -> None:
+        """See Speculation."""
+        flight = self._in_flight
+        if flight and flight[0].index == index:
+            self._settled.append((flight.popleft(), executed))
+            if not executed:
+                self.lost()
+                self._scheduler.call_soon(lambda: self.engine.step_down(f"own entry {index} was not executed"))
+        elif self._limbo:
             lost = self._limbo.pop(index, None)
             if lost is not None:
                 self._settled.append((lost, executed and lost.term == term))
-        return None
 
     def slice_end(self) -> None:
         """The slice is stored: answer."""

@@ -379,9 +379,13 @@ class Controller:
 
     # -- controller.machine.Speculation
 
-    def settled(self, index: Index, term: Term, *, executed: bool) -> Adopted | None:
+    def claimed(self, index: Index, term: Term) -> Adopted | None:
         """See Speculation."""
-        return self._decider.settled(index, term, executed=executed)
+        return self._decider.claimed(index, term)
+
+    def settled(self, index: Index, term: Term, *, executed: bool) -> None:
+        """See Speculation."""
+        self._decider.settled(index, term, executed=executed)
 
     def slice_end(self) -> None:
         """See Speculation."""

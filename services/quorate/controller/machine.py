@@ -29,8 +29,11 @@ from quorate.wire.records import patch
 class Speculation(Protocol):
     """The leader's side of the bargain (loop.py)."""
 
-    def settled(self, index: Index, term: Term, *, executed: bool) -> "Adopted | None":
-        """An entry came back committed. The value it was decided to make, if this node decided it in this very term."""
+    def claimed(self, index: Index, term: Term) -> "Adopted | None":
+        """What the entry was decided to make, if this node decided it in this very term and leads still."""
+
+    def settled(self, index: Index, term: Term, *, executed: bool) -> None:
+        """The entry at ``index`` came back committed, and this became of it."""
 
     def slice_end(self) -> None:
         """The slice is stored: answer whoever waits."""
@@ -42,11 +45,17 @@ class Speculation(Protocol):
 class Adopted:
     """What an entry makes of the state, known before it is committed."""
 
-    __slots__ = ("keys", "request_rows", "requests", "state")
+    __slots__ = ("entry", "keys", "request_rows", "requests", "state")
 
     def __init__(
-        self, state: State, requests: RequestTable, keys: tuple[bytes, ...], request_rows: tuple[RowChange, ...]
+        self,
+        entry: Entry,
+        state: State,
+        requests: RequestTable,
+        keys: tuple[bytes, ...],
+        request_rows: tuple[RowChange, ...],
     ) -> None:
+        self.entry = entry
         self.state = state
         self.requests = requests
         self.keys = keys
@@ -96,9 +105,12 @@ class ReplicatedState:
         """See port. Raises InvariantBrokenError, DecodeError or EntryFormatError only for what must stop the node."""
         self._index = index
         self.term = term
-        decoded = decode_entry(entry) if entry else None
+        speculation = self._speculation
+        adopted = speculation.claimed(index, term) if speculation is not None else None
+        decoded = adopted.entry if adopted is not None else decode_entry(entry) if entry else None
         executed = decoded is not None and decoded.decided_term == term and decoded.base_offset == self.offset
-        adopted = self._speculation.settled(index, term, executed=executed) if self._speculation else None
+        if speculation is not None:
+            speculation.settled(index, term, executed=executed)
         if decoded is not None and executed:
             self._execute(decoded, term, adopted)
         elif decoded is not None:
@@ -131,7 +143,7 @@ class ReplicatedState:
             offset += 1
         check(offset == entry.base_offset + entry.count, f"entry at {entry.base_offset} lies about its count")
         requests, request_rows = remember(self.requests, entry)
-        return Adopted(state, requests, tuple(keys), request_rows)
+        return Adopted(entry, state, requests, tuple(keys), request_rows)
 
     def applied(self) -> None:
         """See port: one store write for the slice, then publish, then answer."""
