@@ -141,7 +141,7 @@ def reading(readers: list[Reader]) -> Iterator[None]:
 
 @pytest.mark.timeout(240)
 def test_the_loss_of_the_leader_costs_no_event_and_repeats_none(tmp_path: Path) -> None:
-    """SIGKILL of the leader under load: every client goes on; none misses an event, and none but a group repeats one."""
+    """SIGKILL of the leader under load: every client goes on; none misses an event, none but a group repeats one."""
     with up(tmp_path / "cluster") as cluster:
         everyone = bootstrap(cluster)
         readers = [
