@@ -1,8 +1,8 @@
 """Hostile bytes for the Kafka decoder and the listener behind it, guided by coverage.
 
 Rules: a request either decodes or raises ``KafkaFormatError``; a connection either answers or hangs up. Any other
-exception, an input that takes seconds, or more than half a gigabyte is a finding: the input is kept in ``.run/fuzz`` and
-the exit status is not 0. Starts from one valid request of each key and version, and from what earlier runs found new.
+exception, an input that takes seconds, or more than half a gigabyte is a finding: the input is kept in ``.run/fuzz``
+and the exit status is not 0. Starts from one valid request of each key and version, and from what earlier runs found new.
 
 Usage: ``fuzz_kafka.py [--seconds N]``.
 """
@@ -156,7 +156,6 @@ def main() -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     seeds(corpus)
     limits = [f"-max_total_time={options.seconds}", "-timeout=5", "-rss_limit_mb=512", "-max_len=4096"]
-    random.seed(time.time_ns())
     atheris.Setup(
         [sys.argv[0], *limits, f"-artifact_prefix={findings}/kafka-", "-print_final_stats=1", str(corpus)], one
     )
