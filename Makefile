@@ -5,11 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 1..120
 JOBS ?= 2
-SIM_SECONDS ?= 90
-SIM_SEEDS_ALL ?= 1..2000
 PYTEST := $(BIN)/python -m pytest
-UNIT := tests/unit tests/property tests/model
-export PYTHONHASHSEED ?= 0
 
 SETS := node build lint test
 SETS_ALL := $(SETS) projections spark
