@@ -21,7 +21,7 @@ OPENS = [
     for package in ("util.concurrent.atomic", "lang", "nio", "util", "math")
     for option in ("--add-opens", f"java.base/java.{package}=ALL-UNNAMED")
 ] + ["--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED"]
-START_S = 90.0
+START_S = 180.0
 
 BROKER_KEYS = {
     "brokerId": -1,
@@ -207,3 +207,36 @@ class Peer:
         """``mqadmin`` with these arguments; what it printed."""
         lines = self.command("admin", *arguments)
         return "\n".join(line.removeprefix("> ").rstrip() for line in lines).strip()
+
+
+class JavaControllers:
+    """Three Java controllers of one kind, ``dledger`` or ``jraft``."""
+
+    def __init__(self, stock: Stock, kind: str) -> None:
+        self._stock = stock
+        self.kind = kind
+        base = free_ports(6)
+        self.addresses = [f"127.0.0.1:{base + number}" for number in range(3)]
+        raft = [f"127.0.0.1:{base + 3 + number}" for number in range(3)]
+        started = []
+        for number, address in enumerate(self.addresses):
+            name = f"{kind}-{number}"
+            keys: dict[str, object] = {
+                "rocketmqHome": stock.work / "home",
+                "controllerStorePath": stock.work / name / "store",
+                "configStorePath": stock.work / name / "controller.properties",
+                "mappedFileSize": 10 << 20,
+            }
+            if kind == "dledger":
+                peers = ";".join(f"n{other}-{at}" for other, at in enumerate(self.addresses))
+                keys |= {"controllerDLegerGroup": "group1", "controllerDLegerPeers": peers}
+                keys["controllerDLegerSelfId"] = f"n{number}"
+            else:
+                keys |= {"controllerType": "jRaft", "jRaftGroupId": "group1", "jRaftServerId": raft[number]}
+                keys |= {"jRaftInitConf": ",".join(raft), "jRaftControllerRPCAddr": ",".join(self.addresses)}
+                keys["listenPort"] = base + number
+            main = "org.apache.rocketmq.controller.ControllerStartup"
+            process = stock.java(name, main, "-c", stock.write(name, keys), heap=SMALL)
+            started.append((int(address.rpartition(":")[2]), process))
+        for port, process in started:
+            wait_port(port, process)
