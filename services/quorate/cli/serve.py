@@ -84,10 +84,10 @@ def run(options: Namespace) -> int:
     from quorate.logs import configure
 
     die_with(options.die_with)
-    faulthandler.enable()
     settings = settings_of(options)
     if options.check:
         return DONE
+    faulthandler.enable()
     configure(settings.log)
     try:
         return uvloop.run(_serve(settings, options.die_with))
