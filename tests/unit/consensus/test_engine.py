@@ -192,6 +192,7 @@ def test_a_leader_does_not_read_before_its_barrier() -> None:
     old.kill()
     cluster.run_until(lambda: any(node.up and node.engine.is_leader for node in cluster.nodes.values()))
     new = next(node for node in cluster.nodes.values() if node.up and node.engine.is_leader)
+    new.engine._open_term()
     assert new.engine.decidable_term() == 0
     assert new.propose(b"early") is None
     answers: list[Index | None] = []
@@ -339,19 +340,29 @@ def test_a_vote_leaves_only_when_it_is_durable() -> None:
 
 
 def test_a_node_does_not_stand_while_its_disk_is_stuck() -> None:
-    """Its vote for itself could not become durable: it waits, and the other survivor leads."""
+    """Its vote for itself could not become durable: it asks for no pre-vote until the disk moves again."""
     cluster = Cluster(3)
     leader = cluster.elect()
     cluster.settle()
     stuck, other = [node for node in cluster.nodes.values() if node is not leader]
+    other.kill()
     stuck.worker.stuck = True
     leader.propose(b"makes it busy")
     cluster.run(0.2)
+    asked: list[float] = []
+
+    def watch(source: int, _: int, frame: bytes) -> None:
+        if source == stuck.id and isinstance(codec.decode(frame), PreVote):
+            asked.append(cluster.time.now)
+
+    cluster.wires.watch = watch
     leader.kill()
-    cluster.run(0.8)
-    assert stuck.engine.term in {leader.engine.term, other.engine.term}
+    cluster.run(3)
+    assert asked == []
     stuck.worker.release()
-    cluster.run_until(lambda: other.engine.decidable_term() or stuck.engine.decidable_term())
+    other.start()
+    cluster.run_until(lambda: asked)
+    cluster.run_until(lambda: cluster.leader)
 
 
 def test_a_leader_with_a_stuck_disk_steps_down_and_then_stops() -> None:
@@ -632,3 +643,27 @@ def test_a_candidacy_leaves_only_when_it_is_durable() -> None:
     candidate.worker.release()
     cluster.run(0.01)
     assert {message.term for message in asked} == {2}
+
+
+def test_the_clip_never_lands_in_an_older_term() -> None:
+    """When a majority holds durably only entries of older terms, the commit index does not move (Raft §5.4.2)."""
+    cluster = Cluster(3)
+    old = cluster.elect()
+    write(cluster, old, 3)
+    cluster.settle()
+    new, third = [node for node in cluster.nodes.values() if node is not old]
+    cluster.wires.cut |= {(new.id, old.id), (third.id, old.id)}
+    old.propose(b"of the old term")
+    cluster.run(0.01)
+    floor = new.engine.commit_index
+    assert new.journal.last_index == floor + 1
+    old.kill()
+    third.engine._election.due_at = cluster.time.now + 100
+    new.engine.commit_ceiling = lambda: Index(floor + 1)  # type: ignore[method-assign]
+    cluster.run_until(lambda: new.engine.is_leader)
+    cluster.run(0.3)
+    assert new.engine._core.match(NodeId(third.id)) == floor + 2
+    assert new.engine.commit_index == floor
+    del new.engine.commit_ceiling
+    cluster.run_until(new.engine.decidable_term)
+    assert new.engine.commit_index == floor + 2

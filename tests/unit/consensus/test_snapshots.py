@@ -16,7 +16,7 @@ from quorate.consensus.codec import (
     SnapshotBegin,
     SnapshotChunk,
 )
-from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.ports import Index, NodeId, StoreOp, Term
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.snapshots import SnapshotSender, pack_batches, pack_rows, unpack_batches, unpack_rows
 from quorate.errors import PeerError
@@ -296,6 +296,34 @@ def test_a_store_ahead_of_the_journal_needs_no_rows() -> None:
     assert lagging.machine.applied_index() > lagging.journal.last_index
     same(cluster)
     assert lagging.machine.installs == 0
+
+
+def test_rows_that_are_gone_disappear() -> None:
+    """A row the follower has and the snapshot has not is deleted by the switch."""
+    cluster, _, lagging = behind()
+    lagging.store.write([StoreOp("rows", b"gone", b"x"), StoreOp("requests", b"gone", b"x")])
+    cluster.wires.heal()
+    same(cluster)
+    assert lagging.machine.installs == 1
+    assert lagging.store.get("rows", b"gone") is None
+    assert lagging.store.get("requests", b"gone") is None
+
+
+def test_a_log_that_grew_past_the_snapshot_meanwhile_is_kept() -> None:
+    """Entries that reach the journal while the store is synced, beyond the snapshot's, are not dropped."""
+    cluster, leader, lagging = behind(entries=30)
+    term = leader.engine.term
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, "switched"))
+    lagging.worker.stuck = True
+    cluster.wires.isolate(lagging.id)
+    index = lagging.machine.applied_index()
+    for i in range(lagging.journal.last_index + 1, index + 3):
+        lagging.journal.append(i, term, b"entry %d" % i)
+    lagging.worker.release()
+    cluster.run(0.05)
+    assert not lagging.engine.installing
+    assert lagging.journal.last_index == index + 2
 
 
 def test_a_follower_that_has_the_entry_keeps_its_log() -> None:
