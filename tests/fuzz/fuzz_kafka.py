@@ -2,7 +2,7 @@
 
 Rules: a request either decodes or raises ``KafkaFormatError``; a connection either answers or hangs up. Any other
 exception, an input that takes seconds, or more than half a gigabyte is a finding: the input is kept in ``.run/fuzz``
-and the exit status is not 0. Starts from one valid request of each key and version, and from what earlier runs found new.
+and the exit status is not 0. Starts from one valid request of each key and version, and from what earlier runs found.
 
 Usage: ``fuzz_kafka.py [--seconds N]``.
 """

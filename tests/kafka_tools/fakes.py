@@ -2,6 +2,7 @@
 
 import asyncio
 import bisect
+import itertools
 import random
 import socket
 import threading
@@ -71,8 +72,9 @@ class FakeLog:
     def read(self, offset: int, max_bytes: int) -> list[bytes]:
         at = bisect.bisect_right(self.bases, offset) - 1
         found: list[bytes] = []
-        for batch in self.batches[at:]:
-            if found and sum(map(len, found)) + len(batch) > max_bytes:
+        for batch in itertools.islice(self.batches, at, None):
+            max_bytes -= len(batch)
+            if found and max_bytes < 0:
                 break
             found.append(batch)
         return found

@@ -7,9 +7,12 @@ Source: Prometheus text format 0.0.4; RocketMQ ``ControllerMetricsConstant``.
 
 from collections.abc import Callable, Iterable, Mapping
 
+from quorate.gateway.http.answers import BrokerCounts
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import Response
+from quorate.gateway.http.reading import count_brokers, living
 from quorate.gateway.http.routing import Call
+from quorate.gateway.http.slices import Steps, in_slices
 from quorate.metrics import LATENCY_BOUNDS_US, Histogram, Metrics
 from quorate.wire.kafka import Api
 
@@ -31,9 +34,10 @@ class Exposition:
         """All of it."""
         return ("\n".join(self._lines) + "\n").encode()
 
-    def add(self, kind: str, name: str, about: str, samples: Iterable[Sample]) -> None:
-        """A metric with its samples."""
-        self._head(kind, name, about)
+    def add(self, kind: str, name: str, about: str, samples: Iterable[Sample], *, head: bool = True) -> None:
+        """A metric with its samples; without ``head``, more samples of the metric before."""
+        if head:
+            self._head(kind, name, about)
         self._lines += [f"{name}{labelled(labels)} {number(value)}" for labels, value in samples]
 
     def counter(self, name: str, about: str, value: float, labels: Labels | None = None) -> None:
@@ -87,13 +91,20 @@ class Scrape:
 
     def metrics(self, call: Call) -> None:
         """Everything, as of now."""
+        make = self._scrape()
+        in_slices(make, self._context.scheduler, lambda made: call.settle(lambda: Response(200, made(), CONTENT_TYPE)))
+
+    def _scrape(self) -> Steps[bytes]:
         out = Exposition()
         ours_counted(out, self._context.metrics)
-        self._ours_now(out)
-        self._java(out)
-        call.respond(Response(200, out.text(), CONTENT_TYPE))
+        yield
+        counts = yield from count_brokers(self._context.controller.view())
+        self._ours_now(out, counts)
+        yield
+        yield from self._java(out)
+        return out.text()
 
-    def _ours_now(self, out: Exposition) -> None:
+    def _ours_now(self, out: Exposition, counts: BrokerCounts) -> None:
         context, controller = self._context, self._context.controller
         storage, node = context.storage(), context.node
         info = {"version": node.version, "cluster_id": node.cluster_id, "node": str(node.node_id), **context.info}
@@ -110,17 +121,17 @@ class Scrape:
         out.gauge("quorate_storage_bytes", "Size of the data directory.", storage.bytes_on_disk)
         out.gauge("quorate_journal_bytes", "Size of the journal.", storage.journal_bytes)
         out.gauge("quorate_journal_unsynced_seconds", "How long the oldest write waits.", storage.unsynced_for_s)
-        view = controller.view()
-        sets = view.state.broker_sets.values()
-        out.gauge("quorate_broker_sets", "Broker sets known.", len(view.state.broker_sets))
-        without = sum(found.master is None and bool(found.replicas) for found in sets)
-        out.gauge("quorate_broker_sets_without_master", "Broker sets with members and no master.", without)
-        out.gauge("quorate_topics", "Topics known.", len(view.state.topics))
+        without = "Broker sets with members and no master."
+        out.gauge("quorate_broker_sets", "Broker sets known.", counts.sets)
+        out.gauge("quorate_broker_sets_without_master", without, counts.without_master)
+        out.gauge("quorate_brokers", "Brokers known.", counts.replicas)
+        out.gauge("quorate_brokers_alive", "Brokers this node hears.", counts.alive)
+        out.gauge("quorate_topics", "Topics known.", len(controller.state.topics))
         for name in dict.fromkeys(gauge.name for gauge in context.metrics.gauges):
             same = [gauge for gauge in context.metrics.gauges if gauge.name == name]
             out.add("gauge", f"quorate_{name}", same[0].about, [(gauge.labels, gauge.read()) for gauge in same])
 
-    def _java(self, out: Exposition) -> None:
+    def _java(self, out: Exposition) -> Steps[None]:
         """The eight instruments of RocketMQ's controller, with its common labels."""
         context, metrics, node = self._context, self._context.metrics, self._context.node
         common = {"address": node.rpc, "group": node.cluster_id, "peer_id": str(node.node_id)}
@@ -132,7 +143,7 @@ class Scrape:
         }
         out.gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader.", JAVA_ROLES[self._role()], common)
         out.gauge("dledger_disk_usage", "Bytes of the data directory.", context.storage().bytes_on_disk, common)
-        out.add("gauge", "active_broker_num", "Living brokers by set.", self._active_brokers(common))
+        yield from self._active_brokers(out, common)
         requests = [
             ({**common, "request_type": kind, "request_handle_status": status}, count)
             for (kind, status), count in sorted(metrics.requests.items())
@@ -144,20 +155,21 @@ class Scrape:
             ({**common, "cluster": cluster, "broker_set": name, "election_result": result}, count)
             for (cluster, name, result), count in sorted(metrics.elections.items())
         ]
+        yield
         out.add("counter", "election_total", "Elections by result.", elections)
+        yield
         latencies = [({**common, "request_type": kind}, found) for kind, found in sorted(metrics.request_us.items())]
         out.histogram("request_latency", "Microseconds from request to answer.", latencies, 1)
         out.histogram("dledger_op_latency", "Microseconds from command to commit.", [(append, metrics.commit_us)], 1)
 
-    def _active_brokers(self, common: Labels) -> list[Sample]:
-        view = self._context.controller.view()
-        return [
-            (
-                {**common, "cluster": found.cluster, "broker_set": name},
-                sum(view.live.alive(found.cluster, name, member.broker_id) is True for member in found.replicas),
-            )
-            for name, found in sorted(view.state.broker_sets.items())
-        ]
+    def _active_brokers(self, out: Exposition, common: Labels) -> Steps[None]:
+        view, samples = self._context.controller.view(), []
+        for name, found in view.state.broker_sets.items():
+            samples.append(({**common, "cluster": found.cluster, "broker_set": name}, living(found, view)))
+            yield
+        for at in range(0, max(len(samples), 1), 50):
+            out.add("gauge", "active_broker_num", "Living brokers by set.", samples[at : at + 50], head=at == 0)
+            yield
 
 
 def ours_counted(out: Exposition, metrics: Metrics) -> None:

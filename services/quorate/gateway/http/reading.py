@@ -36,6 +36,7 @@ from quorate.gateway.http.answers import (
 from quorate.gateway.http.context import PRINCIPAL, Freshness, HttpContext, Reader
 from quorate.gateway.http.messages import HttpError, answer
 from quorate.gateway.http.routing import Call
+from quorate.gateway.http.slices import Steps, in_slices
 from quorate.metadata.rows import state_hash
 from quorate.metadata.state import BrokerSet, Election, Replica, Topic
 from quorate.wire.avro import decode_events
@@ -123,20 +124,24 @@ class Reading:
 
     # How an answer comes about.
 
-    def _answered(self, call: Call, operation: str, make: Callable[[ReadView], object]) -> None:
+    def _answered(self, call: Call, operation: str, make: Callable[[ReadView], Steps[object]]) -> None:
         """Authorise, read as fresh as asked, answer."""
         self._admit(operation)
         level = call.request.query.get("level", "linearizable")
         if level not in LEVELS:
             raise HttpError("invalid", f"level: {level[:40]!r} is neither linearizable nor stale")
         freshness = Freshness(level == "linearizable", call.integer("min_offset", 0, 0))
-        self._reader.read(freshness, lambda view: call.settle(lambda: answer(make(view))), call.fail)
+        self._reader.read(freshness, lambda view: self._make(call, make(view)), call.fail)
 
-    def _now(self, call: Call, operation: str, make: Callable[[ReadView], object]) -> None:
+    def _now(self, call: Call, operation: str, make: Callable[[ReadView], Steps[object]]) -> None:
         """The same from this node alone, at once unless ``min_offset`` asks to wait."""
         self._admit(operation)
         freshness = Freshness(linearizable=False, min_offset=call.integer("min_offset", 0, 0))
-        self._reader.read(freshness, lambda view: call.settle(lambda: answer(make(view))), call.fail)
+        self._reader.read(freshness, lambda view: self._make(call, make(view)), call.fail)
+
+    def _make(self, call: Call, steps: Steps[object]) -> None:
+        """Do the work a slice at a time, then answer."""
+        in_slices(steps, self._context.scheduler, lambda made: call.settle(lambda: answer(made())))
 
     def _admit(self, operation: str) -> None:
         if not self._context.access.authorize(PRINCIPAL, operation, "cluster"):
@@ -163,9 +168,9 @@ class Reading:
         """GET /v1/status."""
         self._now(call, "ReadStatus", self._status)
 
-    def _status(self, view: ReadView) -> Status:
+    def _status(self, view: ReadView) -> Steps[Status]:
         context, state = self._context, view.state
-        counts = self._counts(view)
+        counts = yield from count_brokers(view)
         leader = context.engine.leader_id
         voters = [voter.id for voter in state.cluster.voters] if state.cluster else []
         connected = sum(context.connected(node_id) for node_id in voters)
@@ -190,25 +195,12 @@ class Reading:
             ready=ready,
         )
 
-    def _counts(self, view: ReadView) -> BrokerCounts:
-        sets = list(view.state.broker_sets.values())
-        alive = sum(
-            view.live.alive(found.cluster, found.name, member.broker_id) is True
-            for found in sets
-            for member in found.replicas
-        )
-        return BrokerCounts(
-            sets=len(sets),
-            without_master=sum(found.master is None and bool(found.replicas) for found in sets),
-            replicas=sum(len(found.replicas) for found in sets),
-            alive=alive,
-        )
-
     def quorum(self, call: Call) -> None:
         """GET /v1/quorum."""
         self._now(call, "ReadQuorum", self._quorum)
 
-    def _quorum(self, view: ReadView) -> Quorum:
+    def _quorum(self, view: ReadView) -> Steps[Quorum]:
+        yield
         context, state = self._context, view.state
         engine, since = context.engine, state.leader
         return Quorum(
@@ -252,7 +244,8 @@ class Reading:
         """GET /v1/state-hash."""
         self._now(call, "ReadStateHash", self._state_hash)
 
-    def _state_hash(self, view: ReadView) -> StateHash:
+    def _state_hash(self, view: ReadView) -> Steps[StateHash]:
+        yield  # The hash itself is one step: some milliseconds for a thousand sets.
         return StateHash(
             offset=view.offset,
             time_ms=view.time_ms,
@@ -267,9 +260,12 @@ class Reading:
         """GET /v1/brokers."""
         limit, after = self._limit(call), call.request.query.get("after", "")
 
-        def make(view: ReadView) -> BrokerSets:
+        def make(view: ReadView) -> Steps[BrokerSets]:
             names, more = page(view.state.broker_sets, after, limit)
-            found = [broker_set(view.state.broker_sets[name], view) for name in names]
+            found = []
+            for name in names:
+                found.append(broker_set(view.state.broker_sets[name], view))
+                yield
             node = self._context.node.node_id
             return BrokerSets(offset=view.offset, time_ms=view.time_ms, node=node, brokers=found, next=more)
 
@@ -278,7 +274,8 @@ class Reading:
     def broker(self, call: Call) -> None:
         """GET /v1/brokers/{broker_set}."""
 
-        def make(view: ReadView) -> BrokerSetAnswer:
+        def make(view: ReadView) -> Steps[BrokerSetAnswer]:
+            yield
             found = present(view.state.broker_sets.get(call.found["broker_set"]), "there is no such broker set")
             item, node = broker_set(found, view), self._context.node.node_id
             return BrokerSetAnswer(offset=view.offset, time_ms=view.time_ms, node=node, broker_set=item)
@@ -289,7 +286,8 @@ class Reading:
         """GET /v1/topics."""
         limit, after = self._limit(call), call.request.query.get("after", "")
 
-        def make(view: ReadView) -> Topics:
+        def make(view: ReadView) -> Steps[Topics]:
+            yield
             names, more = page(view.state.topics, after, limit)
             found = [topic(view.state.topics[name]) for name in names]
             node = self._context.node.node_id
@@ -300,7 +298,8 @@ class Reading:
     def topic(self, call: Call) -> None:
         """GET /v1/topics/{topic}."""
 
-        def make(view: ReadView) -> TopicAnswer:
+        def make(view: ReadView) -> Steps[TopicAnswer]:
+            yield
             found = present(view.state.topics.get(call.found["topic"]), "there is no such topic")
             node = self._context.node.node_id
             return TopicAnswer(offset=view.offset, time_ms=view.time_ms, node=node, topic=topic(found))
@@ -311,7 +310,8 @@ class Reading:
         """GET /v1/config."""
         limit, after = self._limit(call), call.request.query.get("after", "")
 
-        def make(view: ReadView) -> Configs:
+        def make(view: ReadView) -> Steps[Configs]:
+            yield
             names, more = page(view.state.configs, after, limit)
             found = [ConfigItem(scope=name, values=view.state.configs[name].values) for name in names]
             node = self._context.node.node_id
@@ -322,7 +322,8 @@ class Reading:
     def config(self, call: Call) -> None:
         """GET /v1/config/{scope}; a scope nobody set anything in is empty, not unknown."""
 
-        def make(view: ReadView) -> ConfigAnswer:
+        def make(view: ReadView) -> Steps[ConfigAnswer]:
+            yield
             scope = call.found["scope"]
             found = view.state.configs.get(scope)
             item = ConfigItem(scope=scope, values=found.values if found else {})
@@ -337,7 +338,8 @@ class Reading:
         """GET /v1/elections."""
         limit, after = self._limit(call), call.request.query.get("after", "")
 
-        def make(view: ReadView) -> Elections:
+        def make(view: ReadView) -> Steps[Elections]:
+            yield
             sets = view.state.broker_sets
             names, more = page((n for n, found in sets.items() if found.election), after, limit)
             items = [item for name in names if (item := election_item(sets[name])) is not None]
@@ -353,8 +355,8 @@ class Reading:
             raise HttpError("invalid", f"{text[:40]!r} is no offset")
         self._now(call, "ReadElections", lambda view: self._election(view, int(text)))
 
-    def _election(self, view: ReadView, offset: int) -> ElectionAnswer:
-        for stamp, event in self._events(offset, 1):
+    def _election(self, view: ReadView, offset: int) -> Steps[ElectionAnswer]:
+        for stamp, event in (yield from self._events(offset, 1)):
             if isinstance(event, MasterElected | ElectionFailed):
                 found = ElectionEvent(
                     offset=stamp.offset,
@@ -372,9 +374,12 @@ class Reading:
         """GET /v1/log."""
         limit, start = self._limit(call), call.integer("from", 0)
 
-        def make(view: ReadView) -> Log:
+        def make(view: ReadView) -> Steps[Log]:
             first = max(start, 0) if start >= 0 else max(view.offset + start, 0)
-            events = [log_event(stamp, event) for stamp, event in self._events(first, limit)]
+            events = []
+            for stamp, event in (yield from self._events(first, limit)):
+                events.append(log_event(stamp, event))
+                yield
             end = self._context.log.end_offset
             reached = events[-1].offset + 1 if events else first
             return Log(
@@ -388,8 +393,8 @@ class Reading:
 
         self._now(call, "ReadLog", make)
 
-    def _events(self, offset: int, limit: int) -> list[tuple[Stamp, Event]]:
-        """Decoded events from an offset on, at most ``limit``; one page's bytes at a time."""
+    def _events(self, offset: int, limit: int) -> Steps[list[tuple[Stamp, Event]]]:
+        """Decoded events from an offset on, at most ``limit``, of one page's bytes."""
         log = self._context.log
         if not log.start_offset <= offset < log.end_offset:
             return []
@@ -399,7 +404,24 @@ class Reading:
             found += [(stamp, event) for stamp, event in decode_events(batch) if stamp.offset >= offset]
             if len(found) >= limit:
                 break
+            yield
         return found[:limit]
+
+
+def count_brokers(view: ReadView) -> Steps[BrokerCounts]:
+    """Sets, sets without a master, replicas, and how many of them this node hears."""
+    without_master = replicas = alive = 0
+    for found in view.state.broker_sets.values():
+        without_master += found.master is None and bool(found.replicas)
+        replicas += len(found.replicas)
+        alive += living(found, view)
+        yield
+    return BrokerCounts(sets=len(view.state.broker_sets), without_master=without_master, replicas=replicas, alive=alive)
+
+
+def living(found: BrokerSet, view: ReadView) -> int:
+    """How many replicas of a set this node hears."""
+    return sum(view.live.alive(found.cluster, found.name, member.broker_id) is True for member in found.replicas)
 
 
 def present(found: _T | None, otherwise: str) -> _T:

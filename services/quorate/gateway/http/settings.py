@@ -26,7 +26,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Reads that may wait for an offset at the same time; one more is answered busy."""
     page_default: int = 100
     """Items of a list when no ``limit`` is given."""
-    page_max: int = 1000
+    page_max: int = 200
     """Most items of one page, whatever the client asks for."""
-    log_bytes_max: int = 256 * 1024
-    """Encoded events decoded for one page of ``/v1/log``."""
+    log_bytes_max: int = 64 * 1024
+    """Most encoded events of one page of ``/v1/log``; a page may be shorter than its limit."""

@@ -17,8 +17,9 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One more is closed as soon as it is accepted."""
     request_bytes_max: int = 2 * 1024 * 1024
     """Larger frames close their connection."""
-    fetch_bytes_max: int = 256 * 1024
-    """Records in one Fetch answer, whatever the client would take; one batch is always sent whole."""
+    fetch_bytes_max: int = 64 * 1024
+    """Records in one Fetch answer, whatever the client would take; one batch is always sent whole. This much history
+    is read from disk in about half a millisecond, the longest that other work should wait."""
     fetch_wait_max_ms: int = 30_000
     """Longest long poll, whatever the client would wait."""
     wake_bytes_per_turn: int = 1024 * 1024

@@ -1,0 +1,38 @@
+"""Long work in short turns: what an operator asks for must not hold up a heartbeat or a vote.
+
+Rules: work is a generator that yields between small steps; as many steps as fit ``TURN_S`` run in one turn of the loop,
+then everybody else gets theirs. What is read meanwhile is an immutable state, so the answer is still of one moment.
+"""
+
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from quorate.clock import Scheduler
+
+TURN_S = 0.0005
+"""How long a turn may take, seconds; a step begun is finished."""
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+
+def in_slices(steps: Steps[T], scheduler: Scheduler, done: Callable[[Callable[[], T]], None]) -> None:
+    """Run to the end, over as many turns as it takes; ``done`` gets a function that returns the result, or raises."""
+    until = scheduler.monotonic() + TURN_S
+    try:
+        while scheduler.monotonic() < until:
+            next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        done(lambda: result)
+        return
+    except Exception as error:  # noqa: BLE001  It is raised again where the answer is made.
+        trouble = error
+        done(lambda: raises(trouble))
+        return
+    scheduler.call_soon(lambda: in_slices(steps, scheduler, done))
+
+
+def raises(error: Exception) -> T:  # type: ignore[type-var]
+    """Raise it, as an expression."""
+    raise error

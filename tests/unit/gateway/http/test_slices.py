@@ -1,0 +1,66 @@
+"""Long work leaves room for others, and ends with its result or its error."""
+
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from quorate.gateway.http.slices import TURN_S, Steps, in_slices
+
+
+class Ticking:
+    """A scheduler whose clock moves a little with every look at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.soon: deque[Callable[[], None]] = deque()
+
+    def monotonic(self) -> float:
+        self.now += TURN_S / 10
+        return self.now
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+
+def count(to: int) -> Steps[int]:
+    """Work of so many steps."""
+    for _ in range(to):
+        yield
+    return to
+
+
+def test_work_takes_turns_with_others() -> None:
+    """No turn has more steps than its time allows, and what others asked for in between runs in between."""
+    scheduler, results, others = Ticking(), [], 0
+    in_slices(count(100), scheduler, lambda made: results.append(made()))  # type: ignore[arg-type]
+    turns = 1
+    while scheduler.soon:
+        assert results == []
+        others += 1
+        scheduler.soon.popleft()()
+        turns += 1
+    assert results == [100]
+    assert others == turns - 1
+    assert turns > 5
+
+
+def test_short_work_is_done_at_once() -> None:
+    """Nothing is put off that fits the turn."""
+    scheduler, results = Ticking(), []
+    in_slices(count(2), scheduler, lambda made: results.append(made()))  # type: ignore[arg-type]
+    assert results == [2]
+    assert not scheduler.soon
+
+
+def test_an_error_in_the_work_is_raised_where_the_answer_is_made() -> None:
+    """The turn itself survives it."""
+
+    def failing() -> Steps[int]:
+        yield
+        raise ValueError("broken")
+
+    scheduler, makes = Ticking(), []
+    in_slices(failing(), scheduler, makes.append)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="broken"):
+        makes[0]()
