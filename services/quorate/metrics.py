@@ -54,7 +54,6 @@ class Metrics:
         "fsync_us",
         "fsyncs",
         "gauges",
-        "heartbeats",
         "kafka_bytes_out",
         "kafka_requests",
         "leader_changes",
@@ -76,8 +75,6 @@ class Metrics:
         """Events applied here."""
         self.entries_not_executed = 0
         """Entries skipped at apply: decided in another term or at another offset."""
-        self.heartbeats = 0
-        """Broker heartbeats received (904)."""
         self.forwarded = 0
         """Commands and reads sent on to the leader."""
         self.unknown_outcomes = 0
@@ -100,7 +97,7 @@ class Metrics:
         """Refused commands by refusal code."""
         self.elections: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         """(cluster, broker set, result) → count; result is RocketMQ's ``new_master_elected``, ``keep_current_master``
-        or ``no_master_elected``. Broker sets are registered names, so the number of keys is bounded by the state."""
+        or ``no_master_elected``; what this node decided. Broker sets are registered names, not whatever a client says."""
         self.requests: defaultdict[tuple[str, str], int] = defaultdict(int)
         """(RocketMQ request type, ``success`` | ``failed`` | ``timeout``) → count."""
         self.request_us: defaultdict[str, Histogram] = defaultdict(Histogram)

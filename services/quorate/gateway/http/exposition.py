@@ -7,6 +7,7 @@ Source: Prometheus text format 0.0.4; RocketMQ ``ControllerMetricsConstant``.
 
 from collections.abc import Callable, Iterable, Mapping
 
+from quorate.events import ElectionFailed, Event, MasterElected, Stamp
 from quorate.gateway.http.answers import BrokerCounts
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import Response
@@ -88,6 +89,14 @@ class Scrape:
     def __init__(self, context: HttpContext, role: Callable[[], str]) -> None:
         self._context = context
         self._role = role
+        context.controller.on_committed.append(self._count_elections)
+
+    def _count_elections(self, events: tuple[Event, ...], stamp: Stamp) -> None:
+        """On the leader, for each entry it decided."""
+        for event in events:
+            if event.__class__ is MasterElected or event.__class__ is ElectionFailed:
+                result = "new_master_elected" if event.__class__ is MasterElected else "no_master_elected"
+                self._context.metrics.elections[event.cluster, event.broker_set, result] += 1
 
     def metrics(self, call: Call) -> None:
         """Everything, as of now."""
@@ -116,6 +125,7 @@ class Scrape:
         out.gauge("quorate_commit_index", "Highest Raft index known committed.", context.engine.commit_index)
         out.gauge("quorate_applied_index", "Highest Raft index applied here.", context.engine.applied_index)
         out.gauge("quorate_offset", "Events applied here: the next offset.", controller.offset)
+        out.counter("quorate_heartbeats_total", "Broker heartbeats received.", controller.live.beats)
         out.gauge("quorate_in_flight", "Entries proposed and not yet applied.", controller.in_flight)
         out.gauge("quorate_parked", "Requests waiting for a leader to be known.", controller.parked)
         out.gauge("quorate_storage_bytes", "Size of the data directory.", storage.bytes_on_disk)
@@ -155,6 +165,8 @@ class Scrape:
             ({**common, "cluster": cluster, "broker_set": name, "election_result": result}, count)
             for (cluster, name, result), count in sorted(metrics.elections.items())
         ]
+        kept = {**common, "cluster": "", "broker_set": "", "election_result": "keep_current_master"}
+        elections.append((kept, metrics.refusals.get("MasterStillExists", 0)))
         yield
         out.add("counter", "election_total", "Elections by result.", elections)
         yield
@@ -177,7 +189,6 @@ def ours_counted(out: Exposition, metrics: Metrics) -> None:
     out.counter("quorate_commits_total", "Commands applied here.", metrics.commits)
     out.counter("quorate_events_total", "Events applied here.", metrics.events)
     out.counter("quorate_entries_not_executed_total", "Entries skipped at apply.", metrics.entries_not_executed)
-    out.counter("quorate_heartbeats_total", "Broker heartbeats received.", metrics.heartbeats)
     out.counter("quorate_forwarded_total", "Requests sent on to the leader.", metrics.forwarded)
     out.counter("quorate_unknown_outcomes_total", "Commands whose end nobody knew in time.", metrics.unknown_outcomes)
     out.counter("quorate_leader_changes_total", "Times a new leader was seen.", metrics.leader_changes)

@@ -477,6 +477,9 @@ def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:
     assert samples["active_broker_num", tuple(sorted((*common, ("cluster", "c"), ("broker_set", "a"))))] == 2
     for name in ("request", "dledger_op", "election", "request_latency", "dledger_op_latency"):
         assert name in families
+    elected = {**dict(common), "cluster": "c", "broker_set": "a", "election_result": "new_master_elected"}
+    assert samples["election_total", tuple(sorted(elected.items()))] == 1
+    assert samples["quorate_heartbeats_total", ()] == 2
     assert any(dict(labels).get("broker_set") == 'quo"ted\\set\n' for _, labels in samples)
     assert samples["quorate_kafka_requests_total", (("api", "fetch"), ("version", "11"))] == 3
     assert samples["quorate_queue_length", (("queue", "raft"),)] == 5
