@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from quorate.wire.remoting import Response
-from tests.contract.speaker import Speaker
+from tests.contract.client import Remoting
+from tests.contract.speaker import Answer, Speaker, shape
 
 Case = Callable[[Speaker], None]
 
@@ -332,9 +333,6 @@ def unclean(s: Speaker) -> None:
 
 def change(s: Speaker, step: str, address: str, text: str) -> None:
     """1009 at one node."""
-    from tests.contract.client import Remoting
-    from tests.contract.speaker import shape
-
     with Remoting(address, s.header_type) as client:
         s.note(step, shape(client.ask(1009, text.encode())))
 
@@ -350,17 +348,23 @@ def config(s: Speaker) -> None:
         s.ask(f"black-listed {key}", 1009, f"mappedFileSize=7\n{key}=x\n".encode())
     s.ask("broken escape", 1009, b"a=\\u12\n")
     s.eventually("shown", lambda answer: b"BrokerInterval=4000" in answer.body, 1010)
-    lines = s.story.pop("shown")["body"].split("\n")
-    pairs = dict(line.split("=", 1) for line in lines if "=" in line)
-    s.note("shown", {f"body.{key}": _unplaced(key, value) for key, value in pairs.items()})
+    text = s.story.pop("shown")["body"]
+    lines = text.split("\n")
+    s.note("shown", settings_shown(text))
     s.note("order", {"sorted": str(lines[:-1] == sorted(lines[:-1])), "ends with a line end": str(lines[-1] == "")})
+
+
+def settings_shown(text: str) -> Answer:
+    """The body of 1010, a path for each setting."""
+    pairs = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
+    return {f"body.{key}": _unplaced(key, value) for key, value in pairs.items()}
 
 
 def _unplaced(key: str, value: str) -> str:
     """A setting without what belongs to this machine and this run."""
     if key == "listenPort":
         return "a port"
-    value = "a path" if value.startswith("/") else re.sub(r"@[0-9a-f]+$", "@hash", value)
+    value = "a path" if value.startswith(("/", "$WORK")) else re.sub(r"@[0-9a-f]+$", "@hash", value)
     return re.sub(r"\bn\d\b", "$id", value)
 
 
@@ -385,9 +389,6 @@ def metadata(s: Speaker) -> None:
 
 def follower(s: Speaker) -> None:
     """What a node that does not lead answers."""
-    from tests.contract.client import Remoting
-    from tests.contract.speaker import shape
-
     s.replicas(1)
     leader = s.quiet(1005).fields["controllerLeaderAddress"]
     other = next(address for address in s.controllers if address != leader)
@@ -402,8 +403,9 @@ CASES: Mapping[str, Case] = {
     case.__name__: case
     for case in (
         a_pair_lives, ids, registration, elections, first_election_of_a_stranger, first_election_of_nobody, alterations,
-        questions, cleaning, cleaning_living_by_id, cleaning_the_only_in_sync, heartbeats, leniency, codes, topics, oneway,
-        malformed, missing_fields, failover, election_order, offsets_4_gib_apart, nobody_left, unclean, config, metadata, follower,
+        questions, cleaning, cleaning_living_by_id, cleaning_the_only_in_sync, heartbeats, leniency, codes, topics,
+        oneway, malformed, missing_fields, failover, election_order, offsets_4_gib_apart, nobody_left, unclean, config,
+        metadata, follower,
     )
 }  # fmt: skip
 

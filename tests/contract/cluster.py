@@ -14,6 +14,8 @@ from typing import Any
 from tests.contract.client import leader_of
 
 START_S = 60.0
+GROUP = "group1"
+"""The cluster's name, and so what 1005 calls the group; the Java controllers of the tests are called the same."""
 
 
 def free_ports(count: int, *, spread: int = 1) -> int:
@@ -56,6 +58,7 @@ class QuorateCluster:
             stdout=stdout or self._log,
             stderr=self._log,
             stdin=subprocess.DEVNULL,
+            env={**os.environ, "QUORATE_CLUSTER__NAME": GROUP},
         )
 
     def _ready(self) -> dict[str, Any]:
@@ -79,7 +82,12 @@ class QuorateCluster:
     def leader(self, *, without: int | None = None) -> int:
         """The node that leads, as every (remaining) node says."""
         addresses = [node["rpc"] for number, node in self.nodes.items() if number != without]
-        return self.node_at(leader_of(addresses))
+        end = time.monotonic() + START_S
+        while (found := self.node_at(leader_of(addresses))) == without:
+            if time.monotonic() > end:
+                raise TimeoutError(f"node {without} is still named as the leader")
+            time.sleep(0.02)
+        return found
 
     def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
         """End a node; it stays down."""

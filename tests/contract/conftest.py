@@ -1,7 +1,6 @@
 """One cluster for all contract cases, and the answers it gave, asked for once per way of asking."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

@@ -1,8 +1,8 @@
 """Who speaks in a contract case: asks, and writes down every answer in a form two controllers can be compared in.
 
 An answer is a flat table path → text: ``code``, ``remark``, ``fields.<name>``, ``body.<path>`` (``body`` for text that
-is no JSON), and ``closed``. Only what must differ is mapped: the broker set's name of this run, and the controllers' own
-addresses. Brokers are connections: each has one to every controller, sends its heartbeats there and dies by closing them.
+is no JSON), and ``closed``. Only what must differ is mapped: the broker set's name of this run, and the controllers'
+own addresses. A broker is one connection to every controller: its heartbeats go there, it dies by closing them.
 """
 
 import json
@@ -93,6 +93,7 @@ class Speaker:
         try:
             response = self._client.ask(code, body, **fields)
         except (Closed, TimeoutError) as error:
+            self._client.close()
             self._client = Remoting(self.address, self.header_type)
             self.note(step, {"closed": "not answered in time" if isinstance(error, TimeoutError) else "closed"})
             return Response(-1, 0, None, {}, b"")

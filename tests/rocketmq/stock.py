@@ -1,4 +1,4 @@
-"""Stock RocketMQ 5.3.3 on loopback, from Maven's jars: name server, brokers in controller mode, Java controllers, mqadmin.
+"""Stock RocketMQ 5.3.3 on loopback, from Maven's jars: name server, brokers, Java controllers, client, mqadmin.
 
 Every process has its own home (logs) and small heap, and is ended by its own pid.
 """

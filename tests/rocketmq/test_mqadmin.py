@@ -15,7 +15,7 @@ def lines(text: str) -> set[str]:
 
 
 def meta_data(world: World) -> None:
-    """getControllerMetaData from each node names the one leader and all peers."""
+    """GetControllerMetaData from each node names the one leader and all peers."""
     leader = world.cluster.leader()
     for address in world.cluster.addresses:
         said = lines(world.peer.admin("getControllerMetaData", "-a", address))
@@ -27,7 +27,7 @@ def meta_data(world: World) -> None:
 
 
 def sync_state_set(world: World) -> None:
-    """getSyncStateSet prints the master and both replicas in sync and alive."""
+    """GetSyncStateSet prints the master and both replicas in sync and alive."""
     said = world.peer.admin("getSyncStateSet", "-a", world.cluster.addresses[0], "-b", "broker-a")
     for number, port in world.ports.items():
         identity = f"brokerName='broker-a', brokerId={number}, brokerAddress='127.0.0.1:{port}', alive=true"
@@ -36,7 +36,7 @@ def sync_state_set(world: World) -> None:
 
 
 def elect_master(world: World) -> None:
-    """electMaster switches a healthy pair over; designating the master that already is one is 2011."""
+    """ElectMaster switches a healthy pair over; designating the master that already is one is 2011."""
     command = ("electMaster", "-a", world.cluster.addresses[1], "-bn", "broker-a", "-c", "DefaultCluster", "-b", 2)
     said = world.peer.admin(*command)
     expected = {"#BrokerName broker-a", f"#BrokerMasterAddr 127.0.0.1:{world.ports[2]}", "#MasterEpoch 2"}
@@ -48,7 +48,7 @@ def elect_master(world: World) -> None:
 
 
 def config(world: World) -> None:
-    """getControllerConfig and updateControllerConfig on every node; a black-listed key is 16."""
+    """GetControllerConfig and updateControllerConfig on every node; a black-listed key is 16."""
     every = ";".join(world.cluster.addresses)
     key = "scanNotActiveBrokerInterval"
     said = world.peer.admin("updateControllerConfig", "-a", every, "-k", key, "-v", 4000)
@@ -62,7 +62,7 @@ def config(world: World) -> None:
 
 
 def topic(world: World) -> None:
-    """updateTopic at a controller's address sends 17 and prints success; the topic is there."""
+    """UpdateTopic at a controller's address sends 17 and prints success; the topic is there."""
     address = world.cluster.addresses[2]
     command = ("updateTopic", "-n", world.stock.names, "-b", address, "-t", "T", "-r", 4, "-w", 4)
     said = world.peer.admin(*command, "-a", "+message.type=FIFO")
@@ -74,7 +74,7 @@ def topic(world: World) -> None:
 
 
 def clean(world: World) -> None:
-    """cleanBrokerMetadata refuses living brokers with 2009 and forgets dead ones."""
+    """CleanBrokerMetadata refuses living brokers with 2009 and forgets dead ones."""
     command = ("cleanBrokerMetadata", "-a", world.cluster.addresses[0], "-bn", "broker-a", "-c", "DefaultCluster")
     assert "CODE: 2009" in world.peer.admin(*command, "-b", 1)
     world.kill_broker(1)

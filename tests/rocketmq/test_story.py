@@ -24,7 +24,7 @@ def boot(world: World) -> set[int]:
 
 
 def lose_the_master(world: World) -> set[int]:
-    """kill -9: the other is master at once, messages flow; the old one returns as slave."""
+    """Kill -9: the other is master at once, messages flow; the old one returns as slave."""
     world.kill_broker(1)
     world.until_master(2, seconds=10)
     acked = world.peer.send(100, 20)
