@@ -1,6 +1,7 @@
 """The tiers of checking: ``check`` (≤ 90 s), ``test`` (≤ 20 min), ``all`` (≤ 60 min); each holds the one before.
 
-A tier is a list of steps; a step is a command with a budget, and running past it is a failure. The last line counts:
+A tier is a list of steps; a step is a command with a deadline (generous: the stated times are those of a quiet machine
+with two cores), and running past it is a failure. The last line counts:
 every test of a pytest step, and one for each other step: ``N passed, N failed, N skipped``. Exit 0 only if nothing
 failed (and, with ``QUORATE_FORBID_SKIPS=1``, nothing was skipped).
 
@@ -69,7 +70,7 @@ def check() -> list[Step]:
         Step("schema compatibility", module("quorate.events.compat"), 20),
         Step("spelling", tool("codespell", "."), 20),
         Step("types", tool("mypy"), 90),
-        pytest("unit and property tests", 80, UNIT, "-n", "2"),
+        pytest("unit and property tests", 240, UNIT, "-n", "2"),
     ]
 
 
@@ -83,8 +84,13 @@ def test() -> list[Step]:
     measured = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-m", FAST, *UNIT]
     return [
         *check(),
-        Step("coverage", [path for path in measured if "/" not in path or (ROOT / path).exists()], 300, tests=True),
-        Step("coverage floor", tool("coverage", "report", "--format=total", "--fail-under=80"), 30),
+        Step(
+            "coverage",
+            [path for path in measured if not path.startswith("tests/") or (ROOT / path).exists()],
+            400,
+            tests=True,
+        ),
+        Step("coverage floor", tool("coverage", "report", "--format=total", "--fail-under=88"), 30),
         pytest("integration", 400, ["tests/integration", "tests/contract"]),
         pytest("kills", 300, ["tests/kills"]),
         sim("simulator", "1..4000", 150, "--seconds", "90"),

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.peers import REASON
 
-settings.register_profile("check", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("check", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("all", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("QUORATE_HYPOTHESIS", "check"))
 

@@ -137,22 +137,24 @@ class Demonstration:
 
     async def _kill_node(self, number: int) -> None:
         role = "the leading controller" if number == self.story.leader else "a following controller"
+        now = _now_ms()  # taken before the signal: the cluster is quick
         self.cluster.kill(number)
-        self._fault(f"SIGKILL to node {number}, {role}")
+        self._fault(now, f"SIGKILL to node {number}, {role}")
         await asyncio.sleep(NODE_DOWN_S)
         await self.cluster.start_node(number)
         self._teller.tell("note", self.story.repair(_now_ms(), f"node {number} is started again"))
 
     async def _kill_broker(self, broker: Broker) -> None:
+        now = _now_ms()
         broker.child.signal(signal.SIGKILL)
-        self._fault(f"SIGKILL to the master of {broker.broker_set} at {broker.address}", broker.broker_set)
+        self._fault(now, f"SIGKILL to the master of {broker.broker_set} at {broker.address}", broker.broker_set)
         await asyncio.sleep(BROKER_DOWN_S)
         await broker.child.start()
         line = self.story.repair(_now_ms(), f"the broker at {broker.address} is started again", broker.broker_set)
         self._teller.tell("note", line)
 
-    def _fault(self, text: str, broker_set: str | None = None) -> None:
-        self._teller.tell("fault", self.story.fault(_now_ms(), text, broker_set))
+    def _fault(self, time_ms: int, text: str, broker_set: str | None = None) -> None:
+        self._teller.tell("fault", self.story.fault(time_ms, text, broker_set))
 
 
 def _now_ms() -> int:
