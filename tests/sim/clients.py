@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.consensus.ports import NodeId
 
-from tests.sim.linearizability import Operation, check
+from tests.sim.linearizability import Operation, check, settled
 from tests.sim.world import EPOCH_MS, ViolationError, World
 
 
@@ -85,7 +85,7 @@ class History:
     def check_registers(self) -> None:
         """Every register's history has an explanation."""
         for key, operations in sorted(self.operations.items()):
-            verdict = check(operations)
+            verdict = check(settled(operations))
             if verdict is not True:
                 why = "no order explains" if verdict is False else "undecided within the budget of steps for"
                 raise ViolationError("linearizable answers", f"{why} the {len(operations)} operations on {key}")

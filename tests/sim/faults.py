@@ -15,16 +15,33 @@ from tests.sim.cluster import Cluster, Host
 from tests.sim.disk import Loss
 from tests.sim.network import Weather
 
-KINDS = (
-    "crash", "crash all", "partition", "one way", "isolate", "bridge", "heal", "stall", "slow", "pause", "weather",
-    "reset", "lose journal", "fail disk", "skew", "cut and stall",
-)  # fmt: skip
+WEIGHTS = {
+    "crash": 4.0,
+    "crash all": 0.7,
+    "partition": 1.0,
+    "one way": 1.0,
+    "isolate": 1.0,
+    "bridge": 1.0,
+    "depose": 2.0,
+    "heal": 3.0,
+    "stall": 1.0,
+    "slow": 1.0,
+    "pause": 1.0,
+    "weather": 1.0,
+    "reset": 1.0,
+    "lose journal": 0.5,
+    "fail disk": 1.0,
+    "skew": 0.5,
+    "cut and stall": 1.0,
+}
+"""How often each kind of fault strikes, relative to the others."""
+AMONG_SEVERAL = {"partition", "one way", "isolate", "bridge", "depose", "lose journal", "cut and stall"}
 
 
 class Climate(msgspec.Struct, frozen=True):
     """A seed's rates. ``gap_s``: longest calm between two faults, virtual seconds."""
 
-    weights: tuple[float, ...]
+    weights: dict[str, float]
     gap_s: float
     leader_share: float
     power_share: float
@@ -35,16 +52,15 @@ class Climate(msgspec.Struct, frozen=True):
     @staticmethod
     def draw(random: Random, size: int) -> "Climate":
         """One climate."""
-        base = dict.fromkeys(KINDS, 1.0) | {"crash": 4.0, "crash all": 0.7, "heal": 3.0, "lose journal": 0.5}
-        if size == 1:
-            base |= {
-                kind: 0.0 for kind in ("partition", "one way", "isolate", "bridge", "lose journal", "cut and stall")
-            }
+        kinds = [kind for kind in WEIGHTS if size > 1 or kind not in AMONG_SEVERAL]
         if size < 5:
-            base["bridge"] = 0.0
-        off = {kind for kind in KINDS if random.random() < 0.25}
+            kinds = [kind for kind in kinds if kind != "bridge"]
+        if random.random() < 0.4:
+            chosen = {"heal", *random.sample(kinds, 3)}
+        else:
+            chosen = {"heal", *(kind for kind in kinds if random.random() < 0.75)}
         return Climate(
-            weights=tuple(0.0 if kind in off else base[kind] for kind in KINDS),
+            weights={kind: weight for kind, weight in WEIGHTS.items() if kind in chosen},
             gap_s=random.choice((0.05, 0.15, 0.4, 0.8)),
             leader_share=random.choice((0.3, 0.6, 0.9)),
             power_share=random.choice((0.0, 0.5, 0.5, 1.0)),
@@ -58,7 +74,7 @@ def draw_weather(random: Random) -> Weather:
     """One kind of weather."""
     return Weather(
         loss=random.choice((0.0, 0.0, 0.02, 0.1)),
-        duplicate=random.choice((0.0, 0.02)),
+        duplicate=random.choice((0.0, 0.02, 0.2)),
         reorder=random.choice((0.0, 0.0, 0.05, 0.2)),
         straggle=random.choice((0.0, 0.0, 0.01)),
         delay_max_s=random.choice((0.001, 0.005, 0.02)),
@@ -74,12 +90,25 @@ class Nemesis:
         self._random = cluster.world.random
         self._stopped = False
         self.faults = 0
-        strikes: tuple[Callable[[], None], ...] = (
-            self._crash, self._crash_all, self._partition, self._one_way, self._isolate, self._bridge, self._heal,
-            self._stall, self._slow, self._pause, self._weather, self._reset, self._lose_journal, self._fail_disk,
-            self._skew, self._cut_and_stall,
-        )  # fmt: skip
-        self._strikes = dict(zip(KINDS, strikes, strict=True))
+        self._strikes: dict[str, Callable[[], None]] = {
+            "crash": self._crash,
+            "crash all": self._crash_all,
+            "partition": self._partition,
+            "one way": self._one_way,
+            "isolate": self._isolate,
+            "bridge": self._bridge,
+            "depose": self._depose,
+            "heal": self._heal,
+            "stall": self._stall,
+            "slow": self._slow,
+            "pause": self._pause,
+            "weather": self._weather,
+            "reset": self._reset,
+            "lose journal": self._lose_journal,
+            "fail disk": self._fail_disk,
+            "skew": self._skew,
+            "cut and stall": self._cut_and_stall,
+        }
 
     def start(self) -> None:
         """Begin."""
@@ -102,7 +131,7 @@ class Nemesis:
     def _next(self) -> None:
         if self._stopped:
             return
-        (kind,) = self._random.choices(KINDS, self._climate.weights)
+        (kind,) = self._random.choices(list(self._climate.weights), list(self._climate.weights.values()))
         self.faults += 1
         self._cluster.world.note(f"fault {kind}")
         self._strikes[kind]()
@@ -232,12 +261,21 @@ class Nemesis:
             host.process.loop.wall_skew_ms = skew_ms
 
     def _cut_and_stall(self) -> None:
-        """A leader cut off with its disk stuck, for a moment: held acks meet a new term."""
+        """A node cut off with its disk stuck, for a moment: held acks meet a new term."""
         node = self._victim()
         self._stall_disk(node, 0.2 + self._random.random() * 0.8)
+        self._cut_for(node, 0.15 + self._random.random() * 0.5)
+
+    def _depose(self) -> None:
+        """A leader cut off until another may lead, then back with what it wrote alone."""
+        leaders = self._cluster.leaders()
+        if leaders:
+            self._cut_for(self._random.choice(leaders).node_id, 0.2 + self._random.random() * 0.6)
+
+    def _cut_for(self, node: NodeId, for_s: float) -> None:
         pairs = {pair for peer in self._others(node) for pair in ((node, peer), (peer, node))}
         self._cut(pairs, "partitions")
-        self._cluster.world.after(0.15 + self._random.random() * 0.5, lambda: self._uncut(pairs))
+        self._cluster.world.after(for_s, lambda: self._uncut(pairs))
 
     def _uncut(self, pairs: set[tuple[NodeId, NodeId]]) -> None:
         self._cluster.fabric.cut -= pairs

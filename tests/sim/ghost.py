@@ -263,7 +263,7 @@ class Ghost:
         journal, durable = process.node.journal, self.durable[process.node_id]
         if durable.term < term:
             self._fail(ACK_TRUE, f"n{process.node_id} acks in term {term}, its disk is in {durable.term}")
-        if index > durable.base_index and durable.term_at(index) != journal.term_at(index):
+        if index > max(durable.base_index, journal.base_index) and durable.term_at(index) != journal.term_at(index):
             self._fail(
                 ACK_TRUE,
                 f"n{process.node_id} acks {index}/{journal.term_at(index)}, its disk has {durable.term_at(index)}",

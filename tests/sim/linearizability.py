@@ -47,6 +47,24 @@ def check(
     return _Search(known, order, model, initial, steps_max).run()
 
 
+def settled(operations: Sequence[Operation]) -> list[Operation]:
+    """The same question about a register without indeterminate writes, if no value was written twice.
+
+    A write that nobody saw may as well not have happened. One that somebody saw took effect before that read returned.
+    """
+    seen: dict[str | None, float] = {}
+    for op in operations:
+        if op.what == "get" and op.returned is not None:
+            seen[op.value] = min(op.returned, seen.get(op.value, op.returned))
+    found = []
+    for op in operations:
+        if op.returned is not None:
+            found.append(op)
+        elif op.what == "put" and op.value in seen:
+            found.append(msgspec.structs.replace(op, returned=max(op.called, seen[op.value])))
+    return found
+
+
 def _timeline(operations: Sequence[Operation]) -> list[tuple[bool, int]]:
     """(is a return, operation) in order of time; a call goes before a return of the same instant (they overlap)."""
     events: list[tuple[float, bool, int]] = []

@@ -81,7 +81,12 @@ class Simulation:
 
     def _client(self, number: int) -> Client:
         random = self.world.random
-        habits = Habits(think_s=random.choice((0.002, 0.01, 0.05)), patience_s=random.choice((0.2, 0.6)))
+        habits = Habits(
+            think_s=random.choice((0.002, 0.01, 0.05)),
+            patience_s=random.choice((0.06, 0.2, 0.6)),
+            reads=random.choice((0.0, 0.4, 0.9)),
+            loyal=random.choice((0.0, 0.8, 0.95)),
+        )
         retries = random.random() < 0.5
         return Client(
             self.world, f"c{number}", self.cluster.voters, self.cluster.ask, self.history, habits, retries=retries

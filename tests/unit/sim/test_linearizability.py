@@ -5,7 +5,7 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.linearizability import Operation, check
+from tests.sim.linearizability import Operation, check, settled
 
 
 def put(value: str, called: float, returned: float | None) -> Operation:
@@ -99,3 +99,19 @@ def test_it_agrees_with_trying_every_order(history: list[Operation]) -> None:
     fates = [[op for bit, op in enumerate(unknown) if mask >> bit & 1] for mask in range(1 << len(unknown))]
     truth = any(explained(order) for fate in fates for order in permutations(known + fate))
     assert check(history) is truth
+
+
+@settings(max_examples=400, deadline=None)
+@given(histories())
+def test_settling_unanswered_writes_changes_no_verdict(history: list[Operation]) -> None:
+    """With values of their own, unanswered writes can be dropped or dated without changing the answer."""
+    unique = [
+        put(f"{op.value}{number}", op.called, op.returned) if op.what == "put" else op for number, op in enumerate(history)
+    ]
+    names = [op.value for op in unique if op.what == "put"]
+    reads = [op for op in unique if op.what == "get"]
+    for number, read in enumerate(reads):
+        if read.value is not None and names:
+            unique[unique.index(read)] = get(names[number % len(names)], read.called, read.returned or 0)
+    assert check(settled(unique)) is check(unique)
+    assert all(op.returned is not None for op in settled(unique))

@@ -1,0 +1,96 @@
+"""The simulator as a whole: the same on every run, quiet on sound code, loud on planted bugs."""
+
+import os
+import subprocess
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from tests.sim.mutants import MUTANTS
+from tests.sim.runner import MINIMA, Options, Outcome, Tally, plan_for, prepare, run_seed
+from tests.sim.scripted import clip_term, play
+from tests.sim.simulation import Plan, Simulation
+
+ROOT = Path(__file__).resolve().parents[3]
+ONE = Options(first=1, last=1, faults_s=1.5)
+
+
+def trace_elsewhere(seed: int, hash_seed: str) -> str:
+    """The trace of a seed in another process, with another order of sets."""
+    script = (
+        "from tests.sim.simulation import Plan, Simulation\n"
+        f"print(Simulation(Plan({seed}, faults_s=1.5)).run().trace)"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT}:{ROOT / 'services'}"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_seed_is_the_same_run_everywhere(seed: int) -> None:
+    """Two processes with different hash seeds agree on every event of a run."""
+    here = str(Simulation(Plan(seed, faults_s=1.5)).run().trace)
+    assert here == trace_elsewhere(seed, "1") == trace_elsewhere(seed, "2")
+
+
+def test_other_seeds_are_other_runs() -> None:
+    """Seeds differ."""
+    traces = {Simulation(Plan(seed, size=3, faults_s=0.5)).run().trace for seed in range(5, 9)}
+    assert len(traces) == 4
+
+
+def caught(mutant: str, seeds: range) -> set[str]:
+    """The invariants by which a mutant is caught on these seeds, in a child of its own."""
+    options = Options(first=seeds.start, last=seeds.stop, mutant=mutant)
+    with get_context("fork").Pool(1, prepare, (mutant,)) as pool:
+        outcomes = pool.starmap(run_seed, [(options, seed) for seed in seeds])
+    return {outcome.invariant for outcome in outcomes if outcome.invariant}
+
+
+@pytest.mark.parametrize(
+    ("mutant", "invariant"),
+    [
+        ("non-durable vote", "no vote leaves before it is on disk"),
+        ("non-durable ack", "every ack is true on its own disk"),
+        ("answer before commit", "no answer before its commit"),
+        ("lost request table", "equal state at equal offset"),
+    ],
+)
+def test_planted_bugs_are_caught_by_name(mutant: str, invariant: str) -> None:
+    """A bug that shows within a few seeds is caught, and by the invariant that states what it breaks."""
+    assert invariant in caught(mutant, range(1, 9))
+
+
+def test_figure_8_through_the_clip_is_harmless() -> None:
+    """On sound code the scripted schedule reaches its stage and breaks nothing."""
+    assert play(clip_term) > 0
+
+
+def test_figure_8_through_the_clip_catches_the_clip_without_term() -> None:
+    """Without its term test the clip commits an entry that another leader then lacks."""
+    assert "leader completeness" in caught("clip without term", range(1, 13))
+
+
+def test_every_mutant_says_what_is_wrong() -> None:
+    """The table in the docs has a row for each."""
+    page = (ROOT / "docs" / "simulator.md").read_text()
+    assert [name for name in MUTANTS if f"| {name} |" not in page] == []
+
+
+def test_too_little_seen_fails_a_run() -> None:
+    """A run that passes every seed but saw no elections is not a pass."""
+    tally = Tally(Options(first=1, last=100, quiet=True))
+    for seed in range(1, 101):
+        tally.add(Outcome(seed, 3, counts=dict.fromkeys(MINIMA, 10**6) | {"elections": 0}))
+    assert tally.shortfalls() == ["elections 0 < 200"]
+    assert not tally.summary()
+
+
+def test_an_exception_of_the_code_under_test_is_a_finding() -> None:
+    """Whatever is raised inside a seed becomes a bad outcome, never a skipped seed."""
+    broken = Options(first=1, last=1, size=-1)
+    outcome = run_seed(broken, 1)
+    assert outcome.invariant == "no exception"
+    assert plan_for(ONE, 7) == Plan(7, faults_s=1.5)
