@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,6 @@ import pytest
 from tests.clusters import Started, until, up
 from tests.kafka_tools.conftest import http, put_topic
 from tests.kafka_tools.fakes import TOPIC
-
-with warnings.catch_warnings():  # It reads its schemas by a deprecated call.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
-
-pytestmark = [
-    # kafka-python leaves the sockets open that it could not connect.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 
 
 def bootstrap(cluster: Started) -> str:
@@ -91,17 +81,15 @@ def by_aiokafka(where: str) -> Callable[[Reader], None]:
 
 
 def by_kafka_python(where: str) -> Callable[[Reader], None]:
-    """kafka-python without a group."""
+    """kafka-python without a group, in a process of its own."""
 
     def read(reader: Reader) -> None:
-        consumer = kafka.KafkaConsumer(bootstrap_servers=where, auto_offset_reset="earliest", group_id=None)
-        partition = kafka.TopicPartition(TOPIC, 0)
-        consumer.assign([partition])
-        consumer.seek_to_beginning(partition)
-        while not reader.stop.is_set():
-            found = consumer.poll(timeout_ms=100)
-            reader.seen += [record.offset for records in found.values() for record in records]
-        consumer.close()
+        command = [sys.executable, "-m", "tests.kafka_tools.follow", where, TOPIC]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            threading.Thread(target=lambda: (reader.stop.wait(), process.kill()), daemon=True).start()
+            for line in process.stdout:
+                reader.seen.append(int(line))
 
     return read
 
@@ -137,7 +125,6 @@ def reading(readers: list[Reader]) -> Iterator[None]:
             reader.stop.set()
         for reader in readers:
             reader.thread.join(30)
-        gc.collect()  # What the clients left open is found now, under this test's filters.
     assert not [(reader.name, reader.trouble) for reader in readers if reader.trouble]
 
 
