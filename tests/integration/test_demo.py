@@ -10,10 +10,10 @@ from tests.clusters import free_ports, running, until
 def test_masters_fail_over_and_nothing_changes_without_a_fault(tmp_path: Path) -> None:
     """Killed masters are replaced while controllers die too; no leader or master changes without a fault."""
     words = ["demo", "-o", "json", "--data-dir", str(tmp_path / "d"), "--base-port", str(free_ports(120))]
-    with running([*words, "--every", "2", "--seed", "3", "--for", "40"], tmp_path / "d") as demo:
+    with running([*words, "--every", "2", "--seed", "3", "--for", "30"], tmp_path / "d") as demo:
         assert [node["id"] for node in demo.ready["nodes"]] == [1, 2, 3]
         assert len(demo.ready["brokers"]) == 12
-        rest, _ = demo.process.communicate(timeout=80)
+        rest, _ = demo.process.communicate(timeout=70)
     told = [json.loads(line) for line in rest.decode().splitlines()]
     summary = told[-1]
     assert summary["kind"] == "summary"

@@ -25,7 +25,7 @@ def _demo_arguments(parser: ArgumentParser) -> None:
         "--every", type=float, default=5.0, metavar="SECONDS", help="between faults; 0 = none (default: 5)"
     )
     parser.add_argument(
-        "--for", dest="seconds", type=float, metavar="SECONDS", help="end after so long (default: Ctrl-C)"
+        "--for", dest="seconds", type=float, metavar="SECONDS", help="end so long after it is ready (default: Ctrl-C)"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the choice of faults")
     parser.add_argument(

@@ -167,6 +167,8 @@ async def _demonstrate(options: Namespace, folder: Path, teller: Teller) -> Stor
     controllers = ";".join(place.rpc for place in cluster.places.values())
     demo = Demonstration(cluster, brokers(folder, options, controllers), teller, random.Random(options.seed))
 
+    ready = asyncio.Event()
+
     async def perform() -> None:
         complain(f"starting {options.nodes} nodes and {len(demo.cast)} brokers in {folder}")
         await demo.start()
@@ -174,19 +176,23 @@ async def _demonstrate(options: Namespace, folder: Path, teller: Teller) -> Stor
             group.create_task(demo.follow())
             await demo.settled()
             teller.ready(demo)
+            ready.set()
             if options.every:
                 group.create_task(demo.disturb(options.every))
 
     playing = asyncio.create_task(perform())
     ending = asyncio.create_task(asked.wait())
+    beginning = asyncio.create_task(ready.wait())
+    tasks = (playing, ending, beginning)
     try:
-        await asyncio.wait({playing, ending}, timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((playing, ending), timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)
         if playing.done():
             await playing
     finally:
-        for task in (playing, ending):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(playing, ending, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await demo.stop()
     return demo.story
 
