@@ -239,7 +239,7 @@ class GuardedEngine(CoreEvents):
         if not self._running or peer != self.leader_id:
             return
         now = self._scheduler.monotonic()
-        self._installer.drop()
+        self._step(self._installer.drop)
         self._scheduler.call_later(self._election.connection_closed(peer, now) - now, self._kick)
 
     def transfer_leadership(self, to: NodeId | None = None) -> bool:
@@ -325,7 +325,9 @@ class GuardedEngine(CoreEvents):
         self._reads.expire(now)
         if not self._installer.active:
             floors = [sender.index for sender in self._senders.values()]
-            self._trimmer.consider(self._applied, floors, now)
+            # The store may be ahead of the journal after a kill: what is applied but not yet known to be committed in
+            # this life may be another entry here, and the journal must never begin at that.
+            self._trimmer.consider(min(self._applied, self._core.commit_index), floors, now)
 
     def _lead(self, now: float) -> None:
         for peer in self._others:

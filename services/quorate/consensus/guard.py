@@ -365,9 +365,8 @@ class ReadRounds:
 
     def answer(self, applied: Index) -> None:
         """Answer what is confirmed and applied."""
-        waiting = self._confirmed
-        while waiting and waiting[0][0] <= applied:
-            index, reads = waiting.popleft()
+        while self._confirmed and self._confirmed[0][0] <= applied:  # An answer may make ``fail`` empty it.
+            index, reads = self._confirmed.popleft()
             self._count -= len(reads)
             for read in reads:
                 read.done(index)

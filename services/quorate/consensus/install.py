@@ -120,7 +120,7 @@ class Installer:
         if staged is not None and staged.begin.snapshot_id == begin.snapshot_id:
             return self._ack(begin, staged.next_chunk, staged.have_offset, SNAPSHOT_ARRIVING)
         self.drop()
-        if self._journal.term_at(begin.index) == begin.index_term:
+        if self._covers(begin):
             return self._ack(begin, 0, 0, SNAPSHOT_DONE)
         if self._machine.applied_index() >= begin.index:
             self._finish_switch(peer, begin)  # Only the journal is behind.
@@ -149,6 +149,11 @@ class Installer:
                 self._switch(staged)
                 return None
         return self._ack(staged.begin, staged.next_chunk, staged.have_offset, SNAPSHOT_ARRIVING)
+
+    def _covers(self, begin: SnapshotBegin) -> bool:
+        """Does the journal hold the snapshot's index, or begin after it (an offer that comes late)?"""
+        journal = self._journal
+        return begin.index < journal.base_index or journal.term_at(begin.index) == begin.index_term
 
     def _ack(self, begin: SnapshotBegin, next_chunk: int, have_offset: int, status: int) -> SnapshotAck:
         return SnapshotAck(begin.term, begin.snapshot_id, next_chunk, have_offset, status)
@@ -206,7 +211,7 @@ class Installer:
             self._switching = None
             if self._stopped:
                 return
-            if self._journal.term_at(begin.index) != begin.index_term:
+            if not self._covers(begin):
                 self._journal.reset(begin.index, begin.index_term)
             self._done(peer, begin.index, self._ack(begin, 0, 0, SNAPSHOT_DONE))
 

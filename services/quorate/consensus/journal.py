@@ -360,10 +360,11 @@ class Journal:
 
     def _written(self) -> None:
         """On the loop: the worker has synced what it found."""
-        if not self._reports:
+        report: _Report | None = None
+        while self._reports:  # One by one: the worker's thread may add another at any moment.
+            report = self._reports.popleft()
+        if report is None:
             return
-        report = self._reports.pop()
-        self._reports.clear()
         self.durable_seq = report.seq
         if report.generation == self.generation:
             self.durable_index = max(self.durable_index, report.last_index)

@@ -192,7 +192,9 @@ class Trimmer:
         self._stopped = True
 
     def consider(self, applied: Index, keep_after: Iterable[Index], now: float) -> None:
-        """Start a trim if it is time and worth it. ``keep_after``: indexes of snapshots under way."""
+        """Start a trim if it is time and worth it. ``applied``: and known to be committed, as the journal has it.
+        ``keep_after``: indexes of snapshots under way.
+        """
         if now < self._check_at or self._busy or self._store is None:
             return
         self._check_at = now + self._settings.check_period_s
