@@ -2,11 +2,14 @@
 
 Rules: a decision is taken on the tip and proposed in the same breath, in the term it was decided in; when the
 leadership ends the tip is gone. An answer leaves only after commit and apply. An answer that writes nothing (a refusal,
-an unchanged fact) was read from the tip too: it waits for the last entry in flight, or for a confirmed leadership when
-none is.
+an unchanged fact) was read from the tip too: it waits for a leadership confirmed *after* it was read, and for the last
+entry it was read from. (That entry's commit alone proves nothing about now: the acknowledgements may be older than
+another leader, whose commits the tip does not know; a paused leader finds both in its sockets when it wakes up.)
 
 Theory: entries of a lost leadership stay *in limbo*: if one is seen committed after all, its caller still gets the
-answer; if another entry takes its index it provably never happened; until then nobody knows.
+answer; if another entry takes its index, or a later term of this node opens before it was seen, it provably never
+happened (Raft's log matching: behind the first committed entry of a term nothing of an older term is ever committed);
+until then nobody knows.
 """
 
 from collections import deque
@@ -30,6 +33,7 @@ from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestTable
 from quorate.metadata.state import State
+from quorate.metrics import Metrics
 from quorate.wire.avro import encode_events
 
 CommandPending = Pending[Command, Outcome]
@@ -54,7 +58,7 @@ class Tip:
 class InFlight:
     """One entry proposed here and not yet applied."""
 
-    __slots__ = ("adopted", "answer", "events", "index", "pending", "stamp", "term", "waiting")
+    __slots__ = ("adopted", "answer", "events", "fate", "index", "pending", "stamp", "term", "waiting")
 
     def __init__(
         self,
@@ -73,8 +77,10 @@ class InFlight:
         self.answer = answer
         self.events = events
         self.stamp = stamp
+        self.fate: bool | None = None
+        """True: executed and stored. False: in limbo, or never executed. None: still in flight."""
         self.waiting: list[tuple[CommandPending, Outcome]] = []
-        """Answers that were read from this entry's tip."""
+        """Answers that were read from this entry's tip, the leadership since confirmed."""
 
 
 class Decider:
@@ -87,6 +93,7 @@ class Decider:
         live_now: Callable[[], LiveView],
         policy: PolicySettings,
         settle: Settle,
+        metrics: Metrics,
         *,
         command_bytes_max: int,
     ) -> None:
@@ -95,6 +102,7 @@ class Decider:
         self._live_now = live_now
         self._policy = policy
         self._settle = settle
+        self._metrics = metrics
         self._command_bytes_max = command_bytes_max
         self.engine: RaftEngine
         self._tip: Tip | None = None
@@ -168,11 +176,10 @@ class Decider:
             batch=encode_events(events, stamp),
         )
         try:
-            encoded = encode_entry(entry, self._command_bytes_max)
+            index = self.engine.propose(encode_entry(entry, self._command_bytes_max), term)
         except UsageError as error:
             self._after_tip(pending, Refused(Refusal(code="CommandTooLarge", remark=str(error)), base))
             return True
-        index = self.engine.propose(encoded, term)
         if index is None:
             return False
         state = _fold(tip.state, events, stamp)
@@ -186,17 +193,18 @@ class Decider:
         return True
 
     def _after_tip(self, pending: CommandPending, outcome: Outcome) -> None:
-        """Answer what writes nothing once what it was read from is certain."""
-        if self._in_flight:
-            pending.stage = Stage.CONFIRMING
-            self._in_flight[-1].waiting.append((pending, outcome))
-            return
-        pending.stage = Stage.CONFIRMING
+        """Answer what writes nothing once what it was read from is certain. A retry was proposed by its first run."""
+        repeated = outcome.__class__ is Answered and outcome.repeated
+        pending.stage = Stage.PROPOSED if repeated else Stage.CONFIRMING
+        last = self._in_flight[-1] if self._in_flight else None
 
         def confirmed(index: Index | None) -> None:
-            self._settle(
-                pending, outcome if index is not None else Unavailable("the leadership could not be confirmed")
-            )
+            if index is None or (last is not None and last.fate is False):
+                self._settle(pending, _uncertain(pending, "the leadership could not be confirmed"))
+            elif last is None or last.fate:
+                self._settle(pending, outcome)
+            else:
+                last.waiting.append((pending, outcome))
 
         self.engine.read_index(confirmed)
 
@@ -225,32 +233,57 @@ class Decider:
 
     def slice_end(self) -> None:
         """The slice is stored: answer."""
+        if not self._settled:
+            return
         settled, self._settled = self._settled, []
+        now = self._scheduler.monotonic()
         for flight, executed in settled:
-            never = Unavailable("the entry was not executed")
-            self._settle(flight.pending, flight.answer if executed else never)
+            flight.fate = executed
+            if not executed:
+                self._never(flight)
+                continue
+            self._metrics.commit_us.observe(int((now - flight.pending.started) * 1e6))
+            self._settle(flight.pending, flight.answer)
             for pending, outcome in flight.waiting:
-                self._settle(pending, outcome if executed else never)
-            if executed:
-                for callback in self.on_committed:
-                    callback(flight.events, flight.stamp)
+                self._settle(pending, outcome)
+            for callback in self.on_committed:
+                callback(flight.events, flight.stamp)
+
+    def _never(self, flight: InFlight) -> None:
+        """It provably was not and will not be executed."""
+        self._settle(flight.pending, Unavailable("the entry was not executed"))
+        for pending, _ in flight.waiting:
+            self._settle(pending, _uncertain(pending, "the entry it was read from was not executed"))
+
+    def opened(self) -> None:
+        """This node may decide again: what is still in limbo lies behind the new term's first entry, so never was."""
+        limbo, self._limbo = self._limbo, {}
+        for flight in limbo.values():
+            self._never(flight)
 
     def lost(self) -> None:
         """The leadership ended: what is in flight is in limbo, what was only read from the tip never happened."""
         self._tip = None
         self._term = Term(0)
-        for flight in self._in_flight:
-            for pending, _ in flight.waiting:
-                self._settle(pending, Unavailable("the leadership ended"))
-            flight.waiting.clear()
+        flights, self._in_flight = self._in_flight, deque()
+        for flight in flights:
+            flight.fate = False
             self._limbo[flight.index] = flight
-        self._in_flight.clear()
+        for flight in flights:  # Callers may come back with the next request: nothing above is touched any more.
+            waiting, flight.waiting = flight.waiting, []
+            for pending, _ in waiting:
+                self._settle(pending, _uncertain(pending, "the leadership ended"))
 
     def sweep(self) -> None:
         """Limbo entries whose callers were told *unknown* need no place any more."""
         if self._limbo:
             for index in [i for i, flight in self._limbo.items() if flight.pending.stage is Stage.ENDED]:
                 del self._limbo[index]
+
+
+def _uncertain(pending: CommandPending, reason: str) -> Outcome:
+    """This attempt wrote nothing; whether an earlier one of the same request did is another question."""
+    return UnknownOutcome(reason) if pending.stage is Stage.PROPOSED else Unavailable(reason)
 
 
 def _remembered(reply: Reply) -> bytes:

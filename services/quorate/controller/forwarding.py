@@ -24,13 +24,15 @@ class Forwarder:
         forwarded_max: int,
         settle: Callable[[AnyPending, object], None],
         park: Callable[[AnyPending], None],
+        first_id: int,
     ) -> None:
         self._link = link
         self._origin = origin
         self._forwarded_max = forwarded_max
         self._settle = settle
         self._park = park
-        self._next_id = 1
+        self._next_id = first_id
+        """Never used by an earlier life of this node, whose answers may still be on their way to it."""
         self._under_way: dict[int, AnyPending] = {}
 
     def __len__(self) -> int:
@@ -60,7 +62,10 @@ class Forwarder:
         return True
 
     def answered(self, number: int, outcome: object) -> None:
-        """The leader's word; NotLeader means it did nothing, so the request looks for the leader again."""
+        """The leader's word; NotLeader means it did nothing, so the request looks for the leader again.
+
+        An answer to a number that is not under way (any more) is dropped: late, or to an earlier life of this node.
+        """
         pending = self._under_way.pop(number, None)
         if pending is None or pending.stage is not Stage.FORWARDED:
             return

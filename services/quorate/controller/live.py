@@ -148,19 +148,27 @@ class LiveTable:
     def _update(self, entry: LiveEntry, beat: Heartbeat, now: float) -> None:
         entry.seen = now
         entry.closed_at = None
+        entry.address = beat.address
         entry.priority = beat.priority
         timeout_s = beat.timeout_ms / 1000.0
         if timeout_s != entry.timeout_s:
             entry.timeout_s = min(timeout_s, self._timeout_max_s) if timeout_s > 0 else self._timeout_s
         epoch = beat.epoch
-        if epoch > entry.epoch or (epoch == entry.epoch and beat.max_offset >= entry.max_offset):
-            entry.epoch = epoch
-            entry.max_offset = beat.max_offset
-            entry.confirm_offset = beat.confirm_offset
         if not entry.alive:
             entry.alive = True
             entry.alive_since = now
             entry.evidence = ""
+            self._begin(entry, beat)
+        elif epoch > entry.epoch or (epoch == entry.epoch and beat.max_offset >= entry.max_offset):
+            entry.epoch = epoch
+            entry.max_offset = beat.max_offset
+            entry.confirm_offset = beat.confirm_offset
+
+    def _begin(self, entry: LiveEntry, beat: Heartbeat) -> None:
+        """Another life, perhaps with less of a log: what the last one had says nothing (Java forgets at the close)."""
+        entry.epoch = beat.epoch
+        entry.max_offset = beat.max_offset
+        entry.confirm_offset = beat.confirm_offset
 
     def _bind(self, beat: Heartbeat, channel: Channel, now: float) -> LiveEntry | None:
         """Find or make the entry and tie it to the channel its last heartbeat came on."""
@@ -174,8 +182,9 @@ class LiveTable:
         if entry.channel is not channel:
             if entry.channel is not None:
                 self._untie(entry)
+            else:
+                self._begin(entry, beat)
             entry.channel = channel
-            entry.address = beat.address
             entry.witnesses.clear()
             self._by_channel.setdefault(id(channel), []).append(entry)
         channel.last = entry
@@ -210,6 +219,13 @@ class LiveTable:
         entry.died_at = now
         entry.closed_at = None
         entry.witnesses.clear()
+
+    def forget(self, entry: LiveEntry) -> None:
+        """As if it had never been heard; its channel may still be open and bring it back."""
+        if entry.channel is not None:
+            self._untie(entry)
+            entry.channel = None
+        del self._entries[entry.key]
 
     def alive(self, cluster: str, broker_set: str, broker_id: int, now: float) -> bool | None:
         """True / False by evidence; None = never heard here and too early to say (one timeout after the start)."""

@@ -7,7 +7,7 @@ hysteresis. Every node keeps the evidence, so a new leader knows at once.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
@@ -47,6 +47,7 @@ class Liveness:
         self._silent_since: dict[tuple[str, int], float] = {}
         """Replicas never heard here, and since when this leader has missed them."""
         self._next_master_scan = 0.0
+        self._next_scan = 0.0
         self._stopped = False
         controller.on_suspects.append(self._suspected)
         controller.on_witness.append(self._witnessed)
@@ -87,23 +88,28 @@ class Liveness:
 
     def _confirmed_by_witness(self, entry: LiveEntry, now: float) -> bool:
         """Own channel closed, and another's since the last heartbeat, within the window."""
-        since = max(entry.seen, now - self._settings.close_witness_window_s)
-        if entry.suspect and any(at >= since for at in entry.witnesses.values()):
+        closed_at, window = entry.closed_at, self._settings.close_witness_window_s
+        if closed_at is None or not entry.alive:
+            return False
+        if any(at >= entry.seen and abs(at - closed_at) <= window for at in entry.witnesses.values()):
             self._bury(entry, "connection closed", now)
             return True
         return False
 
     def _dial(self, entry: LiveEntry, now: float) -> None:
         entry.last_dial = now
+        closed_at = entry.closed_at
 
         def result(outcome: DialResult) -> None:
-            if outcome == "refused" and entry.suspect:
+            if outcome == "refused" and entry.suspect and entry.closed_at == closed_at:
                 self._bury(entry, "connection closed", self._scheduler.monotonic())
 
         self._brokers.dial(entry.address, result)
 
     def _bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         self._controller.live.bury(entry, evidence, now)
+        while self._recent and self._recent[0] < now - 1.0:
+            self._recent.popleft()
         self._recent.append(now)
         if not self._dead:
             self._scheduler.call_soon(self._act)
@@ -116,24 +122,27 @@ class Liveness:
         dead, self._dead = self._dead, []
         if not self._controller.is_leader or self._stopped:
             return
-        now = self._scheduler.monotonic()
-        while self._recent and self._recent[0] < now - 1.0:
-            self._recent.popleft()
-        if not self._mass_loss():
+        if self._mass_loss():
+            self._proven(lambda: self._mourn(dead))
+        else:
             self._mourn(dead)
-            return
 
-        def proven(index: Index | None) -> None:
+    def _proven(self, then: Callable[[], None]) -> None:
+        """Go on once a majority has confirmed that this node leads; else not at all."""
+
+        def confirmed(index: Index | None) -> None:
             if index is not None and self._controller.is_leader:
-                self._mourn(dead)
+                then()
 
-        self._controller.engine.read_index(proven)
+        self._controller.engine.read_index(confirmed)
 
     def _mass_loss(self) -> bool:
+        """Of those that were heard a second ago: those that died long before are no yardstick."""
         lost = len(self._recent)
-        return lost >= self._settings.mass_loss_min and lost > self._settings.mass_loss_share * len(
-            self._controller.live
-        )
+        if lost < self._settings.mass_loss_min:
+            return False
+        alive = sum(entry.alive for entry in self._controller.live)
+        return lost > self._settings.mass_loss_share * (alive + lost)
 
     def _mourn(self, dead: Iterable[LiveEntry]) -> None:
         for entry in dead:
@@ -205,10 +214,14 @@ class Liveness:
         if self._stopped:
             return
         self._scheduler.call_later(self._settings.live_scan_period_s, self._scan)
-        now = self._scheduler.monotonic()
+        now, due = self._scheduler.monotonic(), self._next_scan
+        self._next_scan = now + self._settings.live_scan_period_s
+        if due and now > due + self._settings.live_scan_period_s:
+            return  # This node slept: the heartbeats of that time are still in its sockets, so silence says nothing.
         live = self._controller.live
         for entry in live.overdue(now):
             self._bury(entry, "heartbeat expired", now)
+        self._forget_strangers()
         if not self._controller.is_leader:
             return
         for entry in live:
@@ -217,7 +230,23 @@ class Liveness:
         masters = now >= self._next_master_scan
         if masters:
             self._next_master_scan = now + self._settings.inactive_master_scan_period_s
-        self._reconcile(list(self._controller.state.broker_sets.values()), masters=masters)
+        self._proven(lambda: self._reconcile(list(self._controller.state.broker_sets.values()), masters=masters))
+
+    def _forget_strangers(self) -> None:
+        """The dead that no broker set holds: cleaned, or never registered; their ids may be given to others."""
+        live, sets = self._controller.live, self._controller.state.broker_sets
+        for entry in [entry for entry in live if not entry.alive]:
+            found = sets.get(entry.broker_set)
+            if found is None or found.cluster != entry.cluster or found.replica(entry.broker_id) is None:
+                live.forget(entry)
+
+    def _forget_the_missed(self) -> None:
+        """Who was heard at last, or does not belong to its set any more, is not missed."""
+        live, sets = self._controller.live, self._controller.state.broker_sets
+        for name, broker_id in list(self._silent_since):
+            found = sets.get(name)
+            if found is None or found.replica(broker_id) is None or live.get(found.cluster, name, broker_id):
+                del self._silent_since[name, broker_id]
 
     def _opened(self, term: int) -> None:
         """A new leader looks at everything at once."""
@@ -235,6 +264,7 @@ class Liveness:
         """A slice of the sets now, the rest in later turns."""
         if not self._controller.is_leader or self._stopped:
             return
+        self._forget_the_missed()
         now = self._scheduler.monotonic()
         current = self._controller.state.broker_sets
         for listed in sets[:SETS_PER_SLICE]:

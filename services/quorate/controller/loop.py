@@ -36,6 +36,11 @@ from quorate.metrics import Metrics
 
 Level = Literal["linearizable", "stale"]
 
+RETRY_S = 0.005
+"""How often parked requests are tried."""
+UNPARKED_PER_TURN = 64
+"""How many of them one turn of the loop routes."""
+
 
 class ReadView(msgspec.Struct, frozen=True):
     """Committed state at one moment, and who is alive then."""
@@ -84,6 +89,7 @@ class Controller:
             self.live_now,
             policy,
             self._settle,
+            metrics,
             command_bytes_max=settings.command_bytes_max,
         )
         self._forwarder = Forwarder(
@@ -92,6 +98,7 @@ class Controller:
             forwarded_max=settings.forwarded_max,
             settle=self._settle,
             park=self._park,
+            first_id=scheduler.time_ms() << 20,
         )
         self._deadlines = Deadlines()
         self._parked: deque[AnyPending] = deque()
@@ -110,6 +117,13 @@ class Controller:
         """Called with what another controller saw close."""
         self.on_committed = self._decider.on_committed
         """Called, leading, with the events of each entry decided here, once applied."""
+        metrics.gauge("live_brokers", "Brokers in the live table, dead ones too.", self.live.__len__)
+        metrics.gauge("heartbeats_ignored", "Heartbeats of one broker too many.", lambda: self.live.ignored)
+        metrics.gauge(
+            "clock_behind_log_seconds",
+            "How far this node's clock is behind the last event's time.",
+            lambda: max(0, machine.time_ms - scheduler.time_ms()) / 1000,
+        )
         machine.attach(self)
 
     def start(self, engine: RaftEngine, node_start: RecordNodeStart | None = None) -> None:
@@ -263,12 +277,12 @@ class Controller:
 
     def _route(self, pending: AnyPending) -> None:
         term = self.engine.decidable_term()
-        if term and term == self._open_term:
+        if self._stopped:
+            self._settle(pending, Unavailable("this node is stopping"))
+        elif term and term == self._open_term:
             self._here(pending, term)
         elif not pending.forward and not self.engine.is_leader:
             self._settle(pending, NotLeader(self.engine.leader_id))
-        elif self._stopped:
-            self._settle(pending, Unavailable("this node is stopping"))
         elif self._forwarder.full:
             self._settle(pending, Busy("too many requests are under way to the leader"))
         elif not self._forward(pending):
@@ -289,17 +303,40 @@ class Controller:
             return
         pending.stage = Stage.PARKED
         self._parked.append(pending)
-        if not self._retry_armed:
+        self._arm_retry()
+
+    def _arm_retry(self) -> None:
+        if self._parked and not self._retry_armed:
             self._retry_armed = True
-            self._scheduler.call_later(0.005, self._retry)
+            self._scheduler.call_later(RETRY_S, self._retry)
 
     def _retry(self) -> None:
         """Try the parked again; soon, for a leader is usually found within a few round trips."""
         self._retry_armed = False
-        parked, self._parked = self._parked, deque()
-        for pending in parked:
+        if self._leaderless():
+            self._parked = deque(pending for pending in self._parked if pending.stage is Stage.PARKED)
+            self._arm_retry()
+        else:
+            self._unpark()
+
+    def _leaderless(self) -> bool:
+        """Nobody decides, as far as this node knows, so that trying is in vain."""
+        engine = self.engine
+        if self._stopped or self.is_leader:
+            return False
+        return engine.is_leader or (engine.leader_id is None and all(pending.forward for pending in self._parked))
+
+    def _unpark(self) -> None:
+        """A bounded number now, in order; the others in later turns."""
+        before = len(self._parked)
+        for _ in range(min(before, UNPARKED_PER_TURN)):
+            pending = self._parked.popleft()
             if pending.stage is Stage.PARKED:
                 self._route(pending)
+        if 0 < len(self._parked) < before and self.is_leader:
+            self._scheduler.call_soon(self._unpark)
+        else:
+            self._arm_retry()
 
     def _here(self, pending: AnyPending, term: Term) -> None:
         """This node decides."""
@@ -337,10 +374,11 @@ class Controller:
         if pending.stage is Stage.ENDED:
             return
         done = pending.done
+        decided_here = pending.stage is not Stage.FORWARDED
         self._deadlines.ended(pending)
         if isinstance(outcome, UnknownOutcome):
             self.metrics.unknown_outcomes += 1
-        elif isinstance(outcome, Refused):
+        elif isinstance(outcome, Refused) and decided_here:
             self.metrics.refusals[outcome.refusal.code] += 1
         if self._journalist is not None and not pending.is_query:
             self._journalist(self._line(pending, outcome))
@@ -366,15 +404,15 @@ class Controller:
         )
 
     def _sweep(self) -> None:
-        """End what is overdue, with the truth about it."""
-        for pending in self._deadlines.expired(self._scheduler.monotonic()):
+        """End what would be overdue at the next sweep, with the truth about it."""
+        for pending in self._deadlines.expired(self._scheduler.monotonic() + self.settings.deadline_sweep_s):
             if pending.stage in (Stage.PROPOSED, Stage.FORWARDED) and not pending.is_query:
                 self._settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
             else:
                 self._settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
         self._forwarder.sweep(self.engine.leader_id)
         self._decider.sweep()
-        if not self._stopped:
+        if not self._stopped or self._deadlines:
             self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
 
     # -- controller.machine.Speculation
@@ -396,7 +434,7 @@ class Controller:
         if cause is None:
             self._lose()
             return
-        self.metrics.leader_changes += 1
+        self._decider.opened()
         if self._machine.offset == 0:
             self._decide_first(self._founding, term, lambda: self._open(term, cause))
         else:
@@ -442,7 +480,7 @@ class Controller:
         self._open_term = term
         for callback in self.on_open:
             callback(term)
-        self._retry()
+        self._unpark()
 
     # -- peers
 
@@ -482,7 +520,11 @@ class Controller:
         )
 
     def _reply(self, peer: int, message: messages.Message) -> None:
-        self._peers.send(peer, messages.KIND, messages.encode(message))
+        payload = messages.encode(message)
+        if len(payload) > self.settings.peer_message_bytes_max and isinstance(message, messages.QueryOutcome):
+            too_large = Unavailable(f"an answer of {len(payload)} bytes is too large to relay; ask the leader itself")
+            payload = messages.encode(messages.QueryOutcome(message.id, too_large))
+        self._peers.send(peer, messages.KIND, payload)
 
     def peer_disconnected(self, peer: int) -> None:
         """The link to a peer broke."""

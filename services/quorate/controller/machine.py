@@ -121,6 +121,8 @@ class ReplicatedState:
         batch = patch(entry.batch, base, term)
         if adopted is None:
             adopted = self._evolve(entry, batch, term)
+        if adopted.state.leader is not self.state.leader:
+            self._metrics.leader_changes += 1
         self.state, self.requests = adopted.state, adopted.requests
         for key in adopted.keys:
             self._touched[key] = None

@@ -80,6 +80,10 @@ class Deadlines:
     def __init__(self) -> None:
         self._queues: dict[float, deque[AnyPending]] = {}
 
+    def __bool__(self) -> bool:
+        """Is there a queue? (An empty one goes with the next sweep.)"""
+        return bool(self._queues)
+
     def add(self, pending: AnyPending, patience_s: float) -> None:
         """Watch it."""
         queue = self._queues.get(patience_s)

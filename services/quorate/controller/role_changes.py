@@ -63,6 +63,8 @@ class RoleChanges:
         return len(self._pushes)
 
     def _committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+        if not self._controller.is_leader:
+            return  # An entry of a leadership that is over: whoever leads now pushes it.
         for position, event in enumerate(events):
             if isinstance(event, MasterElected):
                 self._push(event.broker_set, first.offset + position)
@@ -79,6 +81,8 @@ class RoleChanges:
         broker_set = self._controller.state.broker_sets.get(name)
         if broker_set is None or broker_set.master is None:
             return
+        if broker_set.election is None or broker_set.election.offset != offset:
+            return  # A later one was applied in the same slice.
         if not self._controller.policy_for(name).notify_broker_role_changed:
             return
         change = RoleChange(
@@ -96,7 +100,7 @@ class RoleChanges:
         push = self._pushes[name] = _Push(offset, self._scheduler.time_ms(), change, targets)
         for target in targets.values():
             self._notify(name, push, target)
-        self._scheduler.call_later(self._settings.role_push_record_after_s, lambda: self._record(name, push))
+        self._scheduler.call_later(self._settings.role_push_record_after_s, lambda: self._time_is_up(name, push))
 
     def _alive(self, broker_set: BrokerSet, broker_id: int) -> bool:
         live: LiveTable = self._controller.live
@@ -114,6 +118,7 @@ class RoleChanges:
             if not self._current(name, push):
                 return
             if acknowledged:
+                self._controller.metrics.role_changes_acknowledged += 1
                 self._heard(name, push, target)
             else:
                 self._controller.metrics.role_changes_failed += 1
@@ -131,13 +136,13 @@ class RoleChanges:
             return
         broker_set = self._controller.state.broker_sets.get(name)
         replica = broker_set.replica(target.broker_id) if broker_set is not None else None
-        if broker_set is None or replica is None or broker_set.master_epoch != push.change.master_epoch:
+        if broker_set is None or broker_set.master_epoch != push.change.master_epoch:
             del self._pushes[name]
             return
         entry = self._controller.live.get(broker_set.cluster, name, target.broker_id)
-        if entry is not None and entry.epoch >= push.change.master_epoch:
+        if replica is not None and entry is not None and entry.epoch >= push.change.master_epoch:
             self._heard(name, push, target)
-        elif replica.fenced or not self._alive(broker_set, target.broker_id):
+        elif replica is None or replica.fenced or not self._alive(broker_set, target.broker_id):
             push.targets.pop(target.broker_id, None)
             self._complete(name, push)
         else:
@@ -145,7 +150,6 @@ class RoleChanges:
             self._notify(name, push, target)
 
     def _heard(self, name: str, push: _Push, target: _Target) -> None:
-        self._controller.metrics.role_changes_acknowledged += 1
         target.acknowledged_ms = self._scheduler.time_ms()
         self._complete(name, push)
 
@@ -154,6 +158,12 @@ class RoleChanges:
             self._record(name, push)
             if self._current(name, push):
                 del self._pushes[name]
+
+    def _time_is_up(self, name: str, push: _Push) -> None:
+        """Record who has heard it by now; whoever has not is told on."""
+        self._record(name, push)
+        if self._current(name, push):
+            self._complete(name, push)
 
     def _record(self, name: str, push: _Push) -> None:
         """The fact of the delivery, once."""

@@ -2,6 +2,9 @@
 
 import msgspec
 
+from quorate.consensus.entry import MAX_ENTRY_BYTES
+from quorate.errors import UsageError
+
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds unless the name says otherwise."""
@@ -43,4 +46,15 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     role_push_record_after_s: float = 5.0
     """A delivery is recorded at the latest this long after the election, with those still missing marked so."""
     deadline_sweep_s: float = 0.05
-    """How often deadlines are looked at."""
+    """How often deadlines are looked at; what would be overdue at the next look is ended at this one."""
+    peer_message_bytes_max: int = 4 << 20
+    """A longer query result is not relayed by another node (a longer frame would cost the link to the leader)."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        if not 0 < self.command_bytes_max <= MAX_ENTRY_BYTES:
+            raise UsageError(f"command_bytes_max must be from 1 to {MAX_ENTRY_BYTES}: no node applies a longer entry")
+        if not 0 < self.deadline_sweep_s < self.answer_timeout_s:
+            raise UsageError("deadline_sweep_s must be above 0 and below answer_timeout_s")
+        if min(self.in_flight_max, self.parked_max, self.forwarded_max, self.live_entries_max) < 1:
+            raise UsageError("in_flight_max, parked_max, forwarded_max and live_entries_max must be at least 1")

@@ -8,6 +8,7 @@ from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
 from quorate.consensus.store import MemoryStore
 from quorate.controller import Caller, Controller, ControllerSettings, DialResult, ReplicatedState, RoleChange
 from quorate.controller.live import Heartbeat
+from quorate.errors import UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.metadata.commands import AlterSyncStateSet, ApplyBrokerId, CreateCluster, ElectMaster, RegisterBroker
 from quorate.metadata.policy import PolicySettings
@@ -33,8 +34,8 @@ class ScriptedEngine:
         self.log: list[tuple[Term, bytes]] = []
         self.committed = 0
         self.reads: list[Callable[[Index | None], None]] = []
-        self.auto = True
         self.stepped_down: list[str] = []
+        self.entry_bytes_max = 1 << 20
 
     @property
     def is_leader(self) -> bool:
@@ -46,6 +47,8 @@ class ScriptedEngine:
     def propose(self, entry: bytes, term: Term) -> Index | None:
         if not self.leading or term != self.term:
             return None
+        if len(entry) > self.entry_bytes_max:
+            raise UsageError("too long")
         self.log.append((term, entry))
         return Index(len(self.log))
 
@@ -66,6 +69,7 @@ class ScriptedEngine:
     def lose(self, leader: int | None = None) -> None:
         self.leading = False
         self.leader_id = None if leader is None else NodeId(leader)
+        self.confirm(ok=False)
         self.machine.leadership(self.term, None)
 
     def commit(self, upto: int | None = None) -> None:
@@ -127,13 +131,20 @@ class Line:
 class Bench:
     """One controller and its scripted world."""
 
-    def __init__(self, *, settings: ControllerSettings | None = None, node_id: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings | None = None,
+        node_id: int = 1,
+        later_ms: int = 0,
+        requests: RequestSettings | None = None,
+    ) -> None:
         self.world = World(1)
-        self.loop = Loop(self.world, "bench", lambda: None)
+        self.loop = Loop(self.world, "bench", lambda: None, later_ms)
         self.store = MemoryStore()
         self.metrics = Metrics()
         self.settings = settings or ControllerSettings()
-        self.machine = ReplicatedState(self.store, EventLog(self.store), self.metrics, RequestSettings())
+        self.machine = ReplicatedState(self.store, EventLog(self.store), self.metrics, requests or RequestSettings())
         self.engine = ScriptedEngine(self.machine)
         self.wire = Wire()
         self.brokers = Brokers()

@@ -67,9 +67,23 @@ def test_a_refusal_read_from_the_tip_waits_for_it() -> None:
     bench.open()
     bench.submit(topic("t"))
     refused = bench.submit(topic("bad name!"))
+    bench.engine.confirm()
     assert refused == []
     bench.engine.commit()
     assert isinstance(refused[0], Refused)
+
+
+def test_the_commit_of_what_it_rests_on_does_not_vouch_for_a_refusal() -> None:
+    """A leader that was paused may commit by old acknowledgements while another leads: no refusal before it asked."""
+    for still_leads in (True, False):
+        bench = Bench()
+        bench.open()
+        written, refused = bench.submit(topic("t")), bench.submit(topic("bad name!"))
+        bench.engine.commit()
+        assert isinstance(written[0], Answered)
+        assert refused == []
+        bench.engine.confirm(ok=still_leads)
+        assert isinstance(refused[0], Refused if still_leads else Unavailable)
 
 
 def test_a_refusal_with_nothing_in_flight_waits_for_a_confirmed_leadership() -> None:
