@@ -92,7 +92,7 @@ class ClusterView:
         found = []
         for voter in self._node.settings.cluster.voters:
             host, port = split_address(voter.kafka)
-            found.append(KafkaNode(voter.id, host, port, alive=self._node.connected(voter.id)))
+            found.append(KafkaNode(voter.id, host, port, voter.zone, alive=self._node.connected(voter.id)))
         return found
 
     def confirmed_end(self, done: Callable[[int | None], None]) -> None:
