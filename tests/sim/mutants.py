@@ -210,20 +210,6 @@ def _truncates_what_matches() -> None:
     swap(engine, "shape_append", shape)
 
 
-def _old_acks_count() -> None:
-    """BUG 2: an ack of an earlier term is taken for one of this term."""
-    original = GuardedEngine._on_ack
-
-    def on_ack(self: Node, peer: NodeId, message: Ack) -> None:
-        original(self, peer, msgspec.structs.replace(message, term=self._core.term, seq=1 << 50))
-
-    swap(GuardedEngine, "_on_ack", on_ack)
-
-
-def _votes_counted_twice() -> None:
-    swap(guard.Election, "first_vote_of", lambda _self, _voter, _term, _ballot: True)
-
-
 def _forgets_that_it_forgot() -> None:
     swap(GuardedEngine, "_start_rejoin", lambda _self, *, forgotten: None)
 
@@ -270,13 +256,11 @@ MUTANTS: dict[str, Mutant] = {
     "no log check": Mutant("votes go to candidates whose log is behind", _no_log_check),
     "no generation check": Mutant("a sync report from before a truncation is believed", _no_generation_check),
     "truncates what matches": Mutant("entries that match are truncated and written again", _truncates_what_matches),
-    "old acks count": Mutant("acknowledgements of an earlier term count", _old_acks_count),
-    "votes counted twice": Mutant("vote messages are counted, not voters", _votes_counted_twice),
     "forgets that it forgot": Mutant(
         "a node that lost its journal votes and acknowledges as before", _forgets_that_it_forgot
     ),
     "old entries sent": Mutant(
-        "a leader sends entries it encoded in an earlier leadership", _old_entries_sent
+        "a leader sends entries it encoded in an earlier leadership", _old_entries_sent, scripted.stale_entries
     ),
     "clip without term": Mutant(
         "the clip of the commit index may end in an older term", _clip_without_term, scripted.clip_term

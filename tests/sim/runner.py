@@ -19,6 +19,7 @@ from types import FrameType
 import msgspec
 
 from tests.sim.mutants import MUTANTS
+from tests.sim.scripted import StageError
 from tests.sim.simulation import Plan, Simulation
 from tests.sim.world import ViolationError
 
@@ -46,7 +47,6 @@ MINIMA = {
     "journals lost": 5,
     "fail-stops": 20,
     "commits ahead of the leader's disk": 20,
-    "entries not executed": 1,
     "answers": 2_000,
     "reads": 1_000,
     "masters elected": 200,
@@ -111,6 +111,8 @@ def run_seed(options: Options, seed: int) -> Outcome:
             return Outcome(seed)
         report = Simulation(plan_for(options, seed)).run()
         return Outcome(seed, report.size, report.trace, report.virtual_s, report.counts)
+    except StageError:
+        return Outcome(seed)
     except ViolationError as violation:
         return Outcome(seed, invariant=violation.name, detail=violation.detail)
     except Exception as error:  # noqa: BLE001  # Whatever the code under test raises is a finding.

@@ -39,6 +39,14 @@ class Stage:
                 raise StageError(f"no {what} within {within_s} s, {self.world.now - START_S:.1f} s after the start")
             self.world.run_until(self.world.now + 0.0005)
 
+    def settled(self) -> bool:
+        """Everybody has opened the term, applied all there is, and holds the same."""
+        ends = set()
+        for process in self.cluster.processes():
+            engine, journal = process.node.engine, process.node.journal
+            ends.add((journal.last_index, journal.durable_index, engine.applied_index, engine.term))
+        return len(ends) == 1 and len(set(next(iter(ends))[:3])) == 1 and self.simulation.ghost.next_offset >= 5
+
     def process(self, node: NodeId) -> Process:
         """The one that lives there."""
         process = self.cluster.hosts[node].process
@@ -85,8 +93,7 @@ def clip_term(seed: int) -> None:
     stage = Stage(seed)
     cluster, nodes = stage.cluster, stage.cluster.voters
     old = stage.leader(nodes)
-    stage.wait(lambda: all(stage.process(node).node.offset >= 5 for node in nodes), "opened term everywhere")
-    stage.wait(lambda: len({stage.process(node).node.journal.last_index for node in nodes}) == 1, "equal logs")
+    stage.wait(stage.settled, "equal logs")
     first, second = [node for node in nodes if node != old]
 
     stage.only((first, second))
@@ -117,6 +124,38 @@ def clip_term(seed: int) -> None:
     if stage.process(old).node.journal.last_index != Index(written):
         raise StageError("the entry of term 3 survived")
     stage.leader((rival,))
+
+
+def stale_entries(seed: int) -> None:
+    """A leader cut off writes three entries, follows another's two, and leads again: its next entry has an index that
+    it sent before. Whoever receives it must receive the new one.
+
+    Raises StageError.
+    """
+    stage = Stage(seed)
+    nodes = stage.cluster.voters
+    old = stage.leader(nodes)
+    stage.wait(stage.settled, "equal logs")
+    first, second = [node for node in nodes if node != old]
+    before = stage.process(old).node.journal.last_index
+
+    stage.only((first, second))
+    for number in (1, 2, 3):
+        stage.put(old, f"alone {number}")
+        stage.wait(lambda n=number: stage.process(old).node.journal.last_index == before + n, "an entry")  # type: ignore[misc]
+        stage.world.run_until(stage.world.now + 0.005)
+    rival = stage.leader((first, second))
+    helper = second if rival == first else first
+    stage.only((first, second), (old, first), (old, second))
+    stage.wait(stage.settled, "the old leader following")
+    if stage.process(old).node.journal.last_index != before + 2:
+        raise StageError("the rival wrote another number of entries")
+
+    stage.only((old, helper))
+    if stage.leader((old, helper)) != old:
+        raise StageError("the helper won")
+    stage.wait(lambda: stage.process(helper).node.journal.last_index > before + 2, "the next entry at the helper")
+    stage.world.run_until(stage.world.now + 0.2)
 
 
 def play(script: Callable[[int], None]) -> int:

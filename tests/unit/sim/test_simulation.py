@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.sim.mutants import MUTANTS
 from tests.sim.runner import MINIMA, Options, Outcome, Tally, plan_for, prepare, run_seed
-from tests.sim.scripted import clip_term, play
+from tests.sim.scripted import clip_term, play, stale_entries
 from tests.sim.simulation import Plan, Simulation
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,14 +64,20 @@ def test_planted_bugs_are_caught_by_name(mutant: str, invariant: str) -> None:
     assert invariant in caught(mutant, range(1, 9))
 
 
-def test_figure_8_through_the_clip_is_harmless() -> None:
-    """On sound code the scripted schedule reaches its stage and breaks nothing."""
-    assert play(clip_term) > 0
+@pytest.mark.parametrize("script", [clip_term, stale_entries])
+def test_sound_code_passes_the_scripts(script: Callable[[int], None]) -> None:
+    """A scripted schedule reaches its stage and breaks nothing."""
+    assert play(script) > 0
 
 
 def test_figure_8_through_the_clip_catches_the_clip_without_term() -> None:
     """Without its term test the clip commits an entry that another leader then lacks."""
     assert "leader completeness" in caught("clip without term", range(1, 13))
+
+
+def test_entries_of_an_earlier_leadership_are_caught() -> None:
+    """A follower that is sent what its leader wrote in another term stops."""
+    assert "no node stops by itself" in caught("old entries sent", range(1, 13))
 
 
 def test_every_mutant_says_what_is_wrong() -> None:
