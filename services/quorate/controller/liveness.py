@@ -55,6 +55,7 @@ class Liveness:
 
     def start(self) -> None:
         """Begin scanning."""
+        self._next_scan = self._scheduler.monotonic() + self._settings.live_scan_period_s
         self._scheduler.call_later(self._settings.live_scan_period_s, self._scan)
 
     def stop(self) -> None:
@@ -216,7 +217,7 @@ class Liveness:
         self._scheduler.call_later(self._settings.live_scan_period_s, self._scan)
         now, due = self._scheduler.monotonic(), self._next_scan
         self._next_scan = now + self._settings.live_scan_period_s
-        if due and now > due + self._settings.live_scan_period_s:
+        if now > due + self._settings.live_scan_period_s:
             return  # This node slept: the heartbeats of that time are still in its sockets, so silence says nothing.
         live = self._controller.live
         for entry in live.overdue(now):

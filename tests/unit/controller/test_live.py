@@ -82,3 +82,66 @@ def test_the_table_is_bounded() -> None:
     live.heard(beat(1), line, 105.0)
     assert (len(live), live.ignored, live.beats) == (1, 1, 3)
     assert live.alive("c", "a", 1, 115.0) is True
+
+
+def test_another_life_says_anew_how_far_its_log_reaches() -> None:
+    """After a close or a death what a broker says counts, even if it is less: a wiped disk must not win elections."""
+    for dead in (True, False):
+        live, line = table(), Line()
+        live.heard(beat(epoch=5, max_offset=1000, confirm_offset=900), line, 100.0)
+        live.closed(line, 101.0)
+        entry = live.get("c", "a", 1)
+        assert entry is not None
+        if dead:
+            live.bury(entry, "connection closed", 101.0)
+        live.heard(beat(epoch=5, max_offset=10, confirm_offset=10), Line(), 102.0)
+        assert (entry.alive, entry.epoch, entry.max_offset, entry.confirm_offset) == (True, 5, 10, 10)
+
+
+def test_a_broker_that_fell_silent_and_speaks_again_on_the_same_channel_begins_anew() -> None:
+    """Buried by its timeout with the channel still open; the next heartbeat revives it as it is now."""
+    live, line = table(), Line()
+    live.heard(beat(epoch=5, max_offset=1000), line, 100.0)
+    (entry,) = live.overdue(110.1)
+    live.bury(entry, "heartbeat expired", 110.1)
+    live.heard(beat(epoch=4, max_offset=10), line, 120.0)
+    assert (entry.alive, entry.alive_since, entry.epoch, entry.max_offset) == (True, 120.0, 4, 10)
+
+
+def test_a_forgotten_broker_is_as_if_never_heard_until_it_speaks_on_its_old_channel() -> None:
+    """Forgetting leaves nothing behind: not in the table, not with the channel, and the next heartbeat counts."""
+    live, line = table(), Line()
+    live.heard(beat(), line, 100.0)
+    (entry,) = live
+    live.forget(entry)
+    assert len(live) == 0
+    assert live.closed(Line(), 101.0) == []
+    live.heard(beat(), line, 102.0)
+    assert [one.broker_id for one in live] == [1]
+    assert [one.broker_id for one in live.closed(line, 103.0)] == [1]
+
+
+def test_closed_and_forgotten_leaves_nothing() -> None:
+    """A broker without a channel is forgotten as well."""
+    live, line = table(), Line()
+    live.heard(beat(), line, 100.0)
+    (entry,) = live.closed(line, 101.0)
+    live.forget(entry)
+    assert live.get("c", "a", 1) is None
+
+
+def test_a_change_of_address_on_the_same_channel_is_seen() -> None:
+    """What is dialled after a close is where the broker said last that it serves."""
+    live, line = table(), Line()
+    live.heard(beat(), line, 100.0)
+    live.heard(Heartbeat("c", "a", 1, "127.0.0.1:31000"), line, 101.0)
+    (entry,) = live
+    assert entry.address == "127.0.0.1:31000"
+
+
+def test_a_heartbeat_without_a_timeout_gets_the_nodes_own() -> None:
+    """Zero or less asks for nothing in particular."""
+    live = table()
+    live.heard(beat(timeout_ms=0), Line(), 100.0)
+    assert live.alive("c", "a", 1, 110.0) is True
+    assert live.alive("c", "a", 1, 110.1) is False

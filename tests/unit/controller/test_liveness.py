@@ -1,7 +1,11 @@
 """Deaths become facts only on evidence, and only the leader acts on them."""
 
-from quorate.controller import Liveness, messages
+from collections.abc import Callable
+
+from quorate.controller import DialResult, Heartbeat, Liveness, messages
+from quorate.controller.liveness import SETS_PER_SLICE
 from quorate.events import BrokerFenced, BrokerUnfenced, Event, MasterElected
+from quorate.metadata.commands import ApplyBrokerId, CleanBrokerData
 from quorate.wire.avro import decode_events
 from tests.unit.controller.bench import Bench, Line
 
@@ -169,4 +173,217 @@ def test_when_most_brokers_vanish_at_once_the_leader_first_proves_its_quorum() -
     assert bench.engine.reads
     bench.engine.confirm(ok=False)
     bench.engine.commit()
+    assert facts(bench, before) == []
+
+
+def quiet(bench: Bench, seconds: float, lines: list[Line]) -> None:
+    """Time passes; those with a line are heard each second, commits and confirmations happen."""
+    for _ in range(int(seconds)):
+        bench.after(1.0)
+        for broker_id, line in enumerate(lines, start=1):
+            bench.beat(line, broker_id)
+        bench.settle()
+
+
+def test_unproven_after_a_mass_loss_the_scan_fences_nobody_either() -> None:
+    """A leader that cannot confirm its leadership proposes nothing about the brokers it lost, however long it lasts."""
+    bench, lines, _ = watched(brokers=5)
+    before = len(bench.engine.log)
+    bench.brokers.dial_result = "refused"
+    for line in lines:
+        bench.controller.channel_closed(line)
+    for _ in range(40):
+        bench.after(0.1)
+        bench.engine.confirm(ok=False)
+    assert len(bench.engine.log) == before
+    bench.settle(2)
+    bench.after(1.0)
+    bench.settle(10)
+    assert any(isinstance(event, BrokerFenced) for event in facts(bench, 0))
+
+
+def test_those_that_died_long_ago_do_not_hide_a_mass_loss() -> None:
+    """The share is of the living: all of the rest at once is a mass loss, whatever the graveyard holds."""
+    bench, lines, _ = watched(brokers=10)
+    bench.brokers.dial_result = "refused"
+    for line in lines[5:]:
+        bench.controller.channel_closed(line)
+        bench.settle(2)
+        bench.after(1.1)
+        for broker_id, alive in enumerate(lines[:5], start=1):
+            bench.beat(alive, broker_id)
+    bench.settle(20)
+    before = len(bench.engine.log)
+    for line in lines[:5]:
+        bench.controller.channel_closed(line)
+    bench.after(0.01)
+    assert bench.engine.reads
+    bench.engine.confirm(ok=False)
+    assert len(bench.engine.log) == before
+
+
+def test_a_node_that_slept_listens_before_it_buries() -> None:
+    """Paused for longer than the brokers' patience: their heartbeats wait in its sockets, so nobody is dead yet."""
+    bench, lines, _ = watched()
+    before = bench.controller.offset
+    bench.after(0.5)
+    bench.loop.pause()
+    bench.after(30.0)
+    bench.loop.resume()
+    bench.after(0.01)
+    for broker_id, line in enumerate(lines, start=1):
+        bench.beat(line, broker_id)
+    quiet(bench, 3, lines)
+    assert facts(bench, before) == []
+    for _ in range(30):
+        bench.after(1.0)
+        bench.settle()
+    assert any(isinstance(event, BrokerFenced) for event in facts(bench, before))
+
+
+def test_a_refused_dial_counts_only_for_the_close_it_was_made_for() -> None:
+    """The broker came back and its channel closed again: what an old dial found is history."""
+    bench, lines, _ = watched()
+    waiting: list[Callable[[DialResult], None]] = []
+    bench.brokers.dial = lambda _, done: waiting.append(done)  # type: ignore[method-assign,misc]
+    bench.controller.channel_closed(lines[0])
+    bench.after(0.1)
+    back = Line()
+    bench.beat(back, 1)
+    bench.after(0.1)
+    bench.controller.channel_closed(back)
+    before = bench.controller.offset
+    waiting[0]("refused")
+    bench.settle(3)
+    assert facts(bench, before) == []
+    waiting[1]("refused")
+    bench.settle(3)
+    assert isinstance(facts(bench, before)[0], BrokerFenced)
+
+
+def test_two_closes_far_apart_confirm_nothing() -> None:
+    """A witness outside the window is another story; inside it, it is the same death."""
+    for gap_s, confirmed in ((6.0, False), (3.0, True)):
+        bench, lines, _ = watched()
+        bench.after(0.5)
+        before = bench.controller.offset
+        bench.controller.channel_closed(lines[0])
+        bench.after(gap_s)
+        bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "a", 1)))
+        bench.settle(2)
+        assert bool(facts(bench, before)) is confirmed
+
+
+def test_a_witness_for_a_broker_nobody_heard_here_is_nothing() -> None:
+    """No entry, no death."""
+    bench, _, _ = watched()
+    bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "nobody", 1)))
+    assert bench.controller.live.get("c", "nobody", 1) is None
+
+
+def test_a_close_seen_while_nobody_leads_is_told_to_nobody() -> None:
+    """Without a leader there is nobody to witness for; the evidence stays here."""
+    bench, lines, _ = watched()
+    bench.engine.lose(None)
+    bench.wire.sent.clear()
+    bench.controller.channel_closed(lines[0])
+    assert bench.wire.sent == []
+    entry = bench.controller.live.get("c", "a", 1)
+    assert entry is not None
+    assert entry.suspect
+
+
+def test_a_follower_keeps_no_list_of_deaths() -> None:
+    """However many brokers die while this node follows, nothing grows."""
+    bench, _, liveness = watched()
+    bench.engine.lose(2)
+    for number in range(50):
+        bench.controller.heartbeat(Heartbeat("c", f"set{number}", 1, "127.0.0.1:1", timeout_ms=500), Line())
+        bench.after(2.0)
+    assert len(liveness._recent) <= 2
+    assert liveness._dead == []
+
+
+def test_the_dead_that_no_set_holds_are_forgotten() -> None:
+    """Strangers and cleaned ids leave the table, so that it is not full of them and their ids can be given again."""
+    bench, lines, _ = watched()
+    bench.controller.heartbeat(Heartbeat("c", "stranger", 1, "127.0.0.1:1", timeout_ms=500), Line())
+    bench.controller.heartbeat(Heartbeat("other", "a", 1, "127.0.0.1:1", timeout_ms=500), Line())
+    assert len(bench.controller.live) == 5
+    quiet(bench, 4, lines)
+    assert len(bench.controller.live) == 3
+    bench.brokers.dial_result = "refused"
+    bench.controller.channel_closed(lines[2])
+    bench.settle()
+    bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids="3"))
+    quiet(bench, 3, lines[:2])
+    assert bench.controller.live.get("c", "a", 3) is None
+    assert bench.controller.live.get("c", "a", 1) is not None
+
+
+def test_an_id_given_again_after_a_clean_is_not_fenced_for_its_former_holder() -> None:
+    """The new holder has one timeout to be heard, as everybody has; then it is missed."""
+    bench, lines, _ = watched()
+    quiet(bench, 12, lines[:2])
+    bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids="3"))
+    quiet(bench, 3, lines[:2])
+    before = bench.controller.offset
+    apply = ApplyBrokerId(cluster="c", broker_set="a", broker_id=3, register_check_code="127.0.0.1:39999;1")
+    bench.done(apply)
+    quiet(bench, 8, lines[:2])
+    assert [type(event).__name__ for event in facts(bench, before)] == ["BrokerIdApplied"]
+    quiet(bench, 6, lines[:2])
+    assert [type(event).__name__ for event in facts(bench, before)] == ["BrokerIdApplied", "BrokerFenced"]
+    bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids="3"))
+    quiet(bench, 2, lines[:2])
+    bench.done(apply)
+    before = bench.controller.offset
+    quiet(bench, 8, lines[:2])
+    assert facts(bench, before) == []
+
+
+def test_a_set_without_a_master_gets_one_when_somebody_is_back() -> None:
+    """All dead: one ElectionFailed. The first in sync that is heard again is elected by the scan."""
+    bench, lines, _ = watched(brokers=1)
+    bench.brokers.dial_result = "refused"
+    before = bench.controller.offset
+    bench.controller.channel_closed(lines[0])
+    quiet(bench, 12, [])
+    assert [type(event).__name__ for event in facts(bench, before)] == ["BrokerFenced", "ElectionFailed"]
+    quiet(bench, 8, [Line()])
+    elected = [event for event in facts(bench, before) if isinstance(event, MasterElected)]
+    assert [(event.master, event.trigger) for event in elected] == [(1, "inactive master scan")]
+
+
+def test_a_stopped_watch_asks_for_nothing() -> None:
+    """After stop neither closes nor silence lead to a command."""
+    bench, lines, liveness = watched()
+    before = len(bench.engine.log)
+    liveness.stop()
+    bench.brokers.dial_result = "refused"
+    bench.controller.channel_closed(lines[0])
+    quiet(bench, 15, [])
+    assert len(bench.engine.log) == before
+
+
+def test_many_sets_are_looked_at_in_slices() -> None:
+    """More sets than one slice holds: all of them are reconciled, over more than one turn."""
+    bench, _, _ = watched()
+    number = SETS_PER_SLICE + 20
+    for one in range(number):
+        bench.done(ApplyBrokerId(cluster="c", broker_set=f"s{one}", broker_id=1, register_check_code=f"h{one}:1;1"))
+    before = bench.controller.offset
+    quiet(bench, 25, [])
+    fenced = {event.broker_set for event in facts(bench, before) if isinstance(event, BrokerFenced)}
+    assert len(fenced) == number + 1
+
+
+def test_a_dead_broker_that_came_back_before_anybody_acted_is_left_alone() -> None:
+    """Buried, and heard again in the same turn: there is nothing to mourn."""
+    bench, lines, _ = watched()
+    before = bench.controller.offset
+    bench.brokers.dial_result = "refused"
+    bench.controller.channel_closed(lines[0])
+    bench.beat(Line(), 1)
+    bench.settle(2)
     assert facts(bench, before) == []

@@ -1,8 +1,16 @@
 """Every living replica is told of an election until it has heard it, and that is recorded once."""
 
-from quorate.controller import Liveness, RoleChanges
+from quorate.controller import Answered, Heartbeat, Liveness, RoleChanges
 from quorate.events import RoleChangeAcknowledged
-from quorate.metadata.commands import ChangeConfig
+from quorate.metadata.commands import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    ChangeConfig,
+    CleanBrokerData,
+    ElectMaster,
+    FenceBroker,
+    RegisterBroker,
+)
 from tests.unit.controller.bench import Bench, Line
 from tests.unit.controller.test_liveness import facts
 
@@ -55,8 +63,6 @@ def test_a_push_that_fails_is_repeated_and_recorded_with_who_is_missing() -> Non
 
 def test_a_later_election_supersedes_the_push_of_an_earlier_one() -> None:
     """An acknowledgement of an old epoch completes nothing."""
-    from quorate.metadata.commands import ElectMaster
-
     bench, pushes = pushing(acknowledge=None)
     bench.broker_set([Line(), Line()])
     bench.in_sync(1, 2)
@@ -85,3 +91,123 @@ def test_pushing_can_be_switched_off() -> None:
     bench.done(ChangeConfig(scope="controller", changes={"notifyBrokerRoleChanged": "false"}))
     bench.broker_set([Line()])
     assert bench.brokers.notified == []
+
+
+def election(bench: Bench, master: int) -> None:
+    """An administrator moves the master of set a."""
+    bench.done(ElectMaster(cluster="c", broker_set="a", broker_id=master, designate=True, trigger="admin"))
+
+
+def test_a_cleaned_replica_ends_its_own_push_only() -> None:
+    """The others are still told, and the delivery is still recorded."""
+    bench, pushes = pushing(acknowledge=None)
+    lines = [Line(), Line(), Line()]
+    bench.broker_set(lines)
+    bench.in_sync(1, 2, 3)
+    bench.brokers.notified.clear()
+    election(bench, 2)
+    calls = {address: done for address, _, done in bench.brokers.notified}
+    bench.controller.channel_closed(lines[2])
+    bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids="3", clean_living=True))
+    calls["127.0.0.1:30003"](False)
+    bench.after(0.3)
+    calls["127.0.0.1:30001"](True)
+    assert len(pushes) == 1
+    calls["127.0.0.1:30002"](True)
+    bench.settle()
+    assert len(pushes) == 0
+    recorded = [event for event in facts(bench, 0) if isinstance(event, RoleChangeAcknowledged)]
+    assert [ack.broker_id for ack in recorded[-1].acks] == [1, 2]
+
+
+def test_two_elections_in_one_slice_are_pushed_once() -> None:
+    """Only the later one is told: nobody is to follow a master that is none any more."""
+    bench, pushes = pushing(acknowledge=None)
+    bench.broker_set([Line(), Line()])
+    bench.in_sync(1, 2)
+    bench.brokers.notified.clear()
+    epoch = bench.machine.state.broker_sets["a"].sync_state_set_epoch + 1
+    bench.submit(ElectMaster(cluster="c", broker_set="a", broker_id=2, designate=True, trigger="admin"))
+    bench.submit(
+        AlterSyncStateSet(broker_set="a", master=2, master_epoch=2, sync_state_set=(1, 2), sync_state_set_epoch=epoch)
+    )
+    bench.submit(ElectMaster(cluster="c", broker_set="a", broker_id=1, designate=True, trigger="admin"))
+    bench.engine.commit()
+    assert len(pushes) == 1
+    assert [(change.master, change.master_epoch) for _, change, _ in bench.brokers.notified] == [(1, 3), (1, 3)]
+
+
+def test_an_election_committed_after_the_leadership_ended_is_the_next_leaders_to_push() -> None:
+    """This node only tells its caller; it calls no broker as a follower."""
+    bench, pushes = pushing(acknowledge=None)
+    bench.broker_set([Line(), Line()])
+    bench.in_sync(1, 2)
+    bench.brokers.notified.clear()
+    outcomes = bench.submit(ElectMaster(cluster="c", broker_set="a", broker_id=2, designate=True, trigger="admin"))
+    bench.engine.lose(2)
+    bench.engine.commit()
+    assert isinstance(outcomes[0], Answered)
+    assert bench.brokers.notified == []
+    assert len(pushes) == 0
+
+
+def test_an_election_nobody_living_can_hear_of_is_recorded_and_leaves_nothing() -> None:
+    """No living replica, no push; after the limit the record says so, and nothing is kept."""
+    bench, pushes = pushing(acknowledge=None)
+    bench.done(ApplyBrokerId(cluster="c", broker_set="a", broker_id=1, register_check_code="h:1;1"))
+    bench.done(ElectMaster(cluster="c", broker_set="a", broker_id=1))
+    assert bench.brokers.notified == []
+    bench.after(5.1)
+    bench.settle()
+    recorded = [event for event in facts(bench, 0) if isinstance(event, RoleChangeAcknowledged)]
+    assert [event.acks for event in recorded] == [()]
+    assert len(pushes) == 0
+
+
+def test_a_heartbeat_with_the_new_epoch_is_as_good_as_an_acknowledgement() -> None:
+    """A broker that polled first need not be told again; no request it did not answer is counted as answered."""
+    bench, pushes = pushing(acknowledge=False)
+    line = Line()
+    bench.broker_set([line])
+    bench.controller.heartbeat(Heartbeat("c", "a", 1, "127.0.0.1:30001", epoch=1, max_offset=5), line)
+    bench.settle()
+    bench.after(0.5)
+    bench.settle()
+    assert len(pushes) == 0
+    assert bench.metrics.role_changes_acknowledged == 0
+    assert bench.metrics.role_changes_failed == 1
+
+
+def test_a_push_to_a_broker_that_died_or_was_superseded_ends() -> None:
+    """Fenced or silent: not called again. Another epoch: the old push is dropped."""
+    bench, pushes = pushing(acknowledge=False)
+    line = Line()
+    bench.broker_set([line])
+    entry = bench.controller.live.get("c", "a", 1)
+    assert entry is not None
+    bench.controller.live.bury(entry, "connection closed", bench.world.now)
+    calls = len(bench.brokers.notified)
+    bench.after(1.0)
+    bench.settle()
+    assert (len(pushes), len(bench.brokers.notified)) == (0, calls)
+    bench.beat(line, 1)
+    fence = FenceBroker(
+        cluster="c", broker_set="a", broker_id=1, evidence="heartbeat expired", last_heartbeat_ms=0, detected_ms=0
+    )
+    bench.done(fence)
+    bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids=None, clean_living=True))
+    bench.broker_set([line])
+    bench.brokers.acknowledge = None
+    assert len(pushes) == 1
+    bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids=None, clean_living=True))
+    bench.after(0.5)
+    assert len(pushes) == 0
+
+
+def test_a_retry_goes_where_the_broker_serves_now() -> None:
+    """A broker that moved between two tries is called at its new address."""
+    bench, _ = pushing(acknowledge=False)
+    bench.broker_set([Line()])
+    bench.done(RegisterBroker(cluster="c", broker_set="a", broker_id=1, address="127.0.0.1:31111"))
+    bench.after(0.5)
+    assert bench.brokers.notified[-1][0] == "127.0.0.1:31111"
