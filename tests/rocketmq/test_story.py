@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from quorate.events import BrokerFenced, BrokerRegistered, MasterElected, SyncStateSetAltered
+from tests.peers import peer
 from tests.rocketmq.world import World
 
 pytestmark = pytest.mark.timeout(600)
@@ -79,6 +80,10 @@ def read_back(world: World) -> None:
     assert sum(isinstance(event, BrokerRegistered) for event in first) >= 2
     assert sum(isinstance(event, BrokerFenced) for event in first) >= 3
     assert sum(isinstance(event, SyncStateSetAltered) for event in first) >= 4
+    kcat = peer("kcat") / "kcat"
+    expected = [(offset, type(event).__name__) for offset, event in enumerate(first)]
+    for number in world.cluster.nodes:
+        assert world.kcat(kcat, number, shortest) == expected
 
 
 def test_brokers_fail_over_and_nothing_acknowledged_is_lost(world: World) -> None:

@@ -1,8 +1,10 @@
 """What the tests with stock brokers say and ask: two brokers of one set, seen through the controllers' own protocol."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -68,6 +70,16 @@ class World:
     def until_master(self, number: int, seconds: float = PATIENCE_S) -> None:
         """Wait for a master."""
         self.until(f"master {number}", lambda: self.replica_info()[0] == number, seconds)
+
+    def kcat(self, program: Path, node: int, count: int) -> list[tuple[int, str]]:
+        """(offset, type header) of the first ``count`` events, as kcat prints them from one node."""
+        address = self.cluster.nodes[node]["kafka"]
+        options = ["-C", "-q", "-b", address, "-t", TOPIC, "-o", "beginning", "-c", str(count), "-f", "%o %h\n"]
+        said = subprocess.run([str(program), *options], capture_output=True, text=True, timeout=60, check=True).stdout
+        lines = (line.split(" ", 1) for line in said.splitlines())
+        return [
+            (int(offset), dict(pair.split("=", 1) for pair in headers.split(","))["type"]) for offset, headers in lines
+        ]
 
     def events(self, node: int) -> list[Event]:
         """The whole log as stock Kafka clients read it from one node, up to its high watermark."""
