@@ -63,6 +63,7 @@ _json = msgspec.json.Encoder().encode
 OK = Message(ResponseCode.SUCCESS)
 HEARTBEAT_OK = Message(ResponseCode.SUCCESS, remark="Heart beat success")
 HEARTBEAT_WITHOUT_ID = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with empty brokerId")
+NAMES_TOO_LONG = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with names that are too long")
 NOT_LEADER = Message(ResponseCode.CONTROLLER_NOT_LEADER, remark="The controller is not in leader state")
 BUSY = Message(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
 NO_CODE = Message(ResponseCode.SYSTEM_ERROR, remark="not set any response code")

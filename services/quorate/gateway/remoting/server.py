@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         """Stop reading, send what is queued, close."""
         if self._transport is not None:
             if error is not None:
-                self._server.note(self, error)
+                self._server.note()
             self._flush()
             self._transport.close()
 
@@ -205,7 +205,15 @@ class RemotingServer:
         self._sweeper: asyncio.TimerHandle | None = None
         self.refused_connections = 0
         self.deadlines_missed: dict[str, int] = {}
-        self.last_error = ""
+        self._metrics.gauge("remoting_connections", "Open remoting connections.", lambda: len(self._connections))
+        self._metrics.gauge(
+            "remoting_connections_refused", "Remoting connections beyond the limit.", lambda: self.refused_connections
+        )
+        self._metrics.gauge(
+            "remoting_deadlines_missed",
+            "Remoting connections closed for missing a deadline.",
+            lambda: sum(self.deadlines_missed.values()),
+        )
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; answers the port. Raises OSError."""
@@ -255,10 +263,9 @@ class RemotingServer:
         self._partial_bytes += change
         return self._partial_bytes <= self.settings.partial_bytes_max or change <= 0
 
-    def note(self, connection: Connection, error: PeerError) -> None:
+    def note(self) -> None:
         """A peer broke the protocol."""
         self._metrics.peer_errors["remoting"] += 1
-        self.last_error = f"{connection.address}: {error}"
 
     def _sweep(self) -> None:
         """Once a period: end whoever missed a deadline."""

@@ -185,6 +185,8 @@ class RemotingService:
         fields = request.fields
         if fields.broker_id is None:
             return answers.HEARTBEAT_WITHOUT_ID
+        if len(fields.cluster_name) + len(fields.broker_name) + len(fields.broker_addr) > self._settings.names_max:
+            return answers.NAMES_TOO_LONG
         if self._guard_heartbeats and not self._permitted(connection, "Heartbeat", f"broker-set/{fields.broker_name}"):
             return answers.FORBIDDEN
         self._controller.heartbeat(
@@ -376,17 +378,28 @@ class RemotingService:
     # -- the node
 
     def metadata(self, request: MetadataRequest, body: bytes, exchange: Exchange) -> None:
-        """1005, by any node; a leader that is not known is not named."""
-        leader = self._controller.leader_id
+        """1005, by any node; a leader that is not known is not named, and one names itself only when it still is."""
+
+        def confirmed(view: ReadView | NotLeader | Unavailable) -> None:
+            leads = isinstance(view, ReadView)
+            leader = self._controller.leader_id
+            exchange.reply(self._metadata_answer(None if leader == self._node_id and not leads else leader, leads))
+
+        if self._controller.is_leader:
+            self._controller.read("linearizable", confirmed)
+        else:
+            exchange.reply(self._metadata_answer(self._controller.leader_id, leads=False))
+
+    def _metadata_answer(self, leader: int | None, leads: bool) -> Message:
         address = None if leader is None else self._addresses.get(leader)
         fields = MetadataReplyFields(
             group=self._group,
-            controller_leader_id=None if leader is None or address is None else f"n{leader}",
+            controller_leader_id=None if address is None else f"n{leader}",
             controller_leader_address=address,
-            is_leader=self._controller.is_leader,
+            is_leader=leads,
             peers=self._peers,
         )
-        exchange.reply(Message(0, fields))
+        return Message(0, fields)
 
     def get_config(self, request: GetConfigRequest, body: bytes, exchange: Exchange) -> None:
         """1010."""

@@ -18,6 +18,8 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A longer frame closes its connection, as in Java."""
     body_bytes_max: int = 1 << 20
     """A longer body of a request is answered with code 1."""
+    names_max: int = 1024
+    """Characters of a heartbeat's cluster, set and address together: the live table keeps them. More is refused."""
     partial_bytes_max: int = 64 << 20
     """Bytes of unfinished frames over all connections; the connection that exceeds it is closed."""
     partial_deadline_s: float = 10.0

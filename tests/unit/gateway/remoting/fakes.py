@@ -30,6 +30,7 @@ class InstantController:
         self.is_leader = True
         self.answer_with: Outcome | None = None
         self.read_with: ReadOutcome | None = None
+        self.view_with: NotLeader | Unavailable | None = None
         self.submitted: list[tuple[Command, Caller, str]] = []
         self.closed_channels: list[Channel] = []
 
@@ -60,7 +61,9 @@ class InstantController:
         return LiveNow(self.live, self.clock.monotonic(), self.clock.time_ms())
 
     def read(self, level: str, done: Callable[[ReadView | NotLeader | Unavailable], None]) -> None:
-        if self.is_leader:
+        if self.view_with is not None:
+            done(self.view_with)
+        elif self.is_leader:
             done(ReadView(self.state, len(self.events), 1, self.clock.time_ms(), self.live_now()))
         else:
             done(NotLeader(self.leader_id))

@@ -317,6 +317,25 @@ def test_any_node_tells_who_leads_and_no_node_invents_a_leader() -> None:
         assert gateway.ask(1005).fields == {"group": "group1", "isLeader": "false", "peers": peers}
 
 
+def test_a_leader_that_cannot_confirm_itself_is_not_advertised() -> None:
+    """A node that was paused, or cut off, must not send brokers to itself."""
+    gateway = Gateway()
+    for said_instead in (Unavailable("no majority"), NotLeader(3)):
+        gateway.controller.view_with = said_instead
+        fields = gateway.ask(1005).fields
+        assert (fields.get("controllerLeaderAddress"), fields["isLeader"]) == (None, "false")
+    gateway.controller.view_with = None
+    assert gateway.ask(1005).fields["isLeader"] == "true"
+
+
+def test_heartbeats_with_endless_names_are_refused() -> None:
+    """The live table keeps names, so they are bounded; nothing is kept of this one."""
+    gateway = Gateway()
+    answer = gateway.ask(904, clusterName="C", brokerName="x" * 1025, brokerId=1, brokerAddr=A1)
+    assert (answer.code, answer.remark) == (2005, "Heart beat with names that are too long")
+    assert len(gateway.controller.live) == 0
+
+
 def test_a_follower_forwards_unless_told_not_to() -> None:
     """forward_to_leader=False is Java's behaviour: 2007 to everything but 904, 1005, 1009 and 1010."""
     for forward in (True, False):
