@@ -24,6 +24,7 @@ from quorate.controller import (
     ReplicatedState,
     RoleChanges,
 )
+from quorate.errors import PeerError
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
@@ -128,10 +129,14 @@ class Core:
 
     def on_frame(self, peer: NodeId, frame: bytes) -> None:
         """A frame of an authenticated peer. Raises PeerError."""
-        if codec.is_app_frame(frame):
-            self.controller.receive(peer, frame[1:])
-        else:
-            self.engine.receive(peer, frame)
+        try:
+            if codec.is_app_frame(frame):
+                self.controller.receive(peer, frame[1:])
+            else:
+                self.engine.receive(peer, frame)
+        except PeerError:
+            self.metrics.peer_errors["raft"] += 1
+            raise
 
     def on_connected(self, peer: NodeId) -> None:
         """A link is up."""

@@ -11,6 +11,7 @@ committed.
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -370,7 +371,11 @@ class Controller:
     # -- endings
 
     def _settle(self, pending: AnyPending, outcome: object) -> None:
-        """The one place where a request gets its answer."""
+        """The one place where a request gets its answer.
+
+        A caller that cannot take it is not the cluster's trouble: it must not stop a node in the middle of an apply,
+        and the next leader at the retry.
+        """
         if pending.stage is Stage.ENDED:
             return
         done = pending.done
@@ -382,7 +387,10 @@ class Controller:
             self.metrics.refusals[outcome.refusal.code] += 1
         if self._journalist is not None and not pending.is_query:
             self._journalist(self._line(pending, outcome))
-        done(outcome)
+        try:
+            done(outcome)
+        except Exception as error:  # noqa: BLE001 - the caller's own trouble; raised in its own turn, below
+            self._scheduler.call_soon(partial(_raise, error))
 
     def _line(self, pending: AnyPending, outcome: object) -> CommandLine:
         caller = pending.caller
@@ -544,3 +552,7 @@ class Controller:
                 self._scheduler.call_later(1.0, self._announce)
 
         self.submit(self._start, self._me, done, cause="start")
+
+
+def _raise(error: Exception) -> None:
+    raise error

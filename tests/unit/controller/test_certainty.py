@@ -528,3 +528,18 @@ def test_commits_are_timed_and_refusals_counted_where_they_are_decided() -> None
     assert not relay.metrics.refusals
     gauges = {gauge.name: gauge.read() for gauge in bench.metrics.gauges}
     assert gauges == {"live_brokers": 0, "heartbeats_ignored": 0, "clock_behind_log_seconds": 0}
+
+
+def test_a_caller_that_cannot_take_its_answer_stops_nobody() -> None:
+    """Its error is raised in a turn of its own; the slice, the node and the other callers go on."""
+    bench = opened()
+
+    def broken(_: object) -> None:
+        raise ValueError("cannot write this")
+
+    bench.controller.submit(topic("t"), CALLER, broken)
+    after = bench.submit(topic("u"))
+    bench.engine.commit()
+    assert isinstance(after[0], Answered)
+    with pytest.raises(ValueError, match="cannot write this"):
+        bench.after(0.1)

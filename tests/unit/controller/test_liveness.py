@@ -245,7 +245,7 @@ def test_a_refused_dial_counts_only_for_the_close_it_was_made_for() -> None:
     """The broker came back and its channel closed again: what an old dial found is history."""
     bench, lines, _ = watched()
     waiting: list[Callable[[DialResult], None]] = []
-    bench.brokers.dial = lambda _, done: waiting.append(done)  # type: ignore[method-assign,misc]
+    bench.brokers.dial = lambda _, done: waiting.append(done)  # type: ignore[method-assign,assignment]
     bench.controller.channel_closed(lines[0])
     bench.after(0.1)
     back = Line()
