@@ -6,7 +6,6 @@ nothing is served.
 """
 
 import asyncio
-import contextlib
 import gc
 import platform
 import random
@@ -49,6 +48,8 @@ FEATURE_MAX = 1
 """The feature levels this build can run at."""
 HANDOVER_PATIENCE_S = 1.0
 """How long a stopping leader waits for its successor."""
+HANDOVER_POLL_S = 0.005
+"""How often it looks."""
 STOP_PATIENCE_S = 5.0
 """How long a stopping node waits for its disk."""
 
@@ -149,8 +150,6 @@ class Node:
         self._build_core()
         self._build_gateways()
         await self._peers.start(*self.settings.bind("raft"))
-        self._lost = asyncio.Event()
-        self.core.controller.on_lost.append(self._lost.set)
         self.core.start(self._node_start())
         await self._listen()
         gc.collect()
@@ -166,6 +165,9 @@ class Node:
         self._store = RocksStore(str(data / "store"), settings.storage.store)
         known = read_identity(self._store)
         self.dir_uuid = known.dir_uuid if known else str(uuid.UUID(int=secrets.randbits(128), version=4))
+        identity = Identity(cluster_id=settings.cluster.id, node_id=settings.node.id, dir_uuid=self.dir_uuid)
+        if known is not None:
+            claim_identity(self._store, identity)  # Whose it is comes first: a journal may be erased below.
         self._disk = FileDisk(str(data / "journal"), self.metrics)
         self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
         alone = len(settings.cluster.voters) == 1
@@ -181,10 +183,8 @@ class Node:
             mark_forgotten(self._store)
             erase_journal(self._disk)
             self._journal = self._open_journal(must_exist=False)
-        claim_identity(
-            self._store,
-            Identity(cluster_id=settings.cluster.id, node_id=settings.node.id, dir_uuid=self.dir_uuid),
-        )
+        if known is None:
+            claim_identity(self._store, identity)
 
     def _open_journal(self, *, must_exist: bool) -> Journal:
         settings = self.settings.storage.journal
@@ -347,10 +347,8 @@ class Node:
     async def stop(self, *, handover: bool) -> None:
         """Take part no longer: hand the leadership over, stop serving, flush, close."""
         self._stopping = True
-        self._lost.clear()
-        if handover and self.core.engine.transfer_leadership():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), HANDOVER_PATIENCE_S)
+        if handover:
+            await self._hand_over()
         await self._remoting.stop()
         await self._kafka.stop()
         await self._http.stop()
@@ -364,3 +362,12 @@ class Node:
         self._disk.close()
         self._lock.release()
         self.log.info("stopped")
+
+    async def _hand_over(self) -> None:
+        """Let another lead, if this one does: it must first get all of the log, and it may need this node's vote."""
+        engine, deadline = self.core.engine, self._loop.time() + HANDOVER_PATIENCE_S
+        if engine.transfer_leadership():
+            # No event tells of it: what the controller hears is that nothing is decided any more, at the beginning.
+            me = engine.node_id
+            while engine.leader_id in (me, None) and not self._failed.done() and self._loop.time() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(HANDOVER_POLL_S)

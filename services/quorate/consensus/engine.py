@@ -442,7 +442,7 @@ class GuardedEngine(CoreEvents):
 
     def grant_vote(self, peer: NodeId, term: Term) -> None:
         """See port."""
-        self._election.postpone(self._scheduler.monotonic())
+        self._election.postpone(self._scheduler.monotonic(), voted=True)
         self._hold(peer, VoteGranted(term, self._answering_ballot))
 
     def acknowledge(self, peer: NodeId, next_index: Index, *, reset: bool, success: bool) -> None:

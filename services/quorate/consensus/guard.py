@@ -181,6 +181,10 @@ class HeldFrames:
 # ── elections ──
 
 
+_DOUBLINGS_MAX = 10
+"""Of the time a candidacy gets; it is bounded by the election timeout long before."""
+
+
 class Election:
     """When to ask for votes, and whom to protect: pre-vote, stickiness, one count per voter (Raft thesis §4.2.3, §9.6).
 
@@ -201,6 +205,7 @@ class Election:
         self.ballot = 0
         self.previous_leader: NodeId | None = None
         self._closed = False
+        self._campaigns = 0
         self._round = 0
         self._would_vote: set[NodeId] = set()
         self._voted: tuple[Term, set[NodeId]] = (Term(0), set())
@@ -218,6 +223,7 @@ class Election:
         self.leader_alive = True
         self.previous_leader = leader
         self._closed = False
+        self._campaigns = 0
         self._would_vote = set()
         self.due_at = now + self._timeout()
 
@@ -241,9 +247,9 @@ class Election:
         self.previous_leader = leader
         self.due_at = now + self._timeout()
 
-    def postpone(self, now: float) -> None:
-        """Somebody else may win soon: a pre-vote or vote was granted."""
-        self.due_at = max(self.due_at, now + self._retry())
+    def postpone(self, now: float, *, voted: bool = False) -> None:
+        """Somebody else may win soon: a pre-vote was granted, or a vote, which has to become durable first."""
+        self.due_at = max(self.due_at, now + (self._timeout() if voted else self._retry()))
 
     def protects_leader(self, now: float) -> bool:
         """Was a leader heard so recently that nobody else may become one (stickiness)?"""
@@ -265,11 +271,16 @@ class Election:
         return len(self._would_vote) >= self._quorum
 
     def campaign(self, now: float) -> None:
-        """The real election begins: a new ballot, no leader to protect."""
+        """The real election begins: a new ballot, no leader to protect.
+
+        Each one without a leader since gets more time than the one before, up to an election timeout: a candidacy and
+        the votes for it are synced one after the other, and on a slow disk the first attempts end before that.
+        """
         self._would_vote = set()
         self.leader_alive = False
         self.ballot = self._rng.getrandbits(61)
-        self.due_at = now + self._retry()
+        self.due_at = now + min(self._retry() * 2**self._campaigns, self._settings.election_timeout_max_s)
+        self._campaigns = min(self._campaigns + 1, _DOUBLINGS_MAX)
 
     def first_vote_of(self, voter: NodeId, term: Term, ballot: int) -> bool:
         """Is this the voter's first vote for this very candidacy?"""

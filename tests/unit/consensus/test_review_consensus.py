@@ -5,6 +5,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from quorate.consensus.codec import AppendEntries, SnapshotBegin, encode
 from quorate.consensus.guard import ReadRounds
 from quorate.consensus.journal import Journal
@@ -184,6 +186,21 @@ def test_a_store_that_fails_when_the_leader_goes_stops_the_node() -> None:
     follower.engine.peer_disconnected(NodeId(leader.id))
     assert [str(error) for error in follower.fatal] == ["store: gone"]
     follower.fatal.clear()
+
+
+@pytest.mark.parametrize("sync_s", [0.1, 0.2, 0.3])
+def test_slow_disks_elect_a_leader_in_a_few_terms(sync_s: float) -> None:
+    """A candidacy and a vote are each one sync; candidates wait for them rather than begin again and again."""
+    for seed in range(1, 5):
+        cluster = Cluster(3, seed=seed)
+        leader = cluster.elect()
+        cluster.settle()
+        term = leader.engine.term
+        for node in cluster.nodes.values():
+            node.worker.delay = sync_s
+        leader.kill()
+        cluster.run_until(lambda cluster=cluster: cluster.leader, limit=3.0)  # type: ignore[misc]
+        assert cluster.leader is not None and cluster.leader.engine.term - term <= 4
 
 
 def test_an_old_message_of_this_term_takes_nothing_back() -> None:
