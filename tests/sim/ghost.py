@@ -80,10 +80,11 @@ class Executed(msgspec.Struct, frozen=True, gc=False):
 class _Seen:
     """How far the ghost has looked at one process."""
 
-    __slots__ = ("base", "committed", "generation", "last", "led", "offset")
+    __slots__ = ("base", "committed", "generation", "last", "led", "mark", "offset")
 
     def __init__(self, base: Index) -> None:
         self.base = base
+        self.mark = (-1, -1, -1, -1)
         self.generation = -1
         self.last = base
         self.committed = Index(0)
@@ -157,11 +158,14 @@ class Ghost:
 
     def turn(self, process: Process) -> None:
         """All that must hold between turns."""
-        seen = self._seen[id(process)]
-        self._look_at_journal(process, seen)
-        self._look_at_leadership(process, seen)
-        self._look_at_durable_index(process)
-        self.look_at_commits(process)
+        seen, journal, engine = self._seen[id(process)], process.node.journal, process.node.engine
+        mark = (journal.seq, journal.durable_index, engine.commit_index, engine.term)
+        if mark != seen.mark:  # Who becomes leader appends an entry; so nothing else can have changed unseen.
+            seen.mark = mark
+            self._look_at_journal(process, seen)
+            self._look_at_leadership(process, seen)
+            self._look_at_durable_index(process)
+            self.look_at_commits(process)
         self._look_at_state(process, seen)
 
     def leaving(self, process: Process, peer: NodeId, frame: bytes) -> None:

@@ -4,6 +4,7 @@ Rules: a seed that fails, crashes, or does not finish fails the run; so does a r
 (``MINIMA``), or fewer seeds than asked for. A failing seed prints the command that repeats it.
 """
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -86,6 +88,7 @@ class Options(msgspec.Struct, frozen=True):
 def prepare(mutant: str) -> None:
     """In a child: quiet libraries, and the mutation if there is one."""
     logging.disable(logging.CRITICAL)
+    gc.set_threshold(200_000, 20, 20)  # A seed makes few cycles, and its process does not live long.
     if mutant:
         MUTANTS[mutant].apply()
 
@@ -135,6 +138,8 @@ class Tally:
         self.sizes: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
         self.bad: list[Outcome] = []
+        self.trace = 0
+        """Digest of all that happened in all passing seeds, in the order they ended; equal on every run with one job."""
         self.unfinished: list[str] = []
 
     def add(self, outcome: Outcome) -> None:
@@ -150,6 +155,7 @@ class Tally:
         else:
             self.sizes[outcome.size] += 1
             self.counts.update(outcome.counts)
+            self.trace = zlib.crc32(f"{outcome.seed} {outcome.trace}".encode(), self.trace)
         self.progress()
 
     def command(self, seed: int) -> str:
@@ -194,6 +200,7 @@ class Tally:
         sizes = ", ".join(f"{count} with {size} node{'s' * (size > 1)}" for size, count in sorted(self.sizes.items()))
         self.say(f"\n{self.seeds} seeds ({sizes}), {self.virtual_s:.0f} virtual seconds, in {took_s:.0f} s")
         self.say(f"rate: {self.seeds / took_s * 60:.0f} seeds/min, {self.options.jobs} processes")
+        self.say(f"trace: {self.trace:08x}")
         for name, count in sorted(self.counts.items()):
             self.say(f"  {count:>9,}  {name}")
         problems = [f"{len(self.bad)} bad seeds: {[outcome.seed for outcome in self.bad]}"] * bool(self.bad)
