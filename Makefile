@@ -24,8 +24,8 @@ setup: ## .venv with a node and the test tools, from hash-locked sets (idempoten
 setup-all: ## setup, and what projections and Spark need
 	@PYTHON=$(PYTHON) sh .ci/setup $(SETS_ALL)
 
-lock: setup ## Resolve requirements/*.in again; every set agrees with every other
-	@sh .ci/lock $(SETS_ALL)
+lock: ## Resolve requirements/*.in again; every set agrees with every other
+	@test -x $(BIN)/uv || $(MAKE) setup; sh .ci/lock $(SETS_ALL)
 
 peers: setup ## Fetch what tests borrow (Maven jars, kcat, …) into .peers; absent ones are named
 	@$(BIN)/python .ci/peers.py
