@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.controller.live import Channel, Heartbeat
 from quorate.controller.loop import ReadView
-from quorate.controller.messages import Found, ReadOutcome
+from quorate.controller.messages import EndOffset, Found, ReadOutcome
 from quorate.controller.outcomes import Caller, NotLeader, Outcome, Unavailable
 from quorate.errors import PeerError, UsageError
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
@@ -91,7 +91,14 @@ class ControllerPort(Protocol):
     ) -> None:
         """Look at the state."""
 
-    def forward_read(self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool) -> None:
+    def forward_read(
+        self,
+        query: queries.Query | EndOffset,
+        done: Callable[[ReadOutcome], None],
+        *,
+        forward: bool,
+        timeout_s: float | None = None,
+    ) -> None:
         """Have a query answered; ``done`` is called once."""
 
     def heartbeat(self, beat: Heartbeat, channel: Channel) -> None:
@@ -378,25 +385,24 @@ class RemotingService:
     # -- the node
 
     def metadata(self, request: MetadataRequest, body: bytes, exchange: Exchange) -> None:
-        """1005, by any node; a leader that is not known is not named, and one names itself only when it still is."""
+        """1005, by any node, which names a leader only when that one has just proved that it leads.
 
-        def confirmed(view: ReadView | NotLeader | Unavailable) -> None:
-            leads = isinstance(view, ReadView)
-            leader = self._controller.leader_id
-            exchange.reply(self._metadata_answer(None if leader == self._node_id and not leads else leader, leads))
+        Whoever asks goes where it is told for the next 10 s; a paused or cut-off node believes the past.
+        """
 
-        if self._controller.is_leader:
-            self._controller.read("linearizable", confirmed)
-        else:
-            exchange.reply(self._metadata_answer(self._controller.leader_id, leads=False))
+        def asked(outcome: ReadOutcome) -> None:
+            proved = isinstance(outcome, Found)
+            exchange.reply(self._metadata_answer(self._controller.leader_id if proved else None))
 
-    def _metadata_answer(self, leader: int | None, leads: bool) -> Message:
+        self._controller.forward_read(EndOffset(), asked, forward=True, timeout_s=self._settings.leader_check_s)
+
+    def _metadata_answer(self, leader: int | None) -> Message:
         address = None if leader is None else self._addresses.get(leader)
         fields = MetadataReplyFields(
             group=self._group,
             controller_leader_id=None if address is None else f"n{leader}",
             controller_leader_address=address,
-            is_leader=leads,
+            is_leader=leader == self._node_id,
             peers=self._peers,
         )
         return Message(0, fields)

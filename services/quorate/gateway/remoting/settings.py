@@ -10,6 +10,8 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     forward_to_leader: bool = True
     """False: a follower answers leader-only requests with 2007, as Java does."""
+    leader_check_s: float = 1.0
+    """How long 1005 may take to prove who leads; then nobody is named."""
     connections_max: int = 10_000
     """One more is closed at once."""
     backlog: int = 1024

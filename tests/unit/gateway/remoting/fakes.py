@@ -5,8 +5,8 @@ from collections.abc import Callable
 from quorate.clock import ManualClock
 from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
 from quorate.controller.loop import ReadView
-from quorate.controller.messages import Found, NotFound, ReadOutcome
-from quorate.controller.outcomes import Answered, Caller, NotLeader, Outcome, Refused, Unavailable
+from quorate.controller.messages import EndOffset, EndOffsetIs, Found, NotFound, ReadOutcome
+from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable
 from quorate.events import Event, Stamp
 from quorate.metadata import queries
 from quorate.metadata.commands import Command, Refusal
@@ -31,6 +31,7 @@ class InstantController:
         self.answer_with: Outcome | None = None
         self.read_with: ReadOutcome | None = None
         self.view_with: NotLeader | Unavailable | None = None
+        self.proof: Unavailable | Busy | None = None
         self.submitted: list[tuple[Command, Caller, str]] = []
         self.closed_channels: list[Channel] = []
 
@@ -68,8 +69,18 @@ class InstantController:
         else:
             done(NotLeader(self.leader_id))
 
-    def forward_read(self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool) -> None:
-        if self.read_with is not None:
+    def forward_read(
+        self,
+        query: queries.Query | EndOffset,
+        done: Callable[[ReadOutcome], None],
+        *,
+        forward: bool,
+        timeout_s: float | None = None,
+    ) -> None:
+        if isinstance(query, EndOffset):
+            proved = self.leader_id is not None and self.proof is None
+            done(self.proof or (Found(EndOffsetIs(len(self.events)), 0) if proved else Unavailable("no leader")))
+        elif self.read_with is not None:
             done(self.read_with)
         elif not self.is_leader and not forward:
             done(NotLeader(self.leader_id))

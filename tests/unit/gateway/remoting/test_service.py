@@ -317,15 +317,26 @@ def test_any_node_tells_who_leads_and_no_node_invents_a_leader() -> None:
         assert gateway.ask(1005).fields == {"group": "group1", "isLeader": "false", "peers": peers}
 
 
-def test_a_leader_that_cannot_confirm_itself_is_not_advertised() -> None:
-    """A node that was paused, or cut off, must not send brokers to itself."""
+def test_a_leader_that_does_not_prove_itself_is_not_advertised() -> None:
+    """A paused or cut-off node must not send brokers to itself, nor to a leader that is gone."""
     gateway = Gateway()
+    for leads, leader in ((True, 1), (False, 2)):
+        gateway.controller.is_leader, gateway.controller.leader_id = leads, leader
+        for outcome in (Unavailable("no majority"), Busy("full")):
+            gateway.controller.proof = outcome
+            fields = gateway.ask(1005).fields
+            assert (fields.get("controllerLeaderAddress"), fields["isLeader"]) == (None, "false")
+        gateway.controller.proof = None
+        assert gateway.ask(1005).fields["controllerLeaderAddress"] == NODES[leader]
+
+
+def test_replica_info_of_a_leader_that_is_none_any_more_is_2007() -> None:
+    """The read could not be confirmed: nothing is said about the set."""
+    gateway = Gateway()
+    gateway.pair()
     for said_instead in (Unavailable("no majority"), NotLeader(3)):
         gateway.controller.view_with = said_instead
-        fields = gateway.ask(1005).fields
-        assert (fields.get("controllerLeaderAddress"), fields["isLeader"]) == (None, "false")
-    gateway.controller.view_with = None
-    assert gateway.ask(1005).fields["isLeader"] == "true"
+        assert gateway.ask(1004, brokerName="b").code == 2007
 
 
 def test_heartbeats_with_endless_names_are_refused() -> None:
