@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 
 from quorate.cli.compose import Core, CoreSettings
 from quorate.clock import LoopScheduler
-from quorate.consensus.disk import DirectoryLock, FileDisk, ThreadWorker
+from quorate.consensus.disk import DirectoryLock, FileDisk, ThreadWorker, sync_directory
 from quorate.consensus.engine import mark_forgotten
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.journal import Journal, JournalDamagedError, erase_journal
@@ -161,6 +161,7 @@ class Node:
         settings = self.settings
         data = Path(settings.node.data_dir)
         data.mkdir(parents=True, exist_ok=True)
+        sync_directory(str(data.resolve().parent))
         self._lock = DirectoryLock(str(data))
         self._store = RocksStore(str(data / "store"), settings.storage.store)
         known = read_identity(self._store)

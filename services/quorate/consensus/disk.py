@@ -65,7 +65,7 @@ class FileDisk:
         try:
             os.makedirs(directory, exist_ok=True)
             self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            _sync_directory(os.path.dirname(os.path.abspath(directory)))
+            sync_directory(os.path.dirname(os.path.abspath(directory)))
         except OSError as error:
             raise StorageError(f"journal directory {directory}: {error}") from error
 
@@ -151,7 +151,8 @@ def _write_all(fd: int, data: bytes, offset: int) -> None:
         written += os.pwrite(fd, data[written:], offset + written)
 
 
-def _sync_directory(path: str) -> None:
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
