@@ -1,1 +1,1 @@
-"""The deterministic simulator: production consensus and controller code in virtual time, under faults (docs/simulator.md)."""
+"""The deterministic simulator: production code in virtual time, under faults (docs/simulator.md)."""

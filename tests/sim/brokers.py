@@ -20,7 +20,6 @@ from quorate.events import MasterElected
 from quorate.metadata.commands import AlterSyncStateSet, ApplyBrokerId, Command, ElectMaster, RegisterBroker
 from quorate.metadata.queries import NextBrokerId, NextBrokerIdIs, Query, ReplicaInfo, ReplicaInfoIs
 from quorate.metadata.queries import Result as QueryResult
-
 from tests.sim.clients import Done, Nothing, Result
 from tests.sim.cluster import Cluster, Process
 from tests.sim.nodes import CoreNode

@@ -11,7 +11,6 @@ from typing import Protocol
 import msgspec
 
 from quorate.consensus.ports import NodeId
-
 from tests.sim.linearizability import Operation, check, settled
 from tests.sim.world import EPOCH_MS, ViolationError, World
 
@@ -67,7 +66,7 @@ class History:
         self.on_denied: Callable[[str, Nothing], None] = lambda _tag, _result: None
 
     def told(self, tag: str, proof: str, result: Result, floor: int) -> None:
-        """An attempt begun when ``floor`` events were known to exist was answered; ``proof`` is what to look for in the log."""
+        """An attempt begun when ``floor`` events were known was answered; ``proof`` is what to look for in the log."""
         match result:
             case Done(offset=offset):
                 if offset < floor:

@@ -14,7 +14,6 @@ from quorate.consensus.codec import is_app_frame
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import NodeId, RaftEngine
 from quorate.errors import StorageError
-
 from tests.sim.clients import Answer, Result, Service
 from tests.sim.disk import Loss, SimDisk, SimStore, SimWorker, Slowness
 from tests.sim.network import Fabric, SimNetwork

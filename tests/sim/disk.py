@@ -18,7 +18,6 @@ from typing import Literal
 
 from quorate.consensus.ports import Family, StoreOp
 from quorate.errors import StorageError
-
 from tests.sim.world import Call, Loop, World
 
 Loss = Literal["kill", "power"]
@@ -242,9 +241,9 @@ class SimDisk:
 class SimWorker:
     """The ``DiskWorker`` port: one job at a time, each taking as long as the machine's disk pleases.
 
-    A job's own code runs when the job begins, its operations reach the disk when it ends; so that nothing of the process
-    learns early, the next job begins only when the last is reported. ``on_error`` is called with what a job raised; the
-    process is expected to die of it.
+    A job's own code runs when the job begins, its operations reach the disk when it ends; so that the process learns
+    nothing early, the next job begins only when the last is reported. ``on_error`` is called with what a job raised;
+    the process is expected to die of it.
     """
 
     def __init__(

@@ -10,7 +10,6 @@ from random import Random
 import msgspec
 
 from quorate.consensus.ports import NodeId
-
 from tests.sim.cluster import Cluster, Host
 from tests.sim.disk import Loss
 from tests.sim.network import Weather

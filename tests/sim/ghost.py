@@ -3,15 +3,15 @@
 Rules: it only looks. Each invariant has a name (``INVARIANTS``) and is checked where it could first break: when a turn
 ends, when a frame leaves, when a disk job ends, when a client is answered.
 
-Theory: end-to-end checks alone miss most planted bugs (a false ack is harmless in all but one run of a thousand), so the
-direct statement is checked: what this ack says is on the platter it came from, now. The ghost keeps its own log, made of
-the entries some majority held durably when they were first seen committed, and its own count of offsets; an entry
-counts if its decided term is the term it is stored under and its base is the next offset.
+Theory: end-to-end checks alone miss most planted bugs (a false ack is harmless in all but one run of a thousand), so
+the direct statement is checked: what this ack says is on the platter it came from, now. The ghost keeps its own log,
+made of the entries some majority held durably when they were first seen committed, and its own count of offsets; an
+entry counts if its decided term is the term it is stored under and its base is the next offset.
 """
 
 import zlib
 from collections.abc import Callable
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -21,9 +21,8 @@ from quorate.consensus.ports import Index, NodeId, Term
 from quorate.events import Event
 from quorate.wire.avro import decode_events
 from quorate.wire.records import patch
-
-from tests.sim.cluster import Cluster, Host, Process
 from tests.sim.clients import Done, Nothing, Result
+from tests.sim.cluster import Cluster, Host, Process
 from tests.sim.world import ViolationError
 
 ONE_LEADER = "one leader per term"
@@ -204,7 +203,7 @@ class Ghost:
 
     # The invariants.
 
-    def _fail(self, name: str, detail: str) -> None:
+    def _fail(self, name: str, detail: str) -> NoReturn:
         raise ViolationError(name, detail)
 
     def _look_at_journal(self, process: Process, seen: _Seen) -> None:
@@ -222,7 +221,6 @@ class Ghost:
             term, previous = journal.term_at(index), journal.term_at(Index(number - 1))
             if term is None:
                 self._fail(LOG_MATCHING, f"n{process.node_id} has a hole at {index}")
-                return
             entry = journal.entry(index)
             mark = (zlib.crc32(entry), previous)
             if self._entries.setdefault((index, term), mark) != mark and len(self.cluster.voters) > 1:
@@ -256,7 +254,7 @@ class Ghost:
 
     def _look_at_durable_index(self, process: Process) -> None:
         journal, durable = process.node.journal, self.durable[process.node_id]
-        index = journal.durable_index
+        index = Index(journal.durable_index)
         if index > max(durable.base_index, journal.base_index) and durable.term_at(index) != journal.term_at(index):
             self._fail(
                 DURABLE_TRUE,
@@ -292,7 +290,6 @@ class Ghost:
             term = journal.term_at(index)
             if term is None:
                 self._fail(ONE_COMMIT, f"n{process.node_id} commits {index}, which it does not have")
-                return
             if index <= self.last_committed:
                 if self.committed[index] != term:
                     self._fail(ONE_COMMIT, f"{index}: {self.committed[index]} and {term} on n{process.node_id}")

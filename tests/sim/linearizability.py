@@ -85,12 +85,12 @@ class _Search:
         self._ops = operations
         self._order = order
         self._model = model
-        self._state = state
+        self._state: Hashable = state
         self._steps_left = steps
         count = len(order)
         self._head = count
-        self._next = [*range(1, count + 1), 0]
-        self._previous = [count, *range(count)]
+        self._next: list[int] = [*range(1, count + 1), 0]
+        self._previous: list[int] = [count, *range(count)]
         self._call_at = {number: at for at, (is_return, number) in enumerate(order) if not is_return}
         self._return_at = {number: at for at, (is_return, number) in enumerate(order) if is_return}
         self._taken = 0

@@ -5,6 +5,7 @@ which invariants may catch it first. The last column of the table in docs/simula
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -20,7 +21,6 @@ from quorate.consensus.pysyncobj_engine import _Core as Core
 from quorate.controller.deciding import Decider
 from quorate.controller.machine import ReplicatedState
 from quorate.metadata.requests import RequestTable
-
 from tests.sim import scripted
 
 Node = Any
@@ -146,9 +146,8 @@ def _duplicate_apply() -> None:
 
 def _applied_index_late() -> None:
     """The applied index is not part of the write it belongs to, but of the next one."""
-    from quorate.controller import machine
-
-    original = machine.applied_ops
+    machine: Any = import_module("quorate.controller.machine")
+    original, genuine = machine.applied_ops, ReplicatedState.applied
     late: dict[int, list[Any]] = {}
 
     def applied(self: Node) -> None:
@@ -161,7 +160,6 @@ def _applied_index_late() -> None:
         genuine(self)
         machine.applied_ops = original
 
-    genuine = ReplicatedState.applied
     swap(ReplicatedState, "applied", applied)
 
 
@@ -211,7 +209,7 @@ def _truncates_what_matches() -> None:
 
 
 def _forgets_that_it_forgot() -> None:
-    swap(GuardedEngine, "_start_rejoin", lambda _self, *, forgotten: None)
+    swap(GuardedEngine, "_start_rejoin", lambda _self, **_forgotten: None)
 
 
 def _old_entries_sent() -> None:

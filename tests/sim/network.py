@@ -11,13 +11,13 @@ later; a reset loses what is in flight. Whoever lives, and is not cut off, is co
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from quorate.consensus.codec import is_app_frame
 from quorate.consensus.ports import NodeId
-
 from tests.sim.world import World
 
 
@@ -124,7 +124,7 @@ class Fabric:
                 continue
             incarnation = endpoint.incarnation
             delay_s = 0.0002 + self._world.random.random() * (0.5 if (peer, node) in self.cut else 0.002)
-            self._world.after(delay_s, lambda n=node, p=peer, i=incarnation: self._tell_down(n, p, i))
+            self._world.after(delay_s, partial(self._tell_down, node, peer, incarnation))
         if self._up(a) and self._up(b):
             self._reconnect_later(a, b)
 

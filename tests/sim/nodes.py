@@ -37,7 +37,6 @@ from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, Reco
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.rows import state_hash
 from quorate.metrics import Metrics
-
 from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
 from tests.sim.world import ViolationError

@@ -1,7 +1,7 @@
 """What a platter holds, read from its bytes as they become durable, frame by frame.
 
 Rules: the bytes alone count; nothing is asked of the process that wrote them. The layout of frames is production's
-(``journal_frames``), the replay is this module's own, so that a journal that believes it wrote something does not count.
+(``journal_frames``), the replay is this module's own, so that what a journal believes does not count.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,6 @@ from quorate.consensus.journal_frames import (
     segment_name,
 )
 from quorate.consensus.ports import Index, NodeId, Term
-
 from tests.sim.cluster import Host
 
 
@@ -68,11 +67,11 @@ class Image:
 
 
 _OPERATIONS: dict[int, Callable[[Image, Index, Term], None]] = {
-    APPEND: Image._append,  # noqa: SLF001
-    TRUNCATE: Image._truncate,  # noqa: SLF001
-    VOTE: Image._vote,  # noqa: SLF001
+    APPEND: Image._append,
+    TRUNCATE: Image._truncate,
+    VOTE: Image._vote,
     RESET: Image.begin,
-    BASE: Image._base,  # noqa: SLF001
+    BASE: Image._base,
 }
 
 
@@ -99,11 +98,7 @@ class PlatterReader:
         while True:
             content = files.get(segment_name(segment))
             if content is not None:
-                while (frame := decode_frame(content, offset, seed_of(segment))) is not None and frame.intact:
-                    if frame.seq != seq + 1:
-                        break
-                    image.execute(frame)
-                    offset, seq = frame.end, frame.seq
+                offset, seq = self._replay(image, content, offset, seq, seed_of(segment))
             following = self._next_segment(files, segment)
             if following is None:
                 break
@@ -112,6 +107,15 @@ class PlatterReader:
                 seq = self._enter(image, files[segment_name(segment)])
         self._at[node] = (segment, offset, seq)
         return image
+
+    @staticmethod
+    def _replay(image: Image, content: bytearray, offset: int, seq: int, seed: int) -> tuple[int, int]:
+        """Execute what is next in this segment; (offset, operation) behind it."""
+        with memoryview(content) as view:
+            while (frame := decode_frame(view, offset, seed)) is not None and frame.intact and frame.seq == seq + 1:
+                image.execute(frame)
+                offset, seq = frame.end, frame.seq
+        return offset, seq
 
     @staticmethod
     def _next_segment(files: dict[str, bytearray], segment: int) -> int | None:

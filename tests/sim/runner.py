@@ -7,7 +7,6 @@ Rules: a seed that fails, crashes, or does not finish fails the run; so does a r
 import gc
 import logging
 import multiprocessing
-import os
 import signal
 import sys
 import time
@@ -16,6 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
 from types import FrameType
 
 import msgspec
@@ -120,7 +120,7 @@ def run_seed(options: Options, seed: int) -> Outcome:
         return Outcome(seed, invariant=violation.name, detail=violation.detail)
     except Exception as error:  # noqa: BLE001  # Whatever the code under test raises is a finding.
         last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        where = f"{Path(last.filename).name}:{last.lineno}"
         return Outcome(seed, invariant="no exception", detail=f"{type(error).__name__}: {error} ({where})")
     finally:
         signal.alarm(0)
@@ -139,7 +139,7 @@ class Tally:
         self.counts: Counter[str] = Counter()
         self.bad: list[Outcome] = []
         self.trace = 0
-        """Digest of all that happened in all passing seeds, in the order they ended; equal on every run with one job."""
+        """Digest of all that happened in the passing seeds, in the order they ended; with one job always the same."""
         self.unfinished: list[str] = []
 
     def add(self, outcome: Outcome) -> None:
@@ -149,9 +149,8 @@ class Tally:
         if outcome.invariant:
             self.bad.append(outcome)
             if not self.options.quiet:
-                self.say(
-                    f"seed {outcome.seed}: {outcome.invariant}: {outcome.detail}\n    again: {self.command(outcome.seed)}"
-                )
+                self.say(f"seed {outcome.seed}: {outcome.invariant}: {outcome.detail}")
+                self.say(f"    again: {self.command(outcome.seed)}")
         else:
             self.sizes[outcome.size] += 1
             self.counts.update(outcome.counts)

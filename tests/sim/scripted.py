@@ -7,7 +7,6 @@ whoever takes them. A script that cannot set its stage says so (``StageError``) 
 from collections.abc import Callable, Iterable
 
 from quorate.consensus.ports import Index, NodeId
-
 from tests.sim.clients import Result
 from tests.sim.cluster import Process
 from tests.sim.simulation import Plan, Simulation

@@ -14,10 +14,9 @@ import msgspec
 
 from quorate.consensus.ports import NodeId
 from quorate.events import Event, MasterElected
-
 from tests.sim.brokers import Fleet, FleetLink
-from tests.sim.cluster import Cluster, Ports
 from tests.sim.clients import Client, Habits, History
+from tests.sim.cluster import Cluster, Ports
 from tests.sim.faults import Climate, Nemesis
 from tests.sim.ghost import Ghost
 from tests.sim.nodes import CoreNode, Limits

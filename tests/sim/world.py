@@ -151,11 +151,14 @@ class Loop:
             return
         self._world.note(f"{self._name} turn {len(self._ready)}")
         for _ in range(len(self._ready)):
-            if not self.alive:
+            if not self._ready:  # It died of one of these calls.
                 return
             call = self._ready.popleft()[1].call
             if call is not None:
                 call()
+        self._end_turn()
+
+    def _end_turn(self) -> None:
         if self.alive:
             self._on_turn()
             self._plan_turn()

@@ -6,7 +6,6 @@ import pytest
 
 from quorate.consensus.ports import StoreOp
 from quorate.errors import StorageError
-
 from tests.sim.disk import SimDisk, SimStore, SimWorker, Slowness
 from tests.sim.world import Loop, World
 
@@ -72,7 +71,7 @@ def test_a_job_in_flight_may_happen_up_to_any_byte() -> None:
     """A crash in the middle of a job leaves a prefix of its operations, even after its own sync."""
     seen = set()
     for seed in range(300):
-        world, _, disk, worker = machine(seed)
+        _, _, disk, worker = machine(seed)
         disk.create("a", 6)
 
         def job(disk: SimDisk = disk) -> None:
@@ -88,7 +87,7 @@ def test_a_job_in_flight_may_happen_up_to_any_byte() -> None:
 
 def test_jobs_are_reported_in_order_and_one_at_a_time() -> None:
     """The second job starts after the first is done; reports keep the order."""
-    world, loop, disk, worker = machine()
+    world, loop, _, worker = machine()
     order: list[str] = []
     worker.submit(lambda: order.append("job 1"), lambda: order.append("done 1"))
     worker.submit(lambda: order.append("job 2"), lambda: order.append("done 2"))
@@ -122,9 +121,9 @@ def test_the_store_goes_back_no_further_than_its_last_sync() -> None:
         store.crash("kill")
         assert store.get("rows", b"k") is None
         store.crash("power")
-        value = store.get("rows", b"k")
-        assert (store.get("rows", b"new") is None) == (value == b"2")
-        seen.add(value)
+        left = store.get("rows", b"k")
+        assert (store.get("rows", b"new") is None) == (left == b"2")
+        seen.add(left)
     assert seen == {b"2", b"3", None}
 
 

@@ -106,7 +106,8 @@ def test_it_agrees_with_trying_every_order(history: list[Operation]) -> None:
 def test_settling_unanswered_writes_changes_no_verdict(history: list[Operation]) -> None:
     """With values of their own, unanswered writes can be dropped or dated without changing the answer."""
     unique = [
-        put(f"{op.value}{number}", op.called, op.returned) if op.what == "put" else op for number, op in enumerate(history)
+        put(f"{op.value}{number}", op.called, op.returned) if op.what == "put" else op
+        for number, op in enumerate(history)
     ]
     names = [op.value for op in unique if op.what == "put"]
     reads = [op for op in unique if op.what == "get"]

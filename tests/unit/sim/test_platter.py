@@ -7,7 +7,6 @@ import pytest
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import Index, NodeId
 from quorate.consensus.storage_settings import JournalSettings
-
 from tests.sim.cluster import Host
 from tests.sim.disk import SimWorker
 from tests.sim.platter import Image, PlatterReader
@@ -71,7 +70,7 @@ def test_what_the_ghost_reads_is_what_recovery_finds(seed: int) -> None:
         host.disk.on_synced = lambda: None
         loop, journal = reopen(world, host)
         assert same(reader.reset(host), journal)
-        host.disk.on_synced = lambda: reader.refresh(host)  # type: ignore[assignment,return-value]
+        host.disk.on_synced = lambda: reader.refresh(host)  # type: ignore[assignment]
         for _ in range(world.random.randrange(60)):
             done[act(world, journal, flushes=seed % 2)] += 1
             image = reader.refresh(host)
