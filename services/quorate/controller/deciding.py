@@ -255,6 +255,11 @@ class Decider:
         for pending, _ in flight.waiting:
             self._settle(pending, _uncertain(pending, "the entry it was read from was not executed"))
 
+    def installed(self, index: Index) -> None:
+        """See Speculation: entries in limbo that a snapshot covers may be in it, or not."""
+        for covered in [i for i in self._limbo if i <= index]:
+            self._settle(self._limbo.pop(covered).pending, UnknownOutcome("a snapshot took the place of its entry"))
+
     def opened(self) -> None:
         """This node may decide again: what is still in limbo lies behind the new term's first entry, so never was."""
         limbo, self._limbo = self._limbo, {}

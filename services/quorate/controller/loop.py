@@ -437,6 +437,10 @@ class Controller:
         """See Speculation."""
         self._decider.slice_end()
 
+    def installed(self, index: Index) -> None:
+        """See Speculation."""
+        self._decider.installed(index)
+
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         """See Speculation: open the term with its first decision, or forget the tip."""
         if cause is None:

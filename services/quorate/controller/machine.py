@@ -38,6 +38,9 @@ class Speculation(Protocol):
     def slice_end(self) -> None:
         """The slice is stored: answer whoever waits."""
 
+    def installed(self, index: Index) -> None:
+        """A snapshot took the place of every entry up to ``index``: what became of each of them was not seen here."""
+
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         """See consensus.ports.Machine.leadership."""
 
@@ -178,6 +181,8 @@ class ReplicatedState:
         """See port."""
         self._load()
         check((self._index, self.term) == (index, term), f"installed {self._index}/{self.term}, not {index}/{term}")
+        if self._speculation is not None:
+            self._speculation.installed(index)
         for callback in self.on_applied:
             callback(self.offset)
 
