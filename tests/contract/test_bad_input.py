@@ -195,7 +195,7 @@ def test_a_changed_address_is_one_event(pair: Speaker, quorate: QuorateCluster) 
 def test_broken_frames_close_the_connection_and_change_nothing(pair: Speaker, quorate: QuorateCluster) -> None:
     """Lengths, types and headers that cannot be, behind a good request: that one is answered, then the end."""
     before = settled_offsets(quorate)
-    good = json.dumps({"code": 1005, "opaque": 7, "flag": 0}).encode()
+    good = json.dumps({"code": 1010, "opaque": 7, "flag": 0}).encode()
     broken = [
         struct.pack(">II", 0x7FFFFFFF, 0), struct.pack(">II", 0xFFFFFFFF, 0), struct.pack(">II", 3, 0),
         struct.pack(">II", 20, 100) + bytes(16), framed(good, header_type=9), framed(b"}{"), framed(b"[]"),
