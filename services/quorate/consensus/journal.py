@@ -176,6 +176,8 @@ class Journal:
         self._reports: deque[_Report] = deque()
         self._spare_asked = 0
         self._spares: set[str] = set()
+        self._newest = segment_name(image.segments[-1].segment)
+        """The newest segment begun on disk; the worker's alone."""
         self._cuts: deque[_Cut] = deque()
 
     @classmethod
@@ -403,7 +405,7 @@ class Journal:
         name = segment_name(following)
 
         def make() -> None:
-            if name not in self._spares:
+            if name > self._newest:  # Else a job queued before this one was handed the segment's beginning meanwhile.
                 self._disk.create(name, self._settings.segment_bytes)
                 self._spares.add(name)
 
@@ -519,6 +521,7 @@ class Journal:
 
     def _begin(self, begin: _Begin) -> None:
         """The old segment's frames are durable; make the new one's header so, and only then the old one's seal."""
+        self._newest = begin.name
         if begin.name in self._spares:
             self._spares.remove(begin.name)
         else:
