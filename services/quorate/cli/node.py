@@ -272,6 +272,7 @@ class Node:
             group=settings.cluster.name,
             addresses={voter.id: voter.rpc for voter in settings.cluster.voters},
             now=self._scheduler.monotonic,
+            facts=self._java_facts(),
             metrics=self.metrics,
         )
         self._remoting = RemotingServer(service, settings.remoting, loop=self._loop, metrics=self.metrics)
@@ -297,6 +298,17 @@ class Node:
             info={"version": VERSION, "python": platform.python_version()},
         )
         self._http = HttpServer(interface(context), settings.http, self.metrics, self._scheduler)
+
+    def _java_facts(self) -> dict[str, str]:
+        """This node's own settings under the names of Java's ``ControllerConfig``, for 1010."""
+        controller, policy = self.settings.controller, self.settings.policy
+        return {
+            "controllerStorePath": self.settings.node.data_dir,
+            "enableElectUncleanMaster": str(policy.enable_elect_unclean_master).lower(),
+            "notifyBrokerRoleChanged": str(policy.notify_broker_role_changed).lower(),
+            "scanNotActiveBrokerInterval": str(int(controller.live_scan_period_s * 1000)),
+            "scanInactiveMasterInterval": str(int(controller.inactive_master_scan_period_s * 1000)),
+        }
 
     def _storage_info(self) -> StorageInfo:
         journal = self._journal
