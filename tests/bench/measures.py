@@ -107,7 +107,7 @@ def failover(run: Run, trials: int = 20) -> None:
 
 
 def _failover(cluster: Ours, number: signal.Signals) -> float:
-    """One trial: a client of a survivor writes again and again, 2 ms after each answer that is not an acknowledgement."""
+    """One trial: a client of a survivor writes again and again, 2 ms after each answer that is no acknowledgement."""
     leader = cluster.leader()
     survivor = next(node for node in cluster.started.nodes if node is not leader)
     pid = _pid(leader)
@@ -208,13 +208,13 @@ def _until(fleet: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
 
 def _elections(http: str, since_ms: int) -> list[int]:
     """Milliseconds after ``since_ms`` of every master elected."""
-    took, at = [], 0
+    took: list[int] = []
+    at = 0
     while True:
         with urllib.request.urlopen(f"http://{http}/v1/log?from={at}&limit=1000", timeout=30) as answer:
             page = json.load(answer)
-        for event in page["events"]:
-            if event["type"] == "MasterElected" and event["time_ms"] >= since_ms:
-                took.append(event["time_ms"] - since_ms)
+        times = [event["time_ms"] - since_ms for event in page["events"] if event["type"] == "MasterElected"]
+        took += [time_ms for time_ms in times if time_ms >= 0]
         if page["next"] is None or not page["events"]:
             return took
         at = page["next"]

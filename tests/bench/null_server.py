@@ -1,4 +1,4 @@
-"""The control of all rates: a server that answers as the controller does and does nothing for it. ``null_server.py PORT``."""
+"""The control of all rates: answers as the controller does, and does nothing for it. ``null_server.py PORT``."""
 
 import asyncio
 import re

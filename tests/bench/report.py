@@ -67,7 +67,7 @@ def table(figures: Figures) -> str:
             bar = "≥ 10 ×" if kind == "dledger" else "–"
             kept = "–" if kind != "dledger" else "yes" if mine and mine >= 10 * java else "**no**"
             lines.append(
-                f"| closed loop 64, ratio to Java {kind} | {_ratio(mine, java)} × | {bar} | {kept} | {java:,.0f} /s there |"
+                f"| closed loop 64, ratio to Java {kind} | {_ratio(mine, java)} × | {bar} | {kept} | {java:,.0f}/s |"
             )
     return "\n".join(lines)
 
