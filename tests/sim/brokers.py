@@ -17,10 +17,18 @@ from typing import TypeVar
 from quorate.consensus.ports import NodeId
 from quorate.controller import DialResult, EndOffsetIs, Found, Heartbeat, ReadOutcome, RoleChange
 from quorate.events import MasterElected
-from quorate.metadata.commands import AlterSyncStateSet, ApplyBrokerId, Command, ElectMaster, RegisterBroker
+from quorate.metadata.commands import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    Command,
+    DeleteTopic,
+    ElectMaster,
+    PutTopic,
+    RegisterBroker,
+)
 from quorate.metadata.queries import NextBrokerId, NextBrokerIdIs, Query, ReplicaInfo, ReplicaInfoIs
 from quorate.metadata.queries import Result as QueryResult
-from tests.sim.clients import Done, Nothing, Result
+from tests.sim.clients import Done, History, Result
 from tests.sim.cluster import Cluster, Process
 from tests.sim.nodes import CoreNode
 from tests.sim.world import Loop, ViolationError
@@ -235,8 +243,9 @@ class Broker:
 class Fleet:
     """All brokers of all sets, and what they acknowledged."""
 
-    def __init__(self, cluster: Cluster, sets: int, size: int) -> None:
+    def __init__(self, cluster: Cluster, history: History, sets: int, size: int) -> None:
         self.cluster = cluster
+        self._history = history
         self.sets = {
             f"b{number}": [Broker(self, f"b{number}", member) for member in range(1, size + 1)]
             for number in range(sets)
@@ -246,10 +255,12 @@ class Fleet:
         self._messages = 0
         self._requests = 0
         self._stopped = False
-        self.on_denied: Callable[[str, Nothing], None] = lambda _tag, _result: None
 
     def start(self) -> None:
-        """Boot everybody within a moment, and let fate begin."""
+        """Boot everybody within a moment, and let fate and the administrator begin."""
+        if not self.sets:
+            return
+        self.cluster.world.after(1.0, self._administer)
         for broker in self._by_address.values():
             self.cluster.world.after(0.2 + self.cluster.world.random.random() * 0.3, broker.boot)
         self.cluster.world.after(1.0, self._fate)
@@ -273,6 +284,30 @@ class Fleet:
             victim.die()
             self.cluster.world.after(0.3 + random.random(), victim.boot)
         self.cluster.world.after(0.2 + random.random(), self._fate)
+
+    def _administer(self) -> None:
+        """Topics come, change and go; now and then somebody in sync is made master."""
+        random = self.cluster.world.random
+        if self._stopped:
+            return
+        topic, name = f"t{random.randrange(3)}", random.choice(sorted(self.sets))
+        broker = random.choice(self.sets[name])
+        queues = random.randrange(1, 9)
+        command = random.choice(
+            (
+                PutTopic(topic=topic, read_queues=queues, write_queues=queues, permission=6),
+                DeleteTopic(topic=topic),
+                ElectMaster(
+                    broker_set=name,
+                    cluster=CLUSTER,
+                    broker_id=broker.broker_id or None,
+                    designate=True,
+                    trigger="admin",
+                ),
+            )
+        )
+        self.ask(command, lambda _result: None)
+        self.cluster.world.after(random.random() * 0.4, self._administer)
 
     # Messages.
 
@@ -305,11 +340,10 @@ class Fleet:
     def ask(self, command: Command, hear: Callable[[Result], None]) -> None:
         """A command; the answer may never come."""
         self._requests += 1
-        tag = f"broker {self._requests}"
+        tag, floor = f"broker {self._requests}", self._history.floor
 
         def heard(result: Result) -> None:
-            if isinstance(result, Nothing):
-                self.on_denied(tag, result)
+            self._history.told(tag, "", result, floor)
             hear(result)
 
         node = self.cluster.world.random.choice(self.cluster.voters)
@@ -318,6 +352,7 @@ class Fleet:
     def query(self, query: Query, hear: Callable[[QueryResult], None]) -> None:
         """A linearizable query; only found answers are heard."""
         found: list[QueryResult] = []
+        floor = self._history.floor
 
         def call(service: object, done: Callable[[Result], None]) -> None:
             def answered(outcome: ReadOutcome) -> None:
@@ -327,7 +362,8 @@ class Fleet:
 
             _core_node(service).core.controller.forward_read(query, answered)
 
-        def heard(_result: Result) -> None:
+        def heard(result: Result) -> None:
+            self._history.told(type(query).__name__, "", result, floor)
             hear(found[0])
 
         self.cluster.ask(self.cluster.world.random.choice(self.cluster.voters), call, heard)

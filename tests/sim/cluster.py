@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.consensus.codec import is_app_frame
 from quorate.consensus.journal import Journal
-from quorate.consensus.ports import NodeId, RaftEngine
+from quorate.consensus.ports import NodeId, RaftEngine, Term
 from quorate.errors import StorageError
 from tests.sim.clients import Answer, Result, Service
 from tests.sim.disk import Loss, SimDisk, SimStore, SimWorker, Slowness
@@ -40,6 +40,9 @@ class Node(Service, Protocol):
 
     def state_hash(self) -> str:
         """Digest of the replicated state at ``offset``."""
+
+    def batches(self, offset: int) -> list[tuple[int, int, Term, bytes]]:
+        """What a consumer of the event log reads from ``offset`` on: base offset, count, term, bytes."""
 
     @property
     def offset(self) -> int:
@@ -94,6 +97,9 @@ class Observer(Protocol):
 
     def answering(self, process: "Process", result: Result) -> None:
         """It answers a client now."""
+
+    def dying(self, process: "Process") -> None:
+        """It is about to go, perhaps in the middle of a turn."""
 
     def crashed(self, host: Host, *, journal_lost: bool) -> None:
         """Its process is gone and its disk is what it is."""
@@ -215,6 +221,7 @@ class Cluster:
             return
         self.world.note(f"crash n{node} {loss} {lose_journal}")
         self.counts[f"crashes: {loss}"] += 1
+        self.observer.dying(process)
         process.alive = False
         process.loop.die()
         host.process = None

@@ -5,12 +5,13 @@ draws its own rates, many of them zero, and its own targets (leaders more often 
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import msgspec
 
 from quorate.consensus.ports import NodeId
-from tests.sim.cluster import Cluster, Host
+from tests.sim.cluster import Cluster, Host, Process
 from tests.sim.disk import Loss
 from tests.sim.network import Weather
 
@@ -22,6 +23,7 @@ WEIGHTS = {
     "isolate": 1.0,
     "bridge": 1.0,
     "depose": 2.0,
+    "hand over": 1.0,
     "heal": 3.0,
     "stall": 1.0,
     "slow": 1.0,
@@ -34,7 +36,7 @@ WEIGHTS = {
     "cut and stall": 1.0,
 }
 """How often each kind of fault strikes, relative to the others."""
-AMONG_SEVERAL = {"partition", "one way", "isolate", "bridge", "depose", "lose journal", "cut and stall"}
+AMONG_SEVERAL = {"partition", "one way", "isolate", "bridge", "depose", "hand over", "lose journal", "cut and stall"}
 
 
 class Climate(msgspec.Struct, frozen=True):
@@ -97,6 +99,7 @@ class Nemesis:
             "isolate": self._isolate,
             "bridge": self._bridge,
             "depose": self._depose,
+            "hand over": self._hand_over,
             "heal": self._heal,
             "stall": self._stall,
             "slow": self._slow,
@@ -271,6 +274,12 @@ class Nemesis:
         if leaders:
             self._cut_for(self._random.choice(leaders).node_id, 0.2 + self._random.random() * 0.6)
 
+    def _hand_over(self) -> None:
+        """A leader is asked to let another lead, as a stopping node asks itself."""
+        for process in self._cluster.leaders():
+            self._cluster.counts["hand-overs"] += 1
+            process.loop.io(partial(_hand_over, process))
+
     def _cut_for(self, node: NodeId, for_s: float) -> None:
         pairs = {pair for peer in self._others(node) for pair in ((node, peer), (peer, node))}
         self._cut(pairs, "partitions")
@@ -278,3 +287,7 @@ class Nemesis:
 
     def _uncut(self, pairs: set[tuple[NodeId, NodeId]]) -> None:
         self._cluster.fabric.cut -= pairs
+
+
+def _hand_over(process: Process) -> None:
+    process.node.engine.transfer_leadership()

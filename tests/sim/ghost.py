@@ -39,6 +39,7 @@ ONE_COMMIT = "one entry per committed index"
 ONCE = "executed at most once"
 DENIED = "no refused command in the log"
 SAME_STATE = "equal state at equal offset"
+SAME_LOG = "one event log, byte for byte"
 GAPLESS = "offsets gapless"
 RECOVERY = "recovery finds what was synced"
 """Names of invariants; those of answers and progress are raised where they are checked."""
@@ -113,6 +114,7 @@ class Ghost:
         self._by_tag: dict[str, Executed] = {}
         self._by_request: dict[str, Executed] = {}
         self.denied: dict[str, str] = {}
+        self._batches: dict[int, tuple[int, int]] = {}
         self._states: dict[int, tuple[str, NodeId]] = {}
         self._seen: dict[int, _Seen] = {}
 
@@ -137,6 +139,10 @@ class Ghost:
             durable.term == before.term and before.voted_for not in (None, durable.voted_for)
         ):
             self._fail(RECOVERY, f"n{host.node_id} forgot its vote of term {before.term}")
+
+    def dying(self, process: Process) -> None:
+        """What it committed in its last turn may be in its store."""
+        self.look_at_commits(process)
 
     def crashed(self, host: Host, *, journal_lost: bool) -> None:
         """The platter may hold more than the last sync said, or nothing."""
@@ -346,11 +352,23 @@ class Ghost:
             return
         if offset < seen.offset or offset > self.next_offset:
             self._fail(GAPLESS, f"n{process.node_id} went from offset {seen.offset} to {offset} of {self.next_offset}")
+        self._read_log(process, max(0, seen.offset), offset)
         seen.offset = offset
         digest = process.node.state_hash()
         first, node = self._states.setdefault(offset, (digest, process.node_id))
         if first != digest:
             self._fail(SAME_STATE, f"n{process.node_id} differs from n{node} at offset {offset}")
+
+    def _read_log(self, process: Process, start: int, end: int) -> None:
+        """A consumer that reads on finds each offset once, and the same bytes on every node."""
+        at = start
+        for base, count, _, data in process.node.batches(start):
+            mark = (count, zlib.crc32(data))
+            if base != at or self._batches.setdefault(base, mark) != mark:
+                self._fail(SAME_LOG, f"n{process.node_id} at {at}: {base} {mark}, not {self._batches.get(base)}")
+            at = base + count
+        if at != end:
+            self._fail(SAME_LOG, f"n{process.node_id} serves events up to {at}, and applied {end}")
 
     def check_kept(self, acknowledged: dict[str, int]) -> None:
         """Every answered write (by tag or request id) is in the log, at the offset the answer named."""

@@ -13,7 +13,7 @@ from quorate.cli.compose import Core, CoreSettings
 from quorate.consensus.engine import mark_forgotten
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.journal import Journal
-from quorate.consensus.ports import NodeId, RaftEngine
+from quorate.consensus.ports import NodeId, RaftEngine, Term
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.storage_settings import EventLogSettings, JournalSettings
 from quorate.consensus.store import Identity, claim_identity, read_identity
@@ -191,6 +191,10 @@ class CoreNode:
         """Digest of rows and request table."""
         machine = self.core.machine
         return state_hash(machine.state, machine.requests)
+
+    def batches(self, offset: int) -> list[tuple[int, int, Term, bytes]]:
+        """What a consumer of the event log reads from ``offset`` on."""
+        return list(self.core.log.batches_from(offset))
 
     @property
     def offset(self) -> int:

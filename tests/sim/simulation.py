@@ -66,8 +66,7 @@ class Simulation:
         self.history.on_denied = self.ghost.deny
         self.nemesis = Nemesis(self.cluster, Climate.draw(random, size))
         self.ghost.on_vote = self.nemesis.voted
-        self.fleet = Fleet(self.cluster, sets=plan.broker_sets, size=3)
-        self.fleet.on_denied = self.ghost.deny
+        self.fleet = Fleet(self.cluster, self.history, sets=plan.broker_sets, size=3)
         self.ghost.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
