@@ -303,7 +303,6 @@ class Node:
         """This node's own settings under the names of Java's ``ControllerConfig``, for 1010."""
         controller, policy = self.settings.controller, self.settings.policy
         return {
-            "controllerStorePath": self.settings.node.data_dir,
             "enableElectUncleanMaster": str(policy.enable_elect_unclean_master).lower(),
             "notifyBrokerRoleChanged": str(policy.notify_broker_role_changed).lower(),
             "scanNotActiveBrokerInterval": str(int(controller.live_scan_period_s * 1000)),
