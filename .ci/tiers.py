@@ -93,7 +93,7 @@ def test() -> list[Step]:
         Step("coverage floor", tool("coverage", "report", "--format=total", "--fail-under=88"), 30),
         pytest("integration", 400, ["tests/integration", "tests/contract"]),
         pytest("kills", 300, ["tests/kills"]),
-        sim("simulator", "1..4000", 150, "--seconds", "90"),
+        sim("simulator", "1..4000", 150, "--seconds", "90", "--at-least", "100"),
         pytest("stock kafka tools", 300, ["tests/kafka_tools"]),
         pytest("stock rocketmq brokers", 400, ["tests/rocketmq"]),
     ]
