@@ -30,7 +30,7 @@ from quorate.metadata.requests import RequestSettings
 PREFIX = "QUORATE_"
 ListenerName = Literal["rpc", "raft", "kafka", "http"]
 LISTENERS: tuple[ListenerName, ...] = ("rpc", "raft", "kafka", "http")
-VOTERS_MAX = 7
+VOTERS_MAX = 5
 CLUSTER_KEY_BYTES_MIN = 16
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -275,7 +275,7 @@ def _contradictions(settings: NodeSettings) -> list[str]:
     problems = _bad_addresses(settings)
     ids = [voter.id for voter in settings.cluster.voters]
     if not ids or len(ids) > VOTERS_MAX or len(ids) % 2 == 0:
-        problems.append(f"cluster.voters: {len(ids)} voters; a cluster has 1, 3, 5 or {VOTERS_MAX}")
+        problems.append(f"cluster.voters: {len(ids)} voters; a cluster has 1, 3 or {VOTERS_MAX}")
     if len(set(ids)) < len(ids) or any(not 0 < number < 1 << 31 for number in ids):
         problems.append("cluster.voters: ids must be distinct and from 1")
     if settings.node.id not in ids:

@@ -87,8 +87,9 @@ def test_all_problems_are_listed_at_once() -> None:
     ("sections", "problem"),
     [
         ({"node": {"data_dir": 7}}, "node.data_dir: Expected `str`, got `int`"),
-        ({"cluster": {"voters": [voter(1), voter(2)]}}, "2 voters; a cluster has 1, 3, 5 or 7"),
+        ({"cluster": {"voters": [voter(1), voter(2)]}}, "2 voters; a cluster has 1, 3 or 5"),
         ({"cluster": {"voters": []}}, "0 voters"),
+        ({"cluster": {"voters": [voter(n, base=1000 * n) for n in range(1, 8)]}}, "7 voters"),
         ({"cluster": {"voters": [voter(1), voter(1, base=8000), voter(1, base=9000)]}}, "ids must be distinct"),
         ({"cluster": {"voters": [voter(1, "0.0.0.0")]}}, "an address to bind, not one that others can dial"),
         ({"cluster": {"voters": [{**voter(1), "raft": voter(1)["rpc"]}]}}, "is already cluster.voters[1].rpc"),
