@@ -23,7 +23,12 @@ def add_cluster(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="where it lives (default: a temporary folder, deleted at the end)"
     )
-    parser.add_argument("--base-port", type=int, metavar="P", help=f"node i: P+10i … P+10i+3 (default: {BASE_PORT})")
+    parser.add_argument(
+        "--base-port",
+        type=int,
+        metavar="P",
+        help=f"node i: P+10i … P+10i+3, and P+10i+4 is kept free (default: {BASE_PORT})",
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the data in DIR")
     parser.add_argument("--restart", action="store_true", help="start a node that died again")
     add_die_with(parser)
