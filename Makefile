@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 1..120
 JOBS ?= 2
+RUNS ?= 2
 PYTEST := $(BIN)/python -m pytest
 
 SETS := node build lint test
@@ -58,8 +59,8 @@ sim: setup ## The deterministic simulator: make sim SEEDS=1..500, or SEEDS=17..1
 fuzz: setup ## 60 s of hostile bytes for each decoder
 	@for fuzzer in tests/fuzz/fuzz_*.py; do $(BIN)/python $$fuzzer --seconds 60 || exit 1; done
 
-bench: setup ## Measure beside controls in the same run; writes .run/bench
-	@$(BIN)/python -m tests.bench
+bench: setup ## Measure beside controls in the same run, twice, and compare (RUNS=1: once); writes .run/bench
+	@$(BIN)/python -m tests.bench --runs $(RUNS)
 
 # ── tend ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
