@@ -18,6 +18,11 @@ PATIENCE_S = 60.0
 TOPIC = "quorate.metadata.events"
 
 
+def rack(node: int) -> str:
+    """The rack that has this node alone: a client that names it is served by that node, not by the leader."""
+    return f"node-{node}"
+
+
 class World:
     """Controllers, brokers ``one`` and ``two`` (ids 1 and 2 of ``broker-a``), and a client."""
 
@@ -74,7 +79,8 @@ class World:
     def kcat(self, program: Path, node: int, count: int) -> list[tuple[int, str]]:
         """(offset, type header) of the first ``count`` events, as kcat prints them from one node."""
         address = self.cluster.nodes[node]["kafka"]
-        options = ["-C", "-q", "-b", address, "-t", TOPIC, "-o", "beginning", "-c", str(count), "-f", "%o %h\n"]
+        where = ["-b", address, "-X", f"client.rack={rack(node)}", "-t", TOPIC]
+        options = ["-C", "-q", *where, "-o", "beginning", "-c", str(count), "-f", "%o %h\n"]
         said = subprocess.run([str(program), *options], capture_output=True, text=True, timeout=60, check=True).stdout
         lines = (line.split(" ", 1) for line in said.splitlines())
         return [
@@ -86,6 +92,7 @@ class World:
         consumer = Consumer(
             {
                 "bootstrap.servers": self.cluster.nodes[node]["kafka"],
+                "client.rack": rack(node),
                 "group.id": "story",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
