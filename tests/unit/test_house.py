@@ -22,6 +22,7 @@ SOURCES = sorted(
 )
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FUNCTION_LINES_MAX = 70
+FILE_BYTES_MAX = 1_000_000
 STARTED_BY_NAME = {
     "quorate.__main__",
     "quorate.events.generate",
@@ -116,6 +117,20 @@ def test_no_file_knows_the_machine_it_was_written_on() -> None:
             continue
         found += [f"{name_of(path)}: {place}" for place in places if place in text]
     assert not [line for line in found if not line.startswith(".ci/lock: index")]
+
+
+def test_every_file_is_text_that_ends_and_hides_nothing() -> None:
+    """No stray binaries, no file above 1 MB, no private key; a last line ends like the others."""
+    wrong = []
+    for path in ours():
+        content = path.read_bytes()
+        if b"\0" in content or len(content) > FILE_BYTES_MAX:
+            wrong.append(f"{name_of(path)}: a blob")
+        if b"PRIVATE " + b"KEY-----" in content:
+            wrong.append(f"{name_of(path)}: a private key")
+        if content and not content.endswith(b"\n"):
+            wrong.append(f"{name_of(path)}: its last line does not end")
+    assert not wrong
 
 
 def imported_by(path: Path) -> Iterator[str]:
