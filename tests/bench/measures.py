@@ -168,6 +168,9 @@ def scale(run: Run, sizes: tuple[int, ...] = (100, 500, 2000)) -> None:
             finally:
                 fleet.kill()
                 fleet.wait()
+    small, large = run.figures[f"scale {sizes[0]}"], run.figures[f"scale {sizes[-1]}"]
+    growth = {key: round(large[key] / max(small[key], 0.1), 2) for key in ("heartbeat_cpu_us", "election_cpu_us")}
+    run.keep("scale growth", growth)
 
 
 def _scale(cluster: Ours, leader: dict[str, Any], fleet: "subprocess.Popen[str]", sets: int) -> dict[str, Any]:
@@ -189,11 +192,15 @@ def _scale(cluster: Ours, leader: dict[str, Any], fleet: "subprocess.Popen[str]"
         "heartbeat_cpu_us": round(per_beat, 1),
         "masters_lost": killed["masters"],
         "elected": len(took),
+        "elected_share": len(took) / killed["masters"],
         "elected_ms_p50": took[len(took) // 2] if took else None,
         "elected_ms_max": took[-1] if took else None,
         "election_cpu_us": round(spent * 1e6 / max(len(took), 1), 1),
         "heartbeat_p99_us_calm": max(probe["p99_us"] for probe in calm),
         "heartbeat_p99_us_storm": max(probe["p99_us"] for probe in storm),
+        "heartbeat_p99_storm_to_calm": round(
+            max(probe["p99_us"] for probe in storm) / max(max(probe["p99_us"] for probe in calm), 1), 2
+        ),
     }
 
 

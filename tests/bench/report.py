@@ -42,7 +42,11 @@ BARS: tuple[tuple[str, str, str, float, float, str, tuple[str, str] | None], ...
         ("fsync", "p99_us"),
     ),
     ("resident memory after 150,000 commits", "memory", "max_mib", 1, 90, "MiB", None),
-    ("2,000 sets, 500 masters lost: all elected", "scale 2000", "elected_ms_max", 1e-3, 2, "s", None),
+    ("2,000 sets, 500 masters lost: share elected", "scale 2000", "elected_share", 1, -1, "", None),
+    ("2,000 sets, 500 masters lost: the last elected after", "scale 2000", "elected_ms_max", 1e-3, 2, "s", None),
+    ("heartbeat p99 meanwhile, to before", "scale 2000", "heartbeat_p99_storm_to_calm", 1, 1.5, "×", None),
+    ("CPU per heartbeat, 2,000 sets to 100", "scale growth", "heartbeat_cpu_us", 1, 1.5, "×", None),
+    ("CPU per election, 2,000 sets to 100", "scale growth", "election_cpu_us", 1, 1.5, "×", None),
 )
 
 
@@ -59,7 +63,7 @@ def table(figures: Figures) -> str:
         ratio = f"{_ratio(raw, _get(figures, *control))} × {control[0]}" if control else "–"
         sign = "≤" if bar > 0 else "≥"
         lines.append(
-            f"| {what} | {value:,.2f} {unit} | {sign} {limit:,.0f} {unit} | {'yes' if kept else '**no**'} | {ratio} |"
+            f"| {what} | {value:,.2f} {unit} | {sign} {limit:,g} {unit} | {'yes' if kept else '**no**'} | {ratio} |"
         )
     for kind in ("dledger", "jraft"):
         mine, java = _get(figures, "closed 64", "per_second"), _get(figures, f"{kind} closed 64", "per_second")

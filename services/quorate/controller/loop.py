@@ -385,7 +385,8 @@ class Controller:
             self.metrics.unknown_outcomes += 1
         elif isinstance(outcome, Refused) and decided_here:
             self.metrics.refusals[outcome.refusal.code] += 1
-        if self._journalist is not None and not pending.is_query:
+        relayed = not decided_here and isinstance(outcome, Answered | Refused)  # The leader has written its line.
+        if self._journalist is not None and not pending.is_query and not relayed:
             self._journalist(self._line(pending, outcome))
         try:
             done(outcome)

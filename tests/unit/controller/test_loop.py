@@ -330,6 +330,21 @@ def test_each_command_leaves_one_canonical_line() -> None:
     assert (line.command, line.principal, line.cause, line.outcome) == ("PutTopic", "tester", "17", "Answered")
 
 
+def test_a_relayed_answer_leaves_no_second_line() -> None:
+    """The leader writes the line of what it decided; the follower only of what it alone knows: that nobody answered."""
+    bench = Bench()
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    bench.submit(topic("t"))
+    bench.submit(topic("u"))
+    first, second = (messages.decode(payload) for _, payload in bench.wire.sent)
+    assert isinstance(first, ForwardedCommand)
+    assert isinstance(second, ForwardedCommand)
+    bench.controller.receive(2, messages.encode(CommandOutcome(first.id, Answered(Accepted(), 7))))
+    assert bench.lines == []
+    bench.controller.peer_disconnected(2)
+    assert [line.outcome for line in bench.lines] == ["UnknownOutcome"]
+
+
 def test_a_malformed_peer_message_changes_nothing() -> None:
     """Garbage from a peer is a PeerError, not a crash and not a command."""
     import pytest
