@@ -199,7 +199,7 @@ def _scale(cluster: Ours, leader: dict[str, Any], fleet: "subprocess.Popen[str]"
         "heartbeat_p99_us_calm": max(probe["p99_us"] for probe in calm),
         "heartbeat_p99_us_storm": max(probe["p99_us"] for probe in storm),
         "heartbeat_p99_storm_to_calm": round(
-            max(probe["p99_us"] for probe in storm) / max(max(probe["p99_us"] for probe in calm), 1), 2
+            max(probe["p99_us"] for probe in storm) / max(*(probe["p99_us"] for probe in calm), 1), 2
         ),
     }
 
