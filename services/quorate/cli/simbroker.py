@@ -167,15 +167,14 @@ class SimulatedBroker:
     def beat(self) -> None:
         """904 to every controller."""
         fields = HeartbeatFields(
-            cluster_name=self.cluster,
-            broker_addr=self.address,
-            broker_name=self.broker_set,
+            cluster=self.cluster,
+            address=self.address,
+            broker_set=self.broker_set,
             broker_id=self.disk.broker_id,
             epoch=self.disk.epoch,
             max_offset=self.disk.max_offset,
             confirm_offset=self._confirm_offset(),
-            heartbeat_timeout_mills=HEARTBEAT_TIMEOUT_MS,
-            election_priority=2_147_483_647,
+            timeout_ms=HEARTBEAT_TIMEOUT_MS,
         )
         for channel in self._controllers.values():
             if channel is not None:

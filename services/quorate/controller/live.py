@@ -30,6 +30,46 @@ class Heartbeat(msgspec.Struct, gc=False):
     priority: int = 2_147_483_647
 
 
+class Beat(Protocol):
+    """A heartbeat, whoever decoded it: wire.remoting_headers.HeartbeatFields, or ``Heartbeat``."""
+
+    @property
+    def cluster(self) -> str:
+        """RocketMQ ``clusterName``."""
+
+    @property
+    def broker_set(self) -> str:
+        """RocketMQ ``brokerName``."""
+
+    @property
+    def broker_id(self) -> int | None:
+        """Never None here: the gateway answers a heartbeat without an id."""
+
+    @property
+    def address(self) -> str:
+        """Where the broker serves, ``host:port``."""
+
+    @property
+    def epoch(self) -> int:
+        """Last master epoch of its epoch file; -1 unknown."""
+
+    @property
+    def max_offset(self) -> int:
+        """End of its commit log, bytes; -1 unknown."""
+
+    @property
+    def confirm_offset(self) -> int:
+        """What all in-sync replicas have, bytes; -1 unknown."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long its silence means nothing."""
+
+    @property
+    def priority(self) -> int:
+        """Election priority; the lower value is preferred."""
+
+
 class LiveInfo(msgspec.Struct, frozen=True, gc=False):
     """What a broker's last heartbeat said (metadata.context.LiveInfo)."""
 
@@ -72,10 +112,10 @@ class LiveEntry:
         "witnesses",
     )
 
-    def __init__(self, beat: Heartbeat, now: float) -> None:
+    def __init__(self, beat: Beat, broker_id: int, now: float) -> None:
         self.cluster = beat.cluster
         self.broker_set = beat.broker_set
-        self.broker_id = beat.broker_id
+        self.broker_id = broker_id
         self.address = beat.address
         self.epoch = beat.epoch
         self.max_offset = beat.max_offset
@@ -128,7 +168,7 @@ class LiveTable:
         """The entry, or None: never heard here."""
         return self._entries.get((cluster, broker_set, broker_id))
 
-    def heard(self, beat: Heartbeat, channel: Channel, now: float) -> None:
+    def heard(self, beat: Beat, channel: Channel, now: float) -> None:
         """Take a heartbeat. Offsets move only forward as the pair (epoch, max offset) (Java ``onBrokerHeartbeat``)."""
         self.beats += 1
         entry = channel.last
@@ -145,7 +185,7 @@ class LiveTable:
             entry = bound
         self._update(entry, beat, now)
 
-    def _update(self, entry: LiveEntry, beat: Heartbeat, now: float) -> None:
+    def _update(self, entry: LiveEntry, beat: Beat, now: float) -> None:
         entry.seen = now
         entry.closed_at = None
         entry.address = beat.address
@@ -164,21 +204,23 @@ class LiveTable:
             entry.max_offset = beat.max_offset
             entry.confirm_offset = beat.confirm_offset
 
-    def _begin(self, entry: LiveEntry, beat: Heartbeat) -> None:
+    def _begin(self, entry: LiveEntry, beat: Beat) -> None:
         """Another life, perhaps with less of a log: what the last one had says nothing (Java forgets at the close)."""
         entry.epoch = beat.epoch
         entry.max_offset = beat.max_offset
         entry.confirm_offset = beat.confirm_offset
 
-    def _bind(self, beat: Heartbeat, channel: Channel, now: float) -> LiveEntry | None:
+    def _bind(self, beat: Beat, channel: Channel, now: float) -> LiveEntry | None:
         """Find or make the entry and tie it to the channel its last heartbeat came on."""
+        if beat.broker_id is None:
+            return None
         key = (beat.cluster, beat.broker_set, beat.broker_id)
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= self._entries_max:
                 self.ignored += 1
                 return None
-            entry = self._entries[key] = LiveEntry(beat, now)
+            entry = self._entries[key] = LiveEntry(beat, beat.broker_id, now)
         if entry.channel is not channel:
             if entry.channel is not None:
                 self._untie(entry)

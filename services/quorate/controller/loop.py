@@ -21,7 +21,7 @@ from quorate.consensus.ports import Index, LeaderCause, RaftEngine, Term
 from quorate.controller import messages
 from quorate.controller.deciding import Decider
 from quorate.controller.forwarding import Forwarder
-from quorate.controller.live import Channel, Heartbeat, LiveEntry, LiveNow, LiveTable
+from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
 from quorate.controller.machine import Adopted, ReplicatedState
 from quorate.controller.messages import EndOffset, EndOffsetIs, Found, NotFound, ReadOutcome
 from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
@@ -192,7 +192,7 @@ class Controller:
 
     # -- heartbeats
 
-    def heartbeat(self, beat: Heartbeat, channel: Channel) -> None:
+    def heartbeat(self, beat: Beat, channel: Channel) -> None:
         """904; the hottest path: see LiveTable.heard."""
         self.live.heard(beat, channel, self._scheduler.monotonic())
 

@@ -74,17 +74,21 @@ class Fields(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class HeartbeatFields(Fields, gc=False, frozen=True):
-    """904, Java ``BrokerHeartbeatRequestHeader``. Offsets in bytes of the commit log, timeout in ms."""
+    """904, Java ``BrokerHeartbeatRequestHeader``. Offsets in bytes of the commit log, -1 = unknown.
 
-    cluster_name: str = ""
-    broker_addr: str = ""
-    broker_name: str = ""
+    The attributes have the controller's names (``controller.live.Beat``), so that the hottest request is decoded into
+    the very value the live table reads. What is absent is what Java's controller takes instead.
+    """
+
+    cluster: str = msgspec.field(default="", name="clusterName")
+    address: str = msgspec.field(default="", name="brokerAddr")
+    broker_set: str = msgspec.field(default="", name="brokerName")
     broker_id: Int64 | None = None
-    epoch: Int32 | None = None
-    max_offset: Int64 | None = None
-    confirm_offset: Int64 | None = None
-    heartbeat_timeout_mills: Int64 | None = None
-    election_priority: Int32 | None = None
+    epoch: Int32 = -1
+    max_offset: Int64 = -1
+    confirm_offset: Int64 = -1
+    timeout_ms: Int64 = msgspec.field(default=10_000, name="heartbeatTimeoutMills")
+    priority: Int32 = msgspec.field(default=0x7FFFFFFF, name="electionPriority")
 
 
 class AlterSyncStateSetFields(Fields, gc=False, frozen=True):

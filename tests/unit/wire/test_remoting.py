@@ -328,7 +328,8 @@ def test_any_cut_of_the_stream_gives_the_same_frames(
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20)
 LONGS = st.none() | st.integers(-(2**63), 2**63 - 1)
 INTS = st.none() | st.integers(-(2**31), 2**31 - 1)
-BEATS = st.builds(HeartbeatFields, TEXT, TEXT, TEXT, LONGS, INTS, LONGS, LONGS, LONGS, INTS)
+LONG, INT = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
+BEATS = st.builds(HeartbeatFields, TEXT, TEXT, TEXT, LONGS, INT, LONG, LONG, LONG, INT)
 
 
 @given(BEATS, st.integers(-(2**31), 2**31 - 1), st.booleans(), st.sampled_from(BOTH))

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from quorate.controller.live import Channel, Heartbeat
+from quorate.controller.live import Beat, Channel
 from quorate.controller.loop import ReadView
 from quorate.controller.messages import EndOffset, Found, ReadOutcome
 from quorate.controller.outcomes import Caller, NotLeader, Outcome, Unavailable
@@ -101,7 +101,7 @@ class ControllerPort(Protocol):
     ) -> None:
         """Have a query answered; ``done`` is called once."""
 
-    def heartbeat(self, beat: Heartbeat, channel: Channel) -> None:
+    def heartbeat(self, beat: Beat, channel: Channel) -> None:
         """A broker lives."""
 
     def channel_closed(self, channel: Channel) -> None:
@@ -192,24 +192,11 @@ class RemotingService:
         fields = request.fields
         if fields.broker_id is None:
             return answers.HEARTBEAT_WITHOUT_ID
-        if len(fields.cluster_name) + len(fields.broker_name) + len(fields.broker_addr) > self._settings.names_max:
+        if len(fields.cluster) + len(fields.broker_set) + len(fields.address) > self._settings.names_max:
             return answers.NAMES_TOO_LONG
-        if self._guard_heartbeats and not self._permitted(connection, "Heartbeat", f"broker-set/{fields.broker_name}"):
+        if self._guard_heartbeats and not self._permitted(connection, "Heartbeat", f"broker-set/{fields.broker_set}"):
             return answers.FORBIDDEN
-        self._controller.heartbeat(
-            Heartbeat(
-                fields.cluster_name,
-                fields.broker_name,
-                fields.broker_id,
-                fields.broker_addr,
-                -1 if fields.epoch is None else fields.epoch,
-                -1 if fields.max_offset is None else fields.max_offset,
-                -1 if fields.confirm_offset is None else fields.confirm_offset,
-                10_000 if fields.heartbeat_timeout_mills is None else fields.heartbeat_timeout_mills,
-                0x7FFFFFFF if fields.election_priority is None else fields.election_priority,
-            ),
-            connection,
-        )
+        self._controller.heartbeat(fields, connection)
         return answers.HEARTBEAT_OK
 
     def handle(self, request: Request, frame: Frame, connection: Connection) -> None:
