@@ -95,7 +95,7 @@ def _stale_term_at_apply() -> None:
     def remember(self: Node, entry: bytes, term: Term) -> Index | None:
         index = propose(self, entry, term)
         if index is not None:
-            self._machine.mutant_queue = [*getattr(self._machine, "mutant_queue", []), (index, entry)]
+            self._machine.mutant_queue = [*getattr(self._machine, "mutant_queue", []), (index, term, entry)]
             self._machine.mutant_engine = self
         return index
 
@@ -103,12 +103,12 @@ def _stale_term_at_apply() -> None:
         queue = getattr(self, "mutant_queue", [])
         if cause is not None:
             self.mutant_queue = []
-            for _, entry in queue:
+            for _, _, entry in queue:
                 propose(self.mutant_engine, entry, term)
         leadership(self, term, cause)
 
     def careless(self: Node, index: Index, term: Term, entry: bytes) -> None:
-        self.mutant_queue = [waiting for waiting in getattr(self, "mutant_queue", []) if waiting[0] != index]
+        self.mutant_queue = [waiting for waiting in getattr(self, "mutant_queue", []) if waiting[:2] != (index, term)]
         decided = Term(int.from_bytes(entry[18:26], "little")) if entry else term
         apply(self, index, decided, entry)
 
@@ -244,7 +244,9 @@ MUTANTS: dict[str, Mutant] = {
     "answer from the tip": Mutant(
         "an answer that writes nothing does not wait for what it was read from", _answer_from_the_tip
     ),
-    "stale term at apply": Mutant("entries of a lost leadership are proposed again and executed", _stale_term_at_apply),
+    "stale term at apply": Mutant(
+        "entries of a lost leadership are proposed again and executed", _stale_term_at_apply, scripted.stale_decision
+    ),
     "stale read": Mutant("a leader answers reads without asking anybody", _stale_read),
     "no barrier": Mutant("a leader decides before its own first entry is applied", _no_barrier),
     "duplicate apply": Mutant("a retried request is run again", _duplicate_apply),

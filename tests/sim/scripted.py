@@ -157,6 +157,36 @@ def stale_entries(seed: int) -> None:
     stage.world.run_until(stage.world.now + 0.2)
 
 
+def stale_decision(seed: int) -> None:
+    """A leader cut off decides alone, follows another's first entry, and leads again before anything else was decided.
+
+    What it decided alone would fit again by its offset, and must not come back. Raises StageError.
+    """
+    stage = Stage(seed)
+    nodes = stage.cluster.voters
+    old = stage.leader(nodes)
+    stage.wait(stage.settled, "equal logs")
+    first, second = [node for node in nodes if node != old]
+    journal = stage.process(old).node.journal
+    before, offset = journal.last_index, stage.process(old).node.offset
+
+    stage.only((first, second))
+    stage.put(old, "alone")
+    stage.wait(lambda: journal.last_index == before + 1, "an entry")
+    rival = stage.leader((first, second))
+    helper = second if rival == first else first
+    stage.only((rival, old))
+    term = stage.process(rival).node.engine.term
+    stage.wait(lambda: journal.last_term == term, "rival's first entry at the old leader")
+    stage.only((old, helper))
+    if journal.last_index != before + 1 or stage.process(helper).node.journal.last_index != before:
+        raise StageError("the logs are not as the script needs them")
+    stage.wait(lambda: not stage.process(old).node.engine.is_leader, "the old leader following")
+    stage.leader((old, helper))
+    stage.wait(lambda: stage.process(helper).node.offset > offset, "a decision of the new term")
+    stage.world.run_until(stage.world.now + 0.1)
+
+
 def play(script: Callable[[int], None]) -> int:
     """Run it on seeds until one sets the stage; that seed. Raises StageError after ``SEEDS_MAX``, ViolationError."""
     for seed in range(1, SEEDS_MAX + 1):

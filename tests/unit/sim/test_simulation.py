@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim.mutants import MUTANTS
 from tests.sim.runner import MINIMA, Options, Outcome, Tally, plan_for, prepare, run_seed
-from tests.sim.scripted import clip_term, play, stale_entries
+from tests.sim.scripted import clip_term, play, stale_decision, stale_entries
 from tests.sim.simulation import Plan, Simulation
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,7 +60,7 @@ def test_planted_bugs_are_caught_by_name(mutant: str, invariant: str) -> None:
     assert invariant in caught(mutant, range(1, 9))
 
 
-@pytest.mark.parametrize("script", [clip_term, stale_entries])
+@pytest.mark.parametrize("script", [clip_term, stale_decision, stale_entries])
 def test_sound_code_passes_the_scripts(script: Callable[[int], None]) -> None:
     """A scripted schedule reaches its stage and breaks nothing."""
     assert play(script) > 0
@@ -69,6 +69,11 @@ def test_sound_code_passes_the_scripts(script: Callable[[int], None]) -> None:
 def test_figure_8_through_the_clip_catches_the_clip_without_term() -> None:
     """Without its term test the clip commits an entry that another leader then lacks."""
     assert "leader completeness" in caught("clip without term", range(1, 13))
+
+
+def test_decisions_of_a_lost_leadership_are_caught() -> None:
+    """An entry decided in one term and executed in another is not the one that was to be executed at its offset."""
+    assert "one event log, byte for byte" in caught("stale term at apply", range(1, 13))
 
 
 def test_entries_of_an_earlier_leadership_are_caught() -> None:
