@@ -178,13 +178,13 @@ def _scale(cluster: Ours, leader: dict[str, Any], fleet: "subprocess.Popen[str]"
     _until(fleet, "ready")
     time.sleep(6.0)  # Deliveries of the first elections are recorded after 5 s.
     before, started = cpu_s(leader["pid"]), time.monotonic()
-    calm = [_until(fleet, "probe") for _ in range(5)]
+    calm = _probes(fleet, 5)
     per_beat = (cpu_s(leader["pid"]) - before) * 1e6 / ((time.monotonic() - started) * sets * 2)
     before = cpu_s(leader["pid"])
     fleet.stdin.write(f"kill {sets // 4}\n")
     fleet.stdin.flush()
     killed = _until(fleet, "killed")
-    storm = [_until(fleet, "probe") for _ in range(3)]
+    storm = _probes(fleet, 3)
     spent = cpu_s(leader["pid"]) - before - per_beat * 1e-6 * sets * 2 * 3
     took = sorted(_elections(leader["http"], killed["at_ms"]))
     return {
@@ -211,6 +211,17 @@ def _until(fleet: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
         if found["event"] == event:
             return found
     raise RuntimeError(f"the fleet ended before {event!r}")
+
+
+def _probes(fleet: "subprocess.Popen[str]", count: int) -> list[dict[str, Any]]:
+    """The next ``count`` seconds of probes, from now on; what the fleet said before lies unread in the pipe."""
+    now_ms = time.time() * 1000
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        probe = _until(fleet, "probe")
+        if probe["at_ms"] > now_ms:
+            found.append(probe)
+    return found
 
 
 def _elections(http: str, since_ms: int) -> list[int]:
