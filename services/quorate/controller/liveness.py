@@ -7,7 +7,7 @@ hysteresis. Every node keeps the evidence, so a new leader knows at once.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
@@ -20,7 +20,9 @@ from quorate.controller.settings import ControllerSettings
 from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Evidence, FenceBroker, UnfenceBroker
 from quorate.metadata.state import BrokerSet, Replica
 
-SETS_PER_SLICE = 128
+DEATHS_PER_TURN = 4
+"""How many deaths one turn of the loop acts on: each may be a fencing and an election."""
+SETS_PER_SLICE = 32
 """How many broker sets one turn of the loop looks at."""
 
 
@@ -145,8 +147,14 @@ class Liveness:
         alive = sum(entry.alive for entry in self._controller.live)
         return lost > self._settings.mass_loss_share * (alive + lost)
 
-    def _mourn(self, dead: Iterable[LiveEntry]) -> None:
-        for entry in dead:
+    def _mourn(self, dead: list[LiveEntry]) -> None:
+        """A few each turn, so that heartbeats, syncs and answers go on between; who spoke meanwhile is spared."""
+        if not self._controller.is_leader or self._stopped:
+            return
+        rest = dead[DEATHS_PER_TURN:]
+        if rest:
+            self._scheduler.call_soon(lambda: self._mourn(rest))
+        for entry in dead[:DEATHS_PER_TURN]:
             if entry.alive:
                 continue
             broker_set = self._controller.state.broker_sets.get(entry.broker_set)
