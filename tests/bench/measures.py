@@ -255,10 +255,13 @@ def java(run: Run) -> None:
 def _java(run: Run, kind: str, controllers: JavaControllers) -> None:
     port = _java_leader(controllers.addresses)
     load(run, "commits", port, 64, 0, f"{kind}-warm-up", 15)
-    for clients in CLIENTS:
-        run.keep(f"{kind} closed {clients}", load(run, "commits", port, clients, 0, f"{kind}-{clients}"))
-    run.keep(f"{kind} reads 16", load(run, "reads", port, 16, 0, f"{kind}-reads"))
-    run.keep(f"{kind} heartbeats pipelined", load(run, "beats", port, 64, 0, f"{kind}-beats"))
+    loads = [(f"closed {clients}", "commits", clients) for clients in CLIENTS]
+    for name, mode, clients in [*loads, ("reads 16", "reads", 16), ("heartbeats pipelined", "beats", 64)]:
+        try:
+            figure = load(run, mode, port, clients, 0, f"{kind}-{mode}-{clients}")
+        except RuntimeError as error:  # It hung up: that is its figure.
+            figure = {"failed": str(error)}
+        run.keep(f"{kind} {name}", figure)
 
 
 def _java_leader(addresses: list[str]) -> int:
