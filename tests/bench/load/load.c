@@ -23,6 +23,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -259,12 +260,19 @@ static void run_requests(int seconds, double rate) {
     started = start;
     getrusage(RUSAGE_SELF, &use_before);
     for (int i = 0; rate <= 0 && i < connection_count; i++) { connections[i].sent_at = start; request(&connections[i]); }
+    int alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    struct epoll_event ring = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+    epoll_ctl(poller, EPOLL_CTL_ADD, alarm, &ring);
     while (!done) {
-        uint64_t now = now_us();
-        int wait = rate > 0 ? (next > now ? (int)((next - now) / 1000) : 0) : 100;
-        int n = epoll_wait(poller, events, 256, wait > 100 ? 100 : wait);
+        uint64_t now = now_us(), rung;
+        if (rate > 0 && next > now) {               /* sleep until the next one is due: spinning would cost a core */
+            struct itimerspec at = {.it_value = {(time_t)(next / 1000000u), (long)(next % 1000000u) * 1000}};
+            timerfd_settime(alarm, TFD_TIMER_ABSTIME, &at, NULL);
+        }
+        int n = epoll_wait(poller, events, 256, rate > 0 && next <= now && now < end ? 0 : 100);
         now = now_us();
         for (int k = 0; k < n; k++) {
+            if (events[k].data.u32 == UINT32_MAX) { if (read(alarm, &rung, sizeof rung) < 0) {} continue; }
             struct connection *c = &connections[events[k].data.u32];
             ssize_t r = recv(c->fd, c->inbox + c->have, INBOX - c->have, 0);
             if (r <= 0) { if (r < 0 && errno == EAGAIN) continue; fprintf(stderr, "connection %d closed\n", c->set); exit(3); }
