@@ -20,6 +20,7 @@ MARKS = {
     "kills": ("integration",),
     "rocketmq": ("integration", "peers"),
     "kafka_tools": ("integration", "peers"),
+    "spark": ("integration",),
     "bench": ("bench",),
 }
 

@@ -1,6 +1,5 @@
-"""The facts, retold as pictures: where PySpark jobs over the event topic, and the page, will live.
+"""The facts, retold as pictures: PySpark jobs over the event topic.
 
-Today this package holds no job. Its dependencies are locked (``make setup-all``), its place in the floors is fixed
-(it may import ``quorate.events`` and nothing else of ours), and its commands will register in the entry-point group
-``quorate.commands``.
+It imports ``quorate.events`` and ``quorate.errors`` and nothing else of ours; its commands register in the entry-point
+group ``quorate.commands``.
 """
