@@ -1,6 +1,7 @@
 """What a command of ``quorate`` is; other packages bring theirs in the entry-point group ``quorate.commands``.
 
-Rules: the name of the entry point is the word that is typed, its object a ``Command``; it is loaded when typed, so that
+Rules: the name of the entry point is the word that is typed, its object has the two functions of a ``Command`` (a
+module will do, so that other packages need not import this one); it is loaded when typed, so that
 ``quorate --help`` stays quick. ``run`` returns the exit status: 0 done, 1 refused or unhealthy, 2 used wrongly
 (``errors.UsageError`` is turned into 2).
 """

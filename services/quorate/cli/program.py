@@ -52,10 +52,21 @@ def parser(typed: str | None) -> argparse.ArgumentParser:
     for word, (entry, summary) in commands().items():
         own = words.add_parser(word, help=summary, description=summary)
         if word == typed:
-            command = cast("Command", entry.load())
+            command = _load(word, entry)
             command.arguments(own)
             own.set_defaults(run=command.run)
     return top
+
+
+def _load(word: str, entry: EntryPoint) -> Command:
+    """The command's code. Raises UsageError when what it rests on is not installed (a node's install is small)."""
+    try:
+        return cast("Command", entry.load())
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{word} needs the package {error.name}, which is not installed: pip install 'quorate[projections,spark]', "
+            "or make setup-all in a checkout"
+        ) from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

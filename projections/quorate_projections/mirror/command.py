@@ -1,0 +1,95 @@
+"""``quorate mirror``: copy the event topic of the node beside it into a real Apache Kafka, while that node leads."""
+
+import signal
+import sys
+import threading
+import time
+from argparse import ArgumentParser, Namespace
+from types import FrameType
+
+from quorate_projections.mirror.copying import Copying, Progress
+from quorate_projections.mirror.kafka import EventSource, MirrorTopic
+from quorate_projections.mirror.node import HttpNode
+from quorate_projections.mirror.ports import ForeignLogError
+from quorate_projections.mirror.settings import MirrorSettings
+from quorate_projections.mirror.status import StatusServer, line
+
+DEFAULT_NODE = "127.0.0.1:9873"
+_OWN = MirrorSettings()
+_NUMBERS = {
+    "replication-factor": "of the target topic when it is made here",
+    "min-insync-replicas": "of the target topic when it is made here",
+    "batch-events-max": "events in one transaction",
+}
+_SECONDS = {
+    "read-wait": "how long a transaction waits for more events",
+    "transaction-timeout": "after this the target aborts what a dead mirror left open",
+    "deadline": "for each request",
+    "leader-check": "how often the node is asked whether it leads",
+    "back-off": "pause after a failure",
+}
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The command line."""
+    parser.description = __doc__
+    parser.add_argument("--to", required=True, metavar="HOST:PORT,…", help="bootstrap servers of the target")
+    parser.add_argument(
+        "--node", default=DEFAULT_NODE, metavar="HOST:PORT", help=f"HTTP address of the node beside it ({DEFAULT_NODE})"
+    )
+    parser.add_argument("--topic", default=_OWN.topic, help=f"name in the target ({_OWN.topic})")
+    parser.add_argument("--host", default="127.0.0.1", help="where /ready and /metrics listen (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, help="their port (0: do not listen)")
+    for name, text in _NUMBERS.items():
+        own = getattr(_OWN, name.replace("-", "_"))
+        parser.add_argument(f"--{name}", type=_positive, default=own, help=f"{text} ({own})")
+    for name, text in _SECONDS.items():
+        own = getattr(_OWN, name.replace("-", "_") + "_s")
+        parser.add_argument(f"--{name}", type=float, default=own, metavar="SECONDS", help=f"{text} ({own:g})")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def settings(options: Namespace) -> MirrorSettings:
+    """What the command line asks for."""
+    numbers = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in _NUMBERS}
+    seconds = {name.replace("-", "_") + "_s": getattr(options, name.replace("-", "_")) for name in _SECONDS}
+    return MirrorSettings(topic=options.topic, **numbers, **seconds)
+
+
+def _told(progress: Progress) -> None:
+    sys.stderr.write(line(progress) + "\n")
+
+
+def run(options: Namespace) -> int:
+    """Until SIGTERM or SIGINT: 0; 1 when the target holds another log."""
+    asked, now, stop = settings(options), time.monotonic, threading.Event()  # noqa: TID251 - composition
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    copying = Copying(
+        HttpNode(options.node, asked.deadline_s),
+        lambda standing: EventSource(standing, asked, now),
+        lambda standing: MirrorTopic(standing, options.to, asked, now),
+        asked,
+        now,
+        _told,
+    )
+    server = StatusServer(options.host, options.port, lambda: copying.progress) if options.port else None
+    try:
+        copying.run(stop.wait)
+    except ForeignLogError as error:
+        sys.stderr.write(f"quorate mirror: {error}\n")
+        return 1
+    finally:
+        if server is not None:
+            server.close()
+    return 0

@@ -1,0 +1,210 @@
+"""The mirror, with real peers: a three-node cluster here, an Apache Kafka there, and death all around."""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.clusters import QUORATE, Started, until, up
+from tests.kafka_broker import KafkaBroker, kafka_broker
+from tests.kafka_tools.conftest import log, put_topic
+
+TOPIC = "quorate.metadata.events"
+TOPICS = 150
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """One Apache Kafka for the module."""
+    with kafka_broker(tmp_path_factory.mktemp("broker") / "kafka") as started:
+        yield started
+
+
+class Mirror:
+    """``quorate mirror`` beside one node, as a process."""
+
+    def __init__(self, cluster: Started, index: int, broker: KafkaBroker, topic: str, errors: Path) -> None:
+        words = ["mirror", "--to", broker.bootstrap, "--node", cluster.nodes[index]["http"], "--topic", topic]
+        quick = ["--batch-events-max", "20", "--back-off", "0.2", "--transaction-timeout", "5", "--deadline", "8"]
+        self._words = [*QUORATE, *words, *quick]
+        self._errors = errors
+        self.start()
+
+    def start(self) -> None:
+        """Again after a kill."""
+        with self._errors.open("ab") as errors:
+            self.process = subprocess.Popen(self._words, stdout=subprocess.DEVNULL, stderr=errors)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait; the exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+
+@contextmanager
+def mirrors(cluster: Started, broker: KafkaBroker, topic: str, folder: Path) -> Iterator[list[Mirror]]:
+    """One beside each node."""
+    started = [Mirror(cluster, k, broker, topic, folder / f"mirror{k}.log") for k in range(len(cluster.nodes))]
+    try:
+        yield started
+    finally:
+        for mirror in started:
+            if mirror.process.poll() is None:
+                mirror.end(signal.SIGKILL)
+
+
+def committed(broker: KafkaBroker, topic: str) -> list[tuple[int, bytes, bytes]]:
+    """(event offset, key, value) of every committed record, in the target's order."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "test",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    found: list[tuple[int, bytes, bytes]] = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while True:
+            message = consumer.poll(10)
+            assert message is not None, "the target does not answer"
+            if message.error() is not None:
+                assert message.error().code() in {KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART}
+                return found
+            headers = dict(message.headers())
+            found.append((int(headers["offset"]), message.key(), message.value()))
+    finally:
+        consumer.close()
+
+
+def leader(cluster: Started) -> int:
+    """Index of the node that leads."""
+    from quorate.gateway.http.answers import Quorum
+
+    found = cluster.node(0).get("/v1/quorum", Quorum).leader
+    return next(k for k, node in enumerate(cluster.nodes) if node["id"] == found)
+
+
+def expected(cluster: Started) -> list[int]:
+    """Every event offset there is."""
+    return [event["offset"] for event in log(cluster)]
+
+
+@pytest.mark.peers
+def test_exact_through_kills_and_zombies(broker: KafkaBroker, tmp_path: Path) -> None:
+    """Mirrors killed in the middle of transactions, a paused one that wakes up as a zombie, and moving leaders leave a
+    target that is gapless, unique and ordered under read_committed.
+    """
+    chance = random.Random(7)
+    with up(tmp_path / "cluster") as cluster, mirrors(cluster, broker, TOPIC, tmp_path) as running:
+        done = threading.Event()
+
+        def write() -> None:
+            made = 0
+            while made < TOPICS:
+                with suppress(urllib.error.URLError, OSError):  # The leader moves meanwhile: asked again.
+                    put_topic(cluster, made % 3, f"topic-{made}")
+                    made += 1
+            done.set()
+
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        for turn in range(4):
+            until(lambda seen=10 * turn: len(committed(broker, TOPIC)) > seen, "the mirror copies")
+            here = running[leader(cluster)]
+            if turn % 2:
+                here.process.send_signal(signal.SIGSTOP)
+                zombie = here.process
+                _hand_over(cluster, chance)
+                until(lambda seen=len(committed(broker, TOPIC)): len(committed(broker, TOPIC)) > seen or done.is_set(),
+                      "another mirror copies")  # fmt: skip
+                zombie.send_signal(signal.SIGCONT)
+            else:
+                here.end(signal.SIGKILL)
+                here.start()
+        writer.join(60)
+        assert done.is_set(), "the writer did not end"
+        offsets = expected(cluster)
+        until(lambda: len(committed(broker, TOPIC)) >= len(offsets), "the target has everything")
+        found = committed(broker, TOPIC)
+        assert [offset for offset, _, _ in found] == offsets
+        assert all(mirror.end() == 0 for mirror in running)
+
+
+def _hand_over(cluster: Started, chance: random.Random) -> None:
+    """The leader's process stops for longer than an election takes, so that another leads."""
+    index = leader(cluster)
+    import psutil
+
+    process = psutil.Process(cluster.nodes[index]["pid"])
+    process.suspend()
+    try:
+        other = cluster.node((index + 1) % 3)
+        from quorate.gateway.http.answers import Quorum
+
+        until(
+            lambda: other.get("/v1/quorum", Quorum).leader not in {None, cluster.nodes[index]["id"]},
+            "another node leads",
+        )
+    finally:
+        process.resume()
+
+
+@pytest.mark.peers
+def test_another_clusters_log_is_refused(broker: KafkaBroker, tmp_path: Path) -> None:
+    """A mirror pointed at a topic that holds another cluster's log ends with status 1 and leaves it as it was."""
+    topic = "refused"
+    for name in ("one", "two"):
+        with up(tmp_path / name, nodes=1) as cluster:
+            mirror = Mirror(cluster, 0, broker, topic, tmp_path / f"{name}.log")
+            try:
+                if name == "one":
+                    until(lambda: len(committed(broker, topic)) >= len(expected(cluster)), "the copy")
+                    before = committed(broker, topic)
+                    assert mirror.end() == 0
+                else:
+                    assert mirror.process.wait(30) == 1
+                    assert "another than the cluster's" in (tmp_path / "two.log").read_text()
+                    assert committed(broker, topic) == before
+            finally:
+                if mirror.process.poll() is None:
+                    mirror.end(signal.SIGKILL)
+
+
+@pytest.mark.peers
+def test_the_target_dies_and_comes_back(tmp_path: Path) -> None:
+    """While the target is away nothing is lost; when it is back the copy goes on by itself."""
+    with kafka_broker(tmp_path / "kafka") as other, up(tmp_path / "cluster", nodes=1) as cluster:
+        mirror = Mirror(cluster, 0, other, TOPIC, tmp_path / "mirror.log")
+        try:
+            until(lambda: len(committed(other, TOPIC)) > 0, "the copy begins")
+            other.kill()
+            for number in range(5):
+                put_topic(cluster, 0, f"while-away-{number}")
+            other.start()
+            until(
+                lambda: [offset for offset, _, _ in committed(other, TOPIC)] == expected(cluster), "the copy is whole"
+            )
+            assert mirror.end() == 0
+        finally:
+            if mirror.process.poll() is None:
+                mirror.end(signal.SIGKILL)
+
+
+def test_a_missing_target_is_a_usage_error() -> None:
+    """Without ``--to`` the command explains itself and exits with 2."""
+    done = subprocess.run([sys.executable, "-m", "quorate", "mirror"], capture_output=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert b"--to" in done.stderr
