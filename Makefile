@@ -50,8 +50,8 @@ test-all: setup ## Everything: oracles, long loops, 2,000 seeds, fuzzing (≤ 60
 test-rocketmq: setup ## Stock RocketMQ 5.3.3 brokers on a three-node cluster (needs make peers)
 	@$(PYTEST) tests/rocketmq
 
-test-kafka: setup ## kcat, Kafka's own tools and clients against every node (needs make peers)
-	@$(PYTEST) tests/kafka_tools
+test-kafka: setup-all ## kcat, Kafka's own tools and clients, and the mirror into a real Kafka (needs make peers)
+	@$(PYTEST) tests/kafka_tools tests/mirror
 
 sim: setup ## The deterministic simulator: make sim SEEDS=1..500, or SEEDS=17..17 to replay one
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs $(JOBS)

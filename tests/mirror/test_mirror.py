@@ -89,6 +89,11 @@ def committed(broker: KafkaBroker, topic: str) -> list[tuple[int, bytes, bytes]]
         consumer.close()
 
 
+def offsets_in(broker: KafkaBroker, topic: str) -> list[int]:
+    """Of the committed events, in the target's order."""
+    return [offset for offset, _, _ in committed(broker, topic)]
+
+
 def leader(cluster: Started) -> int:
     """Index of the node that leads."""
     from quorate.gateway.http.answers import Quorum
@@ -128,8 +133,8 @@ def test_exact_through_kills_and_zombies(broker: KafkaBroker, tmp_path: Path) ->
                 here.process.send_signal(signal.SIGSTOP)
                 zombie = here.process
                 _hand_over(cluster, chance)
-                until(lambda seen=len(committed(broker, TOPIC)): len(committed(broker, TOPIC)) > seen or done.is_set(),
-                      "another mirror copies")  # fmt: skip
+                seen = len(committed(broker, TOPIC))
+                until(lambda: done.is_set() or len(committed(broker, TOPIC)) > seen, "another mirror copies")  # noqa: B023 - used at once
                 zombie.send_signal(signal.SIGCONT)
             else:
                 here.end(signal.SIGKILL)
@@ -160,6 +165,31 @@ def _hand_over(cluster: Started, chance: random.Random) -> None:
         )
     finally:
         process.resume()
+
+
+@pytest.mark.peers
+def test_two_at_once_fence_each_other(broker: KafkaBroker, tmp_path: Path) -> None:
+    """Two mirrors beside one leader take the topic from each other again and again; the target stays exact."""
+    topic = "fenced"
+    with up(tmp_path / "cluster", nodes=1) as cluster:
+        pair = [Mirror(cluster, 0, broker, topic, tmp_path / f"mirror{k}.log") for k in range(2)]
+        try:
+            number = 0
+
+            def fenced() -> bool:
+                nonlocal number
+                put_topic(cluster, 0, f"topic-{number}")
+                number += 1
+                return any("took over" in (tmp_path / f"mirror{k}.log").read_text() for k in range(2))
+
+            until(fenced, "one mirror is fenced by the other")
+            assert pair[0].end(signal.SIGKILL) != 0
+            until(lambda: offsets_in(broker, topic) == expected(cluster), "the copy is whole")
+            assert pair[1].end() == 0
+        finally:
+            for mirror in pair:
+                if mirror.process.poll() is None:
+                    mirror.end(signal.SIGKILL)
 
 
 @pytest.mark.peers
