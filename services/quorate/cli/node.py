@@ -34,6 +34,7 @@ from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, StorageInfo, interface
 from quorate.gateway.kafka.server import KafkaServer
 from quorate.gateway.kafka.view import EventLogReader, KafkaNode
+from quorate.gateway.remoting.properties import parse
 from quorate.gateway.remoting.pusher import RolePusher
 from quorate.gateway.remoting.server import RemotingServer
 from quorate.gateway.remoting.service import RemotingService
@@ -303,6 +304,7 @@ class Node:
         """This node's own settings under the names of Java's ``ControllerConfig``, for 1010."""
         controller, policy = self.settings.controller, self.settings.policy
         return {
+            **parse(self.settings.remoting.java),
             "enableElectUncleanMaster": str(policy.enable_elect_unclean_master).lower(),
             "notifyBrokerRoleChanged": str(policy.notify_broker_role_changed).lower(),
             "scanNotActiveBrokerInterval": str(int(controller.live_scan_period_s * 1000)),

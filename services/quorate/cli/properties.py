@@ -1,8 +1,9 @@
 """RocketMQ's ``controller.properties`` as settings of ours: a node can replace a Java controller on its address.
 
 Rules: both of Java's forms are read: DLedger (``controllerDLegerPeers``, its spelling) and JRaft. Node ids are
-positions in Java's peer list, from 1; the cluster id is the group. What Java knows and we have no use for is ignored,
-as is what nobody knows (name servers keep their keys in the same file). Keys ``quorate.SECTION.KEY`` are settings of
+positions in Java's peer list, from 1; the cluster id is the group. Java's other settings of a controller are carried
+along (``remoting.java``): 1010 shows them, its ``configBlackList`` holds for 1009, nothing else heeds them. What nobody
+knows is ignored (name servers keep their keys in the same file). Keys ``quorate.SECTION.KEY`` are settings of
 ours; Java ignores them in turn. The rules of settings.py hold: listeners off loopback must be named, and then their
 voters need a key.
 
@@ -12,12 +13,14 @@ address), kafka +2000, http +3000; other distances with ``quorate.ports.raft``, 
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from quorate.errors import UsageError
-from quorate.gateway.remoting.properties import parse
+from quorate.gateway.remoting.properties import parse, render
+from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS
 from quorate.settings import NodeSettings, SettingsError, Text, build, split_address
 
+T = TypeVar("T")
 OURS = "quorate."
 PORTS = {"raft": 1000, "kafka": 2000, "http": 3000}
 
@@ -27,7 +30,7 @@ def _boolean(text: str) -> object:
     return text.lower() == "true"
 
 
-def _seconds(text: str) -> object:
+def _seconds(text: str) -> float:
     """Java's milliseconds."""
     return int(text) / 1000
 
@@ -37,8 +40,14 @@ MEANINGS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
     "notifyBrokerRoleChanged": ("policy", "notify_broker_role_changed", _boolean),
     "scanNotActiveBrokerInterval": ("controller", "live_scan_period_s", _seconds),
     "scanInactiveMasterInterval": ("controller", "inactive_master_scan_period_s", _seconds),
+    "serverChannelMaxIdleTimeSeconds": ("remoting", "idle_deadline_s", float),
+    "serverSocketBacklog": ("remoting", "backlog", int),
 }
 """Java's key → our section and key, and how to read its value."""
+CARRIED = (CONTROLLER_KEYS.keys() | BLACK_LIST | {"rocketmqHome"}) - MEANINGS.keys() - {
+    "controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId",
+}  # fmt: skip
+"""Java's keys that are only kept and shown."""
 
 
 def read_properties(path: Path, environ: Mapping[str, str], overrides: Mapping[str, str]) -> NodeSettings:
@@ -68,6 +77,11 @@ def translate(given: Mapping[str, str]) -> dict[str, Any]:
     for name, (section, key, read) in MEANINGS.items():
         if name in given:
             tree.setdefault(section, {})[key] = _read(name, given[name], read)
+    if timeout := given.get("jRaftElectionTimeoutMs"):
+        least = _read("jRaftElectionTimeoutMs", timeout, _seconds)
+        tree["engine"] = {"election_timeout_min_s": least, "election_timeout_max_s": 2 * least}
+    if carried := {name: value for name, value in given.items() if name in CARRIED}:
+        tree.setdefault("remoting", {})["java"] = render(carried)
     for name, value in given.items():
         if name.startswith(OURS) and not name.startswith(f"{OURS}ports."):
             section, dot, key = name.removeprefix(OURS).partition(".")
@@ -125,11 +139,10 @@ def _parts(given: Mapping[str, str], name: str, separator: str = ";") -> list[st
 
 
 def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    value: object = _read(name, given[name], int) if name in given else default
-    return int(str(value))
+    return _read(name, given[name], int) if name in given else default
 
 
-def _read(name: str, text: str, read: Callable[[str], object]) -> object:
+def _read(name: str, text: str, read: Callable[[str], T]) -> T:
     try:
         return read(text.strip())
     except ValueError as error:

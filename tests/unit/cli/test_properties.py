@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from quorate.cli.properties import read_properties
+from quorate.gateway.remoting.node_config import NodeConfig
+from quorate.gateway.remoting.properties import parse
+from quorate.metadata.state import EMPTY
 from quorate.settings import NodeSettings, SettingsError
 
 DLEDGER = """
@@ -46,6 +49,34 @@ def test_a_jraft_file_keeps_its_raft_addresses(tmp_path: Path) -> None:
     found = read(tmp_path, JRAFT)
     assert found.node.id == 2
     assert (found.me.rpc, found.me.raft, found.me.http) == ("localhost:9771", "localhost:9881", "localhost:12771")
+
+
+def test_java_settings_without_a_meaning_here_are_carried(tmp_path: Path) -> None:
+    """What only Java heeds is kept to be shown; a name server's keys are not; a long idle time is ours too."""
+    found = read(
+        tmp_path,
+        DLEDGER + "configBlackList=configBlackList;mappedFileSize\nmetricsExporterType=PROM\nkvConfigPath=/x\n"
+        "serverChannelMaxIdleTimeSeconds=45\nserverSocketBacklog=2048\n",
+    )
+    carried = parse(found.remoting.java)
+    assert carried["configBlackList"] == "configBlackList;mappedFileSize"
+    assert carried["metricsExporterType"] == "PROM"
+    assert "kvConfigPath" not in carried
+    assert (found.remoting.idle_deadline_s, found.remoting.backlog) == (45.0, 2048)
+
+
+def test_a_black_list_from_the_file_holds() -> None:
+    """1009 may not touch what the file's own black list names, and 1010 shows that list."""
+    config = NodeConfig(1, {"configBlackList": "configBlackList;mappedFileSize"})
+    assert config.changes("mappedFileSize=5\n") is None
+    assert config.changes("metricsLabel=a:b\n") == {"metricsLabel": "a:b"}
+    assert "configBlackList=configBlackList;mappedFileSize\n" in config.text(EMPTY)
+
+
+def test_an_election_timeout_of_jraft_is_ours(tmp_path: Path) -> None:
+    """JRaft waits between its timeout and twice that; so does a node started from its file."""
+    found = read(tmp_path, JRAFT + "jRaftElectionTimeoutMs=1500\n")
+    assert (found.engine.election_timeout_min_s, found.engine.election_timeout_max_s) == (1.5, 3.0)
 
 
 def test_java_settings_with_a_meaning_here_keep_it(tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     forward_to_leader: bool = True
     """False: a follower answers leader-only requests with 2007, as Java does."""
+    java: str = ""
+    """Other settings of Java's controller under their own names, a ``key=value`` a line: 1010 shows them, and their
+    ``configBlackList`` holds for 1009. Nothing else heeds them."""
     leader_check_s: float = 1.0
     """How long 1005 may take to prove who leads; then nobody is named."""
     connections_max: int = 10_000
