@@ -1,0 +1,236 @@
+"""The event log, read by librdkafka: where it begins and ends, which one it is, and the records of a range.
+
+Rules: a *position* is an offset of the topic; on the nodes it is the event offset, in a mirror it is that of the Kafka
+there, which has holes (transaction markers), and the event offset is the record's header. Event offsets within a range
+follow one another without gap, or the read fails. What is out of reach is tried again until the deadline; what is gone
+(trimmed, another log) fails at once.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import NamedTuple, TypeVar, cast
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from quorate import events
+from quorate.errors import QuorateError
+from quorate_spark.source.options import SourceOptions, epoch_ms
+from quorate_spark.source.pace import Deadline, Pace
+
+T = TypeVar("T")
+PARTITION = 0
+MESSAGES_AT_ONCE = 5_000
+ATTEMPT_S = 5.0
+"""One request is given this long before it is tried again."""
+LONGEST_WAIT_S = 0.25
+RETRY_MS = 250
+
+_AGAIN = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+    }
+)
+"""Errors of the client itself that a node coming back mends; the broker's own say so by ``retriable``."""
+
+
+class LogError(QuorateError):
+    """The log is not what the query was started on, or has not what it needs."""
+
+
+class LostRangeError(LogError):
+    """Events that are asked for are not there (any more)."""
+
+
+class WrongLogError(LogError):
+    """It is another cluster's log, or the same events at other positions."""
+
+
+class Bounds(NamedTuple):
+    """First position there is, and the one after the last."""
+
+    low: int
+    high: int
+
+
+class LogRecord(NamedTuple):
+    """One event with what it carries, as the columns have it (but ``time``, which is ``time_ms`` again)."""
+
+    offset: int
+    term: int
+    time_ms: int
+    type: str
+    key: str
+    principal: str
+    cause: str
+    request_id: str
+    value: bytes
+
+
+class EventLog:
+    """One topic on some nodes or on the brokers of a mirror; holds connections until it is closed."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._consumer = Consumer(_client(options))
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._consumer.close()
+
+    def bounds(self) -> Bounds:
+        """Where it begins and ends now, as the leader says. Raises LogError when no node answers in time."""
+        where = TopicPartition(self._options.topic, PARTITION)
+        low, high = self._patiently("where it ends", lambda: self._consumer.get_watermark_offsets(where, ATTEMPT_S))
+        return Bounds(low, high)
+
+    def identity(self) -> str:
+        """Which log this is: the cluster's id; of a mirror also that of the Kafka it lies in. Raises LogError."""
+        found = self._patiently("who it is", lambda: self._consumer.list_topics(self._options.topic, ATTEMPT_S))
+        trouble = found.topics[self._options.topic].error
+        if trouble is not None and not _transient(trouble):
+            raise LogError(f"{self._options.nodes} has no topic {self._options.topic}: {trouble}")
+        if not self._options.mirror:
+            return str(found.cluster_id)
+        return f"{self._first_event()}@{found.cluster_id}"
+
+    def position_of(self, offset: int) -> int:
+        """The position of an event offset: of the first record with it or a later one; the end when there is none."""
+        low, high = self.bounds()
+        if not self._options.mirror:
+            return offset
+        if offset <= 0:
+            return low
+        low = max(low, min(offset, high))  # Holes only push records back.
+        while low < high:
+            middle = (low + high) // 2
+            found = next(self.records(middle, high), None)
+            if found is None or found.offset >= offset:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def position_at(self, time: str) -> int:
+        """The position of the first event of that time (``epoch_ms`` reads it) or later; the end when there is none."""
+        asked = TopicPartition(self._options.topic, PARTITION, epoch_ms(time))
+        found = self._patiently("offsets by time", lambda: self._consumer.offsets_for_times([asked], ATTEMPT_S))
+        return int(found[0].offset) if found[0].offset >= 0 else self.bounds().high
+
+    def records(self, start: int, end: int) -> Iterator[LogRecord]:
+        """The events at positions from ``start`` to before ``end``, in order.
+
+        Raises LostRangeError when one is missing or a record carries no event offset, LogError without progress for
+        ``timeout_ms``.
+        """
+        following: int | None = None if self._options.mirror else start
+        for message in self._messages(start, end):
+            record = _record(message)
+            if following is not None and record.offset != following:
+                raise LostRangeError(f"event {following} is missing: event {record.offset} came instead")
+            following = record.offset + 1
+            yield record
+
+    def _messages(self, start: int, end: int) -> Iterator[Message]:
+        position, deadline = start, Deadline(self._options.timeout_ms)
+        self._consumer.assign([TopicPartition(self._options.topic, PARTITION, start)])
+        try:
+            while position < end:
+                for message in self._consumer.consume(MESSAGES_AT_ONCE, min(LONGEST_WAIT_S, deadline.left_s)):
+                    error, at = message.error(), message.offset() or 0
+                    if error is not None:
+                        position = max(position, self._after(error, at, start))
+                    elif position <= at < end:
+                        position = at + 1
+                        deadline.progress()
+                        yield message
+                    else:  # Behind us (after a reconnection), or the range ends in a hole.
+                        position = max(position, at)
+                if deadline.over and position < end:
+                    raise LogError(f"no event at position {position} within {self._options.timeout_ms} ms")
+        finally:
+            self._consumer.unassign()
+
+    def _after(self, error: KafkaError, at: int, start: int) -> int:
+        """The position an error stands for: a mirror's end, if it ends in a hole. Raises what waiting cannot mend."""
+        if error.code() == KafkaError._PARTITION_EOF:
+            return at if self._options.mirror else 0
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise LostRangeError(f"the log has no position {start} any more: {error}")
+        if not _transient(error):
+            raise LogError(f"reading {self._options.topic}: {error}")
+        return 0
+
+    def _first_event(self) -> str:
+        low, high = self.bounds()
+        first = next(self.records(low, high), None)
+        event = events.decode(first.value) if first is not None else None
+        if first is None or first.offset != 0 or not isinstance(event, events.ClusterCreated):
+            raise WrongLogError(f"{self._options.topic} does not begin with the event that created its cluster")
+        return event.cluster_id
+
+    def _patiently(self, what: str, ask: Callable[[], T]) -> T:
+        deadline, retry = Deadline(self._options.timeout_ms), Pace(RETRY_MS)
+        while True:
+            retry.wait()
+            try:
+                return ask()
+            except KafkaException as trouble:
+                error = trouble.args[0]
+                if not _transient(error) or deadline.over:
+                    raise LogError(f"{self._options.nodes} does not say {what}: {error}") from trouble
+
+
+@lru_cache(maxsize=4)
+def pooled(options: str) -> EventLog:
+    """The log by these options (JSON), connected once in each process: a worker reads many batches one by one."""
+    return EventLog(msgspec.json.decode(options, type=SourceOptions))
+
+
+def _transient(error: KafkaError) -> bool:
+    return error.code() in _AGAIN or (error.retriable() and not error.fatal())
+
+
+def _record(message: Message) -> LogRecord:
+    headers = dict(cast("list[tuple[str, bytes]]", message.headers() or []))
+    try:
+        return LogRecord(
+            int(headers["offset"]),
+            int(headers["term"]),
+            int(headers["time_ms"]),
+            headers["type"].decode(),
+            (message.key() or b"").decode(),
+            headers["principal"].decode(),
+            headers["cause"].decode(),
+            headers["request_id"].decode(),
+            message.value() or b"",
+        )
+    except (KeyError, ValueError) as error:
+        raise LostRangeError(f"the record at position {message.offset()} is no event of a log: {error!r}") from error
+
+
+def _client(options: SourceOptions) -> dict[str, str | int | bool]:
+    return {
+        "bootstrap.servers": options.nodes,
+        "client.id": "quorate-spark",
+        "client.rack": options.rack,
+        "group.id": "quorate-spark",  # Named because the client insists; never joined, nothing is committed.
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "check.crcs": True,
+        "queued.min.messages": 50_000,
+        "queued.max.messages.kbytes": 32_768,
+        "fetch.wait.max.ms": 20,  # A range that is there is asked for; a longer poll would only hold up the next range.
+        "fetch.error.backoff.ms": 50,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1_000,
+        "log_level": 2,
+        **options.client,
+    }
