@@ -6,12 +6,13 @@ import itertools
 import random
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import uvloop
 
 from quorate.clock import LoopScheduler
+from quorate.controller import Written
 from quorate.events import BrokerFenced, Event, Stamp, TopicCreated
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.kafka import KafkaNode, KafkaServer, KafkaSettings
@@ -84,6 +85,43 @@ class FakeLog:
         return self.bases[at] if at < len(self.bases) else None
 
 
+class FakeLedger:
+    """What the cluster keeps for groups: written at once, unless ``held``; ``outcome`` is what a writer is told."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes] = {}
+        self.outcome = Written.DONE
+        self.held = False
+        self.waiting: list[tuple[bytes, bytes | None, Callable[[Written], None]]] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.rows.get(key)
+
+    def starting_with(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return iter([(key, row) for key, row in self.rows.items() if key.startswith(prefix)])
+
+    def pending(self, key: bytes) -> bool:
+        return any(waiting == key for waiting, _, _ in self.waiting)
+
+    def put(self, key: bytes, row: bytes | None, done: Callable[[Written], None]) -> None:
+        self.waiting.append((key, row, done))
+        if not self.held:
+            self.release()
+
+    def release(self) -> None:
+        """Everything that waits is written, in order."""
+        waiting, self.waiting = self.waiting, []
+        for key, row, done in waiting:
+            if self.outcome is Written.DONE:
+                self.rows.pop(key, None)
+                if row is not None:
+                    self.rows[key] = row
+            done(self.outcome)
+
+
 class FakeView:
     """A node as the listener sees it."""
 
@@ -91,12 +129,18 @@ class FakeView:
         self.node_id = node_id
         self.cluster_id = "test-cluster"
         self.log = log
+        self.groups = FakeLedger()
         self.leader_id: int | None = 1
         self.term = 1
         self.serving = True
+        self.open = True
         self.on_applied: list[Callable[[int], None]] = []
         self.known = list(nodes)
         self.confirmable = True
+
+    @property
+    def coordinates(self) -> bool:
+        return self.serving and self.leader_id == self.node_id and self.open
 
     def nodes(self) -> Sequence[KafkaNode]:
         return self.known
@@ -129,6 +173,8 @@ class ServedLog:
         self.ports = [free_port() for _ in range(nodes)]
         known = [KafkaNode(i + 1, "127.0.0.1", port) for i, port in enumerate(self.ports)]
         self.views = [FakeView(self.log, known, i + 1) for i in range(nodes)]
+        for view in self.views:
+            view.groups = self.views[0].groups
         self.metrics = [Metrics() for _ in range(nodes)]
         self.servers: list[KafkaServer] = []
         self._settings = settings or KafkaSettings()

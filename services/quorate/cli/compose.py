@@ -19,6 +19,7 @@ from quorate.controller import (
     BrokerLink,
     Controller,
     ControllerSettings,
+    GroupWriter,
     Journalist,
     Liveness,
     ReplicatedState,
@@ -110,6 +111,7 @@ class Core:
             forgotten=forgotten,
             on_fatal=on_fatal,
         )
+        self.groups = GroupWriter(self.controller, self.machine, scheduler, settings.controller)
         self.liveness = Liveness(self.controller, scheduler, brokers, peers, settings.controller)
         self.role_changes = RoleChanges(self.controller, scheduler, brokers, settings.controller)
 

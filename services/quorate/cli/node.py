@@ -33,7 +33,7 @@ from quorate.events import NodeAddresses, Voter
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, StorageInfo, interface
 from quorate.gateway.kafka.server import KafkaServer
-from quorate.gateway.kafka.view import EventLogReader, KafkaNode
+from quorate.gateway.kafka.view import EventLogReader, GroupLedger, KafkaNode
 from quorate.gateway.remoting.properties import parse
 from quorate.gateway.remoting.pusher import RolePusher
 from quorate.gateway.remoting.server import RemotingServer
@@ -73,6 +73,12 @@ class ClusterView:
         self.cluster_id = node.settings.cluster.id
         self.log: EventLogReader = node.core.log
         self.on_applied = node.core.machine.on_applied
+        self.groups: GroupLedger = node.core.groups
+
+    @property
+    def coordinates(self) -> bool:
+        """See LogView."""
+        return self._node.serving and self._node.core.controller.is_leader
 
     @property
     def leader_id(self) -> int | None:

@@ -1,5 +1,6 @@
 """The controller: take, decide, propose, apply, answer; the live table; what the leader does by itself."""
 
+from quorate.controller.group_writer import GroupWriter, Written
 from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
 from quorate.controller.loop import Controller, ReadView
@@ -23,6 +24,7 @@ __all__ = [
     "EndOffset",
     "EndOffsetIs",
     "Found",
+    "GroupWriter",
     "Heartbeat",
     "Journalist",
     "LiveNow",
@@ -40,4 +42,5 @@ __all__ = [
     "RoleChanges",
     "Unavailable",
     "UnknownOutcome",
+    "Written",
 ]

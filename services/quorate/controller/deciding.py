@@ -192,6 +192,16 @@ class Decider:
         )
         return True
 
+    def keep(self, payload: bytes, term: Term) -> Index | None:
+        """Propose what consumer groups keep, behind everything decided so far: it takes no offset and moves no tip.
+        None: not the leader of ``term`` any more, nothing was proposed.
+        """
+        tip = self._tip if term == self._term else None
+        offset, time_ms = (self._machine.offset, self._machine.time_ms) if tip is None else (tip.offset, tip.time_ms)
+        now_ms = max(self._scheduler.time_ms(), time_ms)
+        entry = Entry(kind="groups", decided_term=term, base_offset=offset, time_ms=now_ms, batch=payload)
+        return self.engine.propose(encode_entry(entry, self._command_bytes_max), term)
+
     def _after_tip(self, pending: CommandPending, outcome: Outcome) -> None:
         """Answer what writes nothing once what it was read from is certain. A retry was proposed by its first run."""
         repeated = outcome.__class__ is Answered and outcome.repeated

@@ -368,6 +368,16 @@ class Controller:
 
         self.engine.read_index(confirmed)
 
+    def keep_groups(self, payload: bytes) -> tuple[Index, Term] | None:
+        """Propose changes of consumer groups' rows (metadata/group_rows.py); where the entry lies, or None: this node
+        may not decide now, and nothing was proposed. See group_writer.py for who waits for it.
+        """
+        term = self.engine.decidable_term()
+        if self._stopped or not term or term != self._open_term:
+            return None
+        index = self._decider.keep(payload, term)
+        return None if index is None else (index, term)
+
     # -- endings
 
     def _settle(self, pending: AnyPending, outcome: object) -> None:

@@ -2,7 +2,8 @@
 
 Rules: an entry is executed iff its decided term is the term it is stored under *and* its base offset is the next
 offset; otherwise it is "not executed" everywhere. ``evolve`` sees only the event and its stamp. Rows, batch, applied
-index and request table are one write. What cannot be explained stops the node.
+index and request table are one write. What cannot be explained stops the node. Entries of kind ``groups`` change the
+rows of consumer groups in the same way, and nothing else: no event, no offset, no time.
 
 Theory: the leader decided an entry on a *tip* it still holds when the entry comes back committed; it adopts that value
 instead of evolving twice. Every other node decodes the batch and evolves.
@@ -18,6 +19,7 @@ from quorate.consensus.store import applied_ops, read_applied
 from quorate.errors import check
 from quorate.events import key as event_key
 from quorate.metadata.evolve import evolve
+from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.requests import RequestSettings, RequestTable, RowChange
 from quorate.metadata.rows import from_rows, row
 from quorate.metadata.state import State
@@ -76,6 +78,8 @@ class ReplicatedState:
         self._speculation: Speculation | None = None
         self.on_applied: list[Callable[[int], None]] = []
         """Called after each slice with the new high watermark."""
+        self.on_kept: list[Callable[[Index, Term], None]] = []
+        """Called after each slice with where each executed ``groups`` entry of it lies."""
         self._load()
 
     def attach(self, speculation: Speculation) -> None:
@@ -91,12 +95,14 @@ class ReplicatedState:
         self.time_ms = applied.time_ms if applied else 0
         self.state = from_rows(self._store.scan("rows"))
         self.requests = RequestTable.from_rows(self._store.scan("requests"), self._request_settings)
+        self.groups = GroupRows(self._store.scan("groups"))
         self._clear()
 
     def _clear(self) -> None:
         self._ops: list[StoreOp] = []
         self._touched: dict[bytes, None] = {}
         self._batches: list[tuple[int, int, Term, bytes]] = []
+        self._kept: list[tuple[Index, Term]] = []
 
     # -- consensus.ports.Machine
 
@@ -115,7 +121,10 @@ class ReplicatedState:
         if speculation is not None:
             speculation.settled(index, term, executed=executed)
         if decoded is not None and executed:
-            self._execute(decoded, term, adopted)
+            if decoded.kind == "groups":
+                self._keep(decoded, index, term)
+            else:
+                self._execute(decoded, term, adopted)
         elif decoded is not None:
             self._metrics.entries_not_executed += 1
 
@@ -138,6 +147,13 @@ class ReplicatedState:
         self._metrics.commits += 1
         self._metrics.events += entry.count
 
+    def _keep(self, entry: Entry, index: Index, term: Term) -> None:
+        """What consumer groups keep; the entry takes no offset and does not tell the time."""
+        changes = decode_changes(entry.batch)
+        self.groups.change(changes)
+        self._ops += [StoreOp("groups", key, value) for key, value in changes]
+        self._kept.append((index, term))
+
     def _evolve(self, entry: Entry, batch: bytes, term: Term) -> Adopted:
         """Decode and fold; the stamps in the records must say what the header said."""
         state, offset, keys = self.state, entry.base_offset, []
@@ -157,7 +173,7 @@ class ReplicatedState:
             ops.append(StoreOp("rows", key, row(self.state, key)))
         ops += applied_ops(self._index, self.term, self.offset, self.time_ms)
         self._store.write(ops)
-        batches = self._batches
+        batches, kept = self._batches, self._kept
         self._clear()
         if batches:
             self._log.publish(batches)
@@ -166,6 +182,9 @@ class ReplicatedState:
         if batches:
             for callback in self.on_applied:
                 callback(self.offset)
+        for index, term in kept:
+            for told in self.on_kept:
+                told(index, term)
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         """See port."""

@@ -49,6 +49,16 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often deadlines are looked at; what would be overdue at the next look is ended at this one."""
     peer_message_bytes_max: int = 4 << 20
     """A longer query result is not relayed by another node (a longer frame would cost the link to the leader)."""
+    group_window_s: float = 0.05
+    """Between two entries with what consumer groups keep: all of it that comes meanwhile is one entry."""
+    group_changes_max: int = 1000
+    """Rows one such entry changes."""
+    group_entry_bytes_max: int = 64 * 1024
+    """Bytes of one such entry, and of one row."""
+    group_waiting_max: int = 10_000
+    """Changes waiting for their entry to be applied; one more is answered busy."""
+    group_rows_max: int = 20_000
+    """Rows kept for consumer groups (at most two a group); a new one beyond is refused."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
@@ -56,5 +66,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"command_bytes_max must be from 1 to {MAX_ENTRY_BYTES}: no node applies a longer entry")
         if not 0 < self.deadline_sweep_s < self.answer_timeout_s:
             raise UsageError("deadline_sweep_s must be above 0 and below answer_timeout_s")
+        if not 0 < 2 * self.group_entry_bytes_max <= self.command_bytes_max:
+            raise UsageError("group_entry_bytes_max must be above 0 and at most half of command_bytes_max")
         if min(self.in_flight_max, self.parked_max, self.forwarded_max, self.live_entries_max) < 1:
             raise UsageError("in_flight_max, parked_max, forwarded_max and live_entries_max must be at least 1")

@@ -38,7 +38,7 @@ class KafkaConnection(asyncio.Protocol):
         self._stuck_since: float | None = None
         self._frame_since: float | None = None
         self._used_at = server.scheduler.monotonic()
-        self.address = ""
+        self.host = ""
 
     @property
     def client_id(self) -> str | None:
@@ -51,7 +51,7 @@ class KafkaConnection(asyncio.Protocol):
         """Admit the client, or close at once when there are too many."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self.address = f"{peer[0]}:{peer[1]}" if peer else ""
+        self.host = str(peer[0]) if peer else ""
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:

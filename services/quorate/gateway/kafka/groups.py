@@ -1,8 +1,8 @@
-"""Consumer groups of the one topic: who is a member, who reads it, and how far the group says it has come.
+"""Consumer groups of the one topic: who is a member, and who reads it. (How far it has read: offsets.py.)
 
-Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once. Soft state of
-the leader: ``clear`` forgets everything, members notice and join again. Groups, members and their bytes are bounded;
-silent members and unused groups are forgotten by ``sweep``.
+Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once. Groups are
+state of the leader: ``clear`` forgets them all, ``restore`` has them again as they last were stable, from the rows the
+cluster keeps. Groups, members and their bytes are bounded; silent members and empty groups are forgotten by ``sweep``.
 Theory: Kafka's classic protocol. A group is *empty*, *joining* (waiting for every member to join, at most for the
 longest rebalance timeout), *syncing* (waiting for the leader's assignments) or *stable*. KIP-62 (timeouts), KIP-345
 (static members: one that comes back under its instance id takes over its old place and, if nothing else changed, its
@@ -11,21 +11,16 @@ assignment), KIP-394 (a member learns its id before it counts). Java ``GroupCoor
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Literal
 
-import msgspec
-
 from quorate.clock import Scheduler, Timer
+from quorate.gateway.kafka import group_rows
+from quorate.gateway.kafka.group_rows import KeptMember, KeptMembers
 from quorate.gateway.kafka.settings import KafkaSettings
+from quorate.gateway.kafka.view import GroupLedger
 from quorate.wire.kafka import ErrorCode
-from quorate.wire.kafka_requests import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetCommitPartition,
-    SyncGroupRequest,
-)
+from quorate.wire.kafka_requests import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from quorate.wire.kafka_responses import JoinedGroup
 
 GROUP_ID_MAX = 255
@@ -36,19 +31,13 @@ Synced = Callable[[int, bytes], None]
 """(error, assignment)."""
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A committed offset: the next one to read."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str | None
-
-
 class Member:
     """One consumer. At most one of ``joined`` and ``synced`` is waiting."""
 
-    def __init__(self, member_id: str, request: JoinGroupRequest) -> None:
+    def __init__(self, member_id: str, request: JoinGroupRequest, client_id: str | None, host: str) -> None:
         self.id = member_id
+        self.client_id = client_id or ""
+        self.host = host
         self.instance_id = request.instance_id
         self.session_s = request.session_timeout_ms / 1000
         self.rebalance_s = max(request.rebalance_timeout_ms, request.session_timeout_ms) / 1000
@@ -70,6 +59,11 @@ class Member:
         if synced:
             synced(error, b"" if error else self.assignment)
 
+    def kept(self) -> KeptMember:
+        """What another coordinator needs to know of it."""
+        times = int(self.session_s * 1000), int(self.rebalance_s * 1000)
+        return KeptMember(self.id, self.instance_id, self.client_id, self.host, *times, self.protocols, self.assignment)
+
     def dismiss(self, error: int) -> None:
         """Tell it, if it waits, that it is no longer a member."""
         self.answer_join(JoinedGroup(error, self.id))
@@ -88,8 +82,6 @@ class Group:
         self.members: dict[str, Member] = {}
         self.expected: dict[str, float] = {}
         """Ids given out (KIP-394) and not used yet → when they lapse."""
-        self.kept: Kept | None = None
-        self.touched = 0.0
         self.timer: Timer | None = None
         self.first = False
         """Is this the first rebalance, which waits for more members rather than for all of them?"""
@@ -108,10 +100,13 @@ class Group:
 class Groups:
     """All groups this node coordinates."""
 
-    def __init__(self, settings: KafkaSettings, scheduler: Scheduler, chance: random.Random) -> None:
+    def __init__(
+        self, settings: KafkaSettings, scheduler: Scheduler, chance: random.Random, ledger: GroupLedger
+    ) -> None:
         self._settings = settings
         self._scheduler = scheduler
         self._chance = chance
+        self._ledger = ledger
         self._groups: dict[str, Group] = {}
 
     def __len__(self) -> int:
@@ -122,10 +117,18 @@ class Groups:
         """Members of all groups together, promised ids included."""
         return sum(len(g.members) + len(g.expected) for g in self._groups.values())
 
+    def all(self) -> Iterable[tuple[str, Group]]:
+        """Every group that has, or just had, members; to look at, not to change."""
+        return self._groups.items()
+
+    def find(self, group_id: str) -> Group | None:
+        """The group, if it has, or just had, members; to look at, not to change."""
+        return self._groups.get(group_id)
+
     # Joining.
 
-    def join(self, request: JoinGroupRequest, client_id: str | None, done: Joined) -> None:
-        """Enter or re-enter a group; ``done`` comes when the group is complete."""
+    def join(self, request: JoinGroupRequest, client: tuple[str | None, str], done: Joined) -> None:
+        """Enter or re-enter a group; ``done`` comes when the group is complete. ``client``: (client id, its host)."""
         refusal = self._refuse_join(request)
         group = None if refusal else self._open(request.group)
         if refusal or group is None:
@@ -133,13 +136,13 @@ class Groups:
             return
         static = group.of_instance(request.instance_id)
         if static is not None and not request.member_id:
-            self._take_over(group, static, request, client_id, done)
+            self._take_over(group, static, request, client, done)
         elif static is not None and static.id != request.member_id:
             done(JoinedGroup(ErrorCode.FENCED_INSTANCE_ID, request.member_id))
         elif request.member_id in group.members:
             self._rejoin(group, group.members[request.member_id], request, done)
         else:
-            self._enter(group, request, client_id, done)
+            self._enter(group, request, client, done)
 
     def _refuse_join(self, request: JoinGroupRequest) -> ErrorCode | None:
         limits = self._settings
@@ -163,7 +166,7 @@ class Groups:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
-    def _enter(self, group: Group, request: JoinGroupRequest, client_id: str | None, done: Joined) -> None:
+    def _enter(self, group: Group, request: JoinGroupRequest, client: tuple[str | None, str], done: Joined) -> None:
         member_id = request.member_id
         if member_id and member_id not in group.expected:
             done(JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
@@ -172,13 +175,13 @@ class Groups:
             if self.members >= self._settings.group_members_max:
                 done(JoinedGroup(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
                 return
-            member_id = self._new_id(client_id)
+            member_id = self._new_id(client[0])
             if request.member_id_required:
                 group.expected[member_id] = self._scheduler.monotonic() + request.session_timeout_ms / 1000
                 done(JoinedGroup(ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 return
         group.expected.pop(member_id, None)
-        member = group.members[member_id] = Member(member_id, request)
+        member = group.members[member_id] = Member(member_id, request, *client)
         group.protocol_type = request.protocol_type
         member.joined = done
         self._rebalance(group)
@@ -195,9 +198,9 @@ class Groups:
         self._rebalance(group)
 
     def _take_over(
-        self, group: Group, old: Member, request: JoinGroupRequest, client_id: str | None, done: Joined
+        self, group: Group, old: Member, request: JoinGroupRequest, client: tuple[str | None, str], done: Joined
     ) -> None:
-        member = Member(self._new_id(client_id), request)
+        member = Member(self._new_id(client[0]), request, *client)
         member.assignment = old.assignment
         group.members = {
             member.id if k == old.id else k: member if k == old.id else m for k, m in group.members.items()
@@ -207,6 +210,7 @@ class Groups:
         old.dismiss(ErrorCode.FENCED_INSTANCE_ID)
         self._seen(member)
         if group.state == "stable" and old.protocols == member.protocols:
+            self._keep(request.group, group)
             done(self._membership(group, member))
             return
         member.joined = done
@@ -301,6 +305,7 @@ class Groups:
             done(ErrorCode.INVALID_REQUEST, b"")
         else:
             self._assign(group, request)
+            self._keep(request.group, group)
             done(ErrorCode.NONE, member.assignment)
 
     def _assign(self, group: Group, request: SyncGroupRequest) -> None:
@@ -356,32 +361,17 @@ class Groups:
         else:
             self._rebalance(group)
 
-    # Committed offsets.
-
-    def commit(
-        self, group_id: str, generation: int, member_id: str, instance_id: str | None, at: OffsetCommitPartition
-    ) -> ErrorCode:
-        """Keep a position: from a member of this generation, or from outside (-1) while the group has no members."""
+    def may_commit(self, group_id: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
+        """May it set the group's position? A member may, in its generation; anybody (-1) while there are no members."""
         if not 0 < len(group_id) <= GROUP_ID_MAX:
             return ErrorCode.INVALID_GROUP_ID
-        group = self._open(group_id)
-        if group is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if len((at.metadata or "").encode()) > self._settings.group_member_bytes_max:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        if generation >= 0 or group.members:
-            found = self._speaker(group_id, member_id, instance_id)
-            if isinstance(found, ErrorCode):
-                return found
-            if generation != group.generation:
-                return ErrorCode.ILLEGAL_GENERATION
-        group.kept = Kept(at.offset, at.leader_epoch, at.metadata)
-        return ErrorCode.NONE
-
-    def kept(self, group_id: str) -> Kept | None:
-        """The position last committed."""
         group = self._groups.get(group_id)
-        return group.kept if group else None
+        if generation < 0 and (group is None or not group.members):
+            return ErrorCode.NONE
+        found = self._speaker(group_id, member_id, instance_id)
+        if isinstance(found, ErrorCode):
+            return found
+        return ErrorCode.NONE if generation == found[0].generation else ErrorCode.ILLEGAL_GENERATION
 
     # Housekeeping.
 
@@ -395,10 +385,11 @@ class Groups:
                 del group.members[member.id]
             if silent:
                 self._after_removal(group)
-            if group.members or group.expected:
-                group.touched = now
-            elif now - group.touched > self._settings.group_expiry_s:
+            if not group.members and not group.expected:
                 del self._groups[group_id]
+                key = group_rows.members_key(group_id)
+                if self._ledger.get(key) is not None:
+                    self._ledger.put(key, None, _unheard)
 
     def clear(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """This node no longer coordinates: send everyone away and forget everything."""
@@ -409,25 +400,31 @@ class Groups:
             for member in group.members.values():
                 member.dismiss(error)
 
+    def restore(self) -> None:
+        """This node coordinates now: have the groups as they last were stable. Their members may have been heard by
+        the coordinator before until just now, so each gets a whole session to be heard here.
+        """
+        for key, row in self._ledger.starting_with(group_rows.MEMBERS):
+            kept = group_rows.decode_members(row)
+            group = self._groups[group_rows.group_of(key)] = Group()
+            group.state, group.generation, group.leader = "stable", kept.generation, kept.leader
+            group.protocol_type, group.protocol = kept.protocol_type, kept.protocol
+            for one in kept.members:
+                member = group.members[one.member_id] = _restored(group_rows.group_of(key), kept, one)
+                self._seen(member)
+
+    def _keep(self, group_id: str, group: Group) -> None:
+        """Have the cluster keep who is a member. Should that fail, the group joins again at the next coordinator."""
+        members = tuple(member.kept() for member in group.members.values())
+        kept = KeptMembers(group.generation, group.protocol_type, group.protocol, group.leader, members)
+        self._ledger.put(group_rows.members_key(group_id), group_rows.encode(kept), _unheard)
+
     def _open(self, group_id: str) -> Group | None:
         """The group, made when new; None when there is no room for one more."""
         group = self._groups.get(group_id)
-        if group is None:
-            if len(self._groups) >= self._settings.groups_max and not self._make_room():
-                return None
+        if group is None and len(self._groups) < self._settings.groups_max:
             group = self._groups[group_id] = Group()
-        group.touched = self._scheduler.monotonic()
         return group
-
-    def _make_room(self) -> bool:
-        unused: Iterator[tuple[float, str]] = (
-            (g.touched, group_id) for group_id, g in self._groups.items() if not g.members and not g.expected
-        )
-        oldest = min(unused, default=None)
-        if oldest is None:
-            return False
-        del self._groups[oldest[1]]
-        return True
 
     def _new_id(self, client_id: str | None) -> str:
         return f"{(client_id or 'consumer')[:64]}-{self._chance.getrandbits(128):032x}"
@@ -438,3 +435,18 @@ class Groups:
     @staticmethod
     def _waits(member: Member) -> bool:
         return member.joined is not None or member.synced is not None
+
+
+def _restored(group_id: str, kept: KeptMembers, one: KeptMember) -> Member:
+    """A member as it joined."""
+    times = one.session_timeout_ms, one.rebalance_timeout_ms
+    request = JoinGroupRequest(
+        group_id, *times, one.member_id, one.instance_id, kept.protocol_type, one.protocols, member_id_required=False
+    )
+    member = Member(one.member_id, request, one.client_id, one.host)
+    member.assignment = one.assignment
+    return member
+
+
+def _unheard(_: object) -> None:
+    """Nobody waits for this to be written."""

@@ -18,6 +18,7 @@ from quorate.clock import Scheduler, Timer
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.kafka.connection import KafkaConnection
 from quorate.gateway.kafka.groups import Groups
+from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.gateway.kafka.reading import LogReader
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.kafka.view import LogView
@@ -34,6 +35,7 @@ from quorate.wire.kafka_requests import (
     LeaveGroupRequest,
     ListOffsetsRequest,
     MetadataRequest,
+    OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
@@ -80,7 +82,8 @@ class KafkaServer:
         self._access = access
         self._quota = quota
         self._reader = LogReader(view, settings)
-        self._groups = Groups(settings, scheduler, chance)
+        self._groups = Groups(settings, scheduler, chance, view.groups)
+        self._offsets = GroupOffsets(settings, scheduler, self._groups, view.groups)
         self._groups_term = 0
         self._connections: set[KafkaConnection] = set()
         self._waiting: deque[_Waiting] = deque()
@@ -115,7 +118,7 @@ class KafkaServer:
 
     @property
     def groups(self) -> int:
-        """Consumer groups known here."""
+        """Consumer groups with members that are coordinated here."""
         return len(self._groups)
 
     def opened(self, connection: KafkaConnection) -> None:
@@ -136,8 +139,9 @@ class KafkaServer:
         now = self.scheduler.monotonic()
         for connection in [c for c in self._connections if c.overdue(now)]:
             connection.close()
-        self._coordinates()
-        self._groups.sweep()
+        if self._coordinates():
+            self._groups.sweep()
+            self._offsets.sweep()
         self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)
 
     # Requests.
@@ -160,7 +164,7 @@ class KafkaServer:
             case MetadataRequest():
                 connection.reply(self._reader.metadata(version, request))
             case ListOffsetsRequest() | OffsetForLeaderEpochRequest():
-                self._offsets(connection, version, request)
+                self._ends(connection, version, request)
             case ProduceRequest():
                 self._refuse_produce(connection, version, request)
             case FindCoordinatorRequest():
@@ -177,7 +181,7 @@ class KafkaServer:
 
     # Offsets, which may need the leader's word.
 
-    def _offsets(
+    def _ends(
         self, connection: KafkaConnection, version: int, request: ListOffsetsRequest | OffsetForLeaderEpochRequest
     ) -> None:
         def answer(end: int | None) -> None:
@@ -261,12 +265,20 @@ class KafkaServer:
     # Groups, which only the leader coordinates.
 
     def _coordinates(self) -> bool:
-        """Is this node the coordinator? Members of an earlier term of office are sent away."""
-        leads = self._view.serving and self._view.leader_id == self._view.node_id
-        if not leads or self._view.term != self._groups_term:
+        """Is this node the coordinator? Members of an earlier term of office are sent away, its own are had again."""
+        leads = self._view.coordinates
+        term = self._view.term if leads else 0
+        if term != self._groups_term:
             self._groups.clear()
-        self._groups_term = self._view.term if leads else 0
+            self._groups_term = term
+            if leads:
+                self._groups.restore()
         return leads
+
+    def _not_coordinator(self) -> ErrorCode:
+        """Why a group is not served here: another node leads, or this one is just about to."""
+        mine = self._view.serving and self._view.leader_id == self._view.node_id
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if mine else ErrorCode.NOT_COORDINATOR
 
     def _coordinator(self, version: int, request: FindCoordinatorRequest) -> bytes:
         if request.key_type != 0:
@@ -279,7 +291,7 @@ class KafkaServer:
     def _serve_group(self, connection: KafkaConnection, version: int, request: GroupRequest) -> None:
         error = ErrorCode.NONE
         if not self._coordinates():
-            error = ErrorCode.NOT_COORDINATOR
+            error = self._not_coordinator()
         elif not self._access.authorize(PRINCIPAL, "ReadGroup", f"group/{request.group}"):
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         match request:
@@ -287,7 +299,7 @@ class KafkaServer:
                 connection.reply(responses.join_group(version, JoinedGroup(error, request.member_id)))
             case JoinGroupRequest():
                 reply = lambda joined: connection.reply(responses.join_group(version, joined))  # noqa: E731
-                self._groups.join(request, connection.client_id, reply)
+                self._groups.join(request, (connection.client_id, connection.host), reply)
             case SyncGroupRequest() if error:
                 connection.reply(responses.sync_group(version, error))
             case SyncGroupRequest():
@@ -298,27 +310,55 @@ class KafkaServer:
                 members = [] if error else self._groups.leave(request)
                 connection.reply(responses.leave_group(version, members, error))
             case OffsetCommitRequest():
-                connection.reply(self._commit(version, request, error))
-            case OffsetFetchRequest():
+                self._commit(connection, version, request, error)
+            case OffsetFetchRequest() if error:
                 connection.reply(self._kept(version, request, error))
+            case OffsetFetchRequest():
+                self._fetch_offsets(connection, version, request)
 
-    def _commit(self, version: int, request: OffsetCommitRequest, error: ErrorCode) -> bytes:
-        topics = []
-        for name, partitions in request.topics:
-            results = []
-            for at in partitions:
-                result = error
-                if not error and not self._reader.knows(name, at.partition):
-                    result = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif not error:
-                    who = (request.group, request.generation, request.member_id, request.instance_id)
-                    result = self._groups.commit(*who, at)
-                results.append((at.partition, int(result)))
-            topics.append((name, results))
-        return responses.offset_commit(version, topics)
+    def _commit(
+        self, connection: KafkaConnection, version: int, request: OffsetCommitRequest, error: ErrorCode
+    ) -> None:
+        """Every partition gets its own answer; the last of them to come sends them all."""
+        results = [(name, {at.partition: int(error) for at in partitions}) for name, partitions in request.topics]
+        waited_for = 1
+
+        def settled() -> None:
+            nonlocal waited_for
+            waited_for -= 1
+            if not waited_for:
+                body = responses.offset_commit(version, [(name, found.items()) for name, found in results])
+                connection.reply(body)
+
+        def keep(at: OffsetCommitPartition, found: dict[int, int]) -> None:
+            nonlocal waited_for
+            waited_for += 1
+
+            def done(result: ErrorCode) -> None:
+                found[at.partition] = int(result)
+                settled()
+
+            self._offsets.commit(request, at, done)
+
+        for (name, partitions), (_, found) in zip(request.topics, results, strict=True):
+            for at in partitions if not error else ():
+                if self._reader.knows(name, at.partition):
+                    keep(at, found)
+                else:
+                    found[at.partition] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        settled()
+
+    def _fetch_offsets(self, connection: KafkaConnection, version: int, request: OffsetFetchRequest) -> None:
+        """As applied here, once it is certain that no other node has become the coordinator meanwhile."""
+
+        def answer(end: int | None) -> None:
+            error = ErrorCode.NONE if end is not None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            connection.reply(self._kept(version, request, error))
+
+        self._confirmed_end(answer)
 
     def _kept(self, version: int, request: OffsetFetchRequest, error: ErrorCode) -> bytes:
-        kept = None if error else self._groups.kept(request.group)
+        kept = None if error else self._offsets.kept(request.group)
         asked = request.topics
         if asked is None:
             asked = ((self.settings.topic, (0,)),) if kept else ()

@@ -39,11 +39,13 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_period_s: float = 1.0
     """How often time-outs of connections and group members are looked for."""
     groups_max: int = 1000
-    """Consumer groups kept; the longest unused one without members makes room."""
+    """Consumer groups with members; those of one more cannot join. (How many are kept: controller.group_rows_max.)"""
     group_members_max: int = 1000
     """Members of all groups together."""
     group_member_bytes_max: int = 16 * 1024
-    """Subscription, or assignment, of one member; also the metadata of a committed offset."""
+    """Subscription, or assignment, of one member."""
+    offset_metadata_bytes_max: int = 4096
+    """Metadata of a committed offset (Kafka ``offset.metadata.max.bytes``)."""
     group_session_timeout_min_ms: int = 1_000
     """Smallest session timeout a member may ask for."""
     group_session_timeout_max_ms: int = 1_800_000
@@ -51,4 +53,6 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_initial_delay_s: float = 0.1
     """How long a new group waits for more members before its first assignment."""
     group_expiry_s: float = 7 * 24 * 3600.0
-    """A group without members is forgotten this long after its last request."""
+    """A committed offset lapses this long after its commit, unless its group has members then."""
+    group_rows_per_sweep: int = 200
+    """Committed offsets whose age is looked at in one sweep, in turn."""

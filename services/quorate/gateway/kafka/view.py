@@ -1,12 +1,14 @@
-"""What the Kafka listener needs to know of a node: its log, its neighbours, its leader. Nothing it could change.
+"""What the Kafka listener needs to know of a node: its log, its neighbours, its leader, what consumer groups keep.
 
 Rules: the composition root implements ``LogView``; tests implement it in memory. Everything runs on the node's thread.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
+
+from quorate.controller import Written
 
 
 class KafkaNode(msgspec.Struct, frozen=True, gc=False):
@@ -43,12 +45,32 @@ class EventLogReader(Protocol):
         """The first offset whose time is at least ``time_ms`` (Unix ms); None: there is none."""
 
 
+class GroupLedger(Protocol):
+    """What the cluster keeps for consumer groups (metadata/group_rows.py); every node has it, the leader writes it."""
+
+    def __len__(self) -> int:
+        """Rows kept."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The row as applied here."""
+
+    def starting_with(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows whose keys begin so, as of now."""
+
+    def pending(self, key: bytes) -> bool:
+        """Is a change of this row on its way?"""
+
+    def put(self, key: bytes, row: bytes | None, done: Callable[[Written], None]) -> None:
+        """Have it written, or removed; always calls back (controller/group_writer.py)."""
+
+
 class LogView(Protocol):
     """One node, seen by a consumer of its log."""
 
     node_id: int
     cluster_id: str
     log: EventLogReader
+    groups: GroupLedger
     on_applied: list[Callable[[int], None]]
     """Called with the new end offset after each slice of applied entries."""
 
@@ -59,6 +81,10 @@ class LogView(Protocol):
     @property
     def term(self) -> int:
         """The current term."""
+
+    @property
+    def coordinates(self) -> bool:
+        """Does this node lead, with all that was ever committed applied? Then it coordinates consumer groups."""
 
     @property
     def serving(self) -> bool:

@@ -1,6 +1,7 @@
 """Consumer groups in virtual time: who is a member, when a generation is complete, what a lost member costs."""
 
 import random
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,15 +14,14 @@ from quorate.wire.kafka_requests import (
     JoinGroupRequest,
     LeaveGroupRequest,
     LeavingMember,
-    OffsetCommitPartition,
     SyncGroupRequest,
 )
 from quorate.wire.kafka_responses import JoinedGroup
+from tests.kafka_tools.fakes import FakeLedger
 from tests.sim.world import Loop, World
 
 SETTINGS = KafkaSettings(groups_max=3, group_members_max=6, group_member_bytes_max=100)
 SESSION_MS = 10_000
-POSITION = OffsetCommitPartition(0, 42, 3, "note")
 
 
 class Room:
@@ -29,7 +29,18 @@ class Room:
 
     def __init__(self, settings: KafkaSettings = SETTINGS) -> None:
         self.world = World(1)
-        self.groups = Groups(settings, Loop(self.world, "room", lambda: None), random.Random(7))
+        self.ledger = FakeLedger()
+        self.settings = settings
+        self.seeds = count(7)
+        self.groups = self.coordinator()
+
+    def coordinator(self) -> Groups:
+        """A node that coordinates, with what the cluster keeps."""
+        groups = Groups(
+            self.settings, Loop(self.world, "room", lambda: None), random.Random(next(self.seeds)), self.ledger
+        )
+        groups.restore()
+        return groups
 
     def after(self, seconds: float) -> None:
         self.world.run_until(self.world.now + seconds)
@@ -42,7 +53,7 @@ class Room:
 
     def join(self, member_id: str = "", **how: Any) -> list[JoinedGroup]:
         answers: list[JoinedGroup] = []
-        self.groups.join(join_request(member_id, **how), "client", answers.append)
+        self.groups.join(join_request(member_id, **how), ("client", "127.0.0.1"), answers.append)
         return answers
 
     def sync(self, member: JoinedGroup, assignments: dict[str, bytes] | None = None, **how: Any) -> list[Any]:
@@ -60,9 +71,10 @@ class Room:
 
     def commit(self, member: JoinedGroup | None, generation: int | None = None) -> ErrorCode:
         if member is None:
-            return self.groups.commit("g", -1, "", None, POSITION)
-        known = member.generation if generation is None else generation
-        return self.groups.commit("g", known, member.member_id, None, POSITION)
+            return self.groups.may_commit("g", -1, "", None)
+        return self.groups.may_commit(
+            "g", member.generation if generation is None else generation, member.member_id, None
+        )
 
     def leave(self, member_id: str, instance: str | None = None) -> int:
         ((_, _, error),) = self.groups.leave(LeaveGroupRequest("g", (LeavingMember(member_id, instance),)))
@@ -181,17 +193,18 @@ def test_a_leader_that_never_syncs_does_not_hang_the_group() -> None:
 
 
 def test_leaving_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
-    """The others are told at their next heartbeat; a group without members keeps its committed offset."""
+    """The others are told at their next heartbeat; of a group without members nothing is left."""
     room = Room()
     leader, other = room.stable_pair()
     assert room.commit(leader) == 0
     assert room.leave(other.member_id) == 0
     assert room.beat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
     assert room.leave(other.member_id) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.ledger.rows
     assert room.leave(leader.member_id) == 0
-    kept = room.groups.kept("g")
-    assert kept is not None
-    assert (kept.offset, kept.leader_epoch, kept.metadata) == (42, 3, "note")
+    room.sweep_for(1)
+    assert len(room.groups) == 0
+    assert not room.ledger.rows
 
 
 def test_generations_are_checked() -> None:
@@ -201,7 +214,7 @@ def test_generations_are_checked() -> None:
     assert room.beat(leader, generation=7) == ErrorCode.ILLEGAL_GENERATION
     assert room.sync(leader, generation=7) == [(ErrorCode.ILLEGAL_GENERATION, b"")]
     assert room.commit(leader, 7) == ErrorCode.ILLEGAL_GENERATION
-    assert room.groups.kept("g") is None
+    assert room.commit(leader) == 0
 
 
 def test_outsiders_commit_only_while_nobody_is_a_member() -> None:
@@ -294,21 +307,17 @@ def test_a_join_that_cannot_be_is_refused(how: dict[str, Any], error: ErrorCode)
 
 
 def test_groups_and_members_are_bounded() -> None:
-    """One member too many is refused; one group too many takes the place of an unused one, if there is one."""
+    """One member too many is refused, and so is the first member of one group too many; empty groups make room."""
     room = Room()
-    for name in ("a", "b", "c"):
-        assert room.groups.commit(name, -1, "", None, POSITION) == 0
-        room.after(1.0)
-    assert room.groups.commit("d", -1, "", None, POSITION) == 0
-    assert room.groups.kept("a") is None
-    assert len(room.groups) == 3
-    for name in ("b", "c", "d", "b", "c", "d"):
+    for name in ("a", "b", "c", "a", "b", "c"):
         room.join(group=name)
     (refused,) = room.join(group="b")
     assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert room.groups.commit("e", -1, "", None, POSITION) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     (refused,) = room.join(group="e")
     assert refused.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    room.sweep_for(12)
+    assert len(room.groups) == 0
+    assert room.join(group="e") == []
 
 
 def test_promised_ids_lapse() -> None:
@@ -321,26 +330,20 @@ def test_promised_ids_lapse() -> None:
     assert room.groups.members == 0
 
 
-def test_oversized_assignments_and_notes_are_refused() -> None:
+def test_oversized_assignments_are_refused() -> None:
     """Nothing above the limit is kept."""
     room = Room()
     answers = room.join()
     room.after(0.2)
     member = answers[0]
     assert room.sync(member, {member.member_id: b"x" * 101}) == [(ErrorCode.INVALID_REQUEST, b"")]
-    long = OffsetCommitPartition(0, 1, -1, "x" * 101)
-    assert room.groups.commit("g", 1, member.member_id, None, long) == ErrorCode.OFFSET_METADATA_TOO_LARGE
-    assert room.groups.commit("", -1, "", None, POSITION) == ErrorCode.INVALID_GROUP_ID
 
 
-def test_an_unused_group_is_forgotten() -> None:
-    """Without members it goes after the expiry, its offset with it; with members it stays."""
-    room = Room(KafkaSettings(group_expiry_s=5.0))
-    room.groups.commit("g", -1, "", None, POSITION)
-    room.sweep_for(4)
-    assert room.groups.kept("g") is not None
-    room.sweep_for(2)
-    assert len(room.groups) == 0
+def test_a_commit_names_a_group() -> None:
+    """An empty name, or one that is too long, is refused with error 24."""
+    room = Room()
+    for name in ("", "g" * 256):
+        assert room.groups.may_commit(name, -1, "", None) == ErrorCode.INVALID_GROUP_ID
 
 
 def test_losing_the_office_sends_everyone_away() -> None:
@@ -353,3 +356,51 @@ def test_losing_the_office_sends_everyone_away() -> None:
     assert len(room.groups) == 0
     room.after(60.0)
     assert len(waiting) == 1
+
+
+def test_a_stable_group_goes_on_at_the_next_coordinator() -> None:
+    """Members keep their ids, generation and assignments; whoever is not heard there for a whole session is out."""
+    room = Room()
+    leader, other = room.stable_pair()
+    room.groups.clear()
+    room.after(9.0)
+    room.groups = room.coordinator()
+    assert room.groups.members == 2
+    assert room.beat(leader) == 0
+    assert room.commit(leader) == 0
+    assert room.sync(other) == [(0, b"b")]
+    for _ in range(9):
+        room.sweep_for(1)
+        assert room.beat(leader) == 0
+    room.sweep_for(2)
+    assert room.beat(other) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.beat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_generation_under_way_is_lost_with_its_coordinator() -> None:
+    """Members that had joined a generation without assignments are told to join again; nobody reads two ways."""
+    room = Room()
+    leader, other = room.stable_pair()
+    newcomer, again, last = room.join(), room.join(leader.member_id), room.join(other.member_id)
+    assert newcomer[0].generation == again[0].generation == last[0].generation == 2
+    room.groups = room.coordinator()
+    assert room.beat(newcomer[0]) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.beat(again[0]) == ErrorCode.ILLEGAL_GENERATION
+    assert room.commit(again[0]) == ErrorCode.ILLEGAL_GENERATION
+    assert room.beat(leader) == 0
+
+
+def test_a_static_member_is_known_at_the_next_coordinator() -> None:
+    """It takes over its old place there, by its instance id, as it would have here."""
+    room = Room()
+    answers = room.join(instance="i1")
+    room.after(0.2)
+    member = answers[0]
+    room.sync(member, {member.member_id: b"mine"}, instance="i1")
+    room.groups = room.coordinator()
+    (back,) = room.join(instance="i1")
+    assert back.member_id != member.member_id
+    assert room.sync(back, instance="i1") == [(0, b"mine")]
+    room.groups = room.coordinator()
+    assert room.beat(back, instance="i1") == 0
+    assert room.beat(member, instance="i1") == ErrorCode.FENCED_INSTANCE_ID

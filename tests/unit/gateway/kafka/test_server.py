@@ -13,7 +13,7 @@ from quorate.wire.avro import decode_events
 from quorate.wire.kafka import WINDOW, Api, ErrorCode
 from quorate.wire.kafka_primitives import int16, int32, string
 from quorate.wire.records import scan
-from tests.kafka_tools.fakes import START_MS, TOPIC, ServedLog
+from tests.kafka_tools.fakes import START_MS, TOPIC, FakeLedger, ServedLog
 from tests.kafka_tools.raw import Client, fetch, fetched
 from tests.unit.wire.kafka_oracle import request_frame
 
@@ -397,15 +397,56 @@ def test_committed_offsets_come_back() -> None:
         assert (none["error_code"], none["topics"]) == (0, [])
 
 
-def test_a_new_term_of_office_knows_no_groups() -> None:
-    """Soft state of a leader ends with its term, even if it is elected again."""
+def fetch_offset(client: Client) -> tuple[int, int]:
+    """(error, position) of the group."""
+    asked = {"group_id": "g", "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
+    found = client.ask(Api.OFFSET_FETCH, 5, asked)
+    return found["error_code"], found["topics"][0]["partitions"][0]["committed_offset"]
+
+
+def test_committed_offsets_outlive_the_leader() -> None:
+    """The next coordinator answers with what the one before has kept; the one before sends the client there."""
+    with serving(2) as (served, client):
+        client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
+        served.set_leader(2, 2)
+        assert fetch_offset(client) == (ErrorCode.NOT_COORDINATOR, -1)
+        second = Client(served.ports[1])
+        assert fetch_offset(second) == (0, 42)
+        second.socket.close()
+        refused = client.ask(Api.OFFSET_COMMIT, 7, commit(0, 1))
+        assert refused["topics"][0]["partitions"][0]["error_code"] == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_position_is_told_only_by_a_leader_that_is_sure() -> None:
+    """One whose term is not open yet, or whose leadership nobody confirms, asks for patience: error 14."""
     with serving() as (served, client):
         client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
-        served.set_leader(1, 2)
-        found = client.ask(
-            Api.OFFSET_FETCH, 5, {"group_id": "g", "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
-        )
-        assert found["topics"][0]["partitions"][0]["committed_offset"] == -1
+        served.views[0].confirmable = False
+        assert fetch_offset(client) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+        served.views[0].confirmable, served.views[0].open = True, False
+        assert fetch_offset(client) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+        served.views[0].open = True
+        assert fetch_offset(client) == (0, 42)
+
+
+def test_a_commit_of_many_partitions_is_one_answer() -> None:
+    """Each has its own result, and the answer comes when the last of them is kept."""
+    with serving() as (served, client):
+        ledger = served.views[0].groups
+        ledger.held = True
+        asked = commit(0, 42)
+        asked["topics"][0]["partitions"].append({**asked["topics"][0]["partitions"][0], "partition_index": 3})
+        client.send(Api.OFFSET_COMMIT, 7, asked)
+        served.do(_turns())
+        assert ledger.waiting
+        served.do(_released(ledger))
+        results = client.receive()["topics"][0]["partitions"]
+        assert [(r["partition_index"], r["error_code"]) for r in results] == [(0, 0), (3, 3)]
+
+
+async def _released(ledger: FakeLedger) -> None:
+    ledger.held = False
+    ledger.release()
 
 
 def test_a_member_is_sent_away_when_the_leader_changes() -> None:

@@ -1,0 +1,88 @@
+"""What a consumer group keeps in the cluster: its position, and while it has members, who they are and who reads what.
+
+Rules: two rows a group, ``offset/<group>`` and ``members/<group>``, msgpack, fields only ever added at the end. The
+leader alone writes them (controller/group_writer.py); every node has them.
+Theory: Kafka's own coordinator keeps both in ``__consumer_offsets``: with its members kept, a group that loses its
+coordinator goes on in the same generation at the next one, and nothing is read twice.
+"""
+
+import msgspec
+
+from quorate.errors import InvariantBrokenError
+
+OFFSET = b"offset/"
+MEMBERS = b"members/"
+
+
+class KeptOffset(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A committed position in the one partition: the next offset to read."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+    time_ms: int
+    """When it was committed, Unix ms by the leader's clock; it lapses ``group_expiry_s`` later."""
+
+
+class KeptMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One member of a generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes
+
+
+class KeptMembers(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A generation whose assignments have been given."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    members: tuple[KeptMember, ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_OFFSETS = msgspec.msgpack.Decoder(KeptOffset)
+_MEMBERS = msgspec.msgpack.Decoder(KeptMembers)
+
+
+def offset_key(group: str) -> bytes:
+    """Where a group's position is kept."""
+    return OFFSET + group.encode()
+
+
+def members_key(group: str) -> bytes:
+    """Where a group's members are kept."""
+    return MEMBERS + group.encode()
+
+
+def group_of(key: bytes) -> str:
+    """Whose row this is."""
+    return key.partition(b"/")[2].decode()
+
+
+def encode(row: KeptOffset | KeptMembers) -> bytes:
+    """A row's bytes."""
+    return _encode(row)
+
+
+def decode_offset(row: bytes) -> KeptOffset:
+    """Raises InvariantBrokenError for a row that is none of ours."""
+    try:
+        return _OFFSETS.decode(row)
+    except msgspec.MsgspecError as error:
+        raise InvariantBrokenError(f"a kept offset is damaged: {error}") from error
+
+
+def decode_members(row: bytes) -> KeptMembers:
+    """Raises InvariantBrokenError for a row that is none of ours."""
+    try:
+        return _MEMBERS.decode(row)
+    except msgspec.MsgspecError as error:
+        raise InvariantBrokenError(f"kept members are damaged: {error}") from error

@@ -1,0 +1,144 @@
+"""Committed offsets: who may commit what, when they lapse, and that nothing newer is ever overtaken."""
+
+import random
+
+import pytest
+
+from quorate.controller import Written
+from quorate.gateway.kafka.groups import Groups
+from quorate.gateway.kafka.offsets import GroupOffsets
+from quorate.gateway.kafka.settings import KafkaSettings
+from quorate.wire.kafka import ErrorCode
+from quorate.wire.kafka_requests import JoinGroupRequest, OffsetCommitPartition, OffsetCommitRequest, SyncGroupRequest
+from quorate.wire.kafka_responses import JoinedGroup
+from tests.kafka_tools.fakes import FakeLedger
+from tests.sim.world import Loop, World
+
+SETTINGS = KafkaSettings(group_expiry_s=100.0, group_rows_per_sweep=2, offset_metadata_bytes_max=10)
+
+
+class Desk:
+    """Groups and their offsets over a ledger in memory, in virtual time."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        scheduler = Loop(self.world, "desk", lambda: None)
+        self.ledger = FakeLedger()
+        self.groups = Groups(SETTINGS, scheduler, random.Random(1), self.ledger)
+        self.offsets = GroupOffsets(SETTINGS, scheduler, self.groups, self.ledger)
+
+    def commit(
+        self, offset: int, *, group: str = "g", metadata: str | None = "note", generation: int = -1
+    ) -> list[int]:
+        answers: list[int] = []
+        request = OffsetCommitRequest(group, generation, "", None, ())
+        self.offsets.commit(request, OffsetCommitPartition(0, offset, 3, metadata), answers.append)
+        return answers
+
+    def sweep_for(self, seconds: float) -> None:
+        """Time passes, and a few rounds of sweeps after it."""
+        self.world.run_until(self.world.now + seconds)
+        for _ in range(10):
+            self.offsets.sweep()
+
+    def at(self, group: str = "g") -> int | None:
+        kept = self.offsets.kept(group)
+        return None if kept is None else kept.offset
+
+    def member(self) -> None:
+        """Somebody joins the group."""
+        joined: list[JoinedGroup] = []
+        request = JoinGroupRequest("g", 600_000, 600_000, "", None, "consumer", (("range", b""),), False)
+        self.groups.join(request, ("client", "host"), joined.append)
+        self.world.run_until(self.world.now + 1)
+        sync = SyncGroupRequest("g", joined[0].generation, joined[0].member_id, None, ())
+        self.groups.sync(sync, lambda _error, _assignment: None)
+
+
+def test_a_commit_comes_back_whole() -> None:
+    """Offset, epoch and metadata, the last one committed, a group each."""
+    desk = Desk()
+    assert desk.commit(7) == desk.commit(42) == desk.commit(1, group="other", metadata=None) == [0]
+    kept = desk.offsets.kept("g")
+    assert kept is not None
+    assert (kept.offset, kept.leader_epoch, kept.metadata) == (42, 3, "note")
+    assert desk.at("other") == 1
+    assert desk.at("nobody") is None
+    assert set(desk.offsets.of_groups()) == {"g", "other"}
+
+
+def test_a_commit_is_answered_when_it_is_kept() -> None:
+    """Not before; and until then the old position is the position."""
+    desk = Desk()
+    desk.commit(1)
+    desk.ledger.held = True
+    answers = desk.commit(2)
+    assert (answers, desk.at()) == ([], 1)
+    desk.ledger.release()
+    assert (answers, desk.at()) == ([0], 2)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (Written.BUSY, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (Written.NO_ROOM, ErrorCode.POLICY_VIOLATION),
+        (Written.NOT_LEADER, ErrorCode.NOT_COORDINATOR),
+        (Written.LATE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_what_was_not_kept_is_told_as_kafka_tells_it(outcome: Written, error: ErrorCode) -> None:
+    """Each reason has its error code; the position stays what it was."""
+    desk = Desk()
+    desk.commit(1)
+    desk.ledger.outcome = outcome
+    assert desk.commit(2) == [error]
+    assert desk.at() == 1
+
+
+def test_what_cannot_be_a_position_is_refused() -> None:
+    """A negative offset, long metadata, no group, a generation that is not: each its error, and nothing is kept."""
+    desk = Desk()
+    assert desk.commit(-1) == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
+    assert desk.commit(1, metadata="é" * 6) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert desk.commit(1, group="") == [ErrorCode.INVALID_GROUP_ID]
+    assert desk.commit(1, generation=4) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert not desk.ledger.rows
+
+
+def test_an_unused_position_lapses() -> None:
+    """After the expiry, for every group, however few are looked at in one sweep; not before."""
+    desk = Desk()
+    for number in range(9):
+        desk.commit(number, group=f"g{number}")
+    desk.sweep_for(99)
+    assert len(desk.ledger.rows) == 9
+    desk.sweep_for(2)
+    assert not desk.ledger.rows
+
+
+def test_a_position_in_use_does_not_lapse() -> None:
+    """A group with members may read a silent log for ever without a commit; once they are gone it lapses."""
+    desk = Desk()
+    desk.commit(5)
+    desk.member()
+    for _ in range(10):
+        desk.sweep_for(60)
+        assert desk.at() == 5
+    desk.groups.clear()
+    desk.sweep_for(101)
+    assert desk.at() is None
+
+
+def test_a_commit_under_way_is_not_overtaken() -> None:
+    """Neither lapsing nor renewing touches a position that is just being committed."""
+    desk = Desk()
+    desk.commit(5)
+    desk.ledger.held = True
+    desk.world.run_until(200.0)
+    answers = desk.commit(6)
+    desk.sweep_for(0)
+    desk.member()
+    desk.sweep_for(0)
+    desk.ledger.release()
+    assert (answers, desk.at()) == ([0], 6)
