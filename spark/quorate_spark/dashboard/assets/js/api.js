@@ -1,0 +1,57 @@
+/**
+ * One question to the service, one answer or one typed failure.
+ *
+ * An answer is `{offset, time, node, source, batch, age_ms, data}` plus `received` (browser clock). Answers about the past
+ * never change, so they are kept and asked for once. Every question has a deadline.
+ */
+
+const DEADLINE_MS = 10_000;
+const KEPT = 400;
+const kept = new Map();
+
+export class Failure extends Error {
+  /** `status` 0: nothing answered. `code` as in the service's errors; `where` the path that was asked. */
+  constructor(status, code, message, where, end = null) {
+    super(message);
+    Object.assign(this, { status, code, where, end });
+  }
+  get text() { return `${this.status || "no answer"} ${this.code} ${this.where}: ${this.message}`; }
+}
+
+const address = (path, query, at) => {
+  const text = new URLSearchParams(Object.entries(query ?? {}).filter(([, v]) => v !== null && v !== undefined && v !== ""));
+  if (at !== null) text.set("at", at);
+  return `api/${path}${text.size ? "?" + text : ""}`;
+};
+
+/** Ask; `need` is `{path, query?, body?, live?}`, `at` null for now. Raises Failure, or AbortError when `signal` fires. */
+export async function ask(need, at, signal) {
+  const past = need.live || at === null ? null : at;
+  const where = address(need.path, need.query, need.body ? null : past);
+  const id = need.body ? `${where} ${JSON.stringify(need.body)}` : where;
+  const fixed = past !== null && need.source !== "node";
+  if (fixed && kept.has(id)) return kept.get(id);
+  const answer = await once(where, need.body, signal);
+  if (fixed) {
+    kept.set(id, answer);
+    if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+  }
+  return answer;
+}
+
+async function once(where, body, signal) {
+  const limit = AbortSignal.timeout(DEADLINE_MS);
+  const post = body ? { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } } : {};
+  let reply, answer;
+  try {
+    reply = await fetch(where, { ...post, signal: signal ? AbortSignal.any([signal, limit]) : limit });
+    answer = await reply.json();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    if (reply) throw new Failure(reply.status, "unreadable", "the answer was not JSON", where);
+    throw new Failure(0, limit.aborted ? "deadline" : "unreachable", limit.aborted ? `nothing within ${DEADLINE_MS / 1000} s` : "the dashboard service cannot be reached", where);
+  }
+  if (reply.ok) return { ...answer, received: Date.now() };
+  const { code = "error", message = reply.statusText, end_offset: end = null } = answer.error ?? {};
+  throw new Failure(reply.status, code, message, where, end);
+}

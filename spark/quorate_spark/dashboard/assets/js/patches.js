@@ -1,0 +1,74 @@
+/**
+ * Facts laid over answers: how the stream's news becomes the next answer without asking.
+ *
+ * A patch takes an entry with a live answer, the `facts` and the offset they follow on; it answers true when the entry
+ * now reflects `facts.offset`, false when it must be asked again. Sets that were not touched keep their object, so that
+ * the map redraws only the tiles of those that were.
+ */
+
+const next = (entry, facts, data) => {
+  entry.answer = { ...entry.answer, offset: facts.offset, time: facts.time ?? entry.answer.time, age_ms: 0, received: Date.now(), data };
+  return true;
+};
+/** Has the entry all that came before these facts, and not these already? */
+const follows = (entry, before) => entry.answer.offset >= before;
+const whole = entry => !Object.keys(entry.need.query ?? {}).length;
+
+function health(entry, facts, before) {
+  if (!facts.health || !follows(entry, before)) return false;
+  return next(entry, facts, { ...facts.health, status: entry.answer.data.status });
+}
+
+function quorum(entry, facts, before) {
+  if (!facts.quorum || !follows(entry, before)) return false;
+  const live = new Map(entry.answer.data.nodes.map(n => [n.id, n.live]));
+  return next(entry, facts, { ...facts.quorum, nodes: facts.quorum.nodes.map(n => ({ ...n, live: live.get(n.id) })) });
+}
+
+function sets(entry, facts, before) {
+  if (!facts.sets || !follows(entry, before)) return false;
+  const names = entry.need.query?.name?.split(",");
+  if (!names && !whole(entry)) return false;
+  const old = entry.answer.data, by = new Map(old.sets.map(s => [s.name, s]));
+  for (const set of facts.sets) {
+    if (names && !names.includes(set.name)) continue;
+    const live = new Map((by.get(set.name)?.members ?? []).map(m => [m.id, m.live]));
+    by.set(set.name, { ...set, members: set.members.map(m => ({ ...m, live: m.live ?? live.get(m.id) })) });
+  }
+  for (const name of facts.removed ?? []) by.delete(name);
+  const list = [...by.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  return next(entry, facts, { ...old, sets: list, removed: [], total: names ? old.total : list.length });
+}
+
+function log(entry, facts, before) {
+  const { q, before: end, offset, limit = 100 } = entry.need.query ?? {};
+  if (q || end !== undefined || offset !== undefined || !facts.events || !follows(entry, before)) return false;
+  const old = entry.answer.data, newest = old.events[0]?.offset ?? -1;
+  const fresh = facts.events.filter(e => e.offset > newest).sort((a, b) => b.offset - a.offset);
+  const types = old.types && { ...old.types };
+  if (types) for (const e of fresh) types[e.type] = (types[e.type] ?? 0) + 1;
+  const events = [...fresh, ...old.events].slice(0, limit);
+  return next(entry, facts, { ...old, events, next: events.length === Number(limit) ? events.at(-1).offset : old.next, types, matched: old.matched === null ? null : old.matched + fresh.length });
+}
+
+export const PATCHES = { health, quorum, sets, log };
+
+/** The streams' state comes with the stream itself, every second. */
+export function streams(entry, lag) {
+  if (lag.streams) entry.answer = { ...entry.answer, offset: lag.offset, age_ms: lag.age_ms, received: Date.now(), data: { ...entry.answer.data, end_offset: lag.end_offset, streams: lag.streams } };
+}
+
+/** Soft state: what heartbeats and nodes said this second; laid over the facts, never part of them. */
+export function soften(entry, soft) {
+  const data = entry.answer.data;
+  if (entry.need.path === "quorum" && soft.nodes) {
+    const nodes = data.nodes.map(n => ({ ...n, live: soft.nodes[n.id] ?? n.live }));
+    entry.answer = { ...entry.answer, data: { ...data, nodes } };
+  } else if (entry.need.path === "sets" && soft.members) {
+    const list = data.sets.map(s => {
+      const told = soft.members[s.name];
+      return told ? { ...s, members: s.members.map(m => ({ ...m, live: told[m.id] ?? m.live })) } : s;
+    });
+    entry.answer = { ...entry.answer, data: { ...data, sets: list } };
+  }
+}
