@@ -1,6 +1,5 @@
-"""The facts, retold as tables: where Faust projections of the event topic will live.
+"""The facts, retold as tables: Faust projections whose changelog is the event topic itself; and its mirror.
 
-Today this package holds no projection. Its dependencies are locked (``make setup-all``), its place in the floors is
-fixed (it may import ``quorate.events`` and nothing else of ours), and its commands will register in the entry-point
-group ``quorate.commands``.
+Rules: imports ``quorate.events`` and ``quorate.errors`` and nothing else of ours. No truth lives here: every table can
+be rebuilt from offset 0 at any time. The views produce nothing and commit nothing (docs/projections.md).
 """

@@ -1,0 +1,97 @@
+"""``quorate projections serve | status | rebuild``, registered in the entry-point group ``quorate.commands``.
+
+Rules: the duck type of ``quorate.cli.command.Command``: ``arguments`` and ``run``; exit 0 done, 1 refused or unhealthy,
+2 used wrongly. Data to stdout, talk to stderr. Faust is imported when it is to run, not before.
+"""
+
+import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from quorate.errors import QuorateError
+from quorate_projections import status
+from quorate_projections.settings import ProjectionSettings, as_environment, described, read_settings
+
+if TYPE_CHECKING:
+    from quorate_projections.retelling import Retelling
+
+DONE: Final = 0
+
+
+class WorkerEndedError(QuorateError):
+    """The worker ended by itself."""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The words after ``quorate projections``."""
+    words = parser.add_subparsers(metavar="COMMAND", required=True)
+    for word, does, summary in (
+        ("serve", _serve, "Follow the events and serve the views over HTTP, in the foreground."),
+        ("rebuild", _rebuild, "Make all rows again from offset 0 beside the served ones, then switch."),
+    ):
+        own = words.add_parser(word, help=summary, description=summary)
+        _settings_flags(own)
+        own.set_defaults(does=does)
+    summary = "How far and how fresh the workers are; exit 1 when one is not ready."
+    own = words.add_parser("status", help=summary, description=summary)
+    status.arguments(own)
+    own.set_defaults(does=status.run)
+
+
+def run(options: Namespace) -> int:
+    """Run the word that was typed."""
+    does: Callable[[Namespace], int] = options.does
+    return does(options)
+
+
+def _settings_flags(parser: ArgumentParser) -> None:
+    for name, default, told in described():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(default, bool):
+            parser.add_argument(flag, action="store_const", const="true", dest=name, help=told)
+        else:
+            parser.add_argument(flag, dest=name, metavar=name.rpartition("_")[2].upper(), help=f"{told} ({default})")
+
+
+def _settings(options: Namespace) -> ProjectionSettings:
+    given = ((name, getattr(options, name)) for name, _, _ in described())
+    return read_settings(os.environ, {name: text for name, text in given if text is not None})
+
+
+def _serve(options: Namespace) -> int:
+    """Run the Faust worker in this process until it is told to stop."""
+    import faust  # noqa: PLC0415  Half a second that `quorate --help` need not spend.
+    import uvloop  # noqa: PLC0415
+
+    settings = _settings(options)
+    os.environ.update(as_environment(settings))
+    from quorate_projections.app import app  # noqa: PLC0415  Reads the environment when imported.
+
+    def ready(retelling: "Retelling") -> None:
+        line = {
+            "ready": True,
+            "http": f"{settings.host}:{settings.port}",
+            "pid": os.getpid(),
+            "offset": retelling.offset,
+        }
+        print(json.dumps(line), flush=True)
+
+    _ = app.table.retelling  # Whatever is wrong with the data directory is said before anything runs.
+    app.on_ready = ready
+    uvloop.install()
+    worker = faust.Worker(app, loglevel=settings.loglevel, quiet=True, stdout=sys.stderr, redirect_stdouts=False)
+    try:
+        worker.execute_from_commandline()
+    except SystemExit as ended:
+        if ended.code:
+            raise WorkerEndedError(f"the worker ended with status {ended.code}") from None
+    return DONE
+
+
+def _rebuild(options: Namespace) -> int:
+    from quorate_projections import rebuild  # noqa: PLC0415  As above.
+
+    return rebuild.run(_settings(options), options)

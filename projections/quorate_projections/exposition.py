@@ -1,0 +1,44 @@
+"""``/metrics``: what a worker counts, as Prometheus text.
+
+Source: Prometheus exposition format 0.0.4.
+"""
+
+from collections.abc import Iterator
+
+from quorate_projections.answers import Answers
+from quorate_projections.retelling import Retelling
+
+PREFIX = "quorate_projections_"
+
+
+def exposition(retelling: Retelling, answers: Answers) -> str:
+    """All metrics, one sample per line."""
+    return "\n".join(_lines(retelling, answers)) + "\n"
+
+
+def _lines(retelling: Retelling, answers: Answers) -> Iterator[str]:
+    health = retelling.health()
+    gauges = [
+        ("ready", "1 when /ready says yes.", int(health.ready)),
+        ("failed", "1 while the table stands still.", int(health.failed is not None)),
+        ("offset", "Events reflected.", health.offset),
+        ("age_seconds", "Time since the rows were all there was.", health.age_ms / 1000),
+        ("waiting", "Callers waiting for an offset.", retelling.waiting),
+    ]
+    if health.lag is not None and health.end_offset is not None:
+        gauges.append(("end_offset", "Where the log ends, as the node read from last said.", health.end_offset))
+        gauges.append(("lag_events", "Events behind that end.", health.lag))
+    for name, told, value in gauges:
+        yield from (f"# HELP {PREFIX}{name} {told}", f"# TYPE {PREFIX}{name} gauge", f"{PREFIX}{name} {value}")
+    counters = [
+        ("applied_total", "Events applied since the start.", retelling.folding.applied),
+        ("rewinds_total", "How often events were lost on the way and read again.", retelling.rewinds),
+    ]
+    for name, told, value in counters:
+        yield from (f"# HELP {PREFIX}{name} {told}", f"# TYPE {PREFIX}{name} counter", f"{PREFIX}{name} {value}")
+    for name, told, counts in (
+        ("reads_total", "Answers from a view.", answers.reads),
+        ("changes_total", "Rows of a view that changed since the start.", retelling.store.changes),
+    ):
+        yield from (f"# HELP {PREFIX}{name} {told}", f"# TYPE {PREFIX}{name} counter")
+        yield from (f'{PREFIX}{name}{{view="{view}"}} {count}' for view, count in counts.items())

@@ -1,0 +1,132 @@
+"""The one invariant: an event is applied iff its offset is the position; rows and position move together.
+
+Rules: smaller: it is reflected already, skip. Larger: something between was lost; apply nothing, read again. So whoever
+delivers events may drop, repeat or seek as he likes: that costs time, never exactness. A fold that raises changes
+nothing: the position stays, the rows stay readable, and the reason is kept in ``failed``.
+"""
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any, get_args
+
+import msgspec
+
+from quorate.events import ClusterCreated, Event, Stamp
+from quorate_projections.record import Headers, RecordError, event_offset, read_event, read_stamp
+from quorate_projections.store import Position, RowStore
+from quorate_projections.views import View
+
+_replace = msgspec.structs.replace
+
+
+class Taken(Enum):
+    """What became of a record."""
+
+    APPLIED = auto()
+    REPEATED = auto()
+    """Reflected already."""
+    GAP = auto()
+    """Events before it are missing."""
+    FAILED = auto()
+    """It, or one before it, cannot be applied: ``failed`` says why."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the table stands still."""
+
+    offset: int
+    """Of the event that could not be applied."""
+    reason: str
+
+
+class _ViewRows:
+    """One view's rows as its fold sees them: changes of this event, then the store."""
+
+    __slots__ = ("_changes", "_initial", "_name", "_store")
+
+    def __init__(self, name: str, initial: msgspec.Struct, store: RowStore, changes: dict[str, Any]) -> None:
+        self._name = name
+        self._initial = initial
+        self._store = store
+        self._changes = changes
+
+    def get(self, key: str) -> Any:
+        full = f"{self._name}/{key}"
+        found = self._changes[full] if full in self._changes else self._store.row(self._name, key)
+        return self._initial if found is None else found
+
+    def put(self, key: str, row: msgspec.Struct) -> None:
+        self._changes[f"{self._name}/{key}"] = row
+
+    def drop(self, key: str) -> None:
+        self._changes[f"{self._name}/{key}"] = None
+
+
+class Folding:
+    """Applies records to a store, each exactly once."""
+
+    def __init__(self, store: RowStore) -> None:
+        self.store = store
+        self.failed: Failure | None = None
+        self.applied = 0
+        """Events applied since it was made."""
+        self._changes: dict[str, Any] = {}
+        handles = {view.name: _ViewRows(view.name, view.initial, store, self._changes) for view in store.views.values()}
+        self._folds: dict[type[Event], Sequence[tuple[View[Any, Any], _ViewRows]]] = {
+            kind: [(view, handles[view.name]) for view in store.views.values() if kind in view.mine]
+            for kind in get_args(Event)
+        }
+
+    def take(self, kafka: int, headers: Headers, value: bytes | None) -> Taken:
+        """Look at one record; ``kafka`` is its Kafka offset. Never raises for what a record says."""
+        if self.failed is not None:
+            return Taken.FAILED
+        position = self.store.position
+        try:
+            offset = event_offset(headers)
+            if offset != position.events:
+                return Taken.REPEATED if offset < position.events else Taken.GAP
+            stamp, event = read_stamp(headers), read_event(value)
+            cluster_id = _cluster_id(position, stamp, event)
+        except RecordError as error:
+            return self.fail(str(error))
+        after = Position(
+            events=offset + 1,
+            kafka=kafka + 1,
+            cluster_id=cluster_id,
+            term=stamp.term,
+            time_ms=stamp.time_ms,
+            versions=position.versions,
+        )
+        return self._fold(stamp, event, after)
+
+    def _fold(self, stamp: Stamp, event: Event, after: Position) -> Taken:
+        changes = self._changes
+        changes.clear()
+        for view, rows in self._folds[type(event)]:
+            try:
+                view.fold(rows, stamp, event)
+            except Exception as error:  # noqa: BLE001  A fold's defect must stop the table, not the worker.
+                return self.fail(f"the fold of {view.name} failed on {type(event).__name__}: {error!r}")
+        self.store.merge(changes, after)
+        self.applied += 1
+        return Taken.APPLIED
+
+    def fail(self, reason: str) -> Taken:
+        """Stand still at the position."""
+        if self.failed is None:
+            self.failed = Failure(offset=self.store.position.events, reason=reason)
+        return Taken.FAILED
+
+
+def _cluster_id(position: Position, stamp: Stamp, event: Event) -> str:
+    """The cluster whose log this is. Raises RecordError for what no log of ours has."""
+    if position.events == 0:
+        if not isinstance(event, ClusterCreated):
+            raise RecordError(f"offset 0 holds {type(event).__name__} and not ClusterCreated")
+        return event.cluster_id
+    if stamp.term < position.term or stamp.time_ms < position.time_ms:
+        raise RecordError(
+            f"term {stamp.term} at {stamp.time_ms} after term {position.term} at {position.time_ms}: another history"
+        )
+    return position.cluster_id

@@ -1,0 +1,51 @@
+"""A record of the event topic, as any Kafka client hands it over: where it stands, its stamp, its event.
+
+Rules: the event's offset is the one in the header ``offset``, never Kafka's. On a node both are the same; in a real
+Kafka that the log is mirrored to, Kafka's offsets have holes (transaction markers) and serve for seeking only.
+"""
+
+from collections.abc import Sequence
+
+from quorate.errors import PeerError
+from quorate.events import DecodeError, Event, Stamp, decode
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class RecordError(PeerError):
+    """A record that is no event of ours: a header is missing or no number, or the value cannot be read."""
+
+
+def event_offset(headers: Headers) -> int:
+    """The event's own offset. Raises RecordError."""
+    try:
+        name, text = headers[0]
+        if name != "offset":
+            text = dict(headers)["offset"]
+        return int(text)
+    except (IndexError, KeyError, ValueError) as error:
+        raise RecordError(f"a record without an event offset: {error!r}") from error
+
+
+def read_stamp(headers: Headers) -> Stamp:
+    """Who, when, why. Raises RecordError."""
+    found = dict(headers)
+    try:
+        return Stamp(
+            offset=int(found["offset"]),
+            term=int(found["term"]),
+            time_ms=int(found["time_ms"]),
+            principal=found["principal"].decode(),
+            cause=found["cause"].decode(),
+            request_id=found["request_id"].decode(),
+        )
+    except (KeyError, ValueError) as error:
+        raise RecordError(f"a record without a whole stamp: {error!r}") from error
+
+
+def read_event(value: bytes | None) -> Event:
+    """The event. Raises RecordError, also for an event that is newer than this software."""
+    try:
+        return decode(value or b"")
+    except DecodeError as error:
+        raise RecordError(f"a record that cannot be read: {error}") from error

@@ -1,0 +1,76 @@
+"""``quorate projections status``: how far and how fresh the workers are; exit 1 when one is not ready."""
+
+import http.client
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from quorate.errors import QuorateError, UsageError
+from quorate_projections.retelling import Health
+
+DONE: Final = 0
+REFUSED: Final = 1
+TIMEOUT_S: Final = 5.0
+HEADER: Final = ("WORKER", "READY", "OFFSET", "END", "LAG", "AGE_MS", "REWINDS", "GENERATION", "CLUSTER", "WHY NOT")
+
+
+class AskError(QuorateError):
+    """A worker that does not answer, or not as one."""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Whom to ask."""
+    parser.add_argument("--at", default="127.0.0.1:9880", metavar="HOST:PORT,…", help="workers; default: %(default)s")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+
+
+def ask(address: str) -> Health:
+    """What a worker says of itself. Raises AskError, UsageError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise UsageError(f"--at {address}: expected HOST:PORT")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/ready")
+        return msgspec.json.decode(connection.getresponse().read(), type=Health)
+    except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
+        raise AskError(f"{address}: {error}") from error
+    finally:
+        connection.close()
+
+
+def run(options: Namespace) -> int:
+    """Ask each and print what they say."""
+    found: list[tuple[str, Health | str]] = []
+    for address in (part.strip() for part in options.at.split(",")):
+        try:
+            found.append((address, ask(address)))
+        except AskError as error:
+            found.append((address, str(error)))
+    if options.output == "json":
+        print(json.dumps([_plain(address, health) for address, health in found]))
+    else:
+        print("\n".join(_columns([HEADER, *(_cells(address, health) for address, health in found)])))
+    return DONE if all(isinstance(health, Health) and health.ready for _, health in found) else REFUSED
+
+
+def _plain(address: str, health: Health | str) -> dict[str, Any]:
+    told = {"ready": False, "reason": health} if isinstance(health, str) else msgspec.to_builtins(health)
+    return {"worker": address, **told}
+
+
+def _cells(address: str, health: Health | str) -> tuple[str, ...]:
+    if isinstance(health, str):
+        return (address, "no", *["-"] * 7, health)
+    values = (health.offset, health.end_offset, health.lag, health.age_ms, health.rewinds)
+    told = tuple("-" if value is None else str(value) for value in values)
+    return (address, "yes" if health.ready else "no", *told, health.generation, health.cluster_id, health.reason or "-")
+
+
+def _columns(rows: list[tuple[str, ...]]) -> Iterable[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,191 @@
+"""Where the rows are: one RocksDB that holds the rows of all views and the position they reflect.
+
+Rules: rows and position change together, in one write batch; whatever dies when, they fit each other. No sync is
+needed: after a power loss both fall back together. A change is visible to readers once every fold of its event has
+returned, and may be read before it is on disk, for the event is committed already. Rows of another version of a view
+are never read.
+
+Theory: a row's key is ``<view>/<key>``, its value JSON, so that a reader gets its bytes as they are. Changed rows stay
+decoded in ``_dirty`` until the next ``save`` and in a bounded cache after it: a row that changes often is decoded once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from rocksdict import Options, Rdict, ReadOptions, WriteBatch
+
+from quorate.errors import StorageError, UsageError
+from quorate_projections.views import VIEWS, View
+
+META: Final = b"\xff/position"
+"""Sorts after every row: no view's name begins with that byte."""
+_UNKNOWN: Final[Any] = object()
+_encode = msgspec.json.Encoder().encode
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rows reflect."""
+
+    events: int = 0
+    """Events reflected: those before this offset, which is the next one to apply."""
+    kafka: int = 0
+    """Kafka offset to read from; the same number on a node, more on a mirror (transaction markers)."""
+    cluster_id: str = ""
+    """Of the log they were made from; empty before its first event."""
+    term: int = 0
+    """Term of the last event."""
+    time_ms: int = 0
+    """Time of the last event."""
+    versions: dict[str, int] = {}
+    """View → version of its fold."""
+
+
+class VersionsDifferError(UsageError):
+    """The rows were made by other folds than those of this software."""
+
+
+class RowStore:
+    """Rows and position. Raises StorageError when the directory cannot be opened, VersionsDifferError."""
+
+    def __init__(self, path: Path, views: Sequence[View[Any, Any]] = VIEWS, cache_rows: int = 20_000) -> None:
+        self.path = path
+        self.views = {view.name: view for view in views}
+        self._decoders = {view.name: msgspec.json.Decoder(view.row_type) for view in views}
+        self._dirty: dict[str, msgspec.Struct | None] = {}
+        self._cache: dict[str, msgspec.Struct | None] = {}
+        self._cache_rows = cache_rows
+        self.unsaved = 0
+        """Events applied since the last save."""
+        self.changes = dict.fromkeys(self.views, 0)
+        """View → how often one of its rows changed since this store was opened."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = Rdict(str(path), _options())
+        except Exception as error:  # rocksdict raises plain Exception.
+            raise StorageError(f"{path}: {error}") from error
+        self._read_options = ReadOptions()
+        self.position = self._stored_position()
+
+    def _stored_position(self) -> Position:
+        versions = {view.name: view.version for view in self.views.values()}
+        stored = self._db.get(META)
+        if stored is None:
+            return Position(versions=versions)
+        position = msgspec.json.decode(stored, type=Position)
+        if position.versions != versions:
+            self._db.close()
+            raise VersionsDifferError(
+                f"{self.path}: the rows were made by other folds ({position.versions}) than this software has"
+                f" ({versions}): quorate projections rebuild"
+            )
+        return position
+
+    # Changing.
+
+    def merge(self, changes: Mapping[str, msgspec.Struct | None], position: Position) -> None:
+        """Take what one event changed (full key → row, None: dropped), and where that leads."""
+        self._dirty.update(changes)
+        for key in changes:
+            self.changes[key.partition("/")[0]] += 1
+        self.position = position
+        self.unsaved += 1
+
+    def save(self) -> None:
+        """Write what is not on disk yet."""
+        if not self.unsaved:
+            return
+        batch = WriteBatch(raw_mode=True)
+        for key, row in self._dirty.items():
+            if row is None:
+                batch.delete(key.encode())
+            else:
+                batch.put(key.encode(), _encode(row))
+        batch.put(META, _encode(self.position))
+        try:
+            self._db.write(batch)
+        except Exception as error:  # rocksdict raises plain Exception.
+            raise StorageError(f"{self.path}: {error}") from error
+        if len(self._cache) + len(self._dirty) > self._cache_rows:
+            self._cache.clear()
+        self._cache.update(self._dirty)
+        self._dirty.clear()
+        self.unsaved = 0
+
+    def close(self) -> None:
+        """Write what is left, and let the directory go."""
+        self.save()
+        self._db.close()
+
+    # Reading.
+
+    def row(self, view: str, key: str) -> msgspec.Struct | None:
+        """The decoded row; None when there is none."""
+        full = f"{view}/{key}"
+        found = self._dirty.get(full, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = self._cache.get(full, _UNKNOWN)
+        if found is _UNKNOWN:
+            stored = self._db.get(full.encode())
+            found = None if stored is None else self._decoders[view].decode(stored)
+            if len(self._cache) >= self._cache_rows:
+                self._cache.clear()
+            self._cache[full] = found
+        row: msgspec.Struct | None = found
+        return row
+
+    def raw(self, view: str, key: str) -> bytes | None:
+        """The row as JSON; None when there is none."""
+        full = f"{view}/{key}"
+        found = self._dirty.get(full, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return None if found is None else _encode(found)
+        stored: bytes | None = self._db.get(full.encode())
+        return stored
+
+    def scan(
+        self, view: str, prefix: str = "", after: str | None = None, *, backwards: bool = False
+    ) -> Iterator[tuple[str, bytes]]:
+        """(key, JSON) of the rows whose key begins with ``prefix``, by key, after one key; do not await in between."""
+        self.save()
+        first = f"{view}/{prefix}".encode()
+        start = first if after is None else f"{view}/{after}".encode()
+        cursor = self._db.iter(self._read_options)
+        move = cursor.prev if backwards else cursor.next
+        if not backwards:
+            cursor.seek(start)
+        elif after is None:
+            cursor.seek_for_prev(first + b"\xff")  # UTF-8 has no such byte: after every key with this prefix.
+        else:
+            cursor.seek_for_prev(start)
+        if after is not None and cursor.valid() and cursor.key() == start:
+            move()
+        while cursor.valid() and (key := cursor.key()).startswith(first):
+            yield key.decode().partition("/")[2], cursor.value()
+            move()
+
+    def decode(self, view: str, row: bytes) -> msgspec.Struct:
+        """A row from its JSON."""
+        found: msgspec.Struct = self._decoders[view].decode(row)
+        return found
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_keep_log_file_num(2)
+    return options
+
+
+class ViewShelf:
+    """One view's rows as its ``compose`` sees them."""
+
+    def __init__(self, store: RowStore, view: str) -> None:
+        self._store = store
+        self._view = view
+
+    def under(self, prefix: str) -> Iterator[tuple[str, Any]]:
+        """Rows whose key begins so, by key."""
+        for key, row in self._store.scan(self._view, prefix):
+            yield key, self._store.decode(self._view, row)

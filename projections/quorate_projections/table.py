@@ -1,0 +1,280 @@
+"""A Faust GlobalTable whose changelog is the event topic itself; read-only towards Kafka.
+
+Rules: what is applied is decided in folding.py and nowhere else; whatever Faust does around it can cost time, never
+exactness. Faust swallows what ``apply_changelog_batch`` raises, so it raises nothing.
+
+Theory: Recovery follows the changelog of a standby for ever and hands every event here. It drops a record whose Kafka
+offset it has seen and discards what it holds when its flow is resumed; both show as a gap, and then the flow is
+stopped, the offsets it remembers are set back, and it reads again from our position. A loss at the end shows no gap:
+``_audit`` compares with the end of the log, and asks the log itself before it believes that something is missing (on a
+mirror the end may be markers).
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import faust
+from aiokafka.errors import KafkaError
+from faust.stores.base import SerializedStore
+from faust.types import TP
+from mode import Service
+
+from quorate.errors import PeerError, QuorateError, StorageError
+from quorate_projections.folding import Failure, Folding, Taken
+from quorate_projections.reader import LogReader, OtherLogError, prepare
+from quorate_projections.retelling import Retelling
+from quorate_projections.store import VersionsDifferError
+
+FLOW_STOP_S: Final = 1.5
+"""Faust's drain loop waits up to 1 s in getmany; a seek before it has parked would be undone."""
+RETRY_S: Final = 1.0
+ANNOUNCE_S: Final = 0.05
+
+
+class EventStore(SerializedStore[str, bytes]):
+    """The rows as a Faust store: keys ``<view>/<key>``, values JSON. Written by folding only."""
+
+    table: "EventTable"
+
+    def persisted_offset(self, tp: TP) -> int | None:
+        """Kafka offset of the last event reflected."""
+        kafka = self.table.retelling.store.position.kafka
+        return kafka - 1 if kafka else None
+
+    def set_persisted_offset(self, tp: TP, offset: int) -> None:
+        """Never: the position moves with the rows."""
+        raise TypeError("the position moves only with the rows")
+
+    def reset_state(self) -> None:
+        """Never by Faust."""
+        raise TypeError("quorate projections rebuild")
+
+    async def backup_partition(self, *args: Any, **options: Any) -> None:
+        """Never: rows are rebuilt from the log."""
+        raise TypeError("quorate projections rebuild")
+
+    def restore_backup(self, *args: Any, **options: Any) -> None:
+        """Never: rows are rebuilt from the log."""
+        raise TypeError("quorate projections rebuild")
+
+    def _get(self, key: bytes) -> bytes | None:
+        view, _, name = key.decode().partition("/")
+        store = self.table.retelling.store
+        return store.raw(view, name) if view in store.views else None
+
+    def _contains(self, key: bytes) -> bool:
+        return self._get(key) is not None
+
+    def _set(self, key: bytes, value: bytes | None) -> None:
+        raise TypeError("a read-only table")
+
+    def _del(self, key: bytes) -> None:
+        raise TypeError("a read-only table")
+
+    def _clear(self) -> None:
+        raise TypeError("a read-only table")
+
+    def _iteritems(self) -> Iterator[tuple[bytes, bytes]]:
+        store = self.table.retelling.store
+        for view in store.views:
+            for key, row in store.scan(view):
+                yield f"{view}/{key}".encode(), row
+
+    def _iterkeys(self) -> Iterator[bytes]:
+        return (key for key, _ in self._iteritems())
+
+    def _itervalues(self) -> Iterator[bytes]:
+        return (value for _, value in self._iteritems())
+
+    def _size(self) -> int:
+        return sum(1 for _ in self._iteritems())
+
+
+class EventTable(faust.GlobalTable):
+    """All views in one table, for Faust follows a topic with one table only."""
+
+    app: Any
+    """The ProjectionApp; Faust's own type does not know what a table may ask of the recovery."""
+
+    def __init__(self, app: Any, *, retelling: Retelling | None = None, **options: Any) -> None:
+        fixed = {"is_global": True, "partitions": 1, "recovery_buffer_size": 1, "standby_buffer_size": 1}
+        super().__init__(app, **{**options, **fixed})
+        self._retelling = retelling
+        self._rewinding = False
+        self._ignored = ""
+
+    @property
+    def retelling(self) -> Retelling:
+        """The rows. Raises UsageError, StorageError when they are opened for the first time and cannot be."""
+        if self._retelling is None:
+            self._retelling = self.app.open_rows()
+        return self._retelling
+
+    def close_rows(self) -> None:
+        """Write what is left and let the directory go; nothing is opened for it."""
+        if self._retelling is not None:
+            self._retelling.close()
+            self._retelling = None
+
+    def _new_store_by_url(self, url: Any) -> EventStore:
+        return EventStore(
+            url, self.app, self, table_name=self.name, key_type=str, key_serializer="raw", value_serializer="raw"
+        )
+
+    def _changelog_topic_name(self) -> str:
+        """The stock group assignor asks by this name."""
+        return str(self.changelog_topic_name)
+
+    @property
+    def _partition(self) -> TP:
+        return TP(self.changelog_topic_name, 0)
+
+    def send_changelog(self, *args: Any, **options: Any) -> Any:
+        """Never."""
+        raise TypeError("a read-only table")
+
+    # Following.
+
+    def apply_changelog_batch(self, batch: Iterable[Any]) -> None:
+        """Fold what Faust delivers; events that do not fit are read again."""
+        retelling = self.retelling
+        if self._rewinding:
+            return
+        for event in batch:
+            message = event.message
+            if retelling.take(message.offset, message.headers, message.value) is Taken.GAP:
+                self._rewind()
+                break
+        store = retelling.store
+        try:
+            if store.unsaved >= retelling.settings.save_every or self.app.tables.changelog_queue.empty():
+                store.save()
+        except StorageError as error:
+            retelling.folding.fail(str(error))
+            self.add_future(self.crash(error))
+        retelling.saved()
+
+    async def on_start(self) -> None:
+        """Before Faust follows: make sure the log is ours, and catch up in bulk."""
+        await super().on_start()
+        retelling = self.retelling
+        while not self.should_stop and retelling.folding.failed is None:
+            try:
+                if await self._prepare(retelling.folding):
+                    retelling.trouble = ""
+                    return
+                retelling.trouble = f"the log is shorter than our position {retelling.offset}"
+            except OtherLogError as error:
+                retelling.folding.fail(str(error))
+            except (KafkaError, PeerError, OSError) as error:
+                retelling.trouble = f"catching up: {error}"
+            failed: Failure | None = retelling.folding.failed
+            self.log.warning("%s", failed.reason if failed is not None else retelling.trouble)
+            await self.sleep(RETRY_S)
+
+    async def _prepare(self, folding: Folding) -> bool:
+        def progress(end: int) -> None:
+            self.retelling.trouble = f"catching up: {folding.store.position.kafka} of {end}"
+            self.retelling.saved()
+
+        monotonic = asyncio.get_running_loop().time
+        return await prepare(self.retelling.settings, folding, monotonic, progress, lambda: self.should_stop)
+
+    # Reading again.
+
+    def _rewind(self) -> None:
+        if not self._rewinding:
+            self._rewinding = True
+            self.retelling.rewinds += 1
+            self.add_future(self._reread())
+
+    async def _reread(self) -> None:
+        consumer, tables = self.app.consumer, self.app.tables
+        kafka = self.retelling.store.position.kafka
+        try:
+            consumer.stop_flow()
+            await self.sleep(FLOW_STOP_S)
+            tables.changelog_queue.clear()
+            for offsets in (tables.recovery.active_offsets, tables.recovery.standby_offsets):
+                if self._partition in offsets:
+                    offsets[self._partition] = kafka - 1
+            await consumer.seek_wait({self._partition: kafka})
+        except Exception as error:  # noqa: BLE001  Whatever it was: the audit finds us behind and tries again.
+            self.log.warning("reading again from %s: %r", kafka, error)
+        finally:
+            self._rewinding = False
+            consumer.resume_flow()
+
+    @Service.task
+    async def _announce(self) -> None:
+        """Say once that the worker is ready."""
+        while self.app.on_ready is not None and not self.should_stop:
+            if self.retelling.health().ready:
+                self.app.on_ready(self.retelling)
+                return
+            await self.sleep(ANNOUNCE_S)
+
+    @Service.task
+    async def _audit(self) -> None:
+        """Look for what nobody reports: a loss at the end, a log that is not ours any more, a rebuild that is done."""
+        before = (-1, -1)
+        while not self.should_stop:
+            await self.sleep(self.app.projection_settings.audit_period_s)
+            retelling = self.retelling
+            try:
+                await self._follow_rebuild()
+                heard, kafka = retelling.heard(), retelling.store.position.kafka
+                now = (kafka, -1 if heard is None else heard[0])
+                if heard is not None and before == now and not self._busy():
+                    await self._look(kafka, heard[0])
+                before = now
+            except OtherLogError as error:
+                retelling.folding.fail(str(error))
+            except (KafkaError, QuorateError, OSError) as error:
+                self.log.warning("audit: %s", error)
+
+    def _busy(self) -> bool:
+        stopped = self.retelling.folding.failed is not None or bool(self.retelling.trouble)
+        return stopped or self._rewinding or self.app.rebalancing or not self.app.tables.changelog_queue.empty()
+
+    async def _look(self, kafka: int, end: int) -> None:
+        """Nothing happened since the last audit although we are not at the end."""
+        if end == max(kafka, self.retelling.passed):
+            return
+        async with LogReader(self.retelling.settings, asyncio.get_running_loop().time) as reader:
+            if end < kafka:
+                await reader.place(self.retelling.store.position)
+            elif await reader.holds_more(kafka):
+                self.log.warning("no progress at %s of %s: reading again", kafka, end)
+                self._rewind()
+            else:
+                self.retelling.passed = end
+
+    # A rebuild beside us.
+
+    async def _follow_rebuild(self) -> None:
+        """Serve the generation that a rebuild made current, as soon as it reflects as much as ours."""
+        retelling = self.retelling
+        name = retelling.generations.current
+        if name in (retelling.generation, self._ignored):
+            return
+        try:
+            folding = Folding(retelling.open(name))
+        except VersionsDifferError as error:
+            self._ignored = name
+            self.log.warning("start this worker again to serve generation %s: %s", name, error)
+            return
+        try:
+            whole = await prepare(
+                retelling.settings, folding, asyncio.get_running_loop().time, lambda _: None, lambda: self.should_stop
+            )
+        except BaseException:
+            folding.store.close()
+            raise
+        if not whole or folding.failed is not None or folding.store.position.events < retelling.offset:
+            folding.store.close()
+            self.log.warning("generation %s is not served yet: %s", name, folding.failed or "it is behind ours")
+            return
+        retelling.switch(name, folding)
+        self.log.warning("serving generation %s from offset %s", name, retelling.offset)

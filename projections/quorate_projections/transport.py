@@ -1,0 +1,104 @@
+"""A Faust transport without a consumer group: partition 0 of each topic, assigned by hand, followed for ever.
+
+Rules: only ApiVersions, Metadata, ListOffsets and Fetch go out. An endpoint that is away is waited for; stored rows are
+served meanwhile. What is used of Faust's inside is named in docs/projections.md and gated by tests/projections.
+
+Theory: DirectAssignor calls every changelog a standby, for those Faust follows without ever pausing, and nothing
+active, so the worker is ready at once. ``quorate://host:port;host:port`` names the nodes.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+from faust.assignor.partition_assignor import PartitionAssignor
+from faust.transport.drivers import TRANSPORTS
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+from faust.types import TP
+
+from quorate_projections.reader import new_consumer
+from quorate_projections.settings import ProjectionSettings
+
+SCHEME: Final = "quorate"
+RETRY_S: Final = 1.0
+
+
+class DirectAssignor(PartitionAssignor):
+    """Whatever changelog there is, partition 0 of it is our standby."""
+
+    def assigned_actives(self) -> set[TP]:
+        """Nothing: actives would be paused and resumed."""
+        return set()
+
+    def assigned_standbys(self) -> set[TP]:
+        """Every changelog."""
+        return {TP(topic, 0) for topic in self._table_manager.changelog_topics}
+
+
+class DirectThread(AIOKafkaConsumerThread):
+    """Faust's consumer thread around a consumer that has no group."""
+
+    app: Any
+    """The ProjectionApp."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        settings: ProjectionSettings = self.app.projection_settings
+        return new_consumer(settings, settings.fetch_wait_ms)
+
+    async def on_start(self) -> None:
+        """Wait for an endpoint that is away (the stock thread ends the worker)."""
+        while not self.should_stop:
+            try:
+                await super().on_start()
+                return
+            except KafkaError as error:
+                self.log.warning("no endpoint yet, again in %.0f s: %s", RETRY_S, error)
+                if self._consumer is not None:
+                    await self._consumer.stop()
+                await asyncio.sleep(RETRY_S)
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Assign partition 0 of each."""
+        await self.call_thread(self._assign, {TP(topic, 0) for topic in topics})
+
+    async def _assign(self, partitions: set[TP]) -> None:
+        self._ensure_consumer().assign([TopicPartition(*partition) for partition in partitions])
+        self.app.on_rebalance_start()
+        self.app.consumer_generation_id = 1
+        # Not awaited: it waits for subscribe() to return.
+        self._assigning = asyncio.ensure_future(self.on_partitions_assigned(partitions, 1))
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Nothing is ever committed."""
+        return {}
+
+    def heard(self, partition: TP) -> tuple[int, int] | None:
+        """(Kafka offset after the last committed record, Unix ms) of the last Fetch answer; None before the first."""
+        consumer = self._consumer
+        place = TopicPartition(*partition)
+        if consumer is None or place not in consumer.assignment():
+            return None
+        end, when = consumer.last_stable_offset(place), consumer.last_poll_timestamp(place)
+        return None if end is None or when is None else (end, when)
+
+
+class DirectConsumer(Consumer):
+    """Faust's consumer on that thread."""
+
+    def _new_consumer_thread(self) -> DirectThread:
+        return DirectThread(self, loop=self.loop, beacon=self.beacon)
+
+    def heard(self, partition: TP) -> tuple[int, int] | None:
+        """See DirectThread.heard."""
+        return cast("DirectThread", self._thread).heard(partition)
+
+
+class DirectTransport(Transport):
+    """Registered under the scheme ``quorate``."""
+
+    Consumer = DirectConsumer
+
+
+TRANSPORTS.aliases[SCHEME] = f"{__name__}:DirectTransport"

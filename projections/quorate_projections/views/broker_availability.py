@@ -1,0 +1,154 @@
+"""The view ``broker_availability``: since when each broker is up or down, how often and how long it was away, by set.
+
+Rules: down is what the controller recorded (fenced), from that event to the one that unfenced it; times are the events'
+own, so every worker computes the same. The last RECENT outages are kept, older ones only as a count and a sum.
+"""
+
+from typing import Literal, assert_never
+
+import msgspec
+
+from quorate import events
+from quorate.events import (
+    BrokerDataCleaned,
+    BrokerFenced,
+    BrokerIdApplied,
+    BrokerRegistered,
+    BrokerUnfenced,
+    Stamp,
+)
+from quorate_projections.views.view import Rows, View
+
+Mine = BrokerDataCleaned | BrokerFenced | BrokerIdApplied | BrokerRegistered | BrokerUnfenced
+_replace = msgspec.structs.replace
+RECENT = 16
+
+
+class Outage(msgspec.Struct, frozen=True, kw_only=True):
+    """From one event to another; times are epoch milliseconds."""
+
+    fenced_offset: int
+    fenced_ms: int
+    evidence: str
+    last_heartbeat_ms: int
+    """0: never heard."""
+    detected_ms: int
+    unfenced_offset: int | None = None
+    unfenced_ms: int | None = None
+    """None: not over."""
+
+
+class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker of the set."""
+
+    broker_id: int
+    state: Literal["applied", "up", "down"] = "applied"
+    """``applied``: it has an id and has not registered yet."""
+    since_offset: int = -1
+    since_ms: int = 0
+    outages: int = 0
+    down_ms: int = 0
+    """Sum of the outages that are over, milliseconds."""
+    recent: tuple[Outage, ...] = ()
+    """The last ones, oldest first."""
+
+
+class AvailabilityRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The brokers of one set."""
+
+    broker_set: str = ""
+    cluster: str = ""
+    down: tuple[int, ...] = ()
+    """Ids of those that are down."""
+    known: bool = True
+    """False: only the ids are known (Java's half-known set); the next id applied for starts the set anew."""
+    brokers: tuple[BrokerRow, ...] = ()
+    """By broker id."""
+
+
+def fold(rows: Rows[AvailabilityRow], stamp: Stamp, event: Mine) -> None:
+    """Change one broker, or forget some."""
+    row = rows.get(event.broker_set)
+    if isinstance(event, BrokerIdApplied) and not row.known:
+        row = AvailabilityRow()
+    row = _replace(row, broker_set=event.broker_set, cluster=row.cluster or event.cluster)
+    if isinstance(event, BrokerDataCleaned):
+        row = _replace(row, known=not (event.whole_set and event.broker_ids))
+        gone = event.broker_ids or tuple(broker.broker_id for broker in row.brokers)
+        brokers = [broker for broker in row.brokers if broker.broker_id not in gone]
+    else:
+        old = next((b for b in row.brokers if b.broker_id == event.broker_id), BrokerRow(broker_id=event.broker_id))
+        brokers = [broker for broker in row.brokers if broker.broker_id != event.broker_id]
+        brokers = sorted([*brokers, _changed(old, stamp, event)], key=lambda broker: broker.broker_id)
+    if not brokers:
+        rows.drop(event.broker_set)
+        return
+    down = tuple(broker.broker_id for broker in brokers if broker.state == "down")
+    rows.put(event.broker_set, _replace(row, brokers=tuple(brokers), down=down))
+
+
+def _changed(
+    broker: BrokerRow, stamp: Stamp, event: BrokerFenced | BrokerIdApplied | BrokerRegistered | BrokerUnfenced
+) -> BrokerRow:
+    match event:
+        case BrokerIdApplied():
+            return BrokerRow(broker_id=event.broker_id, since_offset=stamp.offset, since_ms=stamp.time_ms)
+        case BrokerRegistered():
+            if broker.state == "down":  # Heard, but not unfenced: still no candidate.
+                return broker
+            return _replace(broker, state="up", since_offset=stamp.offset, since_ms=stamp.time_ms)
+        case BrokerFenced():
+            outage = Outage(
+                fenced_offset=stamp.offset,
+                fenced_ms=stamp.time_ms,
+                evidence=event.evidence,
+                last_heartbeat_ms=event.last_heartbeat_ms,
+                detected_ms=event.detected_ms,
+            )
+            return _replace(
+                broker,
+                state="down",
+                since_offset=stamp.offset,
+                since_ms=stamp.time_ms,
+                outages=broker.outages + 1,
+                recent=(*broker.recent, outage)[-RECENT:],
+            )
+        case BrokerUnfenced():
+            return _returned(broker, stamp)
+        case _:
+            assert_never(event)
+
+
+def _returned(broker: BrokerRow, stamp: Stamp) -> BrokerRow:
+    """The outage is over."""
+    up = _replace(broker, state="up", since_offset=stamp.offset, since_ms=stamp.time_ms)
+    if broker.state != "down":
+        return up
+    over = _replace(broker.recent[-1], unfenced_offset=stamp.offset, unfenced_ms=stamp.time_ms)
+    return _replace(up, down_ms=broker.down_ms + stamp.time_ms - over.fenced_ms, recent=(*broker.recent[:-1], over))
+
+
+VIEW = View(
+    name="broker_availability",
+    what="Since when each broker is up or down, its outages and their sum, by broker set.",
+    initial=AvailabilityRow(),
+    fold=fold,
+    mine=frozenset({BrokerDataCleaned, BrokerFenced, BrokerIdApplied, BrokerRegistered, BrokerUnfenced}),
+    not_mine=frozenset(
+        {
+            events.BrokerAddressChanged,
+            events.ClusterCreated,
+            events.ConfigChanged,
+            events.ControllerLeaderElected,
+            events.ElectionFailed,
+            events.FeatureLevelChanged,
+            events.MasterElected,
+            events.NodeStarted,
+            events.RoleChangeAcknowledged,
+            events.SyncStateSetAltered,
+            events.TopicCreated,
+            events.TopicDeleted,
+            events.TopicUpdated,
+        }
+    ),
+)

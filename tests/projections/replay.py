@@ -1,0 +1,278 @@
+"""The views again, told plainly: one loop over the records, plain dictionaries, fastavro.
+
+Nothing here comes from ``quorate_projections`` or ``quorate.events`` but the schemas, so that a mistake there shows as
+a difference here. Slow and obvious on purpose.
+"""
+
+import io
+import json
+import struct
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import fastavro
+
+from quorate.wire.records import Record
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+Row = dict[str, Any]
+
+
+def schemas() -> dict[int, Any]:
+    """Every schema ever registered, by id."""
+    registry = json.loads((SCHEMAS / "registry.json").read_text())
+    return {entry["id"]: fastavro.parse_schema(entry["schema"]) for entry in registry["schemas"]}
+
+
+class Replay:
+    """All views after as many records as it was given."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, dict[str, Row]] = {
+            name: {}
+            for name in (
+                "broker_sets", "elections", "topics", "configs", "broker_availability", "controller_terms", "audit"
+            )
+        }  # fmt: skip
+        self._schemas = schemas()
+        self.count = 0
+
+    def feed(self, record: Record) -> None:
+        """One more record."""
+        head = {name: text.decode() for name, text in record.headers}
+        assert int(head["offset"]) == self.count
+        _, schema_id = struct.unpack(">BI", record.value[:5])
+        schema = self._schemas[schema_id]
+        event = fastavro.schemaless_reader(io.BytesIO(record.value[5:]), schema, None)
+        kind = schema["name"].rpartition(".")[2]
+        at = {"offset": self.count, "ms": int(head["time_ms"]), "term": int(head["term"]), "by": head["principal"]}
+        self._audit(kind, schema, event, head)
+        handler = getattr(self, f"_{kind}", None)
+        if handler is not None:
+            handler(event, at)
+        self.count += 1
+
+    def shown(self, view: str) -> dict[str, Row]:
+        """A view's rows as they are shown."""
+        if view != "routes":
+            return self.views[view]
+        return {name: self._route(topic) for name, topic in self.views["topics"].items()}
+
+    # One by one.
+
+    def _audit(self, kind: str, schema: Any, event: Row, head: dict[str, str]) -> None:
+        pattern = schema["quorate.key"]
+        entity, _, field = pattern.partition("/")
+        name = str(event[field[1:-1]]) if field.startswith("{") else field
+        self.views["audit"][f"{head['principal']}/{self.count:020d}"] = {
+            "principal": head["principal"], "offset": self.count, "time_ms": int(head["time_ms"]),
+            "term": int(head["term"]), "type": kind, "entity": f"{entity}/default/{quote(name, safe='')}",
+            "cause": head["cause"], "request_id": head["request_id"],
+        }  # fmt: skip
+
+    def _ControllerLeaderElected(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["controller_terms"][f"{at['term']:020d}"] = {
+            "term": at["term"], "node_id": e["node_id"], "cause": e["cause"], "previous_leader": e["previous_leader"],
+            "silent_for_ms": e["silent_for_ms"], "offset": at["offset"], "since_ms": at["ms"],
+        }  # fmt: skip
+
+    def _TopicCreated(self, e: Row, at: Row) -> None:  # noqa: N802
+        old = self.views["topics"].get(e["topic"], {"created_offset": at["offset"], "created_ms": at["ms"]})
+        self.views["topics"][e["topic"]] = {
+            **e, "created_offset": old["created_offset"], "created_ms": old["created_ms"],
+            "changed_offset": at["offset"], "changed_ms": at["ms"],
+        }  # fmt: skip
+
+    _TopicUpdated = _TopicCreated
+
+    def _TopicDeleted(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["topics"].pop(e["topic"], None)
+
+    def _ConfigChanged(self, e: Row, at: Row) -> None:  # noqa: N802
+        values = dict(self.views["configs"].pop(e["scope"], {"values": {}})["values"])
+        for change in e["changes"]:
+            values[change["name"]] = change["new"]
+        values = {name: value for name, value in values.items() if value is not None}
+        if values:
+            self.views["configs"][e["scope"]] = {
+                "scope": e["scope"], "values": values, "changed_offset": at["offset"], "changed_ms": at["ms"],
+                "changed_by": at["by"],
+            }  # fmt: skip
+
+    def _election(self, e: Row, at: Row, *, elected: bool) -> None:
+        empty = {
+            "master": None, "master_address": "", "old_sync_state_set": [], "sync_state_set": [],
+            "sync_state_set_epoch": 0, "decided_by": "", "unclean": False,
+        }  # fmt: skip
+        self.views["elections"][f"{at['offset']:020d}"] = {
+            **empty, **e, "offset": at["offset"], "time_ms": at["ms"], "term": at["term"], "elected": elected,
+            "committed_ms": 0, "acknowledged_offset": -1, "acks": [],
+        }  # fmt: skip
+        found = self.views["broker_sets"][e["broker_set"]]
+        found["master"] = e["master"] if elected else None
+        found["master_epoch"] = e["master_epoch"]
+        if elected:
+            found["sync_state_set"], found["sync_state_set_epoch"] = e["sync_state_set"], e["sync_state_set_epoch"]
+        found["election"] = {
+            "offset": at["offset"], "time_ms": at["ms"], "trigger": e["trigger"], "explanation": e["explanation"],
+            "decided_by": e["decided_by"] if elected else "", "acknowledged": False,
+        }  # fmt: skip
+        self._touch(found, at)
+
+    def _MasterElected(self, e: Row, at: Row) -> None:  # noqa: N802
+        self._election(e, at, elected=True)
+
+    def _ElectionFailed(self, e: Row, at: Row) -> None:  # noqa: N802
+        self._election(e, at, elected=False)
+
+    def _RoleChangeAcknowledged(self, e: Row, at: Row) -> None:  # noqa: N802
+        row = self.views["elections"][f"{e['election_offset']:020d}"]
+        row |= {"committed_ms": e["committed_ms"], "acknowledged_offset": at["offset"], "acks": e["acks"]}
+        found = self.views["broker_sets"][e["broker_set"]]
+        found["election"]["acknowledged"] = True
+        self._touch(found, at)
+
+    def _SyncStateSetAltered(self, e: Row, at: Row) -> None:  # noqa: N802
+        found = self.views["broker_sets"][e["broker_set"]]
+        found["sync_state_set"], found["sync_state_set_epoch"] = e["new"], e["sync_state_set_epoch"]
+        self._touch(found, at)
+
+    def _BrokerIdApplied(self, e: Row, at: Row) -> None:  # noqa: N802
+        name, number = e["broker_set"], e["broker_id"]
+        found = self.views["broker_sets"].get(name)
+        if found is None or not found["known"]:
+            found = self.views["broker_sets"][name] = {
+                "broker_set": name, "cluster": e["cluster"], "master": None, "master_address": None, "master_epoch": 0,
+                "sync_state_set": [], "sync_state_set_epoch": 0, "next_broker_id": 1, "replicas": [], "known": True,
+                "election": None,
+            }  # fmt: skip
+            self.views["broker_availability"].pop(name, None)
+        found["next_broker_id"] += 1
+        found["replicas"] = [r for r in found["replicas"] if r["broker_id"] != number]
+        found["replicas"].append({
+            "broker_id": number, "address": e["address"], "registered": False, "fenced": False, "in_sync": False,
+            "capabilities": {}, "topics": [],
+        })  # fmt: skip
+        found["replicas"].sort(key=lambda r: r["broker_id"])
+        self._touch(found, at)
+        away = self._away(name, e["cluster"])
+        away["brokers"] = [b for b in away["brokers"] if b["broker_id"] != number]
+        away["brokers"].append({
+            "broker_id": number, "state": "applied", "since_offset": at["offset"], "since_ms": at["ms"], "outages": 0,
+            "down_ms": 0, "recent": [],
+        })  # fmt: skip
+        away["brokers"].sort(key=lambda b: b["broker_id"])
+        self._recount(away)
+
+    def _announced(self, e: Row, at: Row, address: str) -> None:
+        replica = self._replica(e)
+        replica |= {
+            "address": address, "registered": True, "capabilities": e["capabilities"], "topics": e["topics"]
+        }  # fmt: skip
+        self._touch(self.views["broker_sets"][e["broker_set"]], at)
+
+    def _BrokerRegistered(self, e: Row, at: Row) -> None:  # noqa: N802
+        self._announced(e, at, e["address"])
+        broker = self._broker(e)
+        if broker["state"] != "down":
+            broker |= {"state": "up", "since_offset": at["offset"], "since_ms": at["ms"]}
+
+    def _BrokerAddressChanged(self, e: Row, at: Row) -> None:  # noqa: N802
+        self._announced(e, at, e["new_address"])
+
+    def _BrokerFenced(self, e: Row, at: Row) -> None:  # noqa: N802
+        self._replica(e)["fenced"] = True
+        self._touch(self.views["broker_sets"][e["broker_set"]], at)
+        broker = self._broker(e)
+        broker |= {
+            "state": "down",
+            "since_offset": at["offset"],
+            "since_ms": at["ms"],
+            "outages": broker["outages"] + 1,
+        }
+        broker["recent"] = [*broker["recent"], {
+            "fenced_offset": at["offset"], "fenced_ms": at["ms"], "evidence": e["evidence"],
+            "last_heartbeat_ms": e["last_heartbeat_ms"], "detected_ms": e["detected_ms"], "unfenced_offset": None,
+            "unfenced_ms": None,
+        }][-16:]  # fmt: skip
+        self._recount(self.views["broker_availability"][e["broker_set"]])
+
+    def _BrokerUnfenced(self, e: Row, at: Row) -> None:  # noqa: N802
+        self._replica(e)["fenced"] = False
+        self._touch(self.views["broker_sets"][e["broker_set"]], at)
+        broker = self._broker(e)
+        if broker["state"] == "down":
+            broker["down_ms"] += at["ms"] - broker["recent"][-1]["fenced_ms"]
+            broker["recent"][-1] |= {"unfenced_offset": at["offset"], "unfenced_ms": at["ms"]}
+        broker |= {"state": "up", "since_offset": at["offset"], "since_ms": at["ms"]}
+        self._recount(self.views["broker_availability"][e["broker_set"]])
+
+    def _BrokerDataCleaned(self, e: Row, at: Row) -> None:  # noqa: N802
+        name, gone = e["broker_set"], e["broker_ids"]
+        found, away = self.views["broker_sets"][name], self.views["broker_availability"][name]
+        found["replicas"] = [r for r in found["replicas"] if gone and r["broker_id"] not in gone]
+        away["brokers"] = [b for b in away["brokers"] if gone and b["broker_id"] not in gone]
+        if not found["replicas"]:
+            del self.views["broker_sets"][name], self.views["broker_availability"][name]
+            return
+        found["sync_state_set"] = [number for number in found["sync_state_set"] if number not in gone]
+        if e["whole_set"]:
+            found |= {
+                "master": None, "master_epoch": 0, "sync_state_set": [], "sync_state_set_epoch": 0, "known": False,
+                "election": None,
+            }  # fmt: skip
+            away["known"] = False
+        self._touch(found, at)
+        self._recount(away)
+
+    # What they share.
+
+    def _away(self, name: str, cluster: str) -> Row:
+        return self.views["broker_availability"].setdefault(
+            name, {"broker_set": name, "cluster": cluster, "down": [], "known": True, "brokers": []}
+        )
+
+    def _recount(self, away: Row) -> None:
+        away["down"] = [b["broker_id"] for b in away["brokers"] if b["state"] == "down"]
+
+    def _broker(self, e: Row) -> Row:
+        brokers = self.views["broker_availability"][e["broker_set"]]["brokers"]
+        return next(b for b in brokers if b["broker_id"] == e["broker_id"])
+
+    def _replica(self, e: Row) -> Row:
+        replicas = self.views["broker_sets"][e["broker_set"]]["replicas"]
+        return next(r for r in replicas if r["broker_id"] == e["broker_id"])
+
+    def _touch(self, found: Row, at: Row) -> None:
+        """What follows from the rest, and when."""
+        found["master_address"] = None
+        for replica in found["replicas"]:
+            replica["in_sync"] = replica["broker_id"] in found["sync_state_set"]
+            if replica["broker_id"] == found["master"]:
+                found["master_address"] = replica["address"]
+        found |= {"changed_offset": at["offset"], "changed_ms": at["ms"]}
+
+    def _route(self, topic: Row) -> Row:
+        queues, brokers = [], []
+        for name in sorted(self.views["broker_sets"], key=str.encode):
+            found = self.views["broker_sets"][name]
+            announced = {t for r in found["replicas"] for t in r["topics"]}
+            serving = [r for r in found["replicas"] if r["registered"] and not r["fenced"]]
+            if not serving or (announced and topic["topic"] not in announced):
+                continue
+            addresses = {
+                "0" if r["broker_id"] == found["master"] else str(r["broker_id"]): r["address"] for r in serving
+            }
+            brokers.append({
+                "cluster": found["cluster"], "brokerName": name, "brokerAddrs": addresses, "enableActingMaster": False
+            })  # fmt: skip
+            queues.append({
+                "brokerName": name, "readQueueNums": topic["read_queues"], "writeQueueNums": topic["write_queues"],
+                "perm": topic["permission"], "topicSysFlag": topic["system_flags"],
+            })  # fmt: skip
+        order = ";".join(f"{queue['brokerName']}:{queue['writeQueueNums']}" for queue in queues)
+        return {
+            "topic": topic["topic"], "orderTopicConf": order if topic["order"] else None, "queueDatas": queues,
+            "brokerDatas": brokers, "filterServerTable": {},
+        }  # fmt: skip
