@@ -41,7 +41,7 @@ from quorate.consensus.codec import (
 )
 from quorate.consensus.core import Core, CoreEvents, Role
 from quorate.consensus.event_log import EventLog
-from quorate.consensus.guard import Election, HeldFrames, PeerFlow, Present, ReadRounds, commit_ceiling, shape_append
+from quorate.consensus.guard import Election, HeldFrames, PeerFlow, ReadRounds, Show, commit_ceiling, shape_append
 from quorate.consensus.install import Installer
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import DiskWorker, Index, LeaderCause, Machine, Network, NodeId, Store, StoreOp, Term
@@ -54,6 +54,7 @@ _FORGOTTEN_KEY = b"consensus/forgotten"
 """In the store's ``meta`` while this node has not recovered from a lost journal."""
 _APPLY_CLOCK_EVERY = 16
 """Entries applied between two looks at the clock."""
+_NO_ACK = (NodeId(0), Term(0), Index(0), 0.0)
 
 
 def mark_forgotten(store: Store) -> None:
@@ -122,6 +123,9 @@ class GuardedEngine(CoreEvents):
         self._answering_seq = 0
         self._answering_ballot = 0
         self._handover = False
+        self._last_ack = _NO_ACK
+        self._news_due = False
+        self._news_timer: Timer | None = None
         self._cause = LeaderCause("silent")
         self._alive_sent_at = now - settings.heartbeat_s
         self._rejoin_ask_at = now
@@ -129,6 +133,9 @@ class GuardedEngine(CoreEvents):
         self._timer: Timer | None = None
         self._running = False
         self._kicked = False
+        self._recount = True
+        """Something happened that may move the commit index or the quorum."""
+        self._chores_at = now
         self._core = core(self, self._others)
         self._applied = Index(max(machine.applied_index(), journal.base_index))
         self._core.set_positions(applied=self._applied)
@@ -225,13 +232,15 @@ class GuardedEngine(CoreEvents):
             raise PeerError(f"node {peer} is no voter")
         message = codec.decode(frame)
         if self._running:
-            self._step(lambda: self._handlers[type(message)](peer, message))
-            self._kick()
+            self._step(self._handlers[type(message)], peer, message)
+            if message.__class__ is not Ack or self._ack_matters(peer):
+                self._kick()
 
     def peer_connected(self, peer: NodeId) -> None:
         """See port. Nothing waits for it: the next heartbeat finds out what the peer lacks."""
         if self._running and peer in self._flows:
             self._flows[peer].resend = True
+            self._last_ack = _NO_ACK
             self._kick()
 
     def peer_disconnected(self, peer: NodeId) -> None:
@@ -270,18 +279,19 @@ class GuardedEngine(CoreEvents):
     def stop(self) -> None:
         """See port."""
         self._running = False
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._news_timer):
+            if timer is not None:
+                timer.cancel()
         self._installer.stop()
         self._trimmer.stop()
         self._reads.fail()
 
     # ── turns ──
 
-    def _step(self, action: Callable[[], None]) -> None:
+    def _step(self, action: Callable[..., None], *arguments: object) -> None:
         """Whatever goes wrong inside, but a peer's fault, leaves a state that cannot be explained: stop."""
         try:
-            action()
+            action(*arguments)
         except PeerError:
             raise
         except Exception as error:  # noqa: BLE001 - fail-stop, whatever it was
@@ -294,6 +304,7 @@ class GuardedEngine(CoreEvents):
     def _tick(self) -> None:
         if self._running:
             self._timer = self._scheduler.call_later(self._settings.tick_s, self._tick)
+            self._recount = True
             self._kick()
 
     def _kick(self) -> None:
@@ -309,9 +320,14 @@ class GuardedEngine(CoreEvents):
 
     def _turn(self) -> None:
         now = self._scheduler.monotonic()
-        self._watch_disk(now)
+        chores = now >= self._chores_at
+        if chores:
+            self._chores_at = now + self._settings.tick_s
+            self._watch_disk(now)
         if self._core.role is Role.LEADER:
-            self._core.tick()
+            if self._recount:
+                self._recount = False
+                self._core.tick()
             self._lead(now)
         elif now >= self._election.due_at:
             self._ask_for_pre_votes(now)
@@ -320,8 +336,13 @@ class GuardedEngine(CoreEvents):
         self._journal.flush()
         self._release()
         self._apply_slice(now)
-        self._installer.expire(now)
         self._reads.answer(self._applied)
+        if chores:
+            self._do_chores(now)
+
+    def _do_chores(self, now: float) -> None:
+        """What only the passing of time makes due."""
+        self._installer.expire(now)
         self._reads.expire(now)
         if not self._installer.active:
             floors = [sender.index for sender in self._senders.values()]
@@ -332,6 +353,7 @@ class GuardedEngine(CoreEvents):
     def _lead(self, now: float) -> None:
         for peer in self._others:
             self._feed(peer, now, heartbeat=False)
+        self._news_due = False
         if self._reads.queued and self._announced_term:
             self._begin_read_round()
         if self._transfer is not None:
@@ -353,6 +375,7 @@ class GuardedEngine(CoreEvents):
         if not self._running:
             return
         self._step(self._release)
+        self._recount = True
         leads = self.is_leader
         if (leads and self.commit_ceiling() > self.commit_index) or self._rejoin is not None or self._rejoined_seq:
             self._kick()
@@ -448,7 +471,9 @@ class GuardedEngine(CoreEvents):
     def acknowledge(self, peer: NodeId, next_index: Index, *, reset: bool, success: bool) -> None:
         """See port. Stamped with the term and sequence of now, not of the moment it leaves (BUG 2)."""
         ack = Ack(self._core.term, self._answering_seq, next_index, reset, success, self._rejoin is None)
-        self._hold(peer, ack, progress=success and not reset)
+        progress = success and not reset
+        self._last_ack = (peer, ack.term, next_index, self._scheduler.monotonic()) if progress else _NO_ACK
+        self._hold(peer, ack, progress=progress)
 
     def heartbeat(self) -> None:
         """See port."""
@@ -553,11 +578,21 @@ class GuardedEngine(CoreEvents):
         self._say_alive(peer)
         self._answering_seq = message.seq
         shaped = shape_append(message, self._journal, self._core.commit_index)
-        if isinstance(shaped, Present):
-            self._core.commit_seen(peer, message.term, shaped.commit)
-            self.acknowledge(peer, shaped.next_index, reset=False, success=True)
-        else:
+        if isinstance(shaped, Show):
             self._core.append(peer, message.term, shaped)
+            return
+        self._core.commit_seen(peer, message.term, shaped.commit)
+        if message.entries or not self._just_acknowledged(peer, message.term, shaped.next_index):
+            self.acknowledge(peer, shaped.next_index, reset=False, success=True)
+
+    def _just_acknowledged(self, peer: NodeId, term: Term, next_index: Index) -> bool:
+        """Was this said a moment ago? Then only heartbeats want to hear it again: check-quorum lives on them."""
+        known_peer, known_term, known_index, at = self._last_ack
+        return (known_peer, known_term, known_index) == (
+            peer,
+            term,
+            next_index,
+        ) and self._scheduler.monotonic() - at < self._settings.heartbeat_s / 2
 
     def _say_alive(self, peer: NodeId) -> None:
         """An ack that waits for our disk is no sign of life; check-quorum needs one."""
@@ -575,8 +610,10 @@ class GuardedEngine(CoreEvents):
     def _feed(self, peer: NodeId, now: float, *, heartbeat: bool) -> None:
         """At most one AppendEntries to one follower."""
         flow, core, journal, settings = self._flows[peer], self._core, self._journal, self._settings
-        last = journal.last_index
+        last, commit = journal.last_index, core.commit_index
         next_index = min(core.next_index(peer), Index(last + 1))
+        if next_index > last and not (heartbeat or flow.resend or (commit > flow.commit_sent and self._tell_commit())):
+            return
         entries_end = Index(next_index - 1)
         blob, count = b"", 0
         if next_index <= journal.base_index:
@@ -589,7 +626,7 @@ class GuardedEngine(CoreEvents):
             core.set_next_index(peer, Index(entries_end + 1))
             if entries_end < last:
                 self._kick()
-        news = min(core.commit_index, entries_end) > flow.commit_sent
+        news = min(commit, entries_end) > flow.commit_sent
         if not (count or heartbeat or flow.resend or news):
             return
         previous = Index(next_index - 1)
@@ -599,9 +636,20 @@ class GuardedEngine(CoreEvents):
         self._seq += 1
         flow.sent(self._seq, entries_end, len(blob))
         flow.resend = False
-        flow.commit_sent = min(core.commit_index, entries_end)
-        head = AppendEntries(core.term, self._seq, previous, previous_term, core.commit_index, ())
+        flow.commit_sent = min(commit, entries_end)
+        head = AppendEntries(core.term, self._seq, previous, previous_term, commit, ())
         self._network.send(peer, codec.append_frame(head, blob, count))
+
+    def _tell_commit(self) -> bool:
+        """Is the commit index worth a frame of its own? It waits a moment: the next entries would carry it along."""
+        if not self._news_due and self._news_timer is None:
+            self._news_timer = self._scheduler.call_later(self._settings.commit_news_s, self._on_news_timer)
+        return self._news_due
+
+    def _on_news_timer(self) -> None:
+        self._news_timer = None
+        self._news_due = True
+        self._kick()
 
     def _entries_from(self, start: Index) -> tuple[bytes, int]:
         """Encoded once, however many followers are at the same place; anew after a truncation."""
@@ -630,6 +678,7 @@ class GuardedEngine(CoreEvents):
                 core.note_alive(peer)
                 return
             next_index = min(next_index, Index(self._journal.last_index + 1))
+        self._recount = True
         before = core.next_index(peer)
         core.acknowledged(peer, next_index, reset=message.reset, success=message.success)
         if message.success:
@@ -637,6 +686,15 @@ class GuardedEngine(CoreEvents):
             flow.confirmed(next_index - 1)
             if core.next_index(peer) < before and not message.reset:
                 core.set_next_index(peer, before)
+
+    def _ack_matters(self, peer: NodeId) -> bool:
+        """Is there anything to do now that this peer has answered?"""
+        return (
+            self._flows[peer].resend
+            or self._core.next_index(peer) <= self._journal.last_index
+            or self.commit_ceiling() > self._core.commit_index
+            or self._transfer is not None
+        )
 
     def _move_uncounted(self, peer: NodeId, message: Ack) -> None:
         """A node that lost its journal: feed it, count on it for nothing."""

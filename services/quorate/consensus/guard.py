@@ -46,7 +46,7 @@ class Show(msgspec.Struct, frozen=True, gc=False):
 
 
 class Present(msgspec.Struct, frozen=True, gc=False):
-    """Everything in it is in our log already, and more follows: acknowledge, touch nothing."""
+    """Everything in it is in our log already: acknowledge, touch nothing."""
 
     next_index: Index
     commit: Index
@@ -79,9 +79,9 @@ def shape_append(message: AppendEntries, log: LogView, commit: Index) -> Show | 
             break
         have += 1
     matched = Index(prev + have)
-    if have == len(entries) and matched < log.last_index:
+    if have == len(entries):
         return Present(Index(verified + 1), upto)
-    if have < len(entries) and matched < log.last_index and matched < commit:
+    if matched < log.last_index and matched < commit:
         raise InvariantBrokenError(f"leader of term {message.term} contradicts committed entry {matched + 1}")
     matched_term = log.term_at(matched)
     return Show(matched, message.prev_term if matched_term is None else matched_term, entries[have:], upto)

@@ -179,6 +179,16 @@ class _Pipe(Transport):  # type: ignore[misc]
             self._onNodeConnected(node)
 
 
+class _Peer(int, Node):  # type: ignore[misc]
+    """A voter as a key of pysyncobj's tables; an int, because comparing and hashing nodes is half of what they cost."""
+
+    def __init__(self, node_id: NodeId) -> None:
+        Node.__init__(self, node_id)
+
+
+_ROLES = tuple(Role)
+
+
 class _Core(SyncObj):  # type: ignore[misc]
     """``consensus.core.Core`` on pysyncobj. Every use of a private name is in this class."""
 
@@ -188,7 +198,7 @@ class _Core(SyncObj):  # type: ignore[misc]
         self._events = events
         self._clock = clock
         self._floor = 0
-        self._peers = {other: Node(other) for other in others}
+        self._peers = {other: _Peer(other) for other in others}
         self._pipe = _Pipe(self._outgoing)
         conf = SyncObjConf(
             autoTick=False,
@@ -204,14 +214,24 @@ class _Core(SyncObj):  # type: ignore[misc]
             onStateChanged=lambda old, new: events.role_changed(Role(old), Role(new)),
         )
         _Clock.read = clock
-        super().__init__(Node(events.node_id), list(self._peers.values()), conf, nodeClass=Node, transport=self._pipe)
+        super().__init__(_Peer(events.node_id), list(self._peers.values()), conf, nodeClass=_Peer, transport=self._pipe)
         self._pipe.all_up(list(self._peers.values()))
 
     # -- replaced steps of pysyncobj
 
     def _onTick(self, timeToWait: float = 0.0) -> None:
         self._floor = self.raftCommitIndex
+        if self.role is Role.LEADER:
+            self._skip_counted()
         super()._onTick(timeToWait)
+
+    def _skip_counted(self) -> None:
+        """pysyncobj counts matches entry by entry: let it begin at the last one that can be committed, for that commits
+        all before it (Raft §5.4.2). What it makes of it is clipped below like everything else.
+        """
+        ceiling = self._events.commit_ceiling()
+        if ceiling > self._floor + 1 and self._events.term_at(ceiling) == self.term:
+            self._SyncObj__raftCommitIndex = ceiling - 1
 
     def _SyncObj__applyLogEntries(self) -> bool:
         """Runs right after matches were counted, before anything reads the commit index: clip it to what a majority
@@ -266,17 +286,18 @@ class _Core(SyncObj):  # type: ignore[misc]
     @property
     def role(self) -> Role:
         """See port."""
-        return Role(self._SyncObj__raftState)
+        return _ROLES[self._SyncObj__raftState]
 
     @property
     def term(self) -> Term:
         """See port."""
-        return Term(self.raftCurrentTerm)
+        term: Term = self._SyncObj__raftCurrentTerm
+        return term
 
     @property
     def commit_index(self) -> Index:
         """See port."""
-        return Index(self.raftCommitIndex)
+        return Index(self._SyncObj__raftCommitIndex)
 
     @property
     def leader_id(self) -> NodeId | None:

@@ -49,6 +49,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     close_jitter_s: float = 0.02
     """After the leader's connection closed the survivors ask for pre-votes one after the other, so far apart."""
     max_entry_bytes: int = 1024 * 1024
+    commit_news_s: float = 0.002
+    """How long a new commit index waits for entries to travel with before it is sent to the followers alone."""
     append_bytes: int = 256 * 1024
     """Entry bytes in one AppendEntries (one entry always fits)."""
     append_entries: int = 512

@@ -57,9 +57,9 @@ def test_a_message_we_have_all_of_is_only_acknowledged() -> None:
     assert shape_append(append(1, 0, [1, 1], commit=9), Log([0, 1, 1, 1]), Index(1)) == Present(Index(4), Index(3))
 
 
-def test_a_heartbeat_at_the_end_is_shown() -> None:
-    """An empty message whose previous entry is our last goes through."""
-    assert shape_append(append(3, 1, [], commit=3), Log([0, 1, 1]), Index(1)) == Show(Index(3), Term(1), (), Index(3))
+def test_a_heartbeat_at_the_end_is_only_acknowledged() -> None:
+    """An empty message whose previous entry is our last adds nothing: it is all there."""
+    assert shape_append(append(3, 1, [], commit=3), Log([0, 1, 1]), Index(1)) == Present(Index(4), Index(3))
 
 
 def test_the_commit_index_stops_at_what_the_message_verifies() -> None:
