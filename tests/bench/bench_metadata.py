@@ -42,6 +42,9 @@ class Live:
     def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
         return broker_id not in self.dead
 
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        return False
+
     def info(self, cluster: str, broker_set: str, broker_id: int) -> Info | None:
         return self._infos.get(broker_id)
 

@@ -51,6 +51,10 @@ class Live:
         who = (cluster, broker_set, broker_id)
         return who in self.entries if who in self.heard else None
 
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        """A close is believed at once here."""
+        return False
+
     def info(self, cluster: str, broker_set: str, broker_id: int) -> Heard | None:
         """What it said, while it lives."""
         return self.entries.get((cluster, broker_set, broker_id))

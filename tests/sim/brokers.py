@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from quorate.consensus.ports import NodeId
-from quorate.controller import DialResult, EndOffsetIs, Found, Heartbeat, ReadOutcome, RoleChange
+from quorate.controller import DialResult, Found, Heartbeat, ReadOutcome, RoleChange
 from quorate.events import MasterElected
 from quorate.metadata.commands import (
     AlterSyncStateSet,
@@ -356,11 +356,11 @@ class Fleet:
 
         def call(service: object, done: Callable[[Result], None]) -> None:
             def answered(outcome: ReadOutcome) -> None:
-                if isinstance(outcome, Found) and not isinstance(outcome.result, EndOffsetIs):
+                if isinstance(outcome, Found):
                     found.append(outcome.result)
                     done(Done(outcome.offset))
 
-            _core_node(service).core.controller.forward_read(query, answered)
+            _core_node(service).core.controller.query(query, answered)
 
         def heard(result: Result) -> None:
             self._history.told(type(query).__name__, "", result, floor)

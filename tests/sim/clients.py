@@ -20,6 +20,7 @@ class Done(msgspec.Struct, frozen=True):
 
     offset: int
     value: str | None = None
+    by_follower: bool = False
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -63,6 +64,7 @@ class History:
         """Tag, or request id, of a write → offset of its answer. Each must be in the log."""
         self.floor = 0
         self.reads = 0
+        self.follower_reads = 0
         self.on_denied: Callable[[str, Nothing], None] = lambda _tag, _result: None
 
     def told(self, tag: str, proof: str, result: Result, floor: int) -> None:
@@ -241,6 +243,7 @@ class Client:
         operations = self._history.operations.setdefault(call.key, [])
         if result is not None and call.value is None:
             self._history.reads += 1
+            self._history.follower_reads += result.by_follower
             operations.append(Operation(call.began, self._world.now, "get", result.value))
         elif call.value is not None and (result is not None or call.unknown):
             returned = self._world.now if result is not None else None

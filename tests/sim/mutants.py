@@ -121,7 +121,35 @@ def _stale_read() -> None:
     def read_index(self: Node, done: Callable[[Index | None], None]) -> None:
         done(self.applied_index if self.is_leader else None)
 
+    def read_barrier(self: Node, done: Callable[[Index | None], None]) -> None:
+        if self.is_leader:
+            done(self.applied_index)
+        else:
+            original(self, done)
+
+    original = GuardedEngine.read_barrier
     swap(GuardedEngine, "read_index", read_index)
+    swap(GuardedEngine, "read_barrier", read_barrier)
+
+
+def _follower_reads_alone() -> None:
+    original = GuardedEngine.read_barrier
+
+    def read_barrier(self: Node, done: Callable[[Index | None], None]) -> None:
+        if self.is_leader:
+            original(self, done)
+        else:
+            done(self.applied_index)
+
+    swap(GuardedEngine, "read_barrier", read_barrier)
+
+
+def _follower_does_not_wait() -> None:
+    swap(guard.ReadRounds, "answer", _answer_unapplied(guard.ReadRounds.answer))
+
+
+def _answer_unapplied(original: Callable[[Node, Index], None]) -> Callable[[Node, Index], None]:
+    return lambda self, _applied: original(self, Index(1 << 60))
 
 
 def _no_barrier() -> None:
@@ -248,6 +276,8 @@ MUTANTS: dict[str, Mutant] = {
         "entries of a lost leadership are proposed again and executed", _stale_term_at_apply, scripted.stale_decision
     ),
     "stale read": Mutant("a leader answers reads without asking anybody", _stale_read),
+    "follower reads alone": Mutant("a follower answers reads without asking the leader", _follower_reads_alone),
+    "follower does not wait": Mutant("a read does not wait until its index is applied here", _follower_does_not_wait),
     "no barrier": Mutant("a leader decides before its own first entry is applied", _no_barrier),
     "duplicate apply": Mutant("a retried request is run again", _duplicate_apply),
     "applied index late": Mutant("rows and applied index are not one write", _applied_index_late),

@@ -26,6 +26,7 @@ from quorate.controller import (
     DialResult,
     NotLeader,
     Outcome,
+    ReadResult,
     ReadView,
     Refused,
     RoleChange,
@@ -213,13 +214,14 @@ class CoreNode:
         self.submit(ChangeConfig(scope=f"topic/{key}", changes={"value": value}), tag, request_id, done)
 
     def get(self, key: str, done: Answer) -> None:
-        """Read it, linearizably, on this node or not at all."""
+        """Read it, linearizably, from this node's own state, whoever leads."""
 
-        def read(view: ReadView | NotLeader | Unavailable) -> None:
+        def read(view: ReadResult) -> None:
             match view:
                 case ReadView(state=state, offset=offset):
                     config = state.configs.get(f"topic/{key}")
-                    done(Done(offset, None if config is None else config.values.get("value")))
+                    value = None if config is None else config.values.get("value")
+                    done(Done(offset, value, by_follower=not self.engine.is_leader))
                 case _:
                     done(Nothing("no read here"))
 

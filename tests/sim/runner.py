@@ -53,6 +53,7 @@ MINIMA = {
     "commits ahead of the leader's disk": 20,
     "answers": 2_000,
     "reads": 1_000,
+    "reads by followers": 1_000,
     "masters elected": 200,
     "messages acknowledged": 2_000,
 }

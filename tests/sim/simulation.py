@@ -150,6 +150,7 @@ class Simulation:
         counts["faults"] = self.nemesis.faults
         counts["answers"] = len(self.history.acknowledged)
         counts["reads"] = self.history.reads
+        counts["reads by followers"] = self.history.follower_reads
         counts["entries committed"] = self.ghost.last_committed
         counts["unsynced bytes lost"] = sum(host.disk.lost_bytes for host in hosts)
         counts["torn writes"] = sum(host.disk.torn_writes for host in hosts)

@@ -27,7 +27,7 @@ from quorate.consensus.journal import Journal, JournalDamagedError, erase_journa
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
 from quorate.consensus.store import Identity, RocksStore, claim_identity, read_identity
-from quorate.controller import EndOffset, EndOffsetIs, Found, ReadOutcome
+from quorate.controller import ReadResult, ReadView
 from quorate.errors import UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.access import NoQuota, OpenAccess
@@ -106,14 +106,10 @@ class ClusterView:
     def confirmed_end(self, done: Callable[[int | None], None]) -> None:
         """See LogView."""
 
-        def answered(outcome: ReadOutcome) -> None:
-            match outcome:
-                case Found(EndOffsetIs(end)):
-                    done(end)
-                case _:
-                    done(None)
+        def seen(view: ReadResult) -> None:
+            done(view.offset if isinstance(view, ReadView) else None)
 
-        self._node.core.controller.forward_read(EndOffset(), answered)
+        self._node.core.controller.read("linearizable", seen)
 
 
 class Node:

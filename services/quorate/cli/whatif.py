@@ -51,6 +51,10 @@ class Survivors:
         replica = self._known.get((broker_set, broker_id))
         return None if replica is None else replica.alive
 
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        """See LiveView: the node's answer has said so already."""
+        return False
+
     def info(self, cluster: str, broker_set: str, broker_id: int) -> Reported | None:
         """See LiveView."""
         replica = self._known.get((broker_set, broker_id))

@@ -120,6 +120,24 @@ class ReadProbeAnswer(Message, frozen=True, gc=False):
     ok: bool
 
 
+class ReadAsk(Message, frozen=True, gc=False):
+    """Follower → leader: from which index on do I know all that was committed before I asked? ``counts``: the asker's
+    own word (it knows no later term than ``term``) may be counted towards the majority.
+    """
+
+    term: Term
+    round: int
+    counts: bool
+
+
+class ReadIndexIs(Message, frozen=True, gc=False):
+    """The answer to a ReadAsk; index 0: the asked node does not lead in that term, or could not prove it."""
+
+    term: Term
+    round: int
+    index: Index
+
+
 class TimeoutNow(Message, frozen=True, gc=False):
     """Leader → its successor: campaign at once (Raft thesis §3.10)."""
 
@@ -219,6 +237,8 @@ _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
     15: (RejoinIndex, struct.Struct("!BQQ")),
     16: (SnapshotBegin, struct.Struct("!BQQQQQQ")),
     18: (SnapshotAck, struct.Struct("!BQQQQB")),
+    19: (ReadAsk, struct.Struct("!BQQ?")),
+    20: (ReadIndexIs, struct.Struct("!BQQQ")),
 }
 """Messages that are only numbers, in the order of their fields."""
 

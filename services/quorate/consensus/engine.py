@@ -25,6 +25,8 @@ from quorate.consensus.codec import (
     Message,
     PreVote,
     PreVoteAnswer,
+    ReadAsk,
+    ReadIndexIs,
     ReadProbe,
     ReadProbeAnswer,
     RejoinAsk,
@@ -112,7 +114,7 @@ class GuardedEngine(CoreEvents):
         self._rejoined_seq: int | None = None
         self._first_start = journal.term == 0 and self._rejoin is None
         self._election = Election(node_id, self.voters, settings, rng, now)
-        self._reads = ReadRounds(node_id, self._quorum, settings.reads_max)
+        self._reads = ReadRounds(node_id, self._quorum, settings.reads_max, rng.getrandbits(61))
         self._held = HeldFrames()
         self._announced_term = Term(0)
         self._transfer: _Transfer | None = None
@@ -156,6 +158,8 @@ class GuardedEngine(CoreEvents):
             Alive: self._on_alive,
             ReadProbe: self._on_read_probe,
             ReadProbeAnswer: self._on_read_probe_answer,
+            ReadAsk: self._on_read_ask,
+            ReadIndexIs: self._on_read_index_is,
             TimeoutNow: self._on_timeout_now,
             RejoinAsk: self._on_rejoin_ask,
             RejoinTerm: self._on_rejoin_term,
@@ -220,8 +224,15 @@ class GuardedEngine(CoreEvents):
 
     def read_index(self, done: Callable[[Index | None], None]) -> None:
         """See port."""
+        if self.is_leader:
+            self.read_barrier(done)
+        else:
+            done(None)
+
+    def read_barrier(self, done: Callable[[Index | None], None]) -> None:
+        """See port."""
         deadline = self._scheduler.monotonic() + self._settings.read_timeout_s
-        if not self._running or not self.is_leader or not self._reads.add(deadline, done):
+        if not self._running or not self._reads.add(deadline, done):
             done(None)
             return
         self._kick()
@@ -249,6 +260,7 @@ class GuardedEngine(CoreEvents):
             return
         now = self._scheduler.monotonic()
         self._step(self._installer.drop)
+        self._step(self._reads.end_rounds)
         self._scheduler.call_later(self._election.connection_closed(peer, now) - now, self._kick)
 
     def transfer_leadership(self, to: NodeId | None = None) -> bool:
@@ -329,8 +341,10 @@ class GuardedEngine(CoreEvents):
                 self._recount = False
                 self._core.tick()
             self._lead(now)
-        elif now >= self._election.due_at:
-            self._ask_for_pre_votes(now)
+        else:
+            if now >= self._election.due_at:
+                self._ask_for_pre_votes(now)
+            self._ask_for_index()
         if self._rejoin is not None:
             self._go_on_rejoining(self._rejoin, now)
         self._journal.flush()
@@ -489,6 +503,7 @@ class GuardedEngine(CoreEvents):
             self._election.deposed(self._scheduler.monotonic(), self.node_id)
         if new is Role.LEADER:
             self._reset_leadership()
+            self._reads.end_rounds()
         if new is not Role.CANDIDATE:
             self._handover = False
 
@@ -719,6 +734,36 @@ class GuardedEngine(CoreEvents):
     def _on_read_probe_answer(self, peer: NodeId, message: ReadProbeAnswer) -> None:
         if message.ok and self.is_leader and message.term == self._core.term:
             self._reads.count(message.round, message.term, peer)
+
+    def _ask_for_index(self) -> None:
+        """A follower's reads: one question for all of this turn; none of an earlier term will be answered."""
+        reads, term, leader = self._reads, self._core.term, self.leader_id
+        reads.end_rounds(but=term)
+        if not reads.queued:
+            return
+        number = reads.begin(term, Index(0))
+        if leader is None or leader == self.node_id or not self._network.connected(leader):
+            reads.told(number, Index(0))
+        else:
+            self._send(leader, ReadAsk(term, number, self._rejoin is None))
+
+    def _on_read_ask(self, peer: NodeId, message: ReadAsk) -> None:
+        """Of three voters, this one and the asker are a majority: at a moment after its reads began the asker knew no
+        later term, so everything committed before is in this log, and the commit index of now covers it.
+        """
+        if not self._announced_term or message.term != self._core.term:
+            self._send(peer, ReadIndexIs(message.term, message.round, Index(0)))
+        elif message.counts and self._quorum == 2:
+            self._send(peer, ReadIndexIs(message.term, message.round, self._core.commit_index))
+        else:
+            self.read_index(lambda index: self._answer_read(peer, message, index))
+
+    def _answer_read(self, peer: NodeId, message: ReadAsk, index: Index | None) -> None:
+        if self._running:
+            self._send(peer, ReadIndexIs(message.term, message.round, index or Index(0)))
+
+    def _on_read_index_is(self, _: NodeId, message: ReadIndexIs) -> None:
+        self._reads.told(message.round, message.index)
 
     # ── snapshots ──
 

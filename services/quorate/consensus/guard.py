@@ -325,17 +325,20 @@ class _Round(msgspec.Struct):
 
 
 class ReadRounds:
-    """Read index (Raft thesis §6.4), one round of probes per loop turn for everything that waits.
+    """Read index (Raft thesis §6.4), one round per loop turn for everything that waits: probes of the leader, or a
+    follower's one question to it.
 
-    A read is answered with the commit index of the moment its round began, once a majority knew no later term *after*
-    that moment and the index is applied. Everything that cannot be known in time is answered None.
+    A read is answered with the commit index of the leader at a moment after its round began, once a majority knew no
+    later term *after* that moment, and once the index is applied here. Everything that cannot be known in time is
+    answered None. ``first`` numbers the first round: two lives of a node must not use the same numbers, or an answer
+    to the first would be taken for one to the second.
     """
 
-    def __init__(self, node_id: NodeId, quorum: int, limit: int) -> None:
+    def __init__(self, node_id: NodeId, quorum: int, limit: int, first: int = 0) -> None:
         self._me = node_id
         self._quorum = quorum
         self._limit = limit
-        self._number = 0
+        self._number = first
         self._count = 0
         self._queued: list[_Read] = []
         self._rounds: dict[int, _Round] = {}
@@ -373,6 +376,19 @@ class ReadRounds:
         if len(round_.confirmed) >= self._quorum:
             del self._rounds[number]
             self._confirmed.append((round_.index, round_.reads))
+
+    def told(self, number: int, index: Index) -> None:
+        """The leader's answer to the question of round ``number``; 0: it has none."""
+        round_ = self._rounds.pop(number, None)
+        if round_ is not None and index:
+            self._confirmed.append((index, round_.reads))
+        elif round_ is not None:
+            self._refuse(round_.reads)
+
+    def end_rounds(self, but: int = 0) -> None:
+        """Nobody will confirm a round of another term than ``but``. What is confirmed stays: it is committed."""
+        ended = [number for number, round_ in self._rounds.items() if round_.term != but]
+        self._refuse([read for number in ended for read in self._rounds.pop(number).reads])
 
     def answer(self, applied: Index) -> None:
         """Answer what is confirmed and applied."""

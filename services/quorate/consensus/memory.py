@@ -102,6 +102,10 @@ class MemoryEngine:
         self._reads.append((self._commit, done))
         self._ask_turn()
 
+    def read_barrier(self, done: Callable[[Index | None], None]) -> None:
+        """See port; there is no leader to ask but this node."""
+        self.read_index(done)
+
     def receive(self, peer: NodeId, frame: bytes) -> None:
         """Nobody sends: PeerError."""
         raise PeerError(f"a frame of {len(frame)} bytes from node {peer}, to an engine without peers")

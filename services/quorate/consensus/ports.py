@@ -171,6 +171,11 @@ class RaftEngine(Protocol):
         timeout.
         """
 
+    def read_barrier(self, done: Callable[[Index | None], None]) -> None:
+        """Linearizable read on any node: ``done(index)`` once everything committed before this call is applied *here*.
+        The leader is asked, one question per turn; needs no write of any journal. ``done(None)`` as in read_index.
+        """
+
     def receive(self, peer: NodeId, frame: bytes) -> None:
         """A consensus frame from an authenticated peer. Raises PeerError if malformed (nothing changed)."""
 

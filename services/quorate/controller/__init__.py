@@ -3,10 +3,21 @@
 from quorate.controller.group_writer import GroupWriter, Written
 from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
-from quorate.controller.loop import Controller, ReadView
+from quorate.controller.loop import Controller, ReadResult, ReadView
 from quorate.controller.machine import ReplicatedState
-from quorate.controller.messages import EndOffset, EndOffsetIs, Found, NotFound, ReadOutcome
-from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.controller.outcomes import (
+    Answered,
+    Busy,
+    Caller,
+    Found,
+    NotFound,
+    NotLeader,
+    Outcome,
+    ReadOutcome,
+    Refused,
+    Unavailable,
+    UnknownOutcome,
+)
 from quorate.controller.ports import BrokerLink, CommandLine, DialResult, Journalist, PeerLink, RoleChange
 from quorate.controller.role_changes import RoleChanges
 from quorate.controller.settings import ControllerSettings
@@ -21,8 +32,6 @@ __all__ = [
     "Controller",
     "ControllerSettings",
     "DialResult",
-    "EndOffset",
-    "EndOffsetIs",
     "Found",
     "GroupWriter",
     "Heartbeat",
@@ -35,6 +44,7 @@ __all__ = [
     "Outcome",
     "PeerLink",
     "ReadOutcome",
+    "ReadResult",
     "ReadView",
     "Refused",
     "ReplicatedState",

@@ -1,13 +1,13 @@
-"""Requests that another node must answer: one hop to the leader and back.
+"""Commands that another node must decide: one hop to the leader and back.
 
-Rules: what was forwarded is never forwarded again. A command that left this node and was not answered is *unknown*; a
-query is simply asked again. Whatever the leader said about *not* having done it is believed.
+Rules: what was forwarded is never forwarded again. A command that left this node and was not answered is *unknown*.
+Whatever the leader said about *not* having done it is believed.
 """
 
 from collections.abc import Callable
 
 from quorate.controller import messages
-from quorate.controller.messages import KIND, ForwardedCommand, ForwardedQuery
+from quorate.controller.messages import KIND, ForwardedCommand
 from quorate.controller.outcomes import Caller, NotLeader, UnknownOutcome
 from quorate.controller.pending import AnyPending, Stage
 from quorate.controller.ports import PeerLink
@@ -48,11 +48,8 @@ class Forwarder:
         """Try; False = provably not sent."""
         number = self._next_id
         patience_ms = max(1, int((pending.deadline - now) * 1000))
-        if pending.is_query:
-            message: messages.Message = ForwardedQuery(number, patience_ms, pending.request)
-        else:
-            caller = Caller(pending.caller.principal, pending.caller.address, self._origin)
-            message = ForwardedCommand(number, patience_ms, caller, pending.cause, pending.request_id, pending.request)
+        caller = Caller(pending.caller.principal, pending.caller.address, self._origin)
+        message = ForwardedCommand(number, patience_ms, caller, pending.cause, pending.request_id, pending.request)
         if not self._link.send(leader, KIND, messages.encode(message)):
             return False
         self._next_id += 1
@@ -79,11 +76,7 @@ class Forwarder:
         lost = [(number, p) for number, p in self._under_way.items() if p.peer == peer]
         for number, pending in lost:
             del self._under_way[number]
-            if pending.stage is not Stage.FORWARDED:
-                continue
-            if pending.is_query:
-                self._park(pending)
-            else:
+            if pending.stage is Stage.FORWARDED:
                 self._settle(pending, UnknownOutcome("the leader it was sent to is gone"))
 
     def sweep(self, leader: int | None) -> None:

@@ -291,6 +291,11 @@ class LiveNow:
         """See LiveTable.alive."""
         return self._table.alive(cluster, broker_set, broker_id, self._now)
 
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        """Did its channel close, unconfirmed?"""
+        entry = self._table.get(cluster, broker_set, broker_id)
+        return entry is not None and entry.suspect
+
     def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
         """What its last heartbeat said, or None."""
         entry = self._table.get(cluster, broker_set, broker_id)

@@ -1,8 +1,9 @@
 """The controller: every request enters here and leaves here with one outcome.
 
-Rules: nothing blocks, nothing awaits. A request is decided at once when this node leads and its term is open; else it
-is parked until a leader is known, forwarded to it (one hop), or answered NotLeader. Every queue is bounded, every
-request has a deadline, and a timeout says what is known: *nothing proposed* or *unknown*.
+Rules: nothing blocks, nothing awaits. A command is decided at once when this node leads and its term is open; else it
+is parked until a leader is known, forwarded to it (one hop), or answered NotLeader. A read is answered by the node
+that was asked, whoever leads. Every queue is bounded, every request has a deadline, and a timeout says what is known:
+*nothing proposed* or *unknown*.
 
 Theory: a term opens when its first decision, ``ControllerLeaderElected`` (before it, in the first term ever,
 ``ClusterCreated``), is applied: by then every earlier entry is applied too, so the tip starts from all that was ever
@@ -23,8 +24,19 @@ from quorate.controller.deciding import Decider
 from quorate.controller.forwarding import Forwarder
 from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
 from quorate.controller.machine import Adopted, ReplicatedState
-from quorate.controller.messages import EndOffset, EndOffsetIs, Found, NotFound, ReadOutcome
-from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.controller.outcomes import (
+    Answered,
+    Busy,
+    Caller,
+    Found,
+    NotFound,
+    NotLeader,
+    Outcome,
+    ReadOutcome,
+    Refused,
+    Unavailable,
+    UnknownOutcome,
+)
 from quorate.controller.pending import AnyPending, Deadlines, Pending, Stage
 from quorate.controller.ports import CommandLine, Journalist, PeerLink
 from quorate.controller.settings import ControllerSettings
@@ -44,13 +56,17 @@ UNPARKED_PER_TURN = 64
 
 
 class ReadView(msgspec.Struct, frozen=True):
-    """Committed state at one moment, and who is alive then."""
+    """Committed state at one moment, and who is alive then, as this node hears it."""
 
     state: State
     offset: int
     term: int
     time_ms: int
     live: LiveNow
+
+
+ReadResult = ReadView | NotLeader | Busy | Unavailable
+"""How a read ends."""
 
 
 class Controller:
@@ -237,53 +253,63 @@ class Controller:
         return most if timeout_s is None or timeout_s >= most else max(int(timeout_s * 10), 1) / 10
 
     def read(
-        self, level: Level, done: Callable[[ReadView | NotLeader | Unavailable], None], timeout_s: float | None = None
-    ) -> None:
-        """Read on this node: ``stale`` at once; ``linearizable`` only on the leader (a follower: ``forward_read``)."""
-        del timeout_s  # The read index of the engine has its own, shorter deadline.
-        if level == "stale":
-            done(self.view())
-        elif not self.is_leader:
-            done(NotLeader(self.leader_id))
-        else:
-            self.engine.read_index(
-                lambda index: done(
-                    self.view() if index is not None else Unavailable("the leadership could not be confirmed")
-                )
-            )
-
-    def forward_read(
         self,
-        query: Query | EndOffset,
-        done: Callable[[ReadOutcome], None],
+        level: Level,
+        done: Callable[[ReadResult], None],
         *,
         forward: bool = True,
         timeout_s: float | None = None,
     ) -> None:
-        """Answer a query linearizably, here or by the leader."""
+        """Look at this node's state. ``stale``: at once, as it is. ``linearizable``: once everything committed before
+        this call is applied here; the leader is asked, again and again if it moves, for ``timeout_s`` at most.
+        ``forward=False``: only if this node leads, else NotLeader.
+        """
+        if level == "stale":
+            done(self.view())
+            return
         patience_s = self._patience(timeout_s)
         pending: AnyPending = Pending(
-            query,
+            None,
             done,
             caller=self._me,
             forward=forward,
-            is_query=True,
+            is_read=True,
             started=self._scheduler.monotonic(),
             patience_s=patience_s,
         )
         self._deadlines.add(pending, patience_s)
         self._route(pending)
 
+    def query(
+        self,
+        query: Query,
+        done: Callable[[ReadOutcome], None],
+        *,
+        forward: bool = True,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Answer a question linearizably, from this node's own state and live table; see ``read``."""
+
+        def seen(view: ReadResult) -> None:
+            done(answered(query, view) if isinstance(view, ReadView) else view)
+
+        self.read("linearizable", seen, forward=forward, timeout_s=timeout_s)
+
     # -- routing
 
     def _route(self, pending: AnyPending) -> None:
-        term = self.engine.decidable_term()
+        engine = self.engine
+        term = engine.decidable_term()
         if self._stopped:
             self._settle(pending, Unavailable("this node is stopping"))
+        elif not pending.forward and not engine.is_leader:
+            self._settle(pending, NotLeader(engine.leader_id))
+        elif pending.is_read and engine.leader_id is not None:
+            self._confirm(pending)
         elif term and term == self._open_term:
             self._here(pending, term)
-        elif not pending.forward and not self.engine.is_leader:
-            self._settle(pending, NotLeader(self.engine.leader_id))
+        elif pending.is_read:
+            self._park(pending)
         elif self._forwarder.full:
             self._settle(pending, Busy("too many requests are under way to the leader"))
         elif not self._forward(pending):
@@ -341,32 +367,26 @@ class Controller:
 
     def _here(self, pending: AnyPending, term: Term) -> None:
         """This node decides."""
-        if pending.is_query:
-            self._answer_query(pending)
-        elif len(self._decider) >= self.settings.in_flight_max:
+        if len(self._decider) >= self.settings.in_flight_max:
             self._settle(pending, Busy("too many commands are in flight"))
         elif not self._decider.decide(pending, term):
             self._park(pending)
 
-    def _answer_query(self, pending: AnyPending) -> None:
+    def _confirm(self, pending: AnyPending) -> None:
+        """A read: wait until what was committed before it is applied here; what cannot be known is asked again."""
         pending.stage = Stage.CONFIRMING
 
         def confirmed(index: Index | None) -> None:
             if pending.stage is Stage.ENDED:
                 return
-            if index is None:
-                self._settle(pending, Unavailable("the leadership could not be confirmed"))
-                return
-            if pending.request.__class__ is EndOffset:
-                self._settle(pending, Found(EndOffsetIs(self.offset), self.offset))
-                return
-            result = answer(pending.request, self.state, self.live_now())
-            if isinstance(result, Refusal):
-                self._settle(pending, NotFound(result, self.offset))
+            if index is not None:
+                self._settle(pending, self.view())
+            elif self._stopped:
+                self._settle(pending, Unavailable("this node is stopping"))
             else:
-                self._settle(pending, Found(result, self.offset))
+                self._park(pending)
 
-        self.engine.read_index(confirmed)
+        self.engine.read_barrier(confirmed)
 
     def keep_groups(self, payload: bytes) -> tuple[Index, Term] | None:
         """Propose changes of consumer groups' rows (metadata/group_rows.py); where the entry lies, or None: this node
@@ -396,7 +416,7 @@ class Controller:
         elif isinstance(outcome, Refused) and decided_here:
             self.metrics.refusals[outcome.refusal.code] += 1
         relayed = not decided_here and isinstance(outcome, Answered | Refused)  # The leader has written its line.
-        if self._journalist is not None and not pending.is_query and not relayed:
+        if self._journalist is not None and not pending.is_read and not relayed:
             self._journalist(self._line(pending, outcome))
         try:
             done(outcome)
@@ -425,7 +445,7 @@ class Controller:
     def _sweep(self) -> None:
         """End what would be overdue at the next sweep, with the truth about it."""
         for pending in self._deadlines.expired(self._scheduler.monotonic() + self.settings.deadline_sweep_s):
-            if pending.stage in (Stage.PROPOSED, Stage.FORWARDED) and not pending.is_query:
+            if pending.stage in (Stage.PROPOSED, Stage.FORWARDED):
                 self._settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
             else:
                 self._settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
@@ -511,12 +531,10 @@ class Controller:
         """A controller message from an authenticated peer. Raises PeerError."""
         message = messages.decode(payload)
         match message:
-            case messages.CommandOutcome() | messages.QueryOutcome():
+            case messages.CommandOutcome():
                 self._forwarder.answered(message.id, message.outcome)
             case messages.ForwardedCommand():
                 self._take(peer, message)
-            case messages.ForwardedQuery():
-                self._take_query(peer, message)
             case messages.BrokerClosed():
                 for callback in self.on_witness:
                     callback(peer, message)
@@ -533,21 +551,8 @@ class Controller:
             timeout_s=message.patience_ms / 1000,
         )
 
-    def _take_query(self, peer: int, message: messages.ForwardedQuery) -> None:
-        number = message.id
-        self.forward_read(
-            message.query,
-            lambda outcome: self._reply(peer, messages.QueryOutcome(number, outcome)),
-            forward=False,
-            timeout_s=message.patience_ms / 1000,
-        )
-
     def _reply(self, peer: int, message: messages.Message) -> None:
-        payload = messages.encode(message)
-        if len(payload) > self.settings.peer_message_bytes_max and isinstance(message, messages.QueryOutcome):
-            too_large = Unavailable(f"an answer of {len(payload)} bytes is too large to relay; ask the leader itself")
-            payload = messages.encode(messages.QueryOutcome(message.id, too_large))
-        self._peers.send(peer, messages.KIND, payload)
+        self._peers.send(peer, messages.KIND, messages.encode(message))
 
     def peer_disconnected(self, peer: int) -> None:
         """The link to a peer broke."""
@@ -567,6 +572,12 @@ class Controller:
                 self._scheduler.call_later(1.0, self._announce)
 
         self.submit(self._start, self._me, done, cause="start")
+
+
+def answered(query: Query, view: ReadView) -> Found | NotFound:
+    """What a view answers to a question."""
+    result = answer(query, view.state, view.live)
+    return NotFound(result, view.offset) if isinstance(result, Refusal) else Found(result, view.offset)
 
 
 def _raise(error: Exception) -> None:

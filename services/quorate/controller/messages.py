@@ -1,4 +1,4 @@
-"""What controllers say to each other over the peer link, beside consensus: forwarded requests, witnesses.
+"""What controllers say to each other over the peer link, beside consensus: forwarded commands, witnesses.
 
 Rules: one hop (a node never forwards what was forwarded to it); typed msgpack, decoded strictly: a malformed message is
 a PeerError and changes nothing.
@@ -10,35 +10,7 @@ import msgspec
 
 from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Refused, Unavailable, UnknownOutcome
 from quorate.errors import PeerError
-from quorate.metadata.commands import Command, Refusal
-from quorate.metadata.queries import Query, Result
-
-
-class EndOffset(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """What is the high watermark? (Kafka ListOffsets *latest*, linearizable.)"""
-
-
-class EndOffsetIs(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Events 0 … ``offset`` - 1 are committed and applied on the leader."""
-
-    offset: int
-
-
-class Found(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """A query's result, true as of ``offset``."""
-
-    result: Result | EndOffsetIs
-    offset: int
-
-
-class NotFound(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """A query's refusal, true as of ``offset``."""
-
-    refusal: Refusal
-    offset: int
-
-
-ReadOutcome = Found | NotFound | NotLeader | Busy | Unavailable
+from quorate.metadata.commands import Command
 
 
 class ForwardedCommand(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -52,26 +24,11 @@ class ForwardedCommand(msgspec.Struct, frozen=True, gc=False, tag=True):
     command: Command
 
 
-class ForwardedQuery(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Please answer this, linearizably, for my caller."""
-
-    id: int
-    patience_ms: int
-    query: Query | EndOffset
-
-
 class CommandOutcome(msgspec.Struct, frozen=True, gc=False, tag=True):
     """How a forwarded command ended."""
 
     id: int
     outcome: Answered | Refused | NotLeader | Busy | Unavailable | UnknownOutcome
-
-
-class QueryOutcome(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """How a forwarded query ended."""
-
-    id: int
-    outcome: Found | NotFound | NotLeader | Busy | Unavailable
 
 
 class BrokerClosed(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -82,7 +39,7 @@ class BrokerClosed(msgspec.Struct, frozen=True, gc=False, tag=True):
     broker_id: int
 
 
-Message = ForwardedCommand | ForwardedQuery | CommandOutcome | QueryOutcome | BrokerClosed
+Message = ForwardedCommand | CommandOutcome | BrokerClosed
 
 KIND: Final = 64
 """The peer-link frame type of every message here (consensus keeps 0–63 for itself)."""

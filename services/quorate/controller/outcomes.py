@@ -1,12 +1,13 @@
-"""How a submitted command or query ends: exactly one of these, always.
+"""How a submitted command or a question ends: exactly one of these, always.
 
 Rules: *nothing was proposed* (NotLeader, Busy, Unavailable) and *nobody knows* (UnknownOutcome) are never confused.
-All travel between nodes as msgpack.
+Outcomes of commands travel between nodes as msgpack.
 """
 
 import msgspec
 
 from quorate.metadata.commands import Refusal, Reply
+from quorate.metadata.queries import Result
 
 
 class Caller(msgspec.Struct, frozen=True, gc=False):
@@ -59,3 +60,20 @@ class UnknownOutcome(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 Outcome = Answered | Refused | NotLeader | Busy | Unavailable | UnknownOutcome
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """A query's result, true as of ``offset``."""
+
+    result: Result
+    offset: int
+
+
+class NotFound(msgspec.Struct, frozen=True, gc=False):
+    """A query's refusal, true as of ``offset``."""
+
+    refusal: Refusal
+    offset: int
+
+
+ReadOutcome = Found | NotFound | NotLeader | Busy | Unavailable

@@ -34,7 +34,7 @@ class Pending(Generic[R, O]):
         "deadline",
         "done",
         "forward",
-        "is_query",
+        "is_read",
         "peer",
         "queue",
         "request",
@@ -52,7 +52,7 @@ class Pending(Generic[R, O]):
         cause: str = "",
         request_id: str = "",
         forward: bool = True,
-        is_query: bool = False,
+        is_read: bool = False,
         started: float,
         patience_s: float,
     ) -> None:
@@ -62,7 +62,7 @@ class Pending(Generic[R, O]):
         self.cause = cause
         self.request_id = request_id
         self.forward = forward
-        self.is_query = is_query
+        self.is_read = is_read
         self.started = started
         self.deadline = started + patience_s
         self.stage = Stage.PARKED
@@ -71,7 +71,7 @@ class Pending(Generic[R, O]):
 
 
 AnyPending = Pending[Any, Any]
-"""Where commands and queries go the same way."""
+"""Where commands and reads go the same way."""
 
 
 class Deadlines:

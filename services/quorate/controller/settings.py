@@ -12,9 +12,9 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_max: int = 4096
     """Entries proposed and not yet applied; one more is answered Busy."""
     parked_max: int = 4096
-    """Commands and queries waiting for a leader to be known; one more is answered Busy."""
+    """Commands and reads waiting for a leader to be known; one more is answered Busy."""
     forwarded_max: int = 4096
-    """Commands and queries sent to the leader and not yet answered; one more is answered Busy."""
+    """Commands sent to the leader and not yet answered; one more is answered Busy."""
     answer_timeout_s: float = 2.5
     """Every request is answered within this (Java clients give up, and close the channel, after 3 s)."""
     command_bytes_max: int = 1 << 20
@@ -47,8 +47,6 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery is recorded at the latest this long after the election, with those still missing marked so."""
     deadline_sweep_s: float = 0.05
     """How often deadlines are looked at; what would be overdue at the next look is ended at this one."""
-    peer_message_bytes_max: int = 4 << 20
-    """A longer query result is not relayed by another node (a longer frame would cost the link to the leader)."""
     group_window_s: float = 0.05
     """Between two entries with what consumer groups keep: all of it that comes meanwhile is one entry."""
     group_changes_max: int = 1000

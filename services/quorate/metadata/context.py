@@ -46,6 +46,9 @@ class LiveView(Protocol):
     def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
         """Its last words; None when it was never heard."""
 
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        """Did its channel close, with nothing heard since and nobody to confirm it?"""
+
 
 class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything outside the state that a decision may depend on."""

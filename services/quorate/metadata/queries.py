@@ -1,7 +1,7 @@
 """Questions about the state, and their answers; they change nothing and are never proposed.
 
-Rules: pure functions of (state, live table). Questions and answers travel between nodes as msgpack with a tag per
-type, so names and meanings never change. Lists are paged by name: ``after`` the last one seen, at most ``limit``.
+Rules: pure functions of (state, live table). Questions and answers have a msgpack form with a tag per type. Lists are
+paged by name: ``after`` the last one seen, at most ``limit``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ import msgspec
 from quorate.metadata.commands import Refusal
 from quorate.metadata.context import LiveView
 from quorate.metadata.refusals import refuse
-from quorate.metadata.state import BrokerSet, Election, State, Topic
+from quorate.metadata.state import BrokerSet, Election, Replica, State, Topic
 
 LIMIT_MAX: Final = 10_000
 
@@ -233,12 +233,18 @@ _ANSWERS: Final[Mapping[type[Query], Callable[[Any, State, LiveView], Result | R
 }
 
 
+def alive(found: BrokerSet, replica: Replica, live: LiveView) -> bool | None:
+    """Is it alive, as this node knows it? That the leader fenced it confirms the close this node alone had seen."""
+    heard = live.alive(found.cluster, found.name, replica.broker_id)
+    return heard and not (replica.fenced and live.suspect(found.cluster, found.name, replica.broker_id))
+
+
 def _sync_state(found: BrokerSet, live: LiveView) -> SyncStateIs:
     replicas = [
         ReplicaIs(
             broker_id=replica.broker_id,
             address=replica.address,
-            alive=live.alive(found.cluster, found.name, replica.broker_id),
+            alive=alive(found, replica, live),
             registered=replica.registered,
             fenced=replica.fenced,
         )

@@ -181,6 +181,83 @@ def test_reads_are_linearizable_and_only_on_a_leader_with_a_quorum() -> None:
     assert answers[2:] == [None]
 
 
+def test_a_follower_reads_by_asking_the_leader_once_a_turn() -> None:
+    """All reads of a turn share one question; each is answered at or above what was committed before, applied here."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    write(cluster, leader, 10)
+    asked: list[codec.Message] = []
+
+    def watch(source: int, _target: int, frame: bytes) -> None:
+        if source == follower.id and isinstance(codec.decode(frame), codec.ReadAsk):
+            asked.append(codec.decode(frame))
+
+    cluster.wires.watch = watch
+    committed = leader.engine.commit_index
+    answers: list[tuple[Index | None, Index]] = []
+    for _ in range(5):
+        follower.engine.read_barrier(lambda index: answers.append((index, follower.engine.applied_index)))
+    cluster.run(0.05)
+    assert len(asked) == 1
+    assert len(answers) == 5
+    assert all(index is not None and committed <= index <= applied for index, applied in answers)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_follower_does_not_read_past_a_leader_it_cannot_reach(size: int) -> None:
+    """Cut off, it answers None in time; with the leader deposed behind its back it never answers an old index."""
+    cluster = Cluster(size)
+    old = cluster.elect()
+    write(cluster, old, 3)
+    cluster.settle()
+    follower = next(node for node in cluster.nodes.values() if node is not old)
+    cluster.wires.isolate(follower.id)
+    answers: list[Index | None] = []
+    follower.engine.read_barrier(answers.append)
+    cluster.run(cluster.settings.read_timeout_s + 0.1)
+    assert answers == [None]
+
+
+def test_a_deposed_leader_answers_no_follower() -> None:
+    """A question of an earlier or a later term, and one to a node that does not lead, is answered with no index."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    told: list[Index] = []
+
+    def watch(_source: int, _target: int, frame: bytes) -> None:
+        if isinstance(message := codec.decode(frame), codec.ReadIndexIs):
+            told.append(message.index)
+
+    cluster.wires.watch = watch
+    term = leader.engine.term
+    for wrong in (term - 1, term + 1):
+        leader.engine.receive(NodeId(follower.id), codec.encode(codec.ReadAsk(Term(wrong), 1, counts=True)))
+    follower.engine.receive(NodeId(leader.id), codec.encode(codec.ReadAsk(term, 1, counts=True)))
+    assert told == [0, 0, 0]
+    leader.engine.receive(NodeId(follower.id), codec.encode(codec.ReadAsk(term, 1, counts=True)))
+    assert told[3:] == [leader.engine.commit_index]
+
+
+@pytest.mark.parametrize(("size", "counts", "at_once"), [(3, True, True), (3, False, False), (5, True, False)])
+def test_the_word_of_the_asker_counts_only_where_it_makes_a_majority(size: int, counts: bool, at_once: bool) -> None:
+    """With three voters the question is the confirmation, unless the asker forgot its votes; with five it is not."""
+    cluster = Cluster(size)
+    leader = cluster.elect()
+    cluster.settle()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    kinds: list[type[codec.Message]] = []
+    cluster.wires.watch = lambda source, _target, frame: (
+        kinds.append(type(codec.decode(frame))) if source == leader.id else None
+    )
+    leader.engine.receive(NodeId(follower.id), codec.encode(codec.ReadAsk(leader.engine.term, 1, counts=counts)))
+    cluster.run(0.01)
+    probes = kinds[: kinds.index(codec.ReadIndexIs)].count(codec.ReadProbe)
+    assert (probes == 0) is at_once
+
+
 def test_a_leader_does_not_read_before_its_barrier() -> None:
     """A new leader answers no read before its own first entry is applied, however much is committed."""
     cluster = Cluster(3)

@@ -265,6 +265,36 @@ def test_a_read_needs_a_majority_and_the_applied_index() -> None:
     assert len(rounds) == 0
 
 
+def test_a_question_is_answered_by_its_number_and_only_in_its_term() -> None:
+    """Another number's index confirms nothing; 0 and a change of term refuse; a confirmed read outlives the term."""
+    answers: list[Index | None] = []
+    rounds = ReadRounds(NodeId(2), 2, 10, first=40)
+    for deadline in (1.0, 2.0, 3.0):
+        rounds.add(deadline, answers.append)
+        number = rounds.begin(Term(3), Index(0))
+        rounds.told(number + 7, Index(9))
+        rounds.answer(Index(9))
+        assert answers == []
+        if deadline == 1.0:
+            assert number == 41
+            rounds.told(number, Index(0))
+            assert answers == [None]
+        elif deadline == 2.0:
+            rounds.end_rounds(but=3)
+            assert answers == []
+            rounds.end_rounds(but=4)
+            assert answers == [None]
+        else:
+            rounds.told(number, Index(5))
+            rounds.end_rounds(but=4)
+            rounds.answer(Index(4))
+            assert answers == []
+            rounds.answer(Index(5))
+            assert answers == [5]
+        answers.clear()
+    assert len(rounds) == 0
+
+
 def test_reads_are_limited_and_always_answered() -> None:
     """One read too many is not taken; at its deadline, or when leadership is lost, each gets None."""
     answers: list[Index | None] = []

@@ -55,6 +55,9 @@ class ScriptedEngine:
     def read_index(self, done: Callable[[Index | None], None]) -> None:
         self.reads.append(done)
 
+    def read_barrier(self, done: Callable[[Index | None], None]) -> None:
+        self.reads.append(done)
+
     def step_down(self, reason: str) -> None:
         self.stepped_down.append(reason)
         self.lose()

@@ -13,7 +13,6 @@ from quorate.controller import (
     Answered,
     Busy,
     ControllerSettings,
-    Found,
     NotLeader,
     ReadView,
     Refused,
@@ -23,10 +22,9 @@ from quorate.controller import (
     messages,
 )
 from quorate.controller.loop import UNPARKED_PER_TURN
-from quorate.controller.messages import CommandOutcome, EndOffset, ForwardedCommand, ForwardedQuery, QueryOutcome
+from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.errors import UsageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic, RecordNodeStart
-from quorate.metadata.queries import TopicConfig
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 from tests.unit.controller.bench import ADDRESSES, CALLER, Bench
@@ -133,31 +131,15 @@ def test_too_many_forwarded_requests_are_busy() -> None:
     assert len(bench.wire.sent) == 1
 
 
-def test_a_forwarded_query_that_times_out_is_a_plain_no() -> None:
-    """A read has no effect to be unsure of."""
+def test_a_read_that_times_out_is_a_plain_no() -> None:
+    """A read has no effect to be unsure of; a follower whose leader does not answer says so in time."""
     bench = following()
     outcomes: list[Any] = []
-    bench.controller.forward_read(EndOffset(), outcomes.append)
+    bench.controller.read("linearizable", outcomes.append)
     bench.after(3.0)
     assert [type(outcome) for outcome in outcomes] == [Unavailable]
-    assert len(bench.controller._forwarder) == 0
-
-
-def test_a_forwarded_query_is_answered_over_the_link() -> None:
-    """The leader answers a follower's read; one that would be too long for the link is refused, not sent."""
-    bench = Bench(settings=ControllerSettings(peer_message_bytes_max=100))
-    bench.open()
-    bench.controller.receive(3, messages.encode(ForwardedQuery(5, 2500, EndOffset())))
     bench.engine.confirm()
-    reply = messages.decode(bench.wire.sent[-1][1])
-    assert isinstance(reply, QueryOutcome)
-    assert reply.outcome == Found(messages.EndOffsetIs(2), 2)
-    bench.done(topic("t" * 100))
-    bench.controller.receive(3, messages.encode(ForwardedQuery(6, 2500, TopicConfig(topic="t" * 100))))
-    bench.engine.confirm()
-    long = messages.decode(bench.wire.sent[-1][1])
-    assert isinstance(long, QueryOutcome)
-    assert isinstance(long.outcome, Unavailable)
+    assert len(outcomes) == 1
 
 
 # -- deadlines
@@ -442,34 +424,36 @@ def test_settings_that_cannot_work_are_refused() -> None:
 
 
 def test_reads_say_how_fresh_they_are() -> None:
-    """Stale: at once, anywhere. Linearizable: on the leader, confirmed; else it says why not."""
+    """Stale: at once, anywhere. Linearizable: confirmed, anywhere; NotLeader where only the leader may answer."""
     bench = opened()
     found: list[Any] = []
     bench.controller.read("stale", found.append)
     bench.controller.read("linearizable", found.append)
     assert [type(one) for one in found] == [ReadView]
     bench.engine.confirm()
-    bench.controller.read("linearizable", found.append)
-    bench.engine.confirm(ok=False)
     bench.engine.lose(2)
+    bench.controller.read("linearizable", found.append, forward=False)
     bench.controller.read("linearizable", found.append)
-    assert [type(one) for one in found[1:]] == [ReadView, Unavailable, NotLeader]
+    bench.engine.confirm()
+    assert [type(one) for one in found[1:]] == [ReadView, NotLeader, ReadView]
     assert found[0].offset == bench.controller.offset
     assert bench.controller.leader_id == 2
 
 
-def test_a_query_that_ended_is_not_answered_again_and_a_lost_one_is_a_plain_no() -> None:
-    """The confirmation that comes after the deadline, or never, answers nobody twice."""
+def test_a_read_that_ended_is_not_answered_again() -> None:
+    """The confirmation that comes after the deadline answers nobody twice; nor does one after the node stopped."""
     bench = opened()
     late: list[Any] = []
-    bench.controller.forward_read(EndOffset(), late.append)
+    bench.controller.read("linearizable", late.append)
     bench.after(2.6)
     bench.engine.confirm()
     assert [type(one) for one in late] == [Unavailable]
-    lost: list[Any] = []
-    bench.controller.forward_read(EndOffset(), lost.append)
+    stopped: list[Any] = []
+    bench.controller.read("linearizable", stopped.append)
+    bench.controller.stop()
     bench.engine.confirm(ok=False)
-    assert [type(one) for one in lost] == [Unavailable]
+    bench.controller.read("linearizable", stopped.append)
+    assert [type(one) for one in stopped] == [Unavailable, Unavailable]
 
 
 # -- this node's own start

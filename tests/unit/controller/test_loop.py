@@ -6,12 +6,13 @@ from quorate.controller import (
     ControllerSettings,
     Found,
     NotLeader,
+    ReadView,
     Refused,
     Unavailable,
     UnknownOutcome,
     messages,
 )
-from quorate.controller.messages import CommandOutcome, EndOffset, ForwardedCommand, QueryOutcome
+from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
 from quorate.metadata.queries import TopicConfig
 from tests.unit.controller.bench import CALLER, Bench
@@ -163,18 +164,40 @@ def test_a_command_sent_to_a_leader_that_was_replaced_is_unknown_at_once() -> No
     assert isinstance(outcomes[0], UnknownOutcome)
 
 
-def test_a_forwarded_query_whose_link_breaks_is_asked_again() -> None:
-    """A read can be repeated; it looks for the leader again."""
+def test_a_follower_answers_from_its_own_state_once_the_leader_was_asked() -> None:
+    """No query leaves a follower: it waits for the read index, then its own state and live table answer."""
     bench = Bench()
-    bench.engine.leader_id = 2  # type: ignore[assignment]
-    outcomes: list[object] = []
-    bench.controller.forward_read(EndOffset(), outcomes.append)
-    bench.controller.peer_disconnected(2)
-    assert outcomes == []
     bench.open()
-    bench.settle()
+    bench.done(topic("t"))
+    bench.engine.lose(2)
+    outcomes: list[object] = []
+    bench.controller.query(TopicConfig(topic="t"), outcomes.append)
+    assert outcomes == []
+    bench.engine.confirm()
     assert isinstance(outcomes[0], Found)
     assert outcomes[0].offset == bench.controller.offset
+    assert bench.wire.sent == []
+
+
+def test_a_read_that_could_not_be_confirmed_is_asked_again() -> None:
+    """While the leader moves a read waits for the next one; its caller sees one answer, and never an old one."""
+    bench = Bench()
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    seen: list[object] = []
+    bench.controller.read("linearizable", seen.append)
+    bench.engine.confirm(ok=False)
+    bench.after(0.05)
+    assert seen == []
+    assert bench.controller.parked == 0
+    bench.engine.confirm(ok=False)
+    bench.engine.leader_id = None
+    bench.after(0.05)
+    assert bench.controller.parked == 1
+    bench.open()
+    bench.settle()
+    assert isinstance(seen[0], ReadView)
+    assert seen[0].offset == bench.controller.offset
+    assert len(seen) == 1
 
 
 def test_not_leader_is_the_answer_when_forwarding_is_off() -> None:
@@ -206,12 +229,12 @@ def test_a_query_is_answered_from_committed_state_once_the_leadership_is_confirm
     bench.open()
     bench.submit(topic("t"))
     outcomes: list[object] = []
-    bench.controller.forward_read(TopicConfig(topic="t"), outcomes.append)
+    bench.controller.query(TopicConfig(topic="t"), outcomes.append)
     assert outcomes == []
     bench.engine.confirm()
     assert type(outcomes[0]).__name__ == "NotFound"
     bench.engine.commit()
-    bench.controller.forward_read(TopicConfig(topic="t"), outcomes.append)
+    bench.controller.query(TopicConfig(topic="t"), outcomes.append)
     bench.engine.confirm()
     assert isinstance(outcomes[1], Found)
 
@@ -352,7 +375,7 @@ def test_a_malformed_peer_message_changes_nothing() -> None:
     from quorate.errors import PeerError
 
     bench = Bench()
-    for garbage in (b"", b"\x81", b"\xc0", messages.encode(QueryOutcome(1, NotLeader(None)))[:-1]):
+    for garbage in (b"", b"\x81", b"\xc0", messages.encode(CommandOutcome(1, NotLeader(None)))[:-1]):
         with pytest.raises(PeerError):
             bench.controller.receive(2, garbage)
     assert bench.controller.offset == 0

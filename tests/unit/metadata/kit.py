@@ -37,6 +37,10 @@ class Live:
     def __init__(self) -> None:
         self.living: dict[tuple[str, str, int], bool] = {}
         self.infos: dict[tuple[str, str, int], Info] = {}
+        self.suspects: set[tuple[str, str, int]] = set()
+
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        return (cluster, broker_set, broker_id) in self.suspects
 
     def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
         return self.living.get((cluster, broker_set, broker_id))

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from quorate.metadata import queries
-from quorate.metadata.commands import ElectMaster, PutTopic, Refusal
+from quorate.metadata.commands import ElectMaster, FenceBroker, PutTopic, Refusal
 from quorate.metadata.queries import Query, Result
 from tests.unit.metadata.kit import LOST, World
 
@@ -59,6 +59,26 @@ def test_sync_state_data_tells_who_is_in_and_who_is_alive() -> None:
     assert (one.master_epoch, one.sync_state_set_epoch) == (1, 2)
     assert [(r.broker_id, r.alive) for r in one.in_sync] == [(1, True), (2, False)]
     assert [(r.broker_id, r.alive) for r in one.not_in_sync] == [(3, None)]
+
+
+def test_a_close_this_node_alone_saw_is_believed_once_the_leader_fenced_the_broker() -> None:
+    """A follower proves no close itself: suspect alone is alive, fenced alone may be heard again, both is dead."""
+    world = World()
+    world.set_of(1, 2, in_sync=(1, 2))
+    query = queries.SyncStateData(broker_sets=("a",))
+
+    def alive() -> bool | None:
+        found = ask(world, query)
+        assert isinstance(found, queries.SyncStateDataIs)
+        return found.broker_sets[0].in_sync[1].alive
+
+    world.live.suspects = {("C", "a", 2)}
+    assert alive() is True
+    why = {"evidence": "connection closed", "last_heartbeat_ms": 1, "detected_ms": 2}
+    world.do(FenceBroker(cluster="C", broker_set="a", broker_id=2, **why))  # type: ignore[arg-type]
+    assert alive() is False
+    world.live.suspects = set()
+    assert alive() is True
 
 
 @pytest.mark.parametrize("broker_sets", [None, ()])

@@ -1,8 +1,8 @@
 """What the HTTP interface needs of a node, and the one way it reads the state.
 
 Rules: the composition root fills ``HttpContext``; everything in it lives on the node's thread. A read names its
-freshness (architecture, "Read"): *stale* is what this node has applied; *linearizable* asks the leader where the log
-ends and waits until this node has applied so much; *min_offset* only waits. Waiting is bounded in time and number.
+freshness (docs/reads.md): *stale* is what this node has applied; *linearizable* waits until it has applied what was
+committed before; *min_offset* until it has applied so much. Waiting is bounded in time and number.
 """
 
 from collections import deque
@@ -13,8 +13,7 @@ import msgspec
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import RaftEngine
-from quorate.controller import Busy, Controller, EndOffset, EndOffsetIs, Found, ReadOutcome
-from quorate.controller.loop import ReadView
+from quorate.controller import Busy, Controller, ReadResult, ReadView
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.settings import HttpSettings
@@ -110,16 +109,16 @@ class Reader:
             self._wait(freshness.min_offset, done, fail)
             return
 
-        def confirmed(outcome: ReadOutcome) -> None:
-            match outcome:
-                case Found(EndOffsetIs(end)):
-                    self._wait(max(end, freshness.min_offset), done, fail)
+        def seen(view: ReadResult) -> None:
+            match view:
+                case ReadView():
+                    self._wait(freshness.min_offset, done, fail)
                 case Busy(reason):
                     fail(HttpError("busy", reason))
                 case _:
                     fail(self.unavailable("the leader could not be asked"))
 
-        self._context.controller.forward_read(EndOffset(), confirmed, timeout_s=self._context.settings.answer_timeout_s)
+        self._context.controller.read("linearizable", seen, timeout_s=self._context.settings.answer_timeout_s)
 
     def unavailable(self, why: str) -> HttpError:
         """The error of a read without a quorum; it names the way out."""

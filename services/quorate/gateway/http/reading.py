@@ -37,6 +37,7 @@ from quorate.gateway.http.context import PRINCIPAL, Freshness, HttpContext, Read
 from quorate.gateway.http.messages import HttpError, answer
 from quorate.gateway.http.routing import Call
 from quorate.gateway.http.slices import Steps, in_slices
+from quorate.metadata.queries import alive
 from quorate.metadata.rows import state_hash
 from quorate.metadata.state import BrokerSet, Election, Replica, Topic
 from quorate.wire.avro import decode_events
@@ -77,7 +78,7 @@ def replica(found: BrokerSet, member: Replica, view: ReadView) -> ReplicaAnswer:
         registered=member.registered,
         fenced=member.fenced,
         in_sync=member.broker_id in found.sync_state_set,
-        alive=view.live.alive(found.cluster, found.name, member.broker_id),
+        alive=alive(found, member, view.live),
         last_heartbeat_ms=info.last_heartbeat_ms if info else None,
         epoch=info.epoch if info else None,
         max_offset=info.max_offset if info else None,
@@ -421,7 +422,7 @@ def count_brokers(view: ReadView) -> Steps[BrokerCounts]:
 
 def living(found: BrokerSet, view: ReadView) -> int:
     """How many replicas of a set this node hears."""
-    return sum(view.live.alive(found.cluster, found.name, member.broker_id) is True for member in found.replicas)
+    return sum(alive(found, member, view.live) is True for member in found.replicas)
 
 
 def present(found: _T | None, otherwise: str) -> _T:

@@ -10,8 +10,18 @@ from typing import assert_never
 
 import msgspec
 
-from quorate.controller.messages import EndOffsetIs, Found, NotFound, ReadOutcome
-from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.controller.outcomes import (
+    Answered,
+    Busy,
+    Found,
+    NotFound,
+    NotLeader,
+    Outcome,
+    ReadOutcome,
+    Refused,
+    Unavailable,
+    UnknownOutcome,
+)
 from quorate.gateway.remoting import topics
 from quorate.metadata.commands import (
     Accepted,
@@ -179,7 +189,7 @@ def read_answer(outcome: ReadOutcome) -> Message:
             assert_never(outcome)
 
 
-def _found(result: Result | EndOffsetIs, offset: int) -> Message:
+def _found(result: Result, offset: int) -> Message:
     match result:
         case ReplicaInfoIs():
             return Message(
@@ -197,7 +207,7 @@ def _found(result: Result | EndOffsetIs, offset: int) -> Message:
         case TopicListIs():
             fields = TopicListReplyFields(len(result.topics))
             return Message(0, fields, body=topics.encode_topics(result.topics, offset))
-        case ElectionsAre() | WhyIs() | EndOffsetIs():
+        case ElectionsAre() | WhyIs():
             return NO_CODE  # Remoting has no request that asks for these.
         case _:
             assert_never(result)

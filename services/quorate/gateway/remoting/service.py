@@ -11,9 +11,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from quorate.controller.live import Beat, Channel
-from quorate.controller.loop import ReadView
-from quorate.controller.messages import EndOffset, Found, ReadOutcome
-from quorate.controller.outcomes import Caller, NotLeader, Outcome, Unavailable
+from quorate.controller.loop import ReadResult, ReadView
+from quorate.controller.outcomes import Caller, Found, Outcome, ReadOutcome
 from quorate.errors import PeerError, UsageError
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.remoting import answers, topics
@@ -87,19 +86,17 @@ class ControllerPort(Protocol):
         """Have it decided; ``done`` is called once."""
 
     def read(
-        self, level: Literal["linearizable", "stale"], done: Callable[[ReadView | NotLeader | Unavailable], None]
-    ) -> None:
-        """Look at the state."""
-
-    def forward_read(
         self,
-        query: queries.Query | EndOffset,
-        done: Callable[[ReadOutcome], None],
+        level: Literal["linearizable", "stale"],
+        done: Callable[[ReadResult], None],
         *,
         forward: bool,
         timeout_s: float | None = None,
     ) -> None:
-        """Have a query answered; ``done`` is called once."""
+        """Look at this node's state."""
+
+    def query(self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool) -> None:
+        """Have a question answered, by this node; ``done`` is called once."""
 
     def heartbeat(self, beat: Beat, channel: Channel) -> None:
         """A broker lives."""
@@ -258,7 +255,7 @@ class RemotingService:
         answer: Callable[[ReadOutcome], Message] = answers.read_answer,
     ) -> None:
         if self._admitted(exchange, query.__class__.__name__, resource):
-            self._controller.forward_read(
+            self._controller.query(
                 query, lambda outcome: exchange.reply(answer(outcome)), forward=self._settings.forward_to_leader
             )
 
@@ -340,16 +337,18 @@ class RemotingService:
         self._submit(exchange, command, f"broker-set/{name}")
 
     def replica_info(self, request: ReplicaInfoRequest, body: bytes, exchange: Exchange) -> None:
-        """1004, polled by every broker: the leader answers from encoded bytes kept beside the value they encode."""
+        """1004, polled by every broker: answered from encoded bytes kept beside the value they encode."""
         name = needed(request.fields.broker_name, "brokerName")
-        if not self._controller.is_leader:
-            self._query(exchange, queries.ReplicaInfo(broker_set=name), f"broker-set/{name}")
-        elif self._admitted(exchange, "ReplicaInfo", f"broker-set/{name}"):
-            self._controller.read("linearizable", lambda view: exchange.reply(self._replica_info_answer(name, view)))
+        if self._admitted(exchange, "ReplicaInfo", f"broker-set/{name}"):
+            self._controller.read(
+                "linearizable",
+                lambda view: exchange.reply(self._replica_info_answer(name, view)),
+                forward=self._settings.forward_to_leader,
+            )
 
-    def _replica_info_answer(self, name: str, view: ReadView | NotLeader | Unavailable) -> Message:
+    def _replica_info_answer(self, name: str, view: ReadResult) -> Message:
         if not isinstance(view, ReadView):
-            return answers.NOT_LEADER
+            return answers.read_answer(view)
         known = view.state.known(name)
         kept = self._replica_info.get(name)
         if kept is not None and kept[0] is known:
@@ -377,11 +376,11 @@ class RemotingService:
         Whoever asks goes where it is told for the next 10 s; a paused or cut-off node believes the past.
         """
 
-        def asked(outcome: ReadOutcome) -> None:
-            proved = isinstance(outcome, Found)
+        def asked(view: ReadResult) -> None:
+            proved = isinstance(view, ReadView)
             exchange.reply(self._metadata_answer(self._controller.leader_id if proved else None))
 
-        self._controller.forward_read(EndOffset(), asked, forward=True, timeout_s=self._settings.leader_check_s)
+        self._controller.read("linearizable", asked, forward=True, timeout_s=self._settings.leader_check_s)
 
     def _metadata_answer(self, leader: int | None) -> Message:
         address = None if leader is None else self._addresses.get(leader)
@@ -457,7 +456,7 @@ class RemotingService:
                 exchange.reply(answers.read_answer(Found(queries.TopicListIs(topics=known), outcome.offset)))
 
         forward = self._settings.forward_to_leader
-        self._controller.forward_read(queries.TopicList(after=after), page, forward=forward)
+        self._controller.query(queries.TopicList(after=after), page, forward=forward)
 
 
 _ROUTES: Mapping[type[Request], Callable[[RemotingService, Any, bytes, Exchange], None]] = {

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from quorate.clock import ManualClock
 from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
-from quorate.controller.loop import ReadView
-from quorate.controller.messages import EndOffset, EndOffsetIs, Found, NotFound, ReadOutcome
-from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable
+from quorate.controller.loop import ReadResult, ReadView, answered
+from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, ReadOutcome, Refused, Unavailable
 from quorate.events import Event, Stamp
 from quorate.metadata import queries
 from quorate.metadata.commands import Command, Refusal
@@ -61,37 +60,28 @@ class InstantController:
     def live_now(self) -> LiveNow:
         return LiveNow(self.live, self.clock.monotonic(), self.clock.time_ms())
 
-    def read(self, level: str, done: Callable[[ReadView | NotLeader | Unavailable], None]) -> None:
+    def view(self) -> ReadView:
+        return ReadView(self.state, len(self.events), 1, self.clock.time_ms(), self.live_now())
+
+    def read(
+        self, level: str, done: Callable[[ReadResult], None], *, forward: bool, timeout_s: float | None = None
+    ) -> None:
         if self.view_with is not None:
             done(self.view_with)
-        elif self.is_leader:
-            done(ReadView(self.state, len(self.events), 1, self.clock.time_ms(), self.live_now()))
-        else:
+        elif timeout_s is not None and (self.proof is not None or self.leader_id is None):
+            done(self.proof or Unavailable("no leader"))
+        elif not self.is_leader and not forward:
             done(NotLeader(self.leader_id))
+        else:
+            done(self.view())
 
-    def forward_read(
-        self,
-        query: queries.Query | EndOffset,
-        done: Callable[[ReadOutcome], None],
-        *,
-        forward: bool,
-        timeout_s: float | None = None,
-    ) -> None:
-        if isinstance(query, EndOffset):
-            proved = self.leader_id is not None and self.proof is None
-            done(self.proof or (Found(EndOffsetIs(len(self.events)), 0) if proved else Unavailable("no leader")))
-        elif self.read_with is not None:
+    def query(self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool) -> None:
+        if self.read_with is not None:
             done(self.read_with)
         elif not self.is_leader and not forward:
             done(NotLeader(self.leader_id))
         else:
-            result = queries.answer(query, self.state, self.live_now())
-            found: ReadOutcome
-            if isinstance(result, Refusal):
-                found = NotFound(result, len(self.events))
-            else:
-                found = Found(result, len(self.events))
-            done(found)
+            done(answered(query, self.view()))
 
     def heartbeat(self, beat: Heartbeat, channel: Channel) -> None:
         self.live.heard(beat, channel, self.clock.monotonic())
