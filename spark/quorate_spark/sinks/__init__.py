@@ -1,0 +1,1 @@
+"""Where the results go, exactly once: the serving store (SQLite, PostgreSQL) and the archive (Delta)."""

@@ -1,0 +1,206 @@
+"""The two databases of the serving store, and what differs between them; the statements are derived from serving.py.
+
+Rules: SQLite by default, in WAL mode and synchronous, so that what a batch wrote is on disk before Spark calls it done;
+PostgreSQL by URL. A connection serves one writer. Names are those of serving.py, none comes from outside. Every wait
+has a deadline.
+"""
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+from urllib.parse import urlsplit
+
+import psycopg
+
+from quorate.errors import StorageError, UsageError
+from quorate_spark.serving import TABLES, Json, Progress
+
+WAIT_S: Final = 10
+"""How long a connection, a lock or another writer is waited for."""
+STATEMENT_S: Final = 120
+"""How long PostgreSQL may work on one statement."""
+LOCK: Final = 0x51554F52
+"""Key of the advisory lock by which PostgreSQL lets one batch at a time through."""
+
+Value = None | bool | int | float | str
+Found = tuple[Any, ...]
+
+_TYPES: Final = {
+    "sqlite": {int: "INTEGER", bool: "INTEGER", str: "TEXT", Json: "TEXT"},
+    "postgresql": {int: "BIGINT", bool: "BOOLEAN", str: "TEXT", Json: "JSON"},
+}
+
+
+class Database(ABC):
+    """An open database. Values stand as ``?`` in its statements. Raises StorageError when it fails."""
+
+    kind: str
+    public_name: str
+    """How it may be called where others read: without a password."""
+
+    @abstractmethod
+    def transaction(self) -> "_Transaction":
+        """A context: all that is written within, or nothing; nobody else writes the store meanwhile."""
+
+    @abstractmethod
+    def write(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
+        """Run it once for each row of values."""
+
+    @abstractmethod
+    def read(self, statement: str, values: Sequence[Value] = ()) -> list[Found]:
+        """The rows it finds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Hang up."""
+
+
+_Transaction = Any
+
+
+class Sqlite(Database):
+    """A file; ``read_only`` never makes one."""
+
+    kind = "sqlite"
+
+    def __init__(self, path: str, *, read_only: bool) -> None:
+        self.public_name = f"sqlite:///{path}"
+        file = Path(path).absolute()
+        if not read_only:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        mode = "ro" if read_only else "rwc"
+        with _translated(self.public_name):
+            self._connection = sqlite3.connect(
+                f"{file.as_uri()}?mode={mode}", WAIT_S, isolation_level=None, check_same_thread=False, uri=True
+            )
+            if not read_only:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """As in Database."""
+        with _translated(self.public_name):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def write(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
+        """As in Database."""
+        with _translated(self.public_name):
+            self._connection.executemany(statement, rows)
+
+    def read(self, statement: str, values: Sequence[Value] = ()) -> list[Found]:
+        """As in Database."""
+        with _translated(self.public_name):
+            return self._connection.execute(statement, values).fetchall()
+
+    def close(self) -> None:
+        """As in Database."""
+        self._connection.close()
+
+
+class Postgres(Database):
+    """A PostgreSQL database; the tables are in the first schema of its search path."""
+
+    kind = "postgresql"
+
+    def __init__(self, url: str, *, read_only: bool) -> None:
+        self.public_name = _without_password(url)
+        limits = f"-c lock_timeout={WAIT_S}s -c statement_timeout={STATEMENT_S}s"
+        readonly = " -c default_transaction_read_only=on" if read_only else ""
+        with _translated(self.public_name):
+            self._connection: psycopg.Connection[Found] = psycopg.connect(
+                url, autocommit=True, connect_timeout=WAIT_S, options=limits + readonly
+            )
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """As in Database."""
+        with _translated(self.public_name), self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            yield
+
+    def write(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
+        """As in Database; PostgreSQL's text cannot hold a NUL, which becomes U+FFFD."""
+        with _translated(self.public_name), self._connection.cursor() as cursor:
+            cursor.executemany(_percent(statement), ([_storable(value) for value in row] for row in rows))
+
+    def read(self, statement: str, values: Sequence[Value] = ()) -> list[Found]:
+        """As in Database."""
+        with _translated(self.public_name), self._connection.cursor() as cursor:
+            return cursor.execute(_percent(statement), values).fetchall()
+
+    def close(self) -> None:
+        """As in Database."""
+        self._connection.close()
+
+
+def connect(url: str, *, read_only: bool = False) -> Database:
+    """``sqlite:///FILE`` (``sqlite:////FILE`` from the root) or ``postgresql://…``. Raises UsageError, StorageError."""
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite" and url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        return Sqlite(url.removeprefix("sqlite:///"), read_only=read_only)
+    if scheme in ("postgresql", "postgres"):
+        return Postgres(url, read_only=read_only)
+    raise UsageError(f"{_without_password(url)} is no serving store: sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+
+
+def tables(kind: str) -> Iterator[str]:
+    """The statements that make every table of the store unless it is there."""
+    for table in TABLES:
+        yield _table(kind, table.name, table.row, table.key)
+    yield _table(kind, "progress", Progress, ("name",))
+    yield f"CREATE TABLE IF NOT EXISTS guards (query_id TEXT PRIMARY KEY, batch_id {_TYPES[kind][int]} NOT NULL)"
+    yield "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+
+
+def _table(kind: str, name: str, row: type, key: Sequence[str]) -> str:
+    columns = []
+    for column, hint in get_type_hints(row, include_extras=True).items():
+        optional = hint not in _TYPES[kind]
+        sort = next(sort for sort in _TYPES[kind] if hint in (sort, sort | None))
+        columns.append(f"{column} {_TYPES[kind][sort]}{'' if optional else ' NOT NULL'}")
+    return f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(columns)}, PRIMARY KEY ({', '.join(key)}))"
+
+
+def upsert(name: str, row: type, key: Sequence[str], newer: str) -> str:
+    """Put a row; one that is there gives way unless its column ``newer`` is ahead."""
+    columns = list(get_type_hints(row))
+    marks = ", ".join("?" for _ in columns)
+    others = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in key)
+    return (
+        f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks}) "  # noqa: S608 names are our own
+        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {others} WHERE excluded.{newer} >= {name}.{newer}"
+    )
+
+
+@contextmanager
+def _translated(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, psycopg.Error) as error:
+        raise StorageError(f"{name}: {str(error).strip()}") from error
+
+
+def _percent(statement: str) -> str:
+    return statement.replace("?", "%s")
+
+
+def _storable(value: Value) -> Value:
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    user = parts.username
+    return parts._replace(netloc=f"{user}@{host}" if user else host, query="").geturl()

@@ -1,0 +1,161 @@
+"""The folds against the oracle: every table, however the log is cut into batches, equals a plain replay."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark", reason="absent peer: pyspark (make setup-all)")
+
+from pyspark.sql import Row
+from pyspark.sql.streaming import TwsTester
+
+from quorate import events as e
+from quorate.errors import InvariantBrokenError
+from quorate_spark.pipelines.catalogue import folds
+from quorate_spark.pipelines.facts import UnknownEventError, fact
+from quorate_spark.pipelines.keyed import Kept, Keyed, StaleCheckpointError, advance
+from quorate_spark.serving import BY_NAME, BY_ROW, TABLES
+from tests.spark.compare import Tables, differences, key, plain
+from tests.spark.replay import replay
+from tests.spark.story import row, rows, story
+
+SEEDS = st.integers(0, 2**32)
+
+
+def folded(facts: list[Any], cuts: random.Random) -> Tables:
+    """All tables, after batches of random size; keys in random order, as Spark gives them."""
+    kept: dict[str, Kept] = {}
+    tables: Tables = {table.name: {} for table in TABLES}
+    while facts:
+        size = cuts.randint(1, 40)
+        batch, facts = facts[:size], facts[size:]
+        keys = list({one.key for one in batch})
+        cuts.shuffle(keys)
+        for name in keys:
+            stored = msgspec.json.decode(msgspec.json.encode(kept.get(name, Kept("", 0, {}))), type=Kept)
+            kept[name], put = advance(folds(), stored, [one for one in batch if one.key == name])
+            for made in put:
+                tables[BY_ROW[type(made)].name][key(made)] = plain(made)
+    return tables
+
+
+@given(SEEDS, st.integers(5, 160))
+def test_every_table_equals_a_plain_replay(seed: int, length: int) -> None:
+    """Rows after N events are those of the oracle, which shares no code with the folds."""
+    told = story(seed, length)
+    found = folded([fact(Row(**one)) for one in rows(told)], random.Random(seed))
+    assert differences(found, replay(told)) == []
+
+
+def test_the_stories_reach_every_corner() -> None:
+    """Laws about rows that never occur are no laws: every table fills, outages begin and end in every way."""
+    seen: Counter[str] = Counter()
+    for seed in range(40):
+        tables = replay(story(seed, 150))
+        seen.update(f"{name} rows" for name, found in tables.items() if found)
+        seen.update(f"lost by {one['lost_by']}" for one in tables["outages"].values())
+        seen.update(f"ended by {one['ended_by']}" for one in tables["outages"].values())
+        seen.update(one["direction"] for one in tables["sync_changes"].values())
+        seen.update(one["status"] for one in tables["availability"].values())
+        seen.update("flaps" for one in tables["flapping"].values() if one["until_ms"])
+        seen.update("gone" for one in tables["entities"].values() if one["value"] is None)
+        seen.update(
+            "never acknowledged"
+            for one in tables["elections"].values()
+            if one["acks_offset"] and not one["acknowledged_ms"]
+        )
+    wanted = [f"{name} rows" for name in BY_NAME]
+    wanted += [f"lost by {kind}" for kind in ("BrokerFenced", "BrokerDataCleaned", "ElectionFailed", "MasterElected")]
+    wanted += [f"ended by {how}" for how in ("elected", "returned", "forgotten", None)]
+    wanted += ["shrink", "expand", "replace", "applied", "up", "fenced", "flaps", "gone", "never acknowledged"]
+    assert [want for want in wanted if seen[want] < 3] == []
+
+
+def test_the_processor_gives_what_the_folds_put() -> None:
+    """Spark's own tester, without a JVM: rows in any order, in two batches, come out as the oracle's."""
+    told = [one for one in story(7, 120) if e.key(one[1]) == e.entity_key("broker-set", "broker-a")]
+    given_rows = [Row(**row(stamp, event)) for stamp, event in told]
+    tester = TwsTester(Keyed(folds()))
+    cut = len(given_rows) // 2
+    made = []
+    for batch in (given_rows[:cut], given_rows[cut:]):
+        random.Random(1).shuffle(batch)
+        made += tester.test(told[0][0], batch)
+    found: Tables = {table.name: {} for table in TABLES}
+    for one in made:
+        value = msgspec.json.decode(one.row, type=BY_NAME[one.table].row)
+        assert value.event_offset == one.event_offset
+        found[one.table][key(value)] = plain(value)
+    everything = replay(story(7, 120))
+    mine = {
+        name: {known: one for known, one in table.items() if "broker-a" in str(one.get("key", one.get("broker_set")))}
+        for name, table in everything.items()
+    }
+    assert mine["elections"]
+    assert differences(found, mine | {"terms": {}}) == []
+
+
+def test_events_given_again_put_nothing() -> None:
+    """What a key has folded is not folded again, whoever delivers it twice."""
+    tester = TwsTester(Keyed(folds()))
+    facts = [Row(**row(*story(1, 5)[1]))]
+    assert tester.test("leader/default/controller", facts)
+    assert tester.test("leader/default/controller", facts) == []
+
+
+def test_an_unknown_event_halts() -> None:
+    """An event of a type from the future is an error that names it and its offset, not a row left out."""
+    strange = row(*story(1, 5)[0]) | {"type": "MoonLanded"}
+    with pytest.raises(UnknownEventError, match=r"event 0 is a MoonLanded, .*upgrade"):
+        TwsTester(Keyed(folds())).test("cluster/default/c1", [Row(**strange)])
+
+
+@pytest.mark.parametrize("text", ["{}", '{"topic": 7}', "[", '{"topic": null}'])
+def test_an_event_in_an_unknown_form_halts(text: str) -> None:
+    """JSON that is not the event it says is an error that names the offset."""
+    stamp, _ = story(1, 5)[0]
+    with pytest.raises(UnknownEventError, match="event 0 is no TopicDeleted"):
+        fact(Row(**row(stamp, e.TopicDeleted(topic="t")) | {"event": text}))
+
+
+def test_a_field_from_the_future_is_no_obstacle() -> None:
+    """A newer writer may add fields: they stay in the audit row and change nothing else."""
+    stamp, _ = story(1, 5)[0]
+    text = '{"topic": "t", "colour": "blue"}'
+    told = fact(Row(**row(stamp, e.TopicDeleted(topic="t")) | {"event": text}))
+    assert told.event == e.TopicDeleted(topic="t")
+    assert told.text == text
+
+
+def test_a_checkpoint_of_other_folds_is_refused() -> None:
+    """State made by another set of folds, or other settings of one, is not continued."""
+    tester = TwsTester(Keyed(folds()))
+    facts = [Row(**row(stamp, event)) for stamp, event in story(1, 5)[1:2]]
+    tester.test("leader/default/controller", facts)
+    held = tester.peekValueState("kept", "leader/default/controller")
+    other = TwsTester(Keyed(folds(threshold=5)))
+    other.updateValueState("kept", "leader/default/controller", held)
+    with pytest.raises(StaleCheckpointError):
+        other.test("leader/default/controller", facts)
+
+
+def test_what_cannot_have_been_decided_halts() -> None:
+    """An event about a broker set that is not there is an InvariantBrokenError."""
+    stamp, _ = story(1, 5)[0]
+    event = e.BrokerUnfenced(cluster="c", broker_set="x", broker_id=1, detected_ms=0, proposed_ms=0)
+    with pytest.raises(InvariantBrokenError):
+        advance(folds(), Kept("", 0, {}), [fact(Row(**row(stamp, event)))])
+
+
+def test_terms_that_fall_halt() -> None:
+    """Two leaders in one term are no log of a Raft group."""
+    stamp, event = story(1, 5)[1]
+    again = msgspec.structs.replace(stamp, offset=9)
+    told = [fact(Row(**row(one, event))) for one in (stamp, again)]
+    with pytest.raises(InvariantBrokenError, match="event 9 elects a leader of term 1 after 1"):
+        advance(folds(), Kept("", 0, {}), told)
