@@ -1,0 +1,160 @@
+"""Following the log of any node, without a group: nothing is committed, nothing is written.
+
+Rules: a session begins with the last event we have, which must be there byte for byte: what comes after it is then the
+same log. A node that lags only makes us wait. Another log, another cluster or an event that cannot follow: we stop for
+good and say so. Any other trouble ends the session, and the next one begins after a pause.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+
+from quorate.errors import InvariantBrokenError, PeerError, UsageError
+from quorate.events import DecodeError, Stamp, UnknownSchemaError, decode
+from quorate_spark.dashboard.log import FoldedLog
+from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.spool import Fact
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX: Final = 1_000
+"""Events folded before anything else gets its turn."""
+FETCH_WAIT_MS: Final = 500
+PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+class Following(msgspec.Struct, frozen=True, kw_only=True):
+    """How the following goes."""
+
+    state: str
+    """``connecting``, ``catching up``, ``following``, ``refused`` or ``recorded``."""
+    message: str = ""
+    end_offset: int = 0
+    """The farthest end of the log that was seen."""
+    newest_at: int = 0
+    """When what we have was last known to be all there is; epoch milliseconds, 0 = never."""
+
+
+def fact(record: ConsumerRecord) -> Fact:
+    """A record of the topic. Raises PeerError for one that is not an event with its stamp."""
+    try:
+        headers = {name: value.decode() for name, value in record.headers}
+        stamp = Stamp(
+            offset=int(headers["offset"]),
+            term=int(headers["term"]),
+            time_ms=int(headers["time_ms"]),
+            principal=headers.get("principal", ""),
+            cause=headers.get("cause", ""),
+            request_id=headers.get("request_id", ""),
+        )
+        frame = bytes(record.value)
+        return Fact(stamp, decode(frame), frame)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise PeerError(f"record {record.offset} is no event: {error!r}") from error
+
+
+class Follower:
+    """Keeps a folded log up to date. ``took``: called after each batch."""
+
+    def __init__(
+        self, settings: Settings, folded: FoldedLog, clock_ms: Callable[[], int], took: Callable[[], None]
+    ) -> None:
+        self._settings = settings
+        self._folded = folded
+        self._clock_ms = clock_ms
+        self._took = took
+        self.following = Following(state="connecting", message="no node was asked yet")
+        self.zones: dict[int, str] = {}
+        """Node → its zone, as the nodes' settings say."""
+        self.node: int | None = None
+        """The node that is read from; None when that is not known."""
+
+    async def run(self) -> None:
+        """Until cancelled, or the log is refused."""
+        failures = 0
+        while True:
+            before = self._folded.tip.offset
+            try:
+                await self._session()
+            except (InvariantBrokenError, UsageError, DecodeError, UnknownSchemaError) as error:
+                log.error("the log is refused: %s", error)
+                self._tell(state="refused", message=str(error))
+                return
+            except (KafkaError, PeerError, OSError, TimeoutError) as error:
+                failures = 0 if self._folded.tip.offset > before else failures + 1
+                self._tell(state="connecting", message=str(error) or type(error).__name__)
+            await asyncio.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
+
+    def _tell(self, **changes: object) -> None:
+        self.following = msgspec.structs.replace(self.following, **changes)
+
+    async def _session(self) -> None:
+        """One connection, until it fails."""
+        partition = TopicPartition(self._settings.topic, 0)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=list(self._settings.nodes),
+            client_id="quorate-dashboard",
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+            request_timeout_ms=max(self._settings.node_timeout_ms, 2 * FETCH_WAIT_MS),
+            max_partition_fetch_bytes=4 << 20,
+            metadata_max_age_ms=30_000,
+            client_rack=self._settings.rack or None,
+        )
+        try:
+            await asyncio.wait_for(consumer.start(), self._settings.silence_ms / 1000)
+            consumer.assign([partition])
+            consumer.seek(partition, max(self._folded.tip.offset - 1, 0))
+            await self._follow(consumer, partition)
+        finally:
+            await consumer.stop()
+
+    async def _follow(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
+        heard, polled = self._clock_ms(), None
+        while True:
+            found = await consumer.getmany(partition, timeout_ms=FETCH_WAIT_MS, max_records=BATCH_MAX)
+            if records := found.get(partition):
+                self._take([fact(record) for record in records])
+            latest = consumer.last_poll_timestamp(partition)
+            now = self._clock_ms()
+            if latest != polled or records:
+                heard, polled = now, latest
+                self._look(consumer, partition)
+                self._heard(consumer.highwater(partition) or 0, now)
+            elif now - heard > self._settings.silence_ms:
+                raise PeerError(f"no node has answered a fetch for {(now - heard) // 1000} s")
+            elif now - heard > 3 * FETCH_WAIT_MS:
+                self._tell(state="connecting", message=f"no node has answered a fetch for {(now - heard) // 1000} s")
+
+    def _look(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
+        """What the client knows of the nodes; it tells nobody in public."""
+        cluster = consumer._client.cluster  # noqa: SLF001
+        racks = {int(broker.nodeId): broker.rack or "" for broker in cluster.brokers()}
+        # A node without a zone has a rack that is its own name.
+        self.zones = {number: "" if rack == f"node-{number}" else rack for number, rack in racks.items()}
+        self.node = None if self._settings.rack else cluster.leader_for_partition(partition)
+
+    def _take(self, facts: list[Fact]) -> None:
+        """Fold what is new; the one event we have already must be the same."""
+        folded, known = self._folded, self._folded.tip.offset
+        fresh = [one for one in facts if one.stamp.offset >= known]
+        for one in facts[: len(facts) - len(fresh)]:
+            if folded.spool.fact(one.stamp.offset).frame != one.frame:
+                raise InvariantBrokenError(f"event {one.stamp.offset} is not the one that was there: another log")
+        if fresh:
+            folded.take(fresh)
+            self._took()
+
+    def _heard(self, end: int, now: int) -> None:
+        offset = self._folded.tip.offset
+        state = "following" if offset >= end else "catching up"
+        newest = now if offset >= end else self.following.newest_at
+        farthest = max(end, offset, self.following.end_offset)
+        self.following = Following(state=state, end_offset=farthest, newest_at=newest)

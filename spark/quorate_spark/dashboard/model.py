@@ -1,0 +1,148 @@
+"""What the dashboard knows of a cluster at an offset: immutable values that share what did not change.
+
+Rules: everything here is a sum of events and nothing else; a value never changes. ``offset`` of a state counts the
+events in it; every other offset is the place of one event in the log. Times are epoch milliseconds.
+"""
+
+import msgspec
+from immutables import Map
+
+from quorate.events import ClusterCreated, NodeAddresses
+
+RECENT_MAX = 32
+"""Elections of a set whose times are remembered in its state; flapping is judged by them."""
+
+
+class _Value(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Base of all values here."""
+
+
+class Reported(_Value, frozen=True, kw_only=True):
+    """The last role change a broker acknowledged."""
+
+    role: str
+    """``master`` or ``slave``."""
+    epoch: int
+    offset: int
+
+
+class Member(_Value, frozen=True, kw_only=True):
+    """One broker of a set."""
+
+    id: int
+    addr: str
+    registered: bool = False
+    fenced: bool = False
+    why: str = "not registered yet"
+    """Why it does not count as alive; empty when it does."""
+    since: int
+    """When it became alive, or stopped being so."""
+    priority: int | None = None
+    """As the last election saw it."""
+    learner: bool = False
+    reported: Reported | None = None
+
+    @property
+    def alive(self) -> bool:
+        """The log's word: registered and not fenced."""
+        return self.registered and not self.fenced
+
+
+class BrokerSet(_Value, frozen=True, kw_only=True):
+    """One broker set, and what an operator asks about it."""
+
+    name: str
+    cluster: str
+    members: tuple[Member, ...] = ()
+    """By id."""
+    half: bool = False
+    """Its sync half was dropped (only without the policy ``no_half_known_sets``)."""
+    master: int | None = None
+    master_since: int | None = None
+    master_offset: int | None = None
+    epoch: int = 0
+    sync: tuple[int, ...] = ()
+    sync_epoch: int = 0
+    sync_since: int | None = None
+    lost_at: int | None = None
+    """Since when nobody is master, or the master is fenced; may be an estimate (``fold.fault_of``)."""
+    lost_offset: int | None = None
+    """The event that said so."""
+    last_failed: int | None = None
+    failure: str = ""
+    """The explanation of that failed election."""
+    elections: int = 0
+    recent: tuple[int, ...] = ()
+    """Times of the latest elections but the first one of all, at most RECENT_MAX."""
+    touched: int = 0
+
+    def member(self, broker_id: int | None) -> Member | None:
+        """The member with this id. Sets have a handful: a scan beats a map."""
+        for member in self.members:
+            if member.id == broker_id:
+                return member
+        return None
+
+
+class Leader(_Value, frozen=True, kw_only=True):
+    """The controller that leads, and how it came to."""
+
+    node_id: int
+    term: int
+    offset: int
+    since: int
+    previous: int | None
+    cause: str
+    silent_for_ms: int
+
+
+class Node(_Value, frozen=True, kw_only=True):
+    """A controller node at its last start (``started`` None: it has not started yet)."""
+
+    id: int
+    addresses: NodeAddresses
+    version: str = ""
+    started: int | None = None
+
+
+class Topic(_Value, frozen=True, kw_only=True):
+    """A topic's configuration."""
+
+    read_queues: int
+    write_queues: int
+    permission: int
+    filter_type: str
+    system_flags: int
+    order: bool
+    attributes: dict[str, str]
+
+
+class Config(_Value, frozen=True, kw_only=True):
+    """The settings of one scope."""
+
+    values: dict[str, str]
+
+
+class State(_Value, frozen=True, kw_only=True):
+    """Everything the first ``offset`` events add up to."""
+
+    offset: int = 0
+    time: int | None = None
+    """Of the last event; None before the first."""
+    term: int = 0
+    cluster: ClusterCreated | None = None
+    feature_level: int = 0
+    leader: Leader | None = None
+    nodes: Map[int, Node] = Map()
+    sets: Map[str, BrokerSet] = Map()
+    topics: Map[str, Topic] = Map()
+    configs: Map[str, Config] = Map()
+
+    def setting(self, scope: str, name: str) -> str:
+        """A setting of the log; empty when it is not set."""
+        config = self.configs.get(scope)
+        return "" if config is None else config.values.get(name, "")
+
+
+EMPTY = State()
+"""Before the first event."""

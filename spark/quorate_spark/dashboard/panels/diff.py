@@ -1,0 +1,144 @@
+"""What differs between two offsets, entity by entity, field by field."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+from immutables import Map
+
+from quorate_spark.dashboard.model import BrokerSet, State
+from quorate_spark.dashboard.panels.view import View
+
+_K = TypeVar("_K", str, int)
+_V = TypeVar("_V")
+
+Plain = None | bool | int | str | list[int]
+"""A field's value."""
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One field that differs; null: it is not there."""
+
+    field: str
+    before: Plain
+    after: Plain
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """One entity that differs."""
+
+    kind: str
+    name: str
+    change: str
+    """``added``, ``removed`` or ``changed``."""
+    fields: list[Field]
+
+
+class Diff(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /api/diff."""
+
+    from_: int = msgspec.field(name="from")
+    to: int
+    from_time: int | None
+    to_time: int | None
+    events: int
+    types: dict[str, int]
+    changed: list[Changed]
+    more: int
+
+
+def diff(view: View, former: State, limit: int = 500) -> Diff:
+    """From a former state to the view's."""
+    spool, state = view.log.spool, view.state
+    found = list(_changes(former, state))
+    counted = Counter(spool.types[former.offset : state.offset])
+    return Diff(
+        from_=former.offset,
+        to=state.offset,
+        from_time=former.time,
+        to_time=state.time,
+        events=state.offset - former.offset,
+        types={spool.type_names.texts[number]: count for number, count in counted.most_common()},
+        changed=found[:limit],
+        more=max(0, len(found) - limit),
+    )
+
+
+def _changes(a: State, b: State) -> Iterator[Changed]:
+    """In the order: broker sets, topics, settings, nodes, leader, feature level."""
+    for name in _differing(a.sets, b.sets):
+        yield from _change("broker-set", name, _set(a.sets.get(name)), _set(b.sets.get(name)))
+    for name in _differing(a.topics, b.topics):
+        yield from _change("topic", name, _flat(a.topics.get(name)), _flat(b.topics.get(name)))
+    for name in _differing(a.configs, b.configs):
+        before, after = (config.values if (config := state.configs.get(name)) else None for state in (a, b))
+        yield from _change("config", name, before, after)
+    for number in _differing(a.nodes, b.nodes):
+        yield from _change("node", str(number), _flat(a.nodes.get(number)), _flat(b.nodes.get(number)))
+    if a.leader != b.leader:
+        yield from _change("leader", "controller", _flat(a.leader), _flat(b.leader))
+    if a.feature_level != b.feature_level:
+        old, new = ({"level": state.feature_level} if state.feature_level else None for state in (a, b))
+        yield from _change("feature-level", "cluster", old, new)
+
+
+def _differing(a: Map[_K, _V], b: Map[_K, _V]) -> list[_K]:
+    """Names of what differs, in order; what did not change is the same object in both states, mostly."""
+    names = {name for name, value in b.items() if a.get(name) is not value}
+    names.update(name for name in a if name not in b)
+    return sorted(name for name in names if a.get(name) != b.get(name))
+
+
+def _change(
+    kind: str, name: str, before: Mapping[str, Plain] | None, after: Mapping[str, Plain] | None
+) -> Iterator[Changed]:
+    old, new = before or {}, after or {}
+    names = [
+        field for field in (*old, *(field for field in new if field not in old)) if old.get(field) != new.get(field)
+    ]
+    if not names and (before is None) == (after is None):
+        return
+    change = "added" if before is None else "removed" if after is None else "changed"
+    fields = [Field(field=field, before=old.get(field), after=new.get(field)) for field in names]
+    yield Changed(kind=kind, name=name, change=change, fields=fields)
+
+
+def _set(found: BrokerSet | None) -> dict[str, Plain] | None:
+    """The fields of a set that say how it is; not how the dashboard counts."""
+    if found is None:
+        return None
+    flat: dict[str, Plain] = {
+        "cluster": found.cluster,
+        "master": found.master,
+        "epoch": found.epoch,
+        "sync": list(found.sync),
+        "sync_epoch": found.sync_epoch,
+        "lost_at": found.lost_at,
+        "last_failed": found.last_failed,
+    }
+    for member in found.members:
+        flat |= {
+            f"members.{member.id}.addr": member.addr,
+            f"members.{member.id}.alive": member.alive,
+            f"members.{member.id}.why": member.why,
+        }
+        if member.learner:
+            flat[f"members.{member.id}.learner"] = True
+    return flat
+
+
+def _flat(found: msgspec.Struct | None) -> dict[str, Plain] | None:
+    """A value's fields, nested ones with dots."""
+    if found is None:
+        return None
+    flat: dict[str, Plain] = {}
+    for name in found.__struct_fields__:
+        value = getattr(found, name)
+        if isinstance(value, msgspec.Struct):
+            flat |= {f"{name}.{inner}": one for inner, one in (_flat(value) or {}).items()}
+        elif isinstance(value, dict):
+            flat |= {f"{name}.{inner}": str(one) for inner, one in value.items()}
+        else:
+            flat[name] = value
+    return flat

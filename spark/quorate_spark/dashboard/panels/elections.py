@@ -1,0 +1,372 @@
+"""Elections: the list with its figures by kind, and one of them from trigger to acknowledgement."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import msgspec
+
+from quorate.events import BrokerFenced, Candidate, ElectionFailed, Event, MasterElected, RoleChangeAcknowledged
+from quorate_spark.dashboard.index import ElectionRow
+from quorate_spark.dashboard.model import BrokerSet, State
+from quorate_spark.dashboard.panels.sets import label
+from quorate_spark.dashboard.panels.view import View
+from quorate_spark.dashboard.spool import Fact
+
+ALIKE_MAX = 1_000
+"""The latest elections of a kind that its figures are made of."""
+
+
+class ElectionItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One election in a list."""
+
+    offset: int
+    t: int
+    set: str
+    type: str
+    kind: str
+    trigger: str
+    evidence: str
+    first: bool
+    from_: int | None = msgspec.field(name="from")
+    to: int | None
+    epoch: int
+    decided_by: str
+    unclean: bool
+    candidates: int
+    alive: int
+    fault_at: int | None
+    fault_estimated: bool
+    acked_at: int | None
+    unavailable_ms: int | None
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """How long elections of a kind left their set without a master, fault to acknowledgement."""
+
+    kind: str
+    n: int
+    """Acknowledged ones the figures are made of."""
+    failed: int
+    p50_ms: int | None
+    p90_ms: int | None
+    max_ms: int | None
+
+
+class Elections(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /api/elections."""
+
+    elections: list[ElectionItem]
+    next: int | None
+    kinds: list[Kind]
+
+
+class Ack(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker's answer to the notice of its role; null: it was never sent, or never answered."""
+
+    broker: int
+    notified_at: int | None
+    at: int | None
+
+
+class CandidateRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One member as the election saw it."""
+
+    id: int
+    alive: bool
+    in_sync: bool
+    learner: bool
+    epoch: int
+    max_offset: int
+    confirm_offset: int
+    priority: int
+    verdict: str
+    out_by: str
+    zone: str
+    addr: str
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """The set before or after."""
+
+    master: int | None
+    epoch: int
+    sync: tuple[int, ...]
+    sync_epoch: int
+    alive: list[int]
+    offset: int
+    """As of which offset."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules in force, as far as the log has them; null: not set in the log."""
+
+    unclean: bool | None
+
+
+class ElectionDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /api/elections/{offset}."""
+
+    offset: int
+    base: int
+    set: str
+    type: str
+    kind: str
+    trigger: str
+    evidence: str
+    first: bool
+    cause: str
+    principal: str
+    term: int
+    explanation: str
+    fault_at: int | None
+    fault_estimated: bool
+    last_heartbeat_at: int | None
+    detected_at: int | None
+    proposed_at: int | None
+    committed_at: int | None
+    notified_at: int | None
+    acks_offset: int | None
+    acks: list[Ack]
+    candidates: list[CandidateRow]
+    decided_by: str
+    unclean: bool
+    policy: Policy
+    before: Side
+    after: Side
+    phases: dict[str, int | None]
+    medians: dict[str, int | None]
+    medians_of: int
+    earlier: int | None
+    later: int | None
+
+
+PHASES = ("detect", "propose", "commit", "notify", "ack", "total")
+
+
+def phases(row: ElectionRow) -> dict[str, int | None]:
+    """How long each step took, in milliseconds; null where a time is not known."""
+    steps = (
+        (row.fault, row.detected),
+        (row.detected, row.proposed),
+        (row.proposed, row.committed),
+        (row.committed, row.notified),
+        (row.notified, row.acked),
+        (row.fault, row.acked),
+    )
+    took = (None if a is None or b is None else max(b - a, 0) for a, b in steps)
+    return dict(zip(PHASES, took, strict=True))
+
+
+def _median(values: Iterable[int | None]) -> int | None:
+    known = sorted(value for value in values if value is not None)
+    return known[(len(known) - 1) // 2] if known else None
+
+
+def _part(known: list[int], share: float) -> int | None:
+    """The smallest value that a share of the (sorted) values does not exceed."""
+    return known[max(0, -int(-len(known) * share // 1) - 1)] if known else None
+
+
+def elections(
+    view: View,
+    *,
+    only: str | None = None,
+    kind: str | None = None,
+    before: int | None = None,
+    after: int | None = None,
+    first: bool = False,
+    limit: int = 100,
+) -> Elections:
+    """A page of them, newest first; with ``after`` the next ones after an event, oldest first."""
+    index = view.log.index
+    rows = (index.election_at(offset) for offset in _offsets(view, only, before, after))
+    wanted = (
+        row.as_of(view.offset)
+        for row in rows
+        if row is not None and (first or not row.first) and (kind is None or index.kind_names.texts[row.kind] == kind)
+    )
+    page = list(islice(wanted, limit + 1))
+    more = page[limit - 1].offset if len(page) > limit else None
+    return Elections(elections=[_item(view, row) for row in page[:limit]], next=more, kinds=kinds(view))
+
+
+def _offsets(view: View, only: str | None, before: int | None, after: int | None) -> Iterator[int]:
+    """Offsets of elections (of one set), newest first; with ``after`` oldest first."""
+    index = view.log.index
+    if only is not None and only not in index.lanes:
+        return iter(())
+    table = index.elections if only is None else index.lanes[only].elections
+    count = table.cut(view.offset)
+    if after is not None:
+        return (table.get(number, 0) for number in range(min(table.cut(after + 1), count), count))
+    stop = count if before is None else min(count, table.cut(before))
+    return (table.get(number, 0) for number in range(stop - 1, -1, -1))
+
+
+def _item(view: View, row: ElectionRow) -> ElectionItem:
+    event = _election(view.log.spool.fact(row.offset).event)
+    return ElectionItem(
+        offset=row.offset,
+        t=row.t,
+        set=event.broker_set,
+        type=type(event).__name__,
+        kind=view.log.index.kind_names.texts[row.kind],
+        trigger=event.trigger,
+        evidence=event.evidence,
+        first=row.first,
+        from_=row.old,
+        to=row.new,
+        epoch=event.master_epoch,
+        decided_by=event.decided_by if isinstance(event, MasterElected) else "",
+        unclean=isinstance(event, MasterElected) and event.unclean,
+        candidates=len(event.candidates),
+        alive=sum(candidate.alive for candidate in event.candidates),
+        fault_at=row.fault,
+        fault_estimated=row.estimated,
+        acked_at=row.acked,
+        unavailable_ms=row.unavailable_ms,
+    )
+
+
+def _election(event: Event) -> MasterElected | ElectionFailed:
+    if not isinstance(event, MasterElected | ElectionFailed):
+        raise TypeError(type(event).__name__)
+    return event
+
+
+def kinds(view: View) -> list[Kind]:
+    """Figures of every kind that was seen, by its name."""
+    index, found = view.log.index, []
+    for number, name in enumerate(tuple(index.kind_names.texts)):
+        rows = [row for row in index.alike(number, view.offset, ALIKE_MAX) if not row.first]
+        if rows:
+            took = sorted(ms for row in rows if (ms := row.unavailable_ms) is not None)
+            found.append(
+                Kind(
+                    kind=name,
+                    n=len(took),
+                    failed=sum(row.failed for row in rows),
+                    p50_ms=_part(took, 0.5),
+                    p90_ms=_part(took, 0.9),
+                    max_ms=took[-1] if took else None,
+                )
+            )
+    return sorted(found, key=lambda kind: kind.kind)
+
+
+def election(view: View, row: ElectionRow, lost: State, before: State, after: State) -> ElectionDetail:
+    """One election, as of the view. ``lost``: the state before its set lost its master; ``before`` and ``after`` it."""
+    row = row.as_of(view.offset)
+    spool, index = view.log.spool, view.log.index
+    fact = spool.fact(row.offset)
+    event = _election(fact.event)
+    alike = [
+        other for other in index.alike(row.kind, view.offset, ALIKE_MAX) if other.acked is not None and not other.first
+    ]
+    steps = [phases(other) for other in alike]
+    acks = _acks(None if row.ack_offset is None else spool.fact(row.ack_offset))
+    earlier, later = _neighbours(view, row)
+    return ElectionDetail(
+        offset=row.offset,
+        base=lost.offset,
+        set=event.broker_set,
+        type=type(event).__name__,
+        kind=index.kind_names.texts[row.kind],
+        trigger=event.trigger,
+        evidence=event.evidence,
+        first=row.first,
+        cause=fact.stamp.cause,
+        principal=fact.stamp.principal,
+        term=fact.stamp.term,
+        explanation=event.explanation,
+        fault_at=row.fault,
+        fault_estimated=row.estimated,
+        last_heartbeat_at=event.last_heartbeat_ms or None,
+        detected_at=row.detected,
+        proposed_at=row.proposed,
+        committed_at=row.committed,
+        notified_at=row.notified,
+        acks_offset=row.ack_offset,
+        acks=acks,
+        candidates=[_candidate(candidate, before, event.broker_set) for candidate in event.candidates],
+        decided_by=event.decided_by if isinstance(event, MasterElected) else "",
+        unclean=isinstance(event, MasterElected) and event.unclean,
+        policy=Policy(unclean=_unclean(before, event.broker_set)),
+        before=_side(lost, event.broker_set),
+        after=_side(after, event.broker_set),
+        phases=phases(row),
+        medians={name: _median(step[name] for step in steps) for name in PHASES},
+        medians_of=len(steps),
+        earlier=earlier,
+        later=later,
+    )
+
+
+def base_of(view: View, row: ElectionRow) -> int:
+    """The event by which the set lost the master this election replaces, if decided together with it; else itself."""
+    if row.lost_offset is None or row.lost_offset >= row.offset:
+        return row.offset
+    lost = view.log.spool.fact(row.lost_offset).event
+    together = isinstance(lost, BrokerFenced) and lost.detected_ms == row.detected
+    return row.lost_offset if together else row.offset
+
+
+def _acks(fact: Fact | None) -> list[Ack]:
+    if fact is None or not isinstance(fact.event, RoleChangeAcknowledged):
+        return []
+    return [
+        Ack(broker=ack.broker_id, notified_at=ack.notified_ms or None, at=ack.acknowledged_ms or None)
+        for ack in fact.event.acks
+    ]
+
+
+def _candidate(seen: Candidate, state: State, broker_set: str) -> CandidateRow:
+    found = state.sets.get(broker_set)
+    member = found.member(seen.broker_id) if found else None
+    labels = state.configs.get(f"broker-set/{broker_set}")
+    return CandidateRow(
+        id=seen.broker_id,
+        alive=seen.alive,
+        in_sync=seen.in_sync,
+        learner=seen.learner,
+        epoch=seen.epoch,
+        max_offset=seen.max_offset,
+        confirm_offset=seen.confirm_offset,
+        priority=seen.priority,
+        verdict=seen.verdict,
+        out_by=seen.out_by,
+        zone=label(labels, "zone", seen.broker_id),
+        addr=member.addr if member else "",
+    )
+
+
+def _unclean(state: State, broker_set: str) -> bool | None:
+    """``enableElectUncleanMaster`` as the narrowest scope of the log says; the nodes' own files are not in the log."""
+    scopes = ["controller"]
+    if state.leader is not None:
+        scopes.append(f"node/{state.leader.node_id}")
+    said = [state.setting(scope, "enableElectUncleanMaster") for scope in (*scopes, f"broker-set/{broker_set}")]
+    known = [text for text in said if text]
+    return known[-1] == "true" if known else None
+
+
+def _side(state: State, name: str) -> Side:
+    found = state.sets.get(name) or BrokerSet(name=name, cluster="")
+    return Side(
+        master=found.master,
+        epoch=found.epoch,
+        sync=found.sync,
+        sync_epoch=found.sync_epoch,
+        alive=[member.id for member in found.members if member.alive],
+        offset=state.offset,
+    )
+
+
+def _neighbours(view: View, row: ElectionRow) -> tuple[int | None, int | None]:
+    """The elections before and after it, first ones left out."""
+    index = view.log.index
+    number, count = index.elections_before(row.offset), index.elections_before(view.offset)
+    sooner = (index.election(one) for one in range(number - 1, -1, -1))
+    later = (index.election(one) for one in range(number + 1, count))
+    found = [next((one.offset for one in some if not one.first), None) for some in (sooner, later)]
+    return found[0], found[1]

@@ -1,0 +1,176 @@
+"""The cluster in one sentence, and the reasons for it."""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from quorate_spark.dashboard.model import BrokerSet
+from quorate_spark.dashboard.panels.sets import SEVERITY, recent, status
+from quorate_spark.dashboard.panels.view import View
+from quorate_spark.dashboard.words import clock, plural
+
+REASONS_MAX = 50
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is not as it should be."""
+
+    kind: str
+    """A set's status, ``diverged`` or ``quorum``."""
+    keys: list[str]
+    text: str
+    since: int | None
+    offset: int | None
+    """The event to look at."""
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``quorate status`` says, from a node."""
+
+    sentence: str
+    healthy: bool | None
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /api/health."""
+
+    level: str
+    sentence: str
+    reasons: list[Reason]
+    more: int
+    counts: dict[str, int]
+    brokers: int
+    alive: int
+    status: NodeStatus | UnsetType = UNSET
+
+
+def health(view: View) -> Health:
+    """The sentence, worst reasons first."""
+    state = view.state
+    by: dict[str, list[BrokerSet]] = {word: [] for word in SEVERITY}
+    flapping: list[BrokerSet] = []
+    brokers = alive = 0
+    for name in sorted(state.sets):
+        found = state.sets[name]
+        flaps = recent(found, view.now, view.flapping) >= view.flapping.elections
+        by[status(found, flaps)].append(found)
+        if flaps:
+            flapping.append(found)
+        brokers += len(found.members)
+        alive += sum(member.alive for member in found.members)
+    by["lost"].sort(key=lambda found: (found.lost_at or 0, found.name))
+    silent = _silent(view)
+    reasons = [*silent, *_reasons(view, by, flapping)]
+    level, sentence = _sentence(view, by, flapping, silent)
+    said = view.soft.status if view.soft else ""
+    return Health(
+        level=level,
+        sentence=sentence,
+        reasons=reasons[:REASONS_MAX],
+        more=max(0, len(reasons) - REASONS_MAX),
+        counts={word: len(found) for word, found in by.items()},
+        brokers=brokers,
+        alive=alive,
+        status=NodeStatus(sentence=said, healthy=view.soft.healthy) if view.soft and said else UNSET,
+    )
+
+
+def why_lost(found: BrokerSet) -> str:
+    """Why a set has no master."""
+    if found.failure:
+        return found.failure.removeprefix(f"{found.name} has no master: ").rstrip(".")
+    master = found.member(found.master)
+    return f"broker {found.master} is fenced ({master.why})" if master else f"broker {found.master} is gone"
+
+
+def _silent(view: View) -> list[Reason]:
+    """Nodes that do not answer now."""
+    nodes = view.soft.nodes if view.soft else {}
+    return [
+        Reason(kind="quorum", keys=[f"node/{number}"], text="does not answer", since=None, offset=None)
+        for number, node in sorted(nodes.items())
+        if not node.reachable
+    ]
+
+
+def _reasons(view: View, by: dict[str, list[BrokerSet]], flapping: list[BrokerSet]) -> list[Reason]:
+    reasons = [
+        Reason(
+            kind="lost",
+            keys=[found.name],
+            text=f"no master: {why_lost(found)}",
+            since=found.lost_at,
+            offset=found.lost_offset if found.last_failed is None else found.last_failed,
+        )
+        for found in by["lost"]
+    ]
+    for found in by["last"]:
+        if found not in flapping:
+            text = f"only its master, broker {found.master}, is in sync: the next failure stops the set"
+            reason = Reason(kind="last", keys=[found.name], text=text, since=found.sync_since, offset=found.touched)
+            reasons.append(reason)
+    minutes = view.flapping.window_ms // 60_000
+    for found in flapping:
+        within = [time for time in found.recent if view.now - time < view.flapping.window_ms]
+        text = f"changed its master {len(within)} times in {minutes} min"
+        reason = Reason(kind="flap", keys=[found.name], text=text, since=within[0], offset=found.master_offset)
+        reasons.append(reason)
+    if shrunk := by["shrunk"]:
+        names = [found.name for found in shrunk[:3]]
+        more = f", and {len(shrunk) - 3} more" if len(shrunk) > 3 else ""
+        text = f"{'runs' if len(shrunk) == 1 else 'run'} with a shrunk sync state set{more}"
+        since = shrunk[0].sync_since if len(shrunk) == 1 else None
+        reasons.append(Reason(kind="shrunk", keys=names, text=text, since=since, offset=shrunk[0].touched))
+    return [*reasons, *_diverged(view)]
+
+
+def _diverged(view: View) -> list[Reason]:
+    """Living members that acknowledged an older epoch than their set's, where there is a master to follow."""
+    reasons = []
+    for name in sorted(view.state.sets):
+        found = view.state.sets[name]
+        old = [m.id for m in found.members if m.alive and m.reported and m.reported.epoch < found.epoch]
+        if old and found.master is not None and found.lost_at is None:
+            text = f"broker {', '.join(map(str, old))} has not taken epoch {found.epoch} yet"
+            since = found.master_since
+            reasons.append(Reason(kind="diverged", keys=[name], text=text, since=since, offset=found.master_offset))
+    return reasons
+
+
+def _sentence(
+    view: View, by: dict[str, list[BrokerSet]], flapping: list[BrokerSet], silent: list[Reason]
+) -> tuple[str, str]:
+    state, lost, total = view.state, by["lost"], len(view.state.sets)
+    if state.offset == 0:
+        return "empty", "The log is empty: nothing was committed yet."
+    if state.leader is None:
+        return "unhealthy", "No controller was elected yet, so nothing can be decided."
+    if 2 * len(silent) >= max(len(state.nodes), 1):
+        return "unhealthy", f"{len(silent)} of {len(state.nodes)} controllers do not answer: there may be no majority."
+    if len(lost) == 1:
+        since = "" if lost[0].lost_at is None else f" since {clock(lost[0].lost_at)}"
+        return "unhealthy", f"{lost[0].name} has no master{since}: {why_lost(lost[0])}."
+    if lost:
+        since = "" if lost[0].lost_at is None else f", since {clock(lost[0].lost_at)}"
+        return "unhealthy", f"{len(lost)} of {total} broker sets have no master; {lost[0].name} for the longest{since}."
+    troubles = []
+    if by["last"]:
+        troubles.append(plural(len(by["last"]), "set stands on one replica", "sets stand on one replica"))
+    if flapping:
+        troubles.append(f"{flapping[0].name} keeps changing its master")
+    if troubles:
+        return "degraded", f"Every set has a master, but {' and '.join(troubles)}."
+    if by["shrunk"]:
+        some = plural(len(by["shrunk"]), "set runs", "sets run")
+        return "degraded", f"Every set has a master; {some} with a shrunk sync state set."
+    if silent:
+        return "degraded", f"Every set has a master; {', '.join(silent[0].keys)} does not answer."
+    if not total:
+        return "healthy", f"Node {state.leader.node_id} leads; no broker set is registered."
+    fresh = len(by["new"])
+    if fresh:
+        return (
+            "healthy",
+            f"{total - fresh} of {total} broker sets have a master, all in full sync; {fresh} never had one.",
+        )
+    some = f"All {total} broker sets have" if total > 1 else "The one broker set has"
+    return "healthy", f"{some} a master and a full sync state set."

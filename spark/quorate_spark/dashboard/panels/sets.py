@@ -1,0 +1,146 @@
+"""Broker sets: one row each, with everything an operator asks about it."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from quorate_spark.dashboard.model import BrokerSet, Config, Member, Reported
+from quorate_spark.dashboard.panels.view import Flapping, View
+from quorate_spark.dashboard.soft_state import MemberSoft
+
+SEVERITY = ("lost", "last", "flap", "shrunk", "new", "full")
+"""The words for a set's condition, worst first."""
+
+
+class MemberRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One broker of a set."""
+
+    id: int
+    addr: str
+    zone: str
+    host: str
+    alive: bool
+    why: str
+    since: int
+    priority: int | None
+    learner: bool
+    reported: Reported | None
+    live: MemberSoft | UnsetType = UNSET
+
+
+class SetRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One broker set."""
+
+    name: str
+    cluster: str
+    status: str
+    flapping: bool
+    master: int | None
+    master_since: int | None
+    master_offset: int | None
+    epoch: int
+    sync: tuple[int, ...]
+    sync_epoch: int
+    sync_since: int | None
+    lost_at: int | None
+    last_failed: int | None
+    elections: int
+    elections_30m: int
+    touched: int
+    members: list[MemberRow]
+
+
+class Sets(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /api/sets."""
+
+    sets: list[SetRow]
+    removed: list[str]
+    total: int
+
+
+def status(found: BrokerSet, flapping: bool) -> str:
+    """One of SEVERITY."""
+    if found.master is None:
+        return "new" if found.epoch == 0 else "lost"
+    master = found.member(found.master)
+    if master is None or master.fenced:
+        return "lost"
+    if len(found.sync) == 1 and len(found.members) > 1:
+        return "last"
+    if flapping:
+        return "flap"
+    return "full" if len(found.sync) >= len(found.members) else "shrunk"
+
+
+def recent(found: BrokerSet, now: int, rule: Flapping) -> int:
+    """How many elections there were within the window."""
+    return sum(now - time < rule.window_ms for time in found.recent)
+
+
+def row(found: BrokerSet, view: View) -> SetRow:
+    """The set's row."""
+    elections = recent(found, view.now, view.flapping)
+    flapping = elections >= view.flapping.elections
+    labels = view.state.configs.get(f"broker-set/{found.name}")
+    soft = view.soft.members.get(found.name, {}) if view.soft else {}
+    return SetRow(
+        name=found.name,
+        cluster=found.cluster,
+        status=status(found, flapping),
+        flapping=flapping,
+        master=found.master,
+        master_since=found.master_since,
+        master_offset=found.master_offset,
+        epoch=found.epoch,
+        sync=found.sync,
+        sync_epoch=found.sync_epoch,
+        sync_since=found.sync_since,
+        lost_at=found.lost_at,
+        last_failed=found.last_failed,
+        elections=found.elections,
+        elections_30m=elections,
+        touched=found.touched,
+        members=[_member(member, labels, soft.get(member.id)) for member in found.members],
+    )
+
+
+def label(labels: Config | None, what: str, broker_id: int) -> str:
+    """A broker's ``zone`` or ``host`` as the log's settings name it."""
+    return "" if labels is None else labels.values.get(f"{what}.{broker_id}", "")
+
+
+def _member(member: Member, labels: Config | None, soft: MemberSoft | None) -> MemberRow:
+    return MemberRow(
+        id=member.id,
+        addr=member.addr,
+        zone=label(labels, "zone", member.id),
+        host=label(labels, "host", member.id),
+        alive=member.alive,
+        why=member.why,
+        since=member.since,
+        priority=member.priority,
+        learner=member.learner,
+        reported=member.reported,
+        live=UNSET if soft is None else soft,
+    )
+
+
+def rows(view: View, names: Iterable[str]) -> list[SetRow]:
+    """The rows of those sets that are there, by name."""
+    sets = view.state.sets
+    return [row(sets[name], view) for name in sorted(names) if name in sets]
+
+
+def sets(view: View, since: int | None = None, only: frozenset[str] | None = None) -> Sets:
+    """Every set; with ``since`` those touched by events at or after it; with ``only`` of these names."""
+    known = view.state.sets
+    names = [name for name in known if only is None or name in only]
+    gone: list[str] = []
+    if since is not None:
+        names = [name for name in names if known[name].touched >= since]
+        index = view.log.index
+        rows_ = index.removed.rows(index.removed.cut(since), index.removed.cut(view.offset))
+        told = {index.set_names.texts[number] for _, number in rows_}
+        gone = sorted(name for name in told if name not in known)
+    return Sets(sets=rows(view, names), removed=gone, total=len(known))

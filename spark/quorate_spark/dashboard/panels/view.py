@@ -1,0 +1,33 @@
+"""What a panel is a function of: the log, an offset, and for the newest offset the clock and the soft state."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from quorate_spark.dashboard.log import FoldedLog
+from quorate_spark.dashboard.model import State
+from quorate_spark.dashboard.soft_state import Soft
+
+
+class Flapping(msgspec.Struct, frozen=True, kw_only=True):
+    """When a set counts as flapping."""
+
+    elections: int = 4
+    window_ms: int = 1_800_000
+
+
+@dataclass(frozen=True)
+class View:
+    """The cluster at an offset. ``now``: the clock; in the past the time of the last event."""
+
+    log: FoldedLog
+    state: State
+    now: int
+    flapping: Flapping
+    soft: Soft | None = None
+    """None in the past, or when nothing was asked yet."""
+
+    @property
+    def offset(self) -> int:
+        """How many events it reflects."""
+        return self.state.offset

@@ -1,0 +1,82 @@
+"""From the command line to a service that listens, until it is told to stop."""
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from argparse import Namespace
+
+from aiohttp import web
+
+from quorate.errors import UsageError
+from quorate_spark.dashboard.panels.view import Flapping
+from quorate_spark.dashboard.service import Service
+from quorate_spark.dashboard.settings import Settings
+
+
+def addresses(text: str, flag: str) -> tuple[str, ...]:
+    """``host:port,host:port``. Raises UsageError."""
+    found = tuple(filter(None, text.split(",")))
+    for one in found:
+        host, _, port = one.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise UsageError(f"{flag} {one}: expected HOST:PORT")
+    return found
+
+
+def settings_of(options: Namespace) -> Settings:
+    """The settings the arguments describe. Raises UsageError."""
+    if not 0 <= options.port < 65_536:
+        raise UsageError(f"--port {options.port}: no such port")
+    if not 1 <= options.flapping <= 32:
+        raise UsageError(f"--flapping {options.flapping}: between 1 and 32")
+    nodes = addresses(options.nodes, "--nodes")
+    if not nodes and options.log is None:
+        raise UsageError("--nodes: at least one is needed")
+    return Settings(
+        nodes=nodes,
+        recorded=options.log,
+        topic=options.topic,
+        cluster_id=options.cluster_id,
+        rack=options.rack,
+        host=options.host,
+        port=options.port,
+        names=tuple(options.name),
+        serving=options.serving,
+        projections=addresses(options.projections, "--projections"),
+        flapping=Flapping(elections=options.flapping),
+    )
+
+
+def serve(options: Namespace) -> int:
+    """Serve until told to stop. Raises UsageError."""
+    settings = settings_of(options)
+    service = Service(settings, lambda: time.time_ns() // 1_000_000)  # noqa: TID251  The one reader of the clock here.
+    return asyncio.run(_serve(service, settings, as_json=options.output == "json"))
+
+
+async def _serve(service: Service, settings: Settings, *, as_json: bool) -> int:
+    """Listen, say so, and wait for SIGINT or SIGTERM."""
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=2.0)
+    try:
+        await runner.setup()
+        site = web.TCPSite(runner, settings.host, settings.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise UsageError(f"--port {settings.port}: {error.strerror or error}") from error
+        port = runner.addresses[0][1]
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"http://{host}:{port}/"
+        offset = service.folded.tip.offset
+        line = json.dumps({"ready": True, "url": url, "offset": offset}) if as_json else f"The dashboard is at {url}"
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+        await asked.wait()
+    finally:
+        await runner.cleanup()
+    return 0

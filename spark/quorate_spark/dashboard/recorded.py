@@ -1,0 +1,45 @@
+"""A recorded log: the lines of ``quorate log dump -o json``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from quorate.errors import UsageError
+from quorate.events import Event, Stamp, encode
+from quorate_spark.dashboard.spool import Fact
+
+
+class _Line(msgspec.Struct, frozen=True):
+    offset: int
+    term: int
+    time_ms: int
+    event: Event
+    principal: str = ""
+    cause: str = ""
+    request_id: str = ""
+
+
+def recorded(path: Path) -> Iterator[Fact]:
+    """The events of a file. Raises UsageError, naming the line."""
+    decoder = msgspec.json.Decoder(_Line)
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    found = decoder.decode(line)
+                except msgspec.DecodeError as error:
+                    raise UsageError(f"{path}, line {number}: {error}") from error
+                stamp = Stamp(
+                    offset=found.offset,
+                    term=found.term,
+                    time_ms=found.time_ms,
+                    principal=found.principal,
+                    cause=found.cause,
+                    request_id=found.request_id,
+                )
+                yield Fact(stamp, found.event, encode(found.event))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

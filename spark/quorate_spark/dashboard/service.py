@@ -1,0 +1,337 @@
+"""The web service: routes, headers, and the life of everything behind them.
+
+Rules: nothing here decides or computes; a question that cannot be is refused with one of the codes of ``asking``.
+Every answer carries the security headers; scripts, styles and fonts come from here alone. A ``Host`` that is neither an
+address nor a name we were given is refused, so that no foreign page can read us through a name of its own.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from quorate.errors import UsageError
+from quorate_spark.dashboard.answering import Answer, Answering, Panels, key_of
+from quorate_spark.dashboard.asking import ApiError, Query
+from quorate_spark.dashboard.follow import Follower, Following
+from quorate_spark.dashboard.live import Hello, Hub
+from quorate_spark.dashboard.log import FoldedLog
+from quorate_spark.dashboard.panels.view import View
+from quorate_spark.dashboard.recorded import recorded
+from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.site import Site, gzip
+from quorate_spark.dashboard.soft import AskError, SoftState
+from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
+from quorate_spark.dashboard.streams import Streams, StreamsAnswer
+from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out
+
+log = logging.getLogger(__name__)
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
+        "img-src 'self' data:; font-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+BODY_MAX: Final = 1 << 20
+GZIP_FROM: Final = 1_024
+STALL_S: Final = 30.0
+KEPT: Final = "private, max-age=86400, immutable"
+ASKED_AGAIN: Final = "private, no-cache"
+NEVER: Final = "no-store"
+
+
+class SoftEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The event ``soft``."""
+
+    now: int
+    nodes: dict[int, NodeSoft]
+    members: dict[str, dict[int, MemberSoft]]
+
+
+class LagEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The event ``lag``."""
+
+    now: int
+    offset: int
+    end_offset: int
+    behind: int
+    state: str
+    message: str
+    age_ms: int | None
+    streams: StreamsAnswer
+
+
+class Service:
+    """One dashboard. A recorded log's clock stands still at its last event."""
+
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int], site: Site | None = None) -> None:
+        self._settings = settings
+        self._clock = clock_ms
+        self._site = site or Site()
+        self.folded = FoldedLog(settings.cluster_id)
+        self._recorded: Following | None = None
+        self._answering = Answering(
+            settings, self.folded, self._clock_ms, lambda: self.following, lambda: self._follower.node
+        )
+        self._panels = Panels(settings)
+        self._hub = Hub(settings, lambda: self._answering.newest(None), self._behind)
+        self._follower = Follower(settings, self.folded, self._clock_ms, self._hub.taken)
+        self._soft = SoftState(settings, lambda: self.folded.tip, self._clock_ms, lambda: self._follower.zones)
+        self._streams = Streams(settings, self._clock_ms)
+        self._watched_ms = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def following(self) -> Following:
+        """How the log is followed."""
+        return self._recorded or self._follower.following
+
+    def _clock_ms(self) -> int:
+        return self._recorded.newest_at if self._recorded else self._clock()
+
+    def _behind(self) -> int:
+        return max(0, self.following.end_offset - self.folded.tip.offset)
+
+    # Life.
+
+    def app(self) -> web.Application:
+        """The web application; it begins to follow when it starts."""
+        app = web.Application(middlewares=[self._guard], client_max_size=BODY_MAX)
+        app.router.add_get("/api/live", self._live)
+        app.router.add_get("/api/streams", self._streams_now)
+        app.router.add_post("/api/whatif", self._what_if)
+        app.router.add_get("/api/elections/{offset}", self._election)
+        app.router.add_get("/api/{panel}", self._panel)
+        app.router.add_get("/{path:.*}", self._asset)
+        app.on_startup.append(self._start)
+        app.on_shutdown.append(self._stop)
+        return app
+
+    async def _start(self, _: web.Application) -> None:
+        if self._settings.recorded is not None:
+            facts = list(recorded(self._settings.recorded))
+            self.folded.take(facts)
+            newest = facts[-1].stamp.time_ms if facts else 0
+            self._recorded = Following(state="recorded", end_offset=len(facts), newest_at=newest)
+        else:
+            self._tasks.append(asyncio.create_task(self._follower.run()))
+        self._tasks.append(asyncio.create_task(self._watch()))
+
+    async def _stop(self, _: web.Application) -> None:
+        self._hub.close()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._soft.close()
+        await self._streams.close()
+        self._answering.close()
+        self.folded.close()
+
+    async def _watch(self) -> None:
+        """Ask for soft state, and tell it, while somebody watches."""
+        period = self._settings.poll_ms / 1000
+        while True:
+            began = asyncio.get_running_loop().time()
+            if self._hub or self._clock_ms() - self._watched_ms < self._settings.watch_ms:
+                try:
+                    await self._look()
+                except Exception:
+                    log.exception("soft state could not be asked for")
+            await asyncio.sleep(max(period / 10, period - (asyncio.get_running_loop().time() - began)))
+
+    async def _look(self) -> None:
+        await self._streams.ask_all()
+        if self._recorded is None and (soft := await self._soft.ask_all()) is not None:
+            self._hub.tell("soft", SoftEvent(now=soft.polled, nodes=soft.nodes, members=self._interesting(soft)))
+        self._hub.tell("lag", self._lag())
+
+    def _interesting(self, soft: Soft) -> dict[str, dict[int, MemberSoft]]:
+        """Members of all sets while they are few; else of those that are not in full sync."""
+        known = self.folded.tip.sets
+        if len(known) <= 100:
+            return soft.members
+        return {
+            name: members
+            for name, members in soft.members.items()
+            if (found := known.get(name)) is not None and (found.lost_at or len(found.sync) < len(found.members))
+        }
+
+    def _lag(self) -> LagEvent:
+        following, offset, now = self.following, self.folded.tip.offset, self._clock_ms()
+        return LagEvent(
+            now=now,
+            offset=offset,
+            end_offset=max(following.end_offset, offset),
+            behind=self._behind(),
+            state=following.state,
+            message=following.message,
+            age_ms=now - following.newest_at if following.newest_at else None,
+            streams=self._streams.answer(self.following, offset, now),
+        )
+
+    # Questions.
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        try:
+            self._check_host(request)
+            response = await handler(request)
+        except ApiError as error:
+            response = _json(error.body(), error.status)
+        except UsageError as error:
+            response = _json(ApiError("invalid", str(error)).body(), 400)
+        except web.HTTPMethodNotAllowed as error:
+            response = _json(ApiError("method_not_allowed", f"{request.method} is not for this path").body(), 405)
+            response.headers["Allow"] = error.headers.get("Allow", "GET")
+        except web.HTTPRequestEntityTooLarge:
+            response = _json(ApiError("too_large", f"a body has at most {BODY_MAX} bytes").body(), 413)
+        except web.HTTPException as error:
+            response = _json(ApiError("not_found", "there is nothing here").body(), error.status)
+        if not response.prepared:
+            response.headers.update(HEADERS)
+        return response
+
+    def _check_host(self, request: web.Request) -> None:
+        name = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdigit() else request.host
+        if name in ("localhost", self._settings.host, *self._settings.names):
+            return
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            raise ApiError("wrong_host", f"{name[:80]!r} is no name of this service: --name adds one") from None
+
+    async def _panel(self, request: web.Request) -> web.StreamResponse:
+        known, make = self._panels.routes.get(request.match_info["panel"], (None, None))
+        if known is None or make is None:
+            raise ApiError("not_found", "there is no such panel")
+        when = "to" if request.match_info["panel"] == "diff" else "at"
+        query = Query(request.query, known | {when, "key"})
+        at = query.number(when)
+        return await self._answered(request, query, at, lambda view: make(view, query))
+
+    async def _election(self, request: web.Request) -> web.StreamResponse:
+        text = request.match_info["offset"]
+        if not (text.isascii() and text.isdecimal()) or len(text) > 15:
+            raise ApiError("invalid", f"{text[:40]!r} is no offset")
+        query = Query(request.query, frozenset({"at", "key"}))
+        return await self._answered(
+            request, query, query.number("at"), lambda view: self._panels.election(view, int(text))
+        )
+
+    async def _answered(
+        self, request: web.Request, query: Query, at: int | None, make: Callable[[View], object]
+    ) -> web.StreamResponse:
+        """Now, or then: what is about the past never changes, and may be kept."""
+        self._answering.ready()
+        if at is None:
+            self._watched_ms = self._clock_ms()
+            body = await self._answering.answer(None, self._soft.latest, make)
+            return await self._packed(request, body, {"Cache-Control": NEVER})
+        self._answering.check(at)
+        key, asked = key_of(self.folded.tip, self._settings), query.text("key")
+        if asked not in ("", key):
+            raise ApiError("not_found", f"key: this is not {asked[:80]!r} but {key!r}")
+        etag = f'"{key}.{at}"'
+        headers = {"ETag": etag, "Cache-Control": KEPT if asked else ASKED_AGAIN}
+        if etag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        return await self._packed(request, await self._answering.answer(at, None, make), headers)
+
+    async def _packed(self, request: web.Request, body: bytes, headers: dict[str, str]) -> web.Response:
+        headers["Vary"] = "Accept-Encoding"
+        if len(body) >= GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):
+            body = await self._answering.off_loop(lambda: gzip(body, 1))
+            headers["Content-Encoding"] = "gzip"
+        return web.Response(body=body, content_type="application/json", charset="utf-8", headers=headers)
+
+    async def _streams_now(self, request: web.Request) -> web.StreamResponse:
+        Query(request.query, frozenset())
+        self._watched_ms = now = self._clock_ms()
+        tip = self.folded.tip
+        data = self._streams.answer(self.following, tip.offset, now)
+        return _json(msgspec.json.encode(self._frame(tip.offset, tip.time, None, "fold", data)), 200)
+
+    @staticmethod
+    def _frame(offset: int, time: int | None, node: int | None, source: str, data: object) -> Answer:
+        return Answer(offset=offset, time=time, node=node, source=source, age_ms=0, data=data)
+
+    async def _what_if(self, request: web.Request) -> web.StreamResponse:
+        asked = question(await request.read())
+        self._answering.ready()
+        if asked.at is not None:
+            self._answering.check(asked.at)
+        if self._recorded is not None:
+            raise ApiError("node_failed", "a recorded log has no node that could be asked")
+        state = self.folded.tip
+        if asked.at is not None:
+            at = asked.at
+            state = await self._answering.off_loop(lambda: self.folded.history.at(at))
+        fail = spelled_out(asked, state, self._follower.zones)
+        body = msgspec.json.encode({"at": asked.at, "fail": fail, "unclean": asked.unclean})
+        try:
+            number, answer = await self._soft.ask_any("/v1/whatif", body, NodeWhatIf)
+        except AskError as error:
+            raise ApiError("invalid" if error.status == 400 else "node_failed", str(error)) from error
+        data = WhatIfAnswer(quorum=answer.quorum, rows=answer.rows, fail=fail)
+        return _json(msgspec.json.encode(self._frame(answer.offset, answer.time_ms, number, "node", data)), 200)
+
+    # Live.
+
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        query = Query(request.query, frozenset({"from"}))
+        since = query.number("from")
+        last = request.headers.get("Last-Event-ID", "")
+        if last.isascii() and last.isdecimal() and len(last) <= 15:
+            since = int(last)
+        if len(self._hub) >= self._settings.clients_max:
+            raise ApiError("busy", f"{len(self._hub)} streams are open already")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": NEVER, **HEADERS})
+        await response.prepare(request)
+        tip, now = self.folded.tip, self._clock_ms()
+        end = max(self.following.end_offset, tip.offset)
+        key = key_of(tip, self._settings)
+        client = self._hub.join(Hello(offset=tip.offset, time=tip.time, end_offset=end, now=now, key=key), since)
+        try:
+            while data := await client.take():
+                await asyncio.wait_for(response.write(data), STALL_S)
+        except (ConnectionError, TimeoutError):
+            pass
+        finally:
+            self._hub.leave(client)
+        return response
+
+    # Files.
+
+    async def _asset(self, request: web.Request) -> web.StreamResponse:
+        found = self._site.asset(request.match_info["path"])
+        if found is None:
+            raise ApiError("not_found", "there is no such file")
+        headers = {"ETag": found.etag, "Cache-Control": ASKED_AGAIN, "Vary": "Accept-Encoding"}
+        if found.etag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        body = found.body
+        if found.packed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+            body, headers["Content-Encoding"] = found.packed, "gzip"
+        headers["Content-Type"] = found.kind
+        return web.Response(body=body, headers=headers)
+
+
+def _json(body: bytes, status: int) -> web.Response:
+    return web.Response(
+        body=body, status=status, content_type="application/json", charset="utf-8", headers={"Cache-Control": NEVER}
+    )

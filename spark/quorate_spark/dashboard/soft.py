@@ -1,0 +1,303 @@
+"""Asking nodes for what is in no event: who is reachable, how far each is, what brokers last reported.
+
+Rules: only while somebody watches; at most one question per node at a time, each with a deadline. Brokers are asked of
+the leader, for it decides by what it hears. What a node does not tell stays unknown.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from quorate_spark.dashboard.model import BrokerSet, State
+from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
+
+PAGE: Final = 500
+PAGES_MAX: Final = 200
+FSYNC: Final = "quorate_journal_sync_seconds_bucket"
+FSYNC_WINDOW_MS: Final = 60_000
+
+T = TypeVar("T")
+
+
+class _Voter(msgspec.Struct, frozen=True):
+    id: int
+    connected: bool
+
+
+class _Quorum(msgspec.Struct, frozen=True):
+    offset: int
+    cluster_id: str
+    leader: int | None
+    voters: list[_Voter]
+
+
+class _Status(msgspec.Struct, frozen=True):
+    sentence: str
+    healthy: bool
+
+
+class _Replica(msgspec.Struct, frozen=True):
+    broker_id: int
+    alive: bool | None = None
+    last_heartbeat_ms: int | None = None
+    epoch: int | None = None
+    max_offset: int | None = None
+    priority: int | None = None
+
+
+class _BrokerSet(msgspec.Struct, frozen=True):
+    broker_set: str
+    replicas: list[_Replica]
+
+
+class _Brokers(msgspec.Struct, frozen=True):
+    time_ms: int
+    brokers: list[_BrokerSet]
+    next: str | None = None
+
+
+class AskError(Exception):
+    """A node did not answer, or not what was asked; ``status`` is HTTP's, 0 when there was none."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Trouble(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
+class _Failed(msgspec.Struct, frozen=True):
+    error: _Trouble
+
+
+def buckets(exposition: str, name: str = FSYNC) -> dict[float, float]:
+    """The buckets of a histogram without labels: upper bound → count up to it."""
+    found = {}
+    for line in exposition.splitlines():
+        if line.startswith(name + "{"):
+            labels, _, value = line.partition("} ")
+            bound = labels.partition('le="')[2].partition('"')[0]
+            try:
+                found[float(bound)] = float(value)
+            except ValueError:
+                continue
+    return found
+
+
+def part(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float | None:
+    """The upper bound of the bucket that holds a share of what was counted between two readings."""
+    counts = [(bound, count - before.get(bound, 0.0)) for bound, count in sorted(after.items())]
+    total = counts[-1][1] if counts else 0.0
+    if total <= 0:
+        return None
+    return next((bound for bound, count in counts if count >= share * total), None)
+
+
+class SoftState:
+    """The latest soft state; None while nobody watches."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: Callable[[], State],
+        clock_ms: Callable[[], int],
+        zones: Callable[[], Mapping[int, str]],
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._clock_ms = clock_ms
+        self._zones = zones
+        self._session: aiohttp.ClientSession | None = None
+        self._fsync: dict[int, deque[tuple[int, dict[float, float]]]] = {}
+        self._members: dict[str, dict[int, MemberSoft]] = {}
+        self._members_at = 0
+        self.latest: Soft | None = None
+        self.foreign: str = ""
+        """The id of another cluster, if a node said it belongs to one."""
+
+    async def ask_all(self) -> Soft | None:
+        """Ask every node once."""
+        state = self._state()
+        if not state.nodes:
+            return None
+        answers = await asyncio.gather(*(self._node(number) for number in state.nodes))
+        told = {number: (quorum, soft) for number, (quorum, soft) in zip(state.nodes, answers, strict=True)}
+        nodes = self._joined(told)
+        up = [number for number, node in nodes.items() if node.reachable]
+        leader = next((quorum.leader for quorum, _ in answers if quorum and quorum.leader is not None), None)
+        whom = leader if leader in up else up[0] if up else None
+        status = _Status("", healthy=False)
+        if whom is not None:
+            status = await self._status(whom) or status
+            await self._brokers(whom)
+        healthy = status.healthy if status.sentence else None
+        self.latest = Soft(
+            polled=self._clock_ms(), nodes=nodes, members=self._members, status=status.sentence, healthy=healthy
+        )
+        return self.latest
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, number: int, path: str, kind: type[T]) -> T:
+        """What a node answers to a GET. Raises AskError."""
+        return self._decoded(await self._fetch("GET", number, path), kind)
+
+    async def ask_any(self, path: str, body: bytes, kind: type[T]) -> tuple[int, T]:
+        """What some node answers to a POST, and which. Raises AskError: the last one's, or the first refusal (400)."""
+        failed = AskError("no node is known")
+        for number in self._by_load():
+            try:
+                return number, self._decoded(await self._fetch("POST", number, path, body), kind)
+            except AskError as error:
+                failed = error
+                if error.status == 400:
+                    break
+        raise failed
+
+    def _by_load(self) -> list[int]:
+        """Nodes in the order they should be asked: followers that answer, the leader, the others."""
+        state, soft = self._state(), self.latest.nodes if self.latest else {}
+        leader = state.leader.node_id if state.leader else None
+        silent = {number for number, node in soft.items() if not node.reachable}
+        return sorted(state.nodes, key=lambda number: (number in silent, number == leader, number))
+
+    async def _fetch(self, method: str, number: int, path: str, body: bytes | None = None) -> bytes:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=self._settings.node_timeout_ms / 1000)
+            self._session = aiohttp.ClientSession(timeout=timeout, trust_env=False)
+        address = self._state().nodes[number].addresses.http
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            async with self._session.request(method, f"http://{address}{path}", data=body, headers=headers) as response:
+                told = await response.content.read(-1)
+                if response.status != 200:
+                    raise AskError(f"node {number}: {_said(told) or response.status}", response.status)
+                return told
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise AskError(f"node {number}: {str(error) or type(error).__name__}") from error
+
+    @staticmethod
+    def _decoded(body: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError as error:
+            raise AskError(str(error)) from error
+
+    async def _node(self, number: int) -> tuple[_Quorum | None, NodeSoft]:
+        asked = self._clock_ms()
+        begun = asyncio.get_running_loop().time()
+        try:
+            quorum = await self.get(number, "/v1/quorum", _Quorum)
+            took = (asyncio.get_running_loop().time() - begun) * 1000
+            metrics = (await self._fetch("GET", number, "/metrics")).decode(errors="replace")
+        except AskError:
+            return None, NodeSoft(reachable=False, polled=asked)
+        cluster = self._state().cluster
+        if cluster is not None and quorum.cluster_id != cluster.cluster_id:
+            self.foreign = quorum.cluster_id
+            return None, NodeSoft(reachable=False, polled=asked)
+        zone = self._zones().get(number)
+        fsync = self._fsync_p99(number, asked, buckets(metrics))
+        node = NodeSoft(
+            reachable=True, polled=asked, zone=zone, end=quorum.offset, fsync_p99_ms=fsync, rtt_ms=round(took, 3)
+        )
+        return quorum, node
+
+    def _fsync_p99(self, number: int, now: int, reading: dict[float, float]) -> float | None:
+        """Of the last minute, as far as we have watched."""
+        readings = self._fsync.setdefault(number, deque(maxlen=1 + FSYNC_WINDOW_MS // self._settings.poll_ms))
+        if readings and reading and max(reading.values()) < max(readings[-1][1].values(), default=0):
+            readings.clear()  # The node was started again, and counts from zero.
+        while readings and now - readings[0][0] > FSYNC_WINDOW_MS:
+            readings.popleft()
+        before = readings[0][1] if readings else {}
+        readings.append((now, reading))
+        found = part(before, reading, 0.99)
+        return None if found is None or found == float("inf") else round(found * 1000, 3)
+
+    @staticmethod
+    def _joined(told: Mapping[int, tuple[_Quorum | None, NodeSoft]]) -> dict[int, NodeSoft]:
+        """Each node with its distance from the leader, and whether the leader (else anybody) reaches it."""
+        quorums = {number: quorum for number, (quorum, _) in told.items() if quorum}
+        leader = next((quorum.leader for quorum in quorums.values() if quorum.leader in quorums), None)
+        word = quorums[leader] if leader is not None else next(iter(quorums.values()), None)
+        connected = {voter.id: voter.connected for voter in word.voters} if word else {}
+        ahead = max((quorum.offset for quorum in quorums.values()), default=0)
+        end = quorums[leader].offset if leader is not None else ahead
+        return {
+            number: msgspec.structs.replace(
+                soft,
+                connected=connected.get(number),
+                lag=None if soft.end is None else max(0, end - soft.end),
+            )
+            for number, (_, soft) in told.items()
+        }
+
+    async def _status(self, number: int) -> _Status | None:
+        try:
+            return await self.get(number, "/v1/status", _Status)
+        except AskError:
+            return None
+
+    async def _brokers(self, number: int) -> None:
+        """Every set's members, a page at a time; less often where there are many."""
+        now, state = self._clock_ms(), self._state()
+        many = len(state.sets) > self._settings.sets_many
+        if many and now - self._members_at < self._settings.poll_many_ms:
+            return
+        found: dict[str, dict[int, MemberSoft]] = {}
+        after = ""
+        try:
+            for _ in range(PAGES_MAX):
+                query = urlencode({"level": "stale", "limit": PAGE, "after": after})
+                page = await self.get(number, f"/v1/brokers?{query}", _Brokers)
+                for item in page.brokers:
+                    found[item.broker_set] = members(item, state.sets.get(item.broker_set), now)
+                if page.next is None:
+                    break
+                after = page.next
+        except AskError:
+            return
+        self._members, self._members_at = found, now
+
+
+def _said(body: bytes) -> str:
+    """The message of a node's refusal."""
+    try:
+        return msgspec.json.decode(body, type=_Failed).error.message
+    except msgspec.DecodeError:
+        return ""
+
+
+def members(item: _BrokerSet, known: BrokerSet | None, now: int) -> dict[int, MemberSoft]:
+    """The members as a node told them, each with how far it is behind."""
+    ends = {
+        one.broker_id: one.max_offset for one in item.replicas if one.max_offset is not None and one.max_offset >= 0
+    }
+    master = known.master if known else None
+    end = ends.get(master) if master is not None else None
+    if end is None:
+        end = max(ends.values(), default=None)
+    found = {}
+    for one in item.replicas:
+        mine = ends.get(one.broker_id)
+        found[one.broker_id] = MemberSoft(
+            alive=one.alive,
+            max_offset=mine,
+            behind=None if mine is None or end is None else max(0, end - mine),
+            epoch=one.epoch,
+            priority=one.priority,
+            heartbeat_age_ms=None if not one.last_heartbeat_ms else max(0, now - one.last_heartbeat_ms),
+        )
+    return found

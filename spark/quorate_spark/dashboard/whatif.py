@@ -1,0 +1,79 @@
+"""What if these failed? Asked of a node: the answer is that of the very function it decides with."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from quorate_spark.dashboard.asking import ApiError
+from quorate_spark.dashboard.model import State
+from quorate_spark.dashboard.panels.sets import label
+
+FAIL_MAX: Final = 20_000
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The question: ``fail`` holds ``node/<id>``, ``broker/<set>/<id>``, ``zone/<name>``, ``host/<name>``."""
+
+    fail: list[str]
+    at: int | None = None
+    unclean: bool | None = None
+
+
+class NodeWhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node answers."""
+
+    offset: int
+    time_ms: int
+    node: int | None = None
+    quorum: msgspec.Raw
+    rows: msgspec.Raw
+
+
+class WhatIfAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of POST /api/whatif."""
+
+    quorum: msgspec.Raw
+    rows: msgspec.Raw
+    fail: list[str]
+    """The nodes and brokers that were said to fail."""
+
+
+def question(body: bytes) -> WhatIf:
+    """The body of the request. Raises ApiError."""
+    try:
+        asked = msgspec.json.decode(body, type=WhatIf)
+    except msgspec.DecodeError as error:
+        raise ApiError("invalid", str(error)) from error
+    if len(asked.fail) > FAIL_MAX:
+        raise ApiError("invalid", f"fail: at most {FAIL_MAX}")
+    return asked
+
+
+def spelled_out(asked: WhatIf, state: State, zones: Mapping[int, str]) -> list[str]:
+    """Zones and hosts as the nodes and brokers in them. Raises ApiError for one nobody knows."""
+    found: dict[str, None] = {}
+    for word in asked.fail:
+        kind, _, name = word.partition("/")
+        if kind in ("node", "broker") and name:
+            found[word] = None
+        elif kind in ("zone", "host") and name:
+            within = _within(state, kind, name)
+            if kind == "zone":
+                within += [f"node/{number}" for number, zone in sorted(zones.items()) if zone == name]
+            if not within:
+                raise ApiError("invalid", f"fail: nothing is in {word[:80]!r}")
+            found.update(dict.fromkeys(within))
+        else:
+            raise ApiError("invalid", f"fail: {word[:80]!r} is no node, broker, zone or host")
+    return list(found)
+
+
+def _within(state: State, kind: str, name: str) -> list[str]:
+    return [
+        f"broker/{found.name}/{member.id}"
+        for found in state.sets.values()
+        if (labels := state.configs.get(f"broker-set/{found.name}")) is not None
+        for member in found.members
+        if label(labels, kind, member.id) == name
+    ]
