@@ -30,6 +30,8 @@ BROKERS = {1: "127.0.0.1:30911", 2: "127.0.0.1:30931"}
 CONTROLLERS = ("127.0.0.1:29678", "127.0.0.1:29668", "127.0.0.1:29658")
 PATIENCE_S = 15.0
 FIRST_LEADER = {"dledger": "29668", "jraft": "29678"}
+OF_ONE_NODE = frozenset({1005, 1009, 1010})
+"""Requests whose answer is about the very node that is asked."""
 SECOND_LEADER = {"dledger": "29678", "jraft": "29668"}
 
 EVENTS: dict[int, tuple[str, ...]] = {
@@ -112,9 +114,15 @@ class FakeBroker:
 
 
 class Life:
-    """One replay."""
+    """One replay. ``through_follower``: what was said to the leader is said to a node that follows, where that may not
+    make a difference.
+    """
 
-    def __init__(self, mode: str, cluster: QuorateCluster) -> None:
+    def __init__(
+        self, mode: str, cluster: QuorateCluster, header_type: HeaderType, *, through_follower: bool = False
+    ) -> None:
+        self._header_type = header_type
+        self._through_follower = through_follower
         self._lines = life(mode)
         self._mode = mode
         self._cluster = cluster
@@ -195,16 +203,17 @@ class Life:
     def _ask(self, request: Line, port: str) -> Response:
         body = self._here(request.body).encode()
         fields = {name: self._here(value) for name, value in request.said.get("extFields", {}).items()}
-        with Remoting(self._address(port)) as client:
+        with Remoting(self._address(port, request.request_code), self._header_type) as client:
             return client.ask(request.request_code, body, **fields)
 
-    def _address(self, port: str) -> str:
+    def _address(self, port: str, code: int) -> str:
         """The node that plays the part of a recorded controller: its leader, or one that follows."""
         leads = FIRST_LEADER if self._killed is None else SECOND_LEADER
-        if port == leads[self._mode]:
-            return str(self._cluster.nodes[self._leader]["rpc"])
-        old = FIRST_LEADER[self._mode]
         others = [number for number in self._cluster.nodes if number not in (self._leader, self._killed)]
+        if port == leads[self._mode]:
+            aside = self._through_follower and code not in OF_ONE_NODE
+            return str(self._cluster.nodes[others[-1] if aside else self._leader]["rpc"])
+        old = FIRST_LEADER[self._mode]
         returned = self._killed is not None and port == old
         return str(self._cluster.nodes[self._killed if returned else others[0]]["rpc"])  # type: ignore[index]
 
@@ -277,9 +286,10 @@ class Life:
             for address in self._cluster.addresses:
                 try:
                     if address not in channels:
-                        channels[address] = Remoting(address)
+                        channels[address] = Remoting(address, self._header_type)
+                        channels[address].ask(904, **fields)  # Heard before the next line is told, as in the recording.
                     channels[address].send(904, oneway=True, **fields)
-                except OSError:
+                except (OSError, Closed):
                     if address in channels:
                         channels.pop(address).close()
 
@@ -294,11 +304,13 @@ def _will_be_so(answer: Line) -> bool:
     return said["code"] == 0 and (answer.request_code != 1005 or "controllerLeaderAddress" in said["extFields"])
 
 
-def replayed(mode: str, directory: Path) -> Iterator[tuple[Story, Story]]:
+def replayed(
+    mode: str, directory: Path, header_type: HeaderType, *, through_follower: bool
+) -> Iterator[tuple[Story, Story]]:
     """(what Java answered, what we answer) in a fresh cluster."""
     cluster = QuorateCluster(directory)
     try:
-        told = Life(mode, cluster)
+        told = Life(mode, cluster, header_type, through_follower=through_follower)
         try:
             told.tell()
             yield told.java, told.ours
