@@ -243,7 +243,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     query_id: str
     """Spark's id of the query: lives as long as its checkpoint."""
     batch_id: int
-    """The last batch that was applied."""
+    """The last batch that was applied; -1 = none yet."""
     position: int
     """Events reflected: the offset of the next one."""
     last_event_ms: int | None

@@ -129,11 +129,30 @@ class ServingStore:
         with self._lock:
             self._guarded(lambda database: self._put_progress(database, progress))
 
-    def seen(self, name: str, state: str, message: str) -> None:
-        """The query was looked at just now: alive or not, and why not. Raises StorageError."""
-        statement = "UPDATE progress SET seen_ms = ?, state = ?, message = ? WHERE name = ?"
+    def seen(self, name: str, query_id: str, state: str, message: str) -> None:
+        """The query was looked at just now: does it run, and if not, why. Raises StorageError."""
+        now = self._clock_ms()
+        update = "UPDATE progress SET seen_ms = ?, state = ?, message = ? WHERE name = ?"
+        nothing_yet = Progress(
+            name=name,
+            query_id=query_id,
+            batch_id=-1,
+            position=0,
+            last_event_ms=None,
+            applied_ms=now,
+            seen_ms=now,
+            state=state,
+            message=message,
+        )
+
+        def write(database: Database) -> None:
+            with database.transaction():
+                if self._progress(database, name) is None:
+                    self._put_progress(database, nothing_yet)
+                database.write(update, [(now, state, message, name)])
+
         with self._lock:
-            self._guarded(lambda database: database.write(statement, [(self._clock_ms(), state, message, name)]))
+            self._guarded(write)
 
     def progress(self, name: str = SERVING) -> Progress | None:
         """How far a query is; None before its first batch. Raises StorageError."""

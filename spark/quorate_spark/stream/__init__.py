@@ -1,0 +1,1 @@
+"""The Spark application, ``quorate stream``: its queries, kept running, and its command line."""

@@ -1,0 +1,174 @@
+"""Keeps the queries running: starts again what failed, with back-off; halts what somebody must look at.
+
+Rules: a query that cannot reach a node, or its sink, is started again, ever more seldom. One that met an event or a
+state it cannot explain, another cluster's log, or a gap, is halted: trying again could only skip or spoil. Either way
+``progress`` says so, and stderr. The others go on.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Final
+
+from quorate.errors import InvariantBrokenError, PeerError, QuorateError, StorageError, UsageError
+from quorate_spark.sinks.store import ServingStore
+from quorate_spark.source.log import WrongLogError
+from quorate_spark.stream.queries import Query
+from quorate_spark.stream.settings import StreamSettings
+
+HALTING: Final = (UsageError, PeerError, InvariantBrokenError, WrongLogError)
+"""Trouble that does not pass by itself."""
+
+_RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w+Error): (.*)$", re.MULTILINE)
+"""Last line of a Python traceback inside Spark's message."""
+
+
+@dataclass
+class Watched:
+    """A query and how it does."""
+
+    query: Query
+    state: str = "starting"
+    message: str = ""
+    failures: int = 0
+    next_start_ms: int = 0
+    started_ms: int = 0
+    ready: bool = field(default=False)
+    """Has it finished a batch since it was started first?"""
+
+
+class Supervisor:
+    """``turn`` looks at every query once; whoever runs the application calls it again and again."""
+
+    def __init__(
+        self,
+        queries: list[Query],
+        store: ServingStore,
+        settings: StreamSettings,
+        clock_ms: Callable[[], int],
+        say: Callable[[str], None],
+    ) -> None:
+        self.watched = [Watched(query) for query in queries]
+        self._store = store
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._say = say
+
+    @property
+    def ready(self) -> bool:
+        """Has every query that is not halted finished a batch?"""
+        return all(one.ready or one.state == "halted" for one in self.watched)
+
+    @property
+    def over(self) -> bool:
+        """Is nothing left that runs, or would be started again?"""
+        return all(one.state in ("halted", "done") for one in self.watched)
+
+    @property
+    def halted(self) -> bool:
+        """Does any query need somebody?"""
+        return any(one.state == "halted" for one in self.watched)
+
+    def run(self, stop: Event, ready: Callable[[], None]) -> None:
+        """Turn until told to stop or nothing is left; ``ready`` is called once."""
+        told = False
+        while not stop.is_set() and not self.over:
+            self.turn()
+            if self.ready and not told and not self.over:
+                told = True
+                ready()
+            stop.wait(self._settings.look_ms / 1000 if told else 0.1)
+
+    def turn(self) -> None:
+        """Start what is to be started, see what has ended, and write how it all does."""
+        for one in self.watched:
+            if one.state in ("starting", "restarting") and self._clock_ms() >= one.next_start_ms:
+                self._start(one)
+            elif one.state == "running":
+                self._look(one)
+            if one.state != "starting":
+                self._tell(one)
+
+    def stop(self) -> None:
+        """End every query, each between two batches or in the middle of one: the next start goes on from there."""
+        for one in self.watched:
+            try:
+                if one.query.running is not None and one.query.running.isActive:
+                    one.query.running.stop()
+            except Exception as error:  # noqa: BLE001  Spark may be gone already; the others are to be stopped all the same.
+                self._say(f"{one.query.name}: while stopping: {_short(error)}")
+            if one.state not in ("halted", "done"):
+                one.state = "stopped"
+            self._tell(one)
+
+    def _start(self, one: Watched) -> None:
+        one.started_ms = self._clock_ms()
+        try:
+            one.query.start()
+        except Exception as error:  # noqa: BLE001  Spark's exceptions have no common base of their own.
+            self._failed(one, error)
+        else:
+            one.state = "running"
+
+    def _look(self, one: Watched) -> None:
+        running = one.query.running
+        if running is None:
+            return
+        if running.isActive:
+            if running.lastProgress is not None:
+                one.ready, one.failures, one.message = True, 0, ""
+            elif self._clock_ms() - one.started_ms > self._settings.start_timeout_ms:
+                running.stop()
+                self._failed(one, StorageError(f"no batch within {self._settings.start_timeout_ms} ms"))
+            return
+        sunk = None if one.query.feed is None else one.query.feed.failure
+        error = sunk or running.exception()
+        if error is not None:
+            self._failed(one, error)
+        elif self._settings.once:
+            one.ready, one.state = True, "done"
+        else:
+            self._failed(one, StorageError("it was stopped by somebody else"))
+
+    def _failed(self, one: Watched, error: BaseException) -> None:
+        one.message = _short(error)
+        if _halting(error):
+            one.state = "halted"
+            self._say(f"{one.query.name} is halted: {one.message}")
+            return
+        wait_ms = min(self._settings.backoff_ms * 2 ** min(one.failures, 20), self._settings.backoff_max_ms)
+        one.failures += 1
+        one.state, one.next_start_ms = "restarting", self._clock_ms() + wait_ms
+        self._say(f"{one.query.name} failed and starts again in {wait_ms} ms: {one.message}")
+
+    def _tell(self, one: Watched) -> None:
+        query_id = "" if one.query.running is None else str(one.query.running.id)
+        try:
+            self._store.seen(one.query.name, query_id, one.state, one.message)
+        except QuorateError as error:
+            self._say(f"how {one.query.name} does could not be written: {error}")
+
+
+def _halting(error: BaseException) -> bool:
+    """Ours by type; what Spark brings from its workers by the name at the end of the traceback."""
+    if isinstance(error, QuorateError):
+        return isinstance(error, HALTING)
+    raised = _RAISED.findall(str(error))
+    return bool(raised) and raised[-1][0] in _names(HALTING)
+
+
+def _names(kinds: tuple[type[BaseException], ...]) -> set[str]:
+    found = {kind.__name__ for kind in kinds}
+    for kind in kinds:
+        found |= _names(tuple(kind.__subclasses__()))
+    return found
+
+
+def _short(error: BaseException) -> str:
+    """What a person needs of it: the line that says what was raised, not the way through two languages."""
+    raised = _RAISED.findall(str(error))
+    if raised and not isinstance(error, QuorateError):
+        return ": ".join(raised[-1])[:1000]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:1000]
