@@ -96,6 +96,7 @@ def test() -> list[Step]:
         sim("simulator", "1..4000", 150, "--seconds", "90", "--at-least", "100"),
         pytest("stock kafka tools", 300, ["tests/kafka_tools"]),
         pytest("mirror into a real kafka", 300, ["tests/mirror"]),
+        pytest("projections", 300, ["tests/projections"]),
         pytest("stock rocketmq brokers", 400, ["tests/rocketmq"]),
         pytest("spark", 400, ["tests/spark"]),
     ]

@@ -21,6 +21,7 @@ MARKS = {
     "rocketmq": ("integration", "peers"),
     "kafka_tools": ("integration", "peers"),
     "spark": ("integration",),
+    "projections": ("integration",),
     "bench": ("bench",),
 }
 

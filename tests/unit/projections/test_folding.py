@@ -83,7 +83,7 @@ def test_an_event_is_applied_iff_its_offset_is_the_position(folding: Folding) ->
 
 
 def test_the_offset_is_the_header_s_and_kafka_s_is_kept_for_seeking(folding: Folding) -> None:
-    """Where Kafka's offsets have holes the events are contiguous all the same, and Kafka's offset is kept for seeking."""
+    """Where Kafka's offsets have holes the events have none, and Kafka's offset is kept for seeking."""
     for record in records(3, 10):
         assert folding.take(record.offset * 3 + 7, record.headers, record.value) is Taken.APPLIED
     assert (folding.store.position.events, folding.store.position.kafka) == (10, 9 * 3 + 8)
