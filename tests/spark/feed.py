@@ -51,8 +51,8 @@ class Feed:
             start = page["next"]
         return found
 
-    def requests(self, api: int) -> int:
-        """How many Kafka requests of an API the node has answered, all versions."""
+    def requests(self, api: str) -> int:
+        """How many Kafka requests of an API (``list_offsets``, ``fetch`` …) the node has answered, all versions."""
         with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         mine = [line for line in lines if line.startswith("quorate_kafka_requests_total{") and f'api="{api}"' in line]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar, cast
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from quorate import events
 from quorate.errors import QuorateError
@@ -26,6 +26,17 @@ ATTEMPT_S = 5.0
 LONGEST_WAIT_S = 0.25
 RETRY_MS = 250
 
+_READING: dict[str, str | int | bool] = {
+    "queued.min.messages": 50_000,
+    "queued.max.messages.kbytes": 32_768,
+    "fetch.wait.max.ms": 10,  # What a task asks for is there: a longer poll at its end would hold up the next task.
+}
+_WAITING: dict[str, str | int | bool] = {
+    "queued.min.messages": 1,
+    "fetch.message.max.bytes": 65_536,  # To hear that there are events, not to have them.
+    "fetch.wait.max.ms": 500,
+    "fetch.queue.backoff.ms": 5,
+}
 _AGAIN = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
@@ -50,13 +61,6 @@ class WrongLogError(LogError):
     """It is another cluster's log, or the same events at other positions."""
 
 
-class Bounds(NamedTuple):
-    """First position there is, and the one after the last."""
-
-    low: int
-    high: int
-
-
 class LogRecord(NamedTuple):
     """One event with what it carries, as the columns have it (but ``time``, which is ``time_ms`` again)."""
 
@@ -76,17 +80,19 @@ class EventLog:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._consumer = Consumer(_client(options))
+        self._consumer = Consumer(_client(options) | _READING | options.client)
 
     def close(self) -> None:
         """Let the connections go."""
         self._consumer.close()
 
-    def bounds(self) -> Bounds:
-        """Where it begins and ends now, as the leader says. Raises LogError when no node answers in time."""
-        where = TopicPartition(self._options.topic, PARTITION)
-        low, high = self._patiently("where it ends", lambda: self._consumer.get_watermark_offsets(where, ATTEMPT_S))
-        return Bounds(low, high)
+    def begin(self) -> int:
+        """Its first position. Raises LogError when no node answers in time."""
+        return self._found("where it begins", OFFSET_BEGINNING)
+
+    def end(self) -> int:
+        """The position after its last event now, as the leader says. Raises LogError when no node answers in time."""
+        return self._found("where it ends", OFFSET_END)
 
     def identity(self) -> str:
         """Which log this is: the cluster's id; of a mirror also that of the Kafka it lies in. Raises LogError."""
@@ -100,12 +106,10 @@ class EventLog:
 
     def position_of(self, offset: int) -> int:
         """The position of an event offset: of the first record with it or a later one; the end when there is none."""
-        low, high = self.bounds()
         if not self._options.mirror:
             return offset
-        if offset <= 0:
-            return low
-        low = max(low, min(offset, high))  # Holes only push records back.
+        high = self.end()
+        low = max(self.begin(), min(offset, high))  # Holes only push records back.
         while low < high:
             middle = (low + high) // 2
             found = next(self.records(middle, high), None)
@@ -117,9 +121,8 @@ class EventLog:
 
     def position_at(self, time: str) -> int:
         """The position of the first event of that time (``epoch_ms`` reads it) or later; the end when there is none."""
-        asked = TopicPartition(self._options.topic, PARTITION, epoch_ms(time))
-        found = self._patiently("offsets by time", lambda: self._consumer.offsets_for_times([asked], ATTEMPT_S))
-        return int(found[0].offset) if found[0].offset >= 0 else self.bounds().high
+        found = self._found("offsets by time", epoch_ms(time))
+        return found if found >= 0 else self.end()
 
     def records(self, start: int, end: int) -> Iterator[LogRecord]:
         """The events at positions from ``start`` to before ``end``, in order.
@@ -140,7 +143,8 @@ class EventLog:
         self._consumer.assign([TopicPartition(self._options.topic, PARTITION, start)])
         try:
             while position < end:
-                for message in self._consumer.consume(MESSAGES_AT_ONCE, min(LONGEST_WAIT_S, deadline.left_s)):
+                wanted = min(MESSAGES_AT_ONCE, end - position)  # The client waits for as many as it is asked for.
+                for message in self._consumer.consume(wanted, min(LONGEST_WAIT_S, deadline.left_s)):
                     error, at = message.error(), message.offset() or 0
                     if error is not None:
                         position = max(position, self._after(error, at, start))
@@ -166,12 +170,17 @@ class EventLog:
         return 0
 
     def _first_event(self) -> str:
-        low, high = self.bounds()
-        first = next(self.records(low, high), None)
+        first = next(self.records(self.begin(), self.end()), None)
         event = events.decode(first.value) if first is not None else None
         if first is None or first.offset != 0 or not isinstance(event, events.ClusterCreated):
             raise WrongLogError(f"{self._options.topic} does not begin with the event that created its cluster")
         return event.cluster_id
+
+    def _found(self, what: str, time: int) -> int:
+        """One ListOffsets: the client hands the protocol's special times through."""
+        asked = TopicPartition(self._options.topic, PARTITION, time)
+        found = self._patiently(what, lambda: self._consumer.offsets_for_times([asked], ATTEMPT_S))
+        return int(found[0].offset)
 
     def _patiently(self, what: str, ask: Callable[[], T]) -> T:
         deadline, retry = Deadline(self._options.timeout_ms), Pace(RETRY_MS)
@@ -183,6 +192,33 @@ class EventLog:
                 error = trouble.args[0]
                 if not _transient(error) or deadline.over:
                     raise LogError(f"{self._options.nodes} does not say {what}: {error}") from trouble
+
+
+class Bell:
+    """Rings when the log grows: a long poll, on connections of its own, for a node answers one request at a time."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._consumer = Consumer(_client(options) | _WAITING | options.client)
+        self._next: int | None = None
+        """Position of what the client hands out next."""
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._consumer.close()
+
+    def rings(self, position: int, timeout_ms: int) -> bool:
+        """True as soon as an event is at ``position`` or later; False after the time, whatever the trouble."""
+        if self._next != position:
+            self._consumer.assign([TopicPartition(self._options.topic, PARTITION, position)])
+            self._next = position
+        deadline = Deadline(timeout_ms)
+        while not deadline.over:
+            message = self._consumer.poll(deadline.left_s)
+            if message is not None and message.error() is None:
+                self._next = (message.offset() or 0) + 1
+                return True
+        return False
 
 
 @lru_cache(maxsize=4)
@@ -225,12 +261,8 @@ def _client(options: SourceOptions) -> dict[str, str | int | bool]:
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
         "check.crcs": True,
-        "queued.min.messages": 50_000,
-        "queued.max.messages.kbytes": 32_768,
-        "fetch.wait.max.ms": 20,  # A range that is there is asked for; a longer poll would only hold up the next range.
         "fetch.error.backoff.ms": 50,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1_000,
         "log_level": 2,
-        **options.client,
     }

@@ -40,7 +40,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     events_per_task: int = 25_000
     """A larger range is read by several tasks at once."""
     poll_interval_ms: int = 200
-    """The log is asked for its end at most once in this time, whatever the trigger."""
+    """While nothing happens the log is asked for its end at most once in this time, whatever the trigger."""
     identity_interval_ms: int = 10_000
     """The log is asked which one it is at least this often while there are batches."""
     timeout_ms: int = 60_000

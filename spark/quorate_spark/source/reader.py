@@ -1,9 +1,10 @@
 """``format("quorate")``: the log as a Python data source, streaming and batch, without a jar.
 
 Rules: the offset in a checkpoint is ``{"log": identity, "next": position}``; another log than the one the checkpoint
-names is refused, so is an end before what was read. A round (asking the log for its end) happens at most once in
-``poll_interval_ms`` whatever the trigger, and not at all while there are known events to read. Readers hold no
-connection until they need one: Spark pickles them to its workers.
+names is refused, so is an end before what was read; a range that was trimmed fails its task. A round (asking the log
+for its end) happens at most once in ``poll_interval_ms`` while nothing happens, whatever the trigger, and not at all
+while there are known events to read; a long poll hears the first new event at once. Readers hold no connection until
+they need one: Spark pickles them to its workers.
 
 Theory: Spark's driver keeps one reader in one Python process for a query and asks it, batch by batch, for the end of
 the next; each range becomes one task, or several of ``events_per_task``, and what a worker reads for it is determined,
@@ -25,7 +26,7 @@ from pyspark.sql.types import StructType
 from quorate import events
 from quorate.errors import UsageError
 from quorate_spark.source.columns import COLUMNS
-from quorate_spark.source.log import EventLog, LogRecord, LostRangeError, WrongLogError, pooled
+from quorate_spark.source.log import Bell, EventLog, LogRecord, LostRangeError, WrongLogError, pooled
 from quorate_spark.source.options import SourceOptions
 from quorate_spark.source.pace import Pace
 
@@ -105,16 +106,15 @@ class RangeReader:
     def _boundary(self, end: Any) -> int:
         """The position of the user's start or end."""
         log, asked = self._log(), self._options.boundary(end)
-        low, high = log.bounds()
         if asked is None:
             return log.position_at(getattr(self._options, f"{end}_time"))
         if isinstance(asked, str):
-            return low if asked == "earliest" else high
+            return log.begin() if asked == "earliest" else log.end()
         position = log.position_of(asked)
-        if position < low:
+        if position < log.begin():
             raise LostRangeError(f"{end}Offset {asked} is before the log's first event")
-        if position > high:
-            raise LostRangeError(f"{end}Offset {asked} is beyond the log's end, {high}")
+        if position > log.end():
+            raise LostRangeError(f"{end}Offset {asked} is beyond the log's end")
         return position
 
 
@@ -138,6 +138,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """The newest end that was heard of; -1 = none yet."""
         self._target: int | None = None
         """With the trigger ``availableNow``: where to stop."""
+        self._bell: Bell | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins. Raises LogError when the log cannot be reached."""
@@ -155,7 +156,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; ``start`` itself when there is nothing new.
 
-        Raises WrongLogError, LostRangeError when the log begins after or ends before ``start``, LogError.
+        Raises WrongLogError, LostRangeError when the log ends before ``start``, LogError.
         """
         here = self._position(start)
         if self._target is not None:
@@ -178,6 +179,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def stop(self) -> None:
         """The query ended."""
+        if self._bell is not None:
+            self._bell.close()
         pooled.cache_clear()
 
     def _position(self, offset: dict[str, Any]) -> Position:
@@ -194,15 +197,18 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             )
         return position
 
+    def _new_event(self, position: int) -> bool:
+        self._bell = self._bell or Bell(self._options)
+        return self._bell.rings(position, self._options.poll_interval_ms)
+
     def _ask_end(self, here: Position | None = None) -> int:
-        self._rounds.wait()
-        low, high = self._log().bounds()
-        if here is not None and here.next < low:
-            raise LostRangeError(f"positions {here.next} to {low - 1} were trimmed from the log before they were read")
-        if here is not None and here.next > high:
-            raise LostRangeError(f"the log ends at {high}, before position {here.next} that was read already")
-        self._end = high
-        return high
+        if here is None or self._end < 0 or not self._new_event(here.next):
+            self._rounds.wait()
+        end = self._log().end()
+        if here is not None and here.next > end:
+            raise LostRangeError(f"the log ends at {end}, before position {here.next} that was read already")
+        self._end = end
+        return end
 
 
 def _plain(position: Position) -> dict[str, Any]:
