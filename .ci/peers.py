@@ -4,6 +4,7 @@ Rules: nothing is installed outside ``.peers`` and nothing needs root; a second 
 had is named, the others still come, and the exit status says so.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -33,6 +34,15 @@ def jars(pom: str, folder: str) -> Callable[[Path], None]:
         command("mvn", *quiet, "dependency:copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime")
 
     return fetch
+
+
+def spark_jars(home: Path) -> None:
+    """The jars of Spark's Kafka connector, each of them the one that was reviewed."""
+    jars("spark/jars/pom.xml", ".")(home)
+    for line in (ROOT / "spark/jars/SHA256SUMS").read_text().splitlines():
+        wanted, name = line.split()
+        if hashlib.sha256((home / name).read_bytes()).hexdigest() != wanted:
+            raise RuntimeError(f"{name} is not the jar it was: its SHA-256 is not {wanted}")
 
 
 def apt(*options: str, home: Path) -> list[str]:
@@ -67,6 +77,7 @@ PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "rocketmq": jars("tests/rocketmq/pom.xml", "lib"),
     "kafka": jars("tests/kafka_tools/pom.xml", "."),
     "kcat": kcat,
+    "spark": spark_jars,
 }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.peers import REASON
+from tests.peers import PEERS, REASON, present
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,13 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """Two threads, UTC, no user interface; a machine without Java or PySpark skips, by name."""
+    """Two threads, UTC, the Kafka connector's jars if they were fetched; skips by name without Java or PySpark."""
     pytest.importorskip("pyspark", reason=f"{REASON}pyspark (make setup-all)")
     from quorate.errors import UsageError
     from quorate_spark.session import session
 
     try:
-        started = session("local[2]", "tests")
+        started = session("local[2]", "tests", jars=sorted((PEERS / "spark").glob("*.jar")) if present("spark") else ())
     except UsageError as error:
         pytest.skip(f"{REASON}java ({error})")
     yield started

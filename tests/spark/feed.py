@@ -2,13 +2,16 @@
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from quorate.events import Event, Stamp
+from quorate.wire.avro import encode_events
 from quorate_spark.source import SourceOptions
 from tests.clusters import Started, until, up
+from tests.kafka_tools.fakes import START_MS, ServedLog
 
 
 class Feed:
@@ -66,3 +69,15 @@ def feed(folder: Path, *more: str) -> Iterator[Feed]:
         made = Feed(started)
         until(lambda: made.get("/v1/status"), "a node that serves")
         yield made
+
+
+def put(served: ServedLog, made: Sequence[Event], term: int = 1, **stamp: Any) -> None:
+    """Add one batch of these events to a served log, a second after the one before."""
+    log = served.log
+    if not log.term_starts or log.term_starts[-1][0] != term:
+        log.term_starts.append((term, log.end_offset))
+    time_ms = START_MS + 1000 * len(log.batches)
+    log.batches.append(encode_events(made, Stamp(offset=log.end_offset, term=term, time_ms=time_ms, **stamp)))
+    log.bases.append(log.end_offset)
+    log.times.append(time_ms)
+    log.end_offset += len(made)

@@ -5,6 +5,7 @@ from typing import Literal, get_args
 from pyspark.sql import DataFrame, SparkSession
 
 from quorate.errors import UsageError
+from quorate_spark.source import connector
 from quorate_spark.source.options import SourceOptions
 from quorate_spark.source.reader import QuorateSource
 
@@ -29,7 +30,7 @@ def events(
     if streaming and (options.ending_offset or options.ending_time):
         raise UsageError("a stream has no end: endingOffset and endingTime are for a batch")
     if source == "kafka":
-        raise UsageError("not yet")
+        return connector.frame(spark, options, streaming)
     register(spark)
     reader = spark.readStream if streaming else spark.read
     return reader.format("quorate").options(**options.texts()).load()

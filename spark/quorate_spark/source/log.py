@@ -8,7 +8,7 @@ follow one another without gap, or the read fails. What is out of reach is tried
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple, TypeVar, cast
+from typing import Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -103,6 +103,13 @@ class EventLog:
         if not self._options.mirror:
             return str(found.cluster_id)
         return f"{self._first_event()}@{found.cluster_id}"
+
+    def check_cluster(self) -> str:
+        """``identity``, if it is that of the cluster asked for. Raises WrongLogError when it is another's, LogError."""
+        found = self.identity()
+        if self._options.cluster not in ("", found.split("@")[0]):
+            raise WrongLogError(f"{self._options.nodes} serves the log of {found}, not of {self._options.cluster}")
+        return found
 
     def position_of(self, offset: int) -> int:
         """The position of an event offset: of the first record with it or a later one; the end when there is none."""
@@ -225,6 +232,21 @@ class Bell:
 def pooled(options: str) -> EventLog:
     """The log by these options (JSON), connected once in each process: a worker reads many batches one by one."""
     return EventLog(msgspec.json.decode(options, type=SourceOptions))
+
+
+def boundary(log: EventLog, options: SourceOptions, end: Literal["starting", "ending"]) -> int:
+    """The position of the user's start or end. Raises LostRangeError when the log does not hold it, LogError."""
+    asked = options.boundary(end)
+    if asked is None:
+        return log.position_at(getattr(options, f"{end}_time"))
+    if isinstance(asked, str):
+        return log.begin() if asked == "earliest" else log.end()
+    position = log.position_of(asked)
+    if position < log.begin():
+        raise LostRangeError(f"{end}Offset {asked} is before the log's first event")
+    if position > log.end():
+        raise LostRangeError(f"{end}Offset {asked} is beyond the log's end")
+    return position
 
 
 def _transient(error: KafkaError) -> bool:

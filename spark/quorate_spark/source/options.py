@@ -25,6 +25,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Name of the event topic."""
     mirror: bool = False
     """Is it the copy in a real Kafka? Offsets there have holes; the event offset is in the record's header."""
+    cluster: str = ""
+    """Id of the cluster whose log is wanted; any other one is refused. Empty = the first one met."""
     rack: str = ""
     """Read from the node of this zone, or ``node-<id>``; empty = from the leader."""
     starting_offset: str = ""

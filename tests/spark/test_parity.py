@@ -1,0 +1,77 @@
+"""The Python source and Spark's own connector: the same rows, for every event there can be."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import DataFrame, SparkSession
+
+from quorate_spark.source import COLUMNS, SourceOptions, events
+from tests.kafka_tools.fakes import ServedLog
+from tests.peers import peer
+from tests.spark.feed import put
+from tests.unit.events.strategies import CATALOGUE, any_event
+
+
+def rows(frame: DataFrame) -> list[tuple[object, ...]]:
+    """In the order of the log."""
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def served_examples(served: ServedLog, each: int) -> Counter[str]:
+    """Fill a log with events of every type, each drawn from its schema; how many of which type."""
+    count: Counter[str] = Counter()
+
+    @settings(
+        max_examples=each * len(CATALOGUE) * 3,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(any_event())
+    def fill(event):
+        name = type(event).__name__
+        if count[name] < each:
+            put(served, [event], 1 + count[name] % 3, principal="a/ü", cause="why\t", request_id=f"r-{count.total()}")
+            count[name] += 1
+
+    fill()
+    return count
+
+
+def test_both_implementations_give_the_same_rows_for_every_event_type(spark: SparkSession) -> None:
+    """Every column of every row is equal, whatever the event's type and whatever text, number or list is in it."""
+    peer("spark")
+    with ServedLog() as served:
+        count = served_examples(served, 8)
+        assert count.keys() == CATALOGUE.keys()
+        options = SourceOptions(nodes=served.bootstrap)
+        python = events(spark, options, "quorate", streaming=False)
+        jvm = events(spark, options, "kafka", streaming=False)
+        assert python.schema.simpleString() == jvm.schema.simpleString() == COLUMNS.simpleString()
+        ours, theirs = rows(python), rows(jvm)
+        assert len(ours) == count.total() == served.log.end_offset
+        for mine, its in zip(ours, theirs, strict=True):
+            assert mine == its
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"starting_offset": "3", "ending_offset": "9"},
+        {"starting_time": "2023-11-14T22:13:22Z", "ending_time": "1700000007000"},
+        {"starting_offset": "latest"},
+        {"starting_offset": "9", "ending_offset": "3"},
+    ],
+)
+def test_both_implementations_read_the_same_part(spark: SparkSession, part: dict[str, str]) -> None:
+    """A part by offsets or by times is the same part; one that ends before it begins is empty."""
+    peer("spark")
+    with ServedLog() as served:
+        served.append(12, 1)
+        options = SourceOptions(nodes=served.bootstrap, **part)
+        ours, theirs = (rows(events(spark, options, source, streaming=False)) for source in ("quorate", "kafka"))
+        assert ours == theirs
+        wanted = {"3": range(3, 9), "2023-11-14T22:13:22Z": range(2, 7)}.get(next(iter(part.values())), range(0))
+        assert [row[0] for row in ours] == list(wanted)
