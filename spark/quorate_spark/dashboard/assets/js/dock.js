@@ -48,6 +48,12 @@ function axis(from, to, x, w) {
   return out;
 }
 
+/** Where the leader changed; named where there is room for the name. */
+function leaders(density, x, w) {
+  const list = density.leaders.map(l => ({ id: l.id, x: x(l.t ?? l.from) }));
+  return list.map((l, i) => html`<path class="leader" d="M${l.x.toFixed(1)} 0v31"/>${i && l.x < w - 24 && (list[i + 1]?.x ?? w) - l.x > 28 ? html`<text x="${(l.x + 3).toFixed(1)}" y="8">n${l.id}</text>` : ""}`);
+}
+
 function picture(view, density, w) {
   const { from } = density, to = Math.max(shown.to, from + 1), x = t => (t - from) / (to - from) * w, covered = x(density.to);
   const step = covered / density.events.length;
@@ -59,7 +65,7 @@ function picture(view, density, w) {
     ${range ? html`<rect class="view" x="${Math.max(0, x(range[0])).toFixed(1)}" y="1" width="${Math.max(3, Math.min(w, x(range[1])) - Math.max(0, x(range[0]))).toFixed(1)}" height="30"/>` : ""}
     <path class="bars" d="${bars(density, covered)}"/><rect class="after" x="${cx.toFixed(1)}" y="0" width="${Math.max(0, w - cx).toFixed(1)}" height="31"/>
     ${density.gaps.map(g => html`<rect class="gap" x="${x(g.t0).toFixed(1)}" y="27.5" width="${Math.max(1.6, x(g.t1 ?? to) - x(g.t0)).toFixed(1)}" height="3"/>`)}
-    ${density.leaders.map((l, i) => html`<path class="leader" d="M${x(l.t).toFixed(1)} 0v31"/>${i && x(l.t) < w - 24 ? html`<text x="${(x(l.t) + 3).toFixed(1)}" y="8">n${l.id}</text>` : ""}`)}
+    ${leaders(density, x, w)}
     <path class="election" d="${elections}"/><path class="gap" d="${refused}"/><path class="base" d="M0 ${BASE}h${w}"/>${axis(from, to, x, w)}
     <path class="cursor" d="M${cx.toFixed(1)} 0v33"/><path class="knob" d="M${(cx - 5).toFixed(1)} ${BASE}h10v4l-5 4-5-4z"/></svg>`;
 }

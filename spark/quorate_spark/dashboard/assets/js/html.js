@@ -73,6 +73,7 @@ function patch(old, wanted) {
     if (old.nodeValue !== wanted.nodeValue) old.nodeValue = wanted.nodeValue;
     return;
   }
+  if (old.hasAttribute("data-keep")) return;
   for (const { name } of [...old.attributes]) {
     if (name !== "style" && !wanted.hasAttribute(name)) old.removeAttribute(name);
   }
@@ -82,8 +83,8 @@ function patch(old, wanted) {
     if (name === "data-css") old.style.cssText = value;
     if (name === "value" && old !== document.activeElement) old.value = value;
   }
-  if (old.dataset.css === undefined && old.hasAttribute("style") && !old.hasAttribute("data-keep")) old.style.cssText = "";
+  if (old.dataset.css === undefined && old.hasAttribute("style")) old.style.cssText = "";
   if (old.checked !== undefined && old.checked !== wanted.checked) old.checked = wanted.checked;
   if (old.selected !== undefined && old.selected !== wanted.selected) old.selected = wanted.selected;
-  if (!old.hasAttribute("data-keep")) children(old, wanted);
+  children(old, wanted);
 }

@@ -10,7 +10,7 @@ import { html, nothing } from "./html.js";
 import { glyph } from "./icons.js";
 
 /** Younger than this, an age is not counted out loud. */
-const FRESH_MS = 2_000;
+const FRESH_MS = 3_000;
 const STALE_MS = 5_000;
 
 const bone = (width, height = 12) => html`<span class="bone" data-css="width:${width}%;height:${height}px"></span>`;
@@ -47,6 +47,15 @@ const failed = (view, error) => html`<div class="failed" role="alert">${glyph("s
   <p><button data-do="retry">Try again</button><button data-do="copy" data-copy="${error.text}">Copy details</button></p></div></div>`;
 const overdue = (view, entry) => html`<p class="soft" role="alert">${glyph("s-shrunk")} Not refreshed for ${age(Date.now() - entry.errorSince)}: ${entry.error.message}. Below is offset ${num(entry.answer.offset)}. <button class="plain" data-do="retry">Try again</button></p>`;
 
+/** A body that breaks takes no other panel with it. */
+function contained(entry, body) {
+  try { return body(); }
+  catch (error) {
+    console.error(error);
+    return failed(null, { where: entry.need.path, status: 200, message: `what this page cannot show (${error.message})`, text: String(error.stack ?? error) });
+  }
+}
+
 /**
  * A panel. `need`: name or names of what it shows; the stamp is that of the oldest. `body` gets the data in that order.
  * `empty` is shown while the log holds nothing.
@@ -61,7 +70,8 @@ export function panel(view, { id, title, need, note = "", tools = "", cls = "", 
     mark = stamp(stampOf(view, oldest));
     said = typeof note === "function" ? note(...entries.map(e => e.answer.data)) : note;
     const soft = entries.find(e => e.error);
-    inner = html`${soft ? overdue(view, soft) : ""}${oldest.answer.offset === 0 && empty ? html`<p class="empty">${empty}</p>` : body(...entries.map(e => e.answer.data))}`;
+    const shown = () => (oldest.answer.offset === 0 && empty ? html`<p class="empty">${empty}</p>` : body(...entries.map(e => e.answer.data)));
+    inner = html`${soft ? overdue(view, soft) : ""}${contained(oldest, shown)}`;
   }
   return html`<section class="panel ${cls}" id="p-${id}" data-key="${id}" aria-labelledby="h-${id}"><header><h2 id="h-${id}">${title}</h2>${said && String(said) ? html`<p class="note">${said}</p>` : ""}<div class="right">${tools}${hard ? "" : mark}</div></header>${inner}</section>`;
 }

@@ -183,8 +183,8 @@ export class Store {
   }
 
   #lagged(data) {
-    this.lag = data;
-    for (const entry of this.#shownLive()) if (entry.need.path === "streams") streams(entry, data);
+    this.lag = { ...data, streams: data.streams?.streams ?? data.streams ?? [] };
+    for (const entry of this.#shownLive()) if (entry.need.path === "streams") streams(entry, this.lag);
   }
 
   #shownLive() { return [...this.wanted.values()].filter(e => e.at === null && e.answer); }

@@ -26,18 +26,27 @@ function absent(view, entry) {
   return html`<p class="empty whole"><span class="big">There is no election at offset ${view.route.key}.</span>What is there is in the <a href="${view.href("log", "", { sel: view.route.key })}">log</a>; elections have a <a href="${view.href("elections")}">list</a>.</p>`;
 }
 
+const DECIDED = {
+  "only candidate": "was the only one that could stand",
+  "higher epoch": "had the highest epoch of those in the sync set",
+  "higher max offset": "had the highest offset of those in the sync set",
+  "higher priority": "had the best priority of those in the sync set, at the same offset",
+  "lower broker id": "had the lowest id of those in the sync set, all else equal",
+};
+const ASKED = { "master lost": "the controller, which lost its master", broker: "a broker", admin: "an operator", "inactive master scan": "the controller, which looks for sets without one" };
+
 function because(el) {
   const alive = el.candidates.filter(c => c.alive).length, of = plural(el.candidates.length, "candidate");
   if (el.type === "ElectionFailed") return alive ? `Of ${of} ${alive === 1 ? "one was" : `${alive} were`} alive, but none of the living may be elected.` : `None of ${of} was alive.`;
   if (el.decided_by === "first election") return "The set never had a master, and this broker asked first.";
   if (el.decided_by === "designated") return "An operator named it, and it was alive and in the sync set.";
-  return `Of ${of} ${alive === 1 ? "one was" : `${alive} were`} alive; broker ${el.after.master}: ${ruleWords(el.decided_by)}${["only candidate"].includes(el.decided_by) ? "" : " of those in the sync set"}.`;
+  return `Of ${of} ${alive === 1 ? "one was" : `${alive} were`} alive; broker ${el.after.master} ${DECIDED[el.decided_by] ?? `won: ${ruleWords(el.decided_by)}`}.`;
 }
 
 function trigger(view, el) {
   const fact = (name, value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
   const heard = el.last_heartbeat_at ? html`${clock(el.last_heartbeat_at, true)} ${el.detected_at ? html`<span class="mute">${span(el.detected_at - el.last_heartbeat_at)} before it was noticed</span>` : ""}` : "–";
-  return html`<dl class="facts">${fact("What", kindWords(el.kind))}${fact("Asked by", el.trigger)}${fact("Last heartbeat", heard)}${fact("Decided at", `${clock(el.proposed_at, true)} ${zoneName()}`)}${fact("By", el.principal.replace(/^node\//, "n"))}${fact("Events", html`${el.base !== el.offset ? html`${eventLink(view, el.base)} to ` : ""}${eventLink(view, el.offset)}, term ${el.term}`)}</dl><p class="foot">${el.explanation}</p>`;
+  return html`<dl class="facts">${fact("What", kindWords(el.kind))}${fact("Asked by", ASKED[el.trigger] ?? el.trigger)}${fact("Last heartbeat", heard)}${fact("Decided at", `${clock(el.proposed_at, true)} ${zoneName()}`)}${fact("By", el.principal.replace(/^node\//, "n"))}${fact("Events", html`${el.base !== el.offset ? html`${eventLink(view, el.base)} to ` : ""}${eventLink(view, el.offset)}, term ${el.term}`)}</dl><p class="foot">${el.explanation}</p>`;
 }
 
 // ── candidates ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ export function electionRow(view, e, withSet = true) {
 export const electionTable = (view, list, withSet = true) => html`<div class="scroll"><table class="rows el"><thead><tr><th class="n">Offset</th><th class="n">Time</th>${withSet ? html`<th>Set</th>` : ""}<th class="c">Master</th><th class="n x">Epoch</th><th>Cause</th><th>Decided by</th><th class="n">Unavailable</th>${withSet ? html`<th class="barcell"><span class="axis5"><i data-css="left:0">1 ms</i><i data-css="left:50%">1 s</i><i data-css="right:0">1,000 s</i></span></th>` : ""}</tr></thead><tbody>${list.map(e => electionRow(view, e, withSet))}</tbody></table></div>`;
 
 function strip(view, data) {
-  const narrow = view.width < 700, width = view.width - (narrow ? 32 : 48), left = narrow ? 150 : 200, right = narrow ? 12 : 260, w = width - left - right, x = ms => left + place(ms) * w;
+  const narrow = view.width < 700, width = view.width - (narrow ? 32 : 48), left = narrow ? 150 : 200, right = narrow ? 12 : 310, w = width - left - right, x = ms => left + place(ms) * w;
   const kinds = data.kinds, rows = kinds.map((k, i) => {
     const y = 20 + i * 24, dots = data.elections.filter(e => e.kind === k.kind && e.unavailable_ms !== null);
     const said = k.p50_ms === null ? `none acknowledged${k.failed ? `, ${num(k.failed)} refused` : ""}` : `median ${span(k.p50_ms)}, worst ${span(k.max_ms)}, ${num(k.n)} of them${k.failed ? `, ${num(k.failed)} refused` : ""}`;

@@ -87,7 +87,7 @@ function record(view, data) {
   const { about } = view, at = about?.nodes?.[0];
   const fact = (name, value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
   const kcat = at?.kafka ? `kcat -C -b ${at.kafka} -t ${about.topic} -p 0 -o ${e.offset} -c 1${at.http ? ` -s value=avro -r http://${at.http}` : ""}` : null;
-  const dump = `quorate log dump --from ${e.offset} --limit 1 -o json`, elected = ["MasterElected", "ElectionFailed"].includes(e.type);
+  const dump = `quorate log dump --from ${e.offset} --to ${e.offset + 1} -o json`, elected = ["MasterElected", "ElectionFailed"].includes(e.type);
   return html`<p class="recline">${e.type} <span class="mute">${e.key}</span></p><p>${e.text}</p>${elected ? html`<p><a href="${view.href("election", e.offset)}">Open as an election</a></p>` : ""}
   <dl class="facts tight">${fact("Time", `${day(e.t)} ${clock(e.t, true)} ${zoneName()}`)}${fact("Principal", e.principal)}${fact("Cause", html`${e.cause?.text ?? ""} ${e.cause?.offset === null || e.cause?.offset === undefined ? "" : eventLink(view, e.cause.offset)}`)}${e.request ? fact("Request", e.request) : ""}${fact("Term", e.term)}${fact("Schema", `id ${e.schema}`)}</dl>
   <pre class="json" tabindex="0" aria-label="Value of the record">${json(e.value)}</pre>

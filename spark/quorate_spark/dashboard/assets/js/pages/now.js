@@ -33,8 +33,8 @@ function health(view, h) {
 function quorumRow(view, q, n, i) {
   const leads = n.id === q.leader, live = view.live && n.live?.reachable ? n.live : null;
   const name = html`<th scope="row">${leads ? glyph("m-master") : ""}${node(n.id)}</th><td>${leads ? `leader, term ${q.term}` : n.role}</td><td class="mute">${live?.zone || ""}</td><td class="mute ver">${n.version}</td>`;
-  if (!view.live) return html`<tr class="${leads ? "leads" : ""}">${name}${i ? "" : html`<td class="nosoft" colspan="4" rowspan="${q.nodes.length}">log end, lag, fsync and round trip are soft state: true only now, not in the log</td>`}</tr>`;
-  if (!live) return html`<tr class="off">${name}<td class="nosoft" colspan="4">${view.recorded ? "a recorded log knows no live state" : n.live ? "does not answer" : "not asked yet"}</td></tr>`;
+  if (!view.live || view.recorded) return html`<tr class="${leads ? "leads" : ""}">${name}${i ? "" : html`<td class="nosoft" colspan="4" rowspan="${q.nodes.length}">log end, lag, fsync and round trip are soft state: true only now, not in the log</td>`}</tr>`;
+  if (!live) return html`<tr class="off">${name}<td class="nosoft" colspan="4">${n.live ? "does not answer" : "not asked yet"}</td></tr>`;
   const slow = live.fsync_p99_ms > 5;
   return html`<tr class="${leads ? "leads" : ""}">${name}<td class="n">${live.end === null || live.end === undefined ? "–" : num(live.end)}</td><td class="n">${leads ? "–" : num(live.lag ?? 0)}</td><td class="n ${slow ? "warn-t" : ""}">${slow ? glyph("s-shrunk", "shrunk-c", "slow") : ""}${live.fsync_p99_ms === null || live.fsync_p99_ms === undefined ? "–" : `${live.fsync_p99_ms.toFixed(1)} ms`}</td><td class="n">${live.rtt_ms === null || live.rtt_ms === undefined ? "–" : `${live.rtt_ms.toFixed(1)} ms`}</td></tr>`;
 }

@@ -39,10 +39,10 @@ function windowOf(view) {
 export const range = view => { const w = windowOf(view); return w ? [w.from, w.to] : null; };
 
 export function needs(view) {
-  const w = windowOf(view);
-  if (!w) return { timeline: { path: "timeline", query: { limit: LANES }, slot: "timeline" } };
+  const w = windowOf(view), quorum = { path: "quorum" };
+  if (!w) return { quorum, timeline: { path: "timeline", query: { limit: LANES }, slot: "timeline" } };
   const grain = Math.max(100, Math.round((w.to - w.from) / GRAIN)), from = Math.floor(w.from / grain) * grain, to = Math.ceil(w.to / grain) * grain + grain;
-  return { timeline: { path: "timeline", query: { from, to, show: view.route.params.show ?? null, limit: LANES }, every: 400, slot: "timeline" } };
+  return { quorum, timeline: { path: "timeline", query: { from, to, show: view.route.params.show ?? null, limit: LANES }, every: 400, slot: "timeline" } };
 }
 
 // ── drawing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -50,7 +50,7 @@ export function needs(view) {
 class Scale {
   constructor(view, w) {
     const narrow = view.width < 700;
-    Object.assign(this, { left: narrow ? 84 : 112, width: view.width - (narrow ? 32 : 48), t0: w.from, t1: w.to });
+    Object.assign(this, { left: narrow ? 84 : 112, width: view.width - (narrow ? 38 : 54), t0: w.from, t1: w.to });
     this.w = this.width - this.left;
     this.end = Math.min(w.to, view.t ?? w.from);
   }
@@ -75,8 +75,8 @@ function axis(s) {
 const heading = (y, words) => html`<text class="heading" x="0" y="${y + 11}">${words}</text>`;
 const name = (y, words, href) => (href ? html`<a href="${href}"><text class="lab" x="0" y="${y + 12}">${words.length > 16 ? words.slice(0, 15) + "…" : words}<title>${words}</title></text></a>` : html`<text class="lab" x="0" y="${y + 12}">${words}</text>`);
 
-function leaders(data, s, y0) {
-  const ids = [...new Set(data.leaders.map(l => l.id))].sort((a, b) => a - b);
+function leaders(view, data, s, y0) {
+  const ids = [...new Set([...(view.data("quorum")?.nodes ?? []).map(n => n.id), ...data.leaders.map(l => l.id)])].sort((a, b) => a - b);
   let y = y0 + 19;
   const rows = ids.map(id => {
     const at = y;
@@ -142,7 +142,7 @@ function picture(view, data) {
   const w = windowOf(view);
   if (!w) return html`<p class="empty">The log is empty.</p>`;
   const s = new Scale(view, w), { grid, names } = axis(s);
-  const top = leaders(data, s, TOP), middle = marks(data, s, top.y);
+  const top = leaders(view, data, s, TOP), middle = marks(data, s, top.y);
   let y = middle.y + 19;
   const rows = [], lanes = data.lanes.map(l => {
     const at = y;
@@ -157,7 +157,7 @@ function picture(view, data) {
   drawn = { scale: s, rows, bottom };
   const after = !view.live && at < s.width ? html`<rect class="after" x="${f(Math.max(s.left, at))}" y="18" width="${f(Math.max(0, s.width - Math.max(s.left, at)))}" height="${bottom - 18}"/>` : "";
   return html`<p class="read">${reading(view) ?? html`<span class="mute">${view.moment(s.t0)} to ${view.moment(s.t1)} ${zoneName()}, ${span(s.t1 - s.t0)}. Click to set the offset, drag to pan, Ctrl and wheel to zoom.</span>`}</p>
-  <div class="tl" id="tl" tabindex="0" role="group" aria-label="Timeline. Arrows pan, plus and minus zoom, 0 shows all"><svg width="${s.width}" height="${bottom + 4}" role="img" aria-label="Lanes of ${plural(new Set(data.leaders.map(l => l.id)).size, "controller")} and ${plural(data.lanes.length, "broker set")}"><path class="gridline" d="${grid}"/><g class="axis">${names}</g>${top.markup}${middle.markup}${heading(middle.y, "Broker sets")}${lanes}${rest.length ? html`<text class="heading" x="${s.left}" y="${y + 13}">${rest.join("; ")}</text>` : ""}${after}${hover && hover.x >= s.left ? html`<path class="hair" d="M${f(hover.x)} 18V${bottom}"/>` : ""}${inside ? html`<path class="cursor" d="M${f(at)} 16V${bottom}"/><path class="knob" d="M${f(at - 5)} 15h10v4l-5 4-5-4z"/>` : ""}</svg></div>${key}`;
+  <div class="tl" id="tl" tabindex="0" role="group" aria-label="Timeline. Arrows pan, plus and minus zoom, 0 shows all"><svg width="${s.width + 6}" height="${bottom + 4}" role="img" aria-label="Lanes of ${plural(new Set(data.leaders.map(l => l.id)).size, "controller")} and ${plural(data.lanes.length, "broker set")}"><path class="gridline" d="${grid}"/><g class="axis">${names}</g>${top.markup}${middle.markup}${heading(middle.y, "Broker sets")}${lanes}${rest.length ? html`<text class="heading" x="${s.left}" y="${y + 13}">${rest.join("; ")}</text>` : ""}${after}${hover && hover.x >= s.left ? html`<path class="hair" d="M${f(hover.x)} 18V${bottom}"/>` : ""}${inside ? html`<path class="cursor" d="M${f(at)} 16V${bottom}"/><path class="knob" d="M${f(at - 5)} 15h10v4l-5 4-5-4z"/>` : ""}</svg></div>${key}`;
 }
 
 /** What is under the pointer. */
