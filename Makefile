@@ -38,13 +38,13 @@ run: setup ## The demonstration: three nodes, simulated brokers, failovers; Ctrl
 
 # ── test ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-check: setup ## Static checks, unit and property tests (≤ 90 s)
+check: setup-all ## Static checks, unit and property tests (≤ 90 s)
 	@$(BIN)/python .ci/tiers.py check
 
-test: setup ## check, integration, a slice of the simulator, real brokers and stock tools (≤ 20 min)
+test: setup-all ## check, integration, a slice of the simulator, real brokers and stock tools (≤ 20 min)
 	@$(BIN)/python .ci/tiers.py test
 
-test-all: setup ## Everything: oracles, long loops, 2,000 seeds, fuzzing (≤ 60 min)
+test-all: setup-all ## Everything: oracles, long loops, 2,000 seeds, fuzzing (≤ 60 min)
 	@$(BIN)/python .ci/tiers.py all
 
 test-rocketmq: setup ## Stock RocketMQ 5.3.3 brokers on a three-node cluster (needs make peers)

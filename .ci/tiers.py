@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)")
 FAST = "not slow and not bench and not oracle"
+PURE = "*/quorate/metadata/*,*/quorate/wire/*"
 UNIT = ["tests/unit", "tests/property", "tests/model"]
 
 
@@ -69,6 +70,7 @@ def check() -> list[Step]:
         Step("generated code", module("quorate.events.generate", "--check"), 20),
         Step("schema compatibility", module("quorate.events.compat"), 20),
         Step("spelling", tool("codespell", "."), 20),
+        Step("pyproject", tool("validate-pyproject", "pyproject.toml"), 20),
         Step("types", tool("mypy"), 90),
         pytest("unit and property tests", 240, UNIT, "-n", "2"),
     ]
@@ -91,6 +93,8 @@ def test() -> list[Step]:
             tests=True,
         ),
         Step("coverage floor", tool("coverage", "report", "--format=total", "--fail-under=88"), 30),
+        Step("coverage of the pure rooms", tool("coverage", "report", f"--include={PURE}", "--fail-under=100"), 30),
+        Step("the wheel, installed alone", [sys.executable, ".ci/wheel.py"], 180),
         pytest("integration", 400, ["tests/integration", "tests/contract"]),
         pytest("kills", 300, ["tests/kills"]),
         sim("simulator", "1..4000", 150, "--seconds", "90", "--at-least", "100"),

@@ -412,3 +412,10 @@ def test_arbitrary_bytes_raise_only_peer_errors(data: bytes) -> None:
             except PeerError:
                 continue
             assert isinstance(request, msgspec.Struct)
+
+
+def test_an_array_that_may_not_be_null_is_refused() -> None:
+    """Length -1 where the protocol has no null is a format error."""
+    reader = Reader(b"\xff\xff\xff\xff")
+    with pytest.raises(KafkaFormatError):
+        reader.array(reader.int32)

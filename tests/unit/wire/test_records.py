@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.errors import UsageError
-from quorate.wire.records import BatchError, BatchInfo, Record, decode_batch, encode_batch, patch, scan
+from quorate.events import DecodeError
+from quorate.wire.records import BatchError, BatchInfo, Record, decode_batch, encode_batch, patch, read_field, scan
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its own resources the old way.
@@ -173,3 +174,10 @@ def test_a_batch_that_cannot_be_is_not_written() -> None:
         patch(BATCH, 0, 2**31)
     with pytest.raises(BatchError):
         patch(BATCH[:60], 0, 0)
+
+
+@pytest.mark.parametrize("data", [b"\x03", b"\x04a", b"\x80\x02a"], ids=["-2", "2 of 1", "128 of 1"])
+def test_a_field_that_cannot_be_is_refused(data: bytes) -> None:
+    """A negative length other than null's, and one beyond the end, in one byte or several."""
+    with pytest.raises(DecodeError):
+        read_field(data, 0)

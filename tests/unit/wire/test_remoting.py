@@ -41,6 +41,7 @@ from quorate.wire.remoting_headers import (
     ElectMasterFields,
     HeartbeatFields,
     MetadataReplyFields,
+    NextBrokerIdReplyFields,
     RegisterBrokerFields,
     ReplicaInfoReplyFields,
     RequestCode,
@@ -387,3 +388,36 @@ def test_a_bad_body_is_malformed() -> None:
     for body in (b"", b"{}", b'{"syncStateSet":null}', b'{"syncStateSet":["x"]}', b"\xff", b"[" * 100_000):
         with pytest.raises(MalformedFrameError):
             decode_body(body, decoder)
+
+
+@pytest.mark.parametrize("header_type", list(HeaderType))
+def test_a_message_framed_again_is_the_same(header_type: HeaderType) -> None:
+    """A message sent to many is encoded once; each frame differs in its opaque only."""
+    message = Message(0, remark="done")
+    first, second = one(message.frame(header_type, 7)), one(message.frame(header_type, 8))
+    assert decode_response(first).opaque == 7
+    assert msgspec.structs.replace(decode_response(second), opaque=7) == decode_response(first)
+
+
+def test_what_is_said_of_a_header_is_in_its_flag() -> None:
+    """Bit 0 marks an answer, bit 1 a request nobody answers (Java ``RemotingCommand``)."""
+    kinds = [decode_header(json_frame(code=904, opaque=1, flag=flag)) for flag in (0, 1, 2)]
+    assert [header.oneway for header in kinds] == [False, False, True]
+
+
+def test_numbers_beyond_32_bits_are_malformed() -> None:
+    """A code, opaque, flag or version that no Java int holds is refused, written as text too."""
+    with pytest.raises(MalformedFrameError):
+        decode_header(json_frame(code="3000000000", opaque=1))
+
+
+def test_ext_fields_of_other_kinds_become_javas_text() -> None:
+    """Fastjson turns truth values and numbers into text; so does the lenient path."""
+    header = decode_header(json_frame(code=904, opaque=1, extFields={"a": True, "b": False, "c": 7}))
+    assert header.fields == {"a": "true", "b": "false", "c": "7"}
+
+
+def test_an_answer_reads_its_own_header() -> None:
+    """``Response.read`` gives the custom header with Java's defaults for what is missing."""
+    response = decode_response(json_frame(code=0, opaque=1, flag=1, extFields={"nextBrokerId": "3"}))
+    assert response.read(NextBrokerIdReplyFields).next_broker_id == 3
