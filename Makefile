@@ -59,7 +59,7 @@ sim: setup ## The deterministic simulator: make sim SEEDS=1..500, or SEEDS=17..1
 fuzz: setup ## 60 s of hostile bytes for each decoder
 	@for fuzzer in tests/fuzz/fuzz_*.py; do $(BIN)/python $$fuzzer --seconds 60 || exit 1; done
 
-bench: setup ## Measure beside controls in the same run, twice, and compare (RUNS=1: once); writes .run/bench
+bench: setup-all ## Measure beside controls in the same run, twice, and compare (RUNS=1: once); writes .run/bench
 	@$(BIN)/python -m tests.bench --runs $(RUNS)
 
 # ── tend ────────────────────────────────────────────────────────────────────────────────────────────────────────────────

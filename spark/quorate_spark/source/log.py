@@ -96,7 +96,7 @@ class EventLog:
 
     def identity(self) -> str:
         """Which log this is: the cluster's id; of a mirror also that of the Kafka it lies in. Raises LogError."""
-        found = self._patiently("who it is", lambda: self._consumer.list_topics(self._options.topic, ATTEMPT_S))
+        found = self._patiently("who it is", lambda time_s: self._consumer.list_topics(self._options.topic, time_s))
         trouble = found.topics[self._options.topic].error
         if trouble is not None and not _transient(trouble):
             raise LogError(f"{self._options.nodes} has no topic {self._options.topic}: {trouble}")
@@ -186,15 +186,15 @@ class EventLog:
     def _found(self, what: str, time: int) -> int:
         """One ListOffsets: the client hands the protocol's special times through."""
         asked = TopicPartition(self._options.topic, PARTITION, time)
-        found = self._patiently(what, lambda: self._consumer.offsets_for_times([asked], ATTEMPT_S))
+        found = self._patiently(what, lambda time_s: self._consumer.offsets_for_times([asked], time_s))
         return int(found[0].offset)
 
-    def _patiently(self, what: str, ask: Callable[[], T]) -> T:
+    def _patiently(self, what: str, ask: Callable[[float], T]) -> T:
         deadline, retry = Deadline(self._options.timeout_ms), Pace(RETRY_MS)
         while True:
             retry.wait()
             try:
-                return ask()
+                return ask(min(ATTEMPT_S, deadline.left_s + 0.05))
             except KafkaException as trouble:
                 error = trouble.args[0]
                 if not _transient(error) or deadline.over:

@@ -1,0 +1,63 @@
+"""What a user may write after ``format("quorate")``."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.errors import UsageError
+from quorate_spark.source.options import SourceOptions, epoch_ms
+
+NODES = "127.0.0.1:9872"
+
+
+def test_spark_lowers_names_and_they_are_understood() -> None:
+    """Options are found in any letter case, with their types; what begins with kafka. goes to the client."""
+    found = SourceOptions.parse(
+        {"nodes": NODES, "maxeventspertrigger": "7", "MIRROR": "true", "kafka.Security.Protocol": "SSL", "rack": "b"}
+    )
+    assert found == SourceOptions(
+        nodes=NODES, max_events_per_trigger=7, mirror=True, client={"security.protocol": "SSL"}, rack="b"
+    )
+
+
+@given(
+    st.builds(
+        SourceOptions,
+        nodes=st.just(NODES),
+        mirror=st.booleans(),
+        rack=st.text(),
+        starting_offset=st.sampled_from(["", "earliest", "latest", "12"]),
+        ending_time=st.sampled_from(["", "2026-01-02T03:04:05", "17"]),
+        max_events_per_trigger=st.integers(1, 10**9),
+        client=st.dictionaries(st.sampled_from(["ssl.ca.location", "sasl.username"]), st.text()),
+    )
+)
+def test_what_is_written_for_spark_is_read_back(options: SourceOptions) -> None:
+    """Options survive the way through Spark's text."""
+    assert SourceOptions.parse(options.texts()) == options
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "nodes"),
+        ({"nodes": NODES, "maxEventPerTrigger": "5"}, "did you mean 'maxEventsPerTrigger'"),
+        ({"nodes": NODES, "nonsense": "5"}, "unknown option 'nonsense'"),
+        ({"nodes": NODES, "maxEventsPerTrigger": "many"}, "maxEventsPerTrigger"),
+        ({"nodes": NODES, "maxEventsPerTrigger": "0"}, "at least 1"),
+        ({"nodes": NODES, "pollIntervalMs": "-1"}, "negative"),
+        ({"nodes": NODES, "startingOffset": "-1"}, "startingOffset"),
+        ({"nodes": NODES, "endingOffset": "earliest"}, "endingOffset"),
+        ({"nodes": NODES, "startingOffset": "1", "startingTime": "2"}, "exclude"),
+        ({"nodes": NODES, "startingTime": "yesterday"}, "not a time: 'yesterday'"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, str], told: str) -> None:
+    """Each mistake is one sentence with the option's name, and a suggestion when one is near."""
+    with pytest.raises(UsageError, match=told):
+        SourceOptions.parse(options)
+
+
+def test_times_are_utc_unless_they_say_otherwise() -> None:
+    """ISO 8601 and epoch milliseconds; a bare time is UTC."""
+    assert epoch_ms("2023-11-14T22:13:22") == epoch_ms("2023-11-14T23:13:22+01:00") == epoch_ms("1700000002000")
