@@ -42,6 +42,7 @@ from quorate_spark.dashboard.model import (
     Reported,
     State,
     Topic,
+    settled,
 )
 
 SILENCE: Final = "heartbeat expired"
@@ -84,7 +85,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             found = state.sets.get(event.broker_set)
             if found is None:
                 raise InvariantBrokenError(f"event {stamp.offset} is about {event.broker_set!r}, which is not there")
-            changed = _set_after(found, event, stamp)
+            changed = settled(_set_after(found, event, stamp))
             return _next(state, stamp, sets=state.sets.set(event.broker_set, changed))
         case BrokerIdApplied():
             return _next(state, stamp, sets=state.sets.set(event.broker_set, _applied(state, event, stamp)))
@@ -138,15 +139,14 @@ def _set_after(
             fenced = _with(found, member, stamp)
             if event.broker_id != found.master or found.lost_at is not None:
                 return fenced
-            fault, _ = fault_of(event)
-            return _replace(fenced, lost_at=stamp.time_ms if fault is None else fault, lost_offset=stamp.offset)
+            return _lost(fenced, event, stamp)
         case BrokerUnfenced():
             member = _member(found, event.broker_id)
             why = "" if member.registered else member.why
             back = _with(found, _replace(member, fenced=False, why=why, since=stamp.time_ms), stamp)
             if event.broker_id != found.master:
                 return back
-            return _replace(back, lost_at=None, lost_offset=None)
+            return _replace(back, lost_at=None, lost_estimated=False, lost_offset=None)
         case BrokerRegistered() | BrokerAddressChanged():
             return _with(found, _announced(_member(found, event.broker_id), event, stamp), stamp)
         case _:
@@ -166,6 +166,7 @@ def _elected(found: BrokerSet, event: MasterElected, stamp: Stamp) -> BrokerSet:
         sync_epoch=event.sync_state_set_epoch,
         sync_since=stamp.time_ms,
         lost_at=None,
+        lost_estimated=False,
         lost_offset=None,
         last_failed=None,
         failure="",
@@ -176,21 +177,24 @@ def _elected(found: BrokerSet, event: MasterElected, stamp: Stamp) -> BrokerSet:
 
 
 def _failed(found: BrokerSet, event: ElectionFailed, stamp: Stamp) -> BrokerSet:
-    fault, _ = fault_of(event)
-    began = found.lost_at if found.lost_at is not None else fault
     return _replace(
-        found,
+        found if found.lost_at is not None else _lost(found, event, stamp),
         members=_judged(found, event),
         master=None,
         master_since=None,
         master_offset=None,
         epoch=event.master_epoch,
-        lost_at=stamp.time_ms if began is None else began,
-        lost_offset=stamp.offset if found.lost_offset is None else found.lost_offset,
         last_failed=stamp.offset,
         failure=event.explanation,
         touched=stamp.offset,
     )
+
+
+def _lost(found: BrokerSet, event: ElectionFailed | BrokerFenced, stamp: Stamp) -> BrokerSet:
+    """From here on nobody serves; it began when the fault did, or now."""
+    fault, estimated = fault_of(event)
+    began = stamp.time_ms if fault is None else fault
+    return _replace(found, lost_at=began, lost_estimated=estimated, lost_offset=stamp.offset)
 
 
 def _judged(found: BrokerSet, event: MasterElected | ElectionFailed) -> tuple[Member, ...]:
@@ -233,7 +237,7 @@ def _applied(state: State, event: BrokerIdApplied, stamp: Stamp) -> BrokerSet:
     if found is None or found.half:
         found = BrokerSet(name=event.broker_set, cluster=event.cluster)
     member = Member(id=event.broker_id, addr=event.address, since=stamp.time_ms)
-    return _with(found, member, stamp)
+    return settled(_with(found, member, stamp))
 
 
 def _cleaned(state: State, event: BrokerDataCleaned, stamp: Stamp) -> Map[str, BrokerSet]:
@@ -246,10 +250,11 @@ def _cleaned(state: State, event: BrokerDataCleaned, stamp: Stamp) -> Map[str, B
         return state.sets.delete(found.name)
     if event.whole_set:
         half = BrokerSet(name=found.name, cluster=found.cluster, members=left, half=True, touched=stamp.offset)
-        return state.sets.set(found.name, half)
+        return state.sets.set(found.name, settled(half))
     sync = tuple(broker_id for broker_id in found.sync if broker_id not in event.broker_ids)
     since = found.sync_since if sync == found.sync else stamp.time_ms
-    return state.sets.set(found.name, _replace(found, members=left, sync=sync, sync_since=since, touched=stamp.offset))
+    smaller = _replace(found, members=left, sync=sync, sync_since=since, touched=stamp.offset)
+    return state.sets.set(found.name, settled(smaller))
 
 
 def _configured(state: State, event: ConfigChanged) -> Map[str, Config]:

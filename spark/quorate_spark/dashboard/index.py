@@ -58,6 +58,7 @@ class ElectionRow(msgspec.Struct, frozen=True, gc=False):
     old: int | None
     new: int | None
     fault: int | None
+    """Since when the set was without a master: what the event answers, or what an earlier one could not mend."""
     estimated: bool
     detected: int | None
     proposed: int | None
@@ -184,6 +185,8 @@ class Index:
 
     def _election(self, event: MasterElected | ElectionFailed, fact: Fact, was: BrokerSet | None) -> None:
         fault, estimated = fault_of(event)
+        if was is not None and was.lost_at is not None:
+            fault, estimated = was.lost_at, was.lost_estimated
         elected = isinstance(event, MasterElected)
         row = ElectionRow(
             offset=fact.stamp.offset,

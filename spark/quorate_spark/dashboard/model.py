@@ -9,6 +9,8 @@ from immutables import Map
 
 from quorate.events import ClusterCreated, NodeAddresses
 
+STATUSES = ("lost", "last", "flap", "shrunk", "new", "full")
+"""The words for a set's condition, worst first."""
 RECENT_MAX = 32
 """Elections of a set whose times are remembered in its state; flapping is judged by them."""
 
@@ -65,7 +67,9 @@ class BrokerSet(_Value, frozen=True, kw_only=True):
     sync_epoch: int = 0
     sync_since: int | None = None
     lost_at: int | None = None
-    """Since when nobody is master, or the master is fenced; may be an estimate (``fold.fault_of``)."""
+    """Since when nobody is master, or the master is fenced (``fold.fault_of``)."""
+    lost_estimated: bool = False
+    """Is that the last heartbeat of a master that fell silent?"""
     lost_offset: int | None = None
     """The event that said so."""
     last_failed: int | None = None
@@ -75,6 +79,12 @@ class BrokerSet(_Value, frozen=True, kw_only=True):
     recent: tuple[int, ...] = ()
     """Times of the latest elections but the first one of all, at most RECENT_MAX."""
     touched: int = 0
+    status: str = "new"
+    """One of STATUSES as far as it does not depend on the clock; ``flap`` does."""
+    alive: int = 0
+    """Members alive."""
+    diverged: tuple[int, ...] = ()
+    """Living members that acknowledged an older epoch, where there is a master to follow."""
 
     def member(self, broker_id: int | None) -> Member | None:
         """The member with this id. Sets have a handful: a scan beats a map."""
@@ -94,6 +104,33 @@ class Leader(_Value, frozen=True, kw_only=True):
     previous: int | None
     cause: str
     silent_for_ms: int
+
+
+def settled(found: BrokerSet) -> BrokerSet:
+    """The set with what follows from its other fields."""
+    return msgspec.structs.replace(
+        found,
+        status=_status(found),
+        alive=sum(member.alive for member in found.members),
+        diverged=_diverged(found),
+    )
+
+
+def _status(found: BrokerSet) -> str:
+    if found.master is None:
+        return "new" if found.epoch == 0 else "lost"
+    master = found.member(found.master)
+    if master is None or master.fenced:
+        return "lost"
+    if len(found.sync) == 1 and len(found.members) > 1:
+        return "last"
+    return "full" if len(found.sync) >= len(found.members) else "shrunk"
+
+
+def _diverged(found: BrokerSet) -> tuple[int, ...]:
+    if found.master is None or found.lost_at is not None:
+        return ()
+    return tuple(m.id for m in found.members if m.reported and m.reported.epoch < found.epoch and m.alive)
 
 
 class Node(_Value, frozen=True, kw_only=True):

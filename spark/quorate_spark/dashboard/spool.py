@@ -6,9 +6,12 @@ is gone when the process is, however it ended: the cluster has the log, this is 
 
 import os
 import tempfile
+import weakref
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
@@ -35,7 +38,12 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 def short_key(event: Event) -> str:
     """``broker-set/broker-a``: the key for people, without the tenant."""
-    kind, _, name = key(event).decode().split("/", 2)
+    return _short(key(event))
+
+
+@lru_cache(maxsize=16_384)
+def _short(full: bytes) -> str:
+    kind, _, name = full.decode().split("/", 2)
     return f"{kind}/{unquote(name)}"
 
 
@@ -43,7 +51,9 @@ class Spool:
     """Every event so far. Columns are indexed by offset."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="quorate-dashboard-", buffering=0)  # noqa: SIM115  Lives as long as this.
+        self._file, path = tempfile.mkstemp(prefix="quorate-dashboard-")
+        self._end = weakref.finalize(self, os.close, self._file)
+        Path(path).unlink()
         self._ends = array("q", [0])
         self.times = array("q")
         self.terms = array("q")
@@ -62,7 +72,7 @@ class Spool:
 
     def close(self) -> None:
         """Forget everything."""
-        self._file.close()
+        self._end()
 
     def append(self, fact: Fact) -> None:
         """Keep one more event. Raises InvariantBrokenError for one that cannot follow."""
@@ -95,10 +105,10 @@ class Spool:
             offset, term, time = offset + 1, stamp.term, stamp.time_ms
 
     def _write(self, data: bytes) -> None:
-        os.lseek(self._file.fileno(), self._ends[-1], os.SEEK_SET)
+        os.lseek(self._file, self._ends[-1], os.SEEK_SET)
         view = memoryview(data)
         while view:
-            view = view[os.write(self._file.fileno(), view) :]
+            view = view[os.write(self._file, view) :]
 
     def fact(self, offset: int) -> Fact:
         """One event. The offset must be below the end."""
@@ -110,7 +120,7 @@ class Spool:
         while at < stop:
             upto = max(at + 1, bisect_right(self._ends, self._ends[at] + REPLAY_BYTES, at, stop) - 1)
             base = self._ends[at]
-            data = os.pread(self._file.fileno(), self._ends[upto] - base, base)
+            data = os.pread(self._file, self._ends[upto] - base, base)
             for offset in range(at, upto):
                 request_id, frame = _decode(data[self._ends[offset] - base : self._ends[offset + 1] - base])
                 yield Fact(self.stamp(offset, request_id), decode(frame), frame)

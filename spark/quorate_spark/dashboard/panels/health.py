@@ -1,10 +1,12 @@
 """The cluster in one sentence, and the reasons for it."""
 
+from operator import attrgetter
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from quorate_spark.dashboard.model import BrokerSet
-from quorate_spark.dashboard.panels.sets import SEVERITY, recent, status
+from quorate_spark.dashboard.model import STATUSES, BrokerSet
+from quorate_spark.dashboard.panels.sets import recent, status
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.words import clock, plural
 
@@ -46,20 +48,24 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 def health(view: View) -> Health:
     """The sentence, worst reasons first."""
     state = view.state
-    by: dict[str, list[BrokerSet]] = {word: [] for word in SEVERITY}
+    by: dict[str, list[BrokerSet]] = {word: [] for word in STATUSES}
     flapping: list[BrokerSet] = []
+    diverged: list[BrokerSet] = []
     brokers = alive = 0
-    for name in sorted(state.sets):
-        found = state.sets[name]
+    for found in state.sets.values():
         flaps = recent(found, view.now, view.flapping) >= view.flapping.elections
         by[status(found, flaps)].append(found)
         if flaps:
             flapping.append(found)
+        if found.diverged:
+            diverged.append(found)
         brokers += len(found.members)
-        alive += sum(member.alive for member in found.members)
+        alive += found.alive
+    for some in (*by.values(), flapping, diverged):
+        some.sort(key=attrgetter("name"))
     by["lost"].sort(key=lambda found: (found.lost_at or 0, found.name))
     silent = _silent(view)
-    reasons = [*silent, *_reasons(view, by, flapping)]
+    reasons = [*silent, *_reasons(view, by, flapping), *map(_diverged, diverged)]
     level, sentence = _sentence(view, by, flapping, silent)
     said = view.soft.status if view.soft else ""
     return Health(
@@ -110,9 +116,10 @@ def _reasons(view: View, by: dict[str, list[BrokerSet]], flapping: list[BrokerSe
             reasons.append(reason)
     minutes = view.flapping.window_ms // 60_000
     for found in flapping:
-        within = [time for time in found.recent if view.now - time < view.flapping.window_ms]
-        text = f"changed its master {len(within)} times in {minutes} min"
-        reason = Reason(kind="flap", keys=[found.name], text=text, since=within[0], offset=found.master_offset)
+        times = recent(found, view.now, view.flapping)
+        text = f"changed its master {times} times in {minutes} min"
+        began = found.recent[-times]
+        reason = Reason(kind="flap", keys=[found.name], text=text, since=began, offset=found.master_offset)
         reasons.append(reason)
     if shrunk := by["shrunk"]:
         names = [found.name for found in shrunk[:3]]
@@ -120,20 +127,13 @@ def _reasons(view: View, by: dict[str, list[BrokerSet]], flapping: list[BrokerSe
         text = f"{'runs' if len(shrunk) == 1 else 'run'} with a shrunk sync state set{more}"
         since = shrunk[0].sync_since if len(shrunk) == 1 else None
         reasons.append(Reason(kind="shrunk", keys=names, text=text, since=since, offset=shrunk[0].touched))
-    return [*reasons, *_diverged(view)]
-
-
-def _diverged(view: View) -> list[Reason]:
-    """Living members that acknowledged an older epoch than their set's, where there is a master to follow."""
-    reasons = []
-    for name in sorted(view.state.sets):
-        found = view.state.sets[name]
-        old = [m.id for m in found.members if m.alive and m.reported and m.reported.epoch < found.epoch]
-        if old and found.master is not None and found.lost_at is None:
-            text = f"broker {', '.join(map(str, old))} has not taken epoch {found.epoch} yet"
-            since = found.master_since
-            reasons.append(Reason(kind="diverged", keys=[name], text=text, since=since, offset=found.master_offset))
     return reasons
+
+
+def _diverged(found: BrokerSet) -> Reason:
+    text = f"broker {', '.join(map(str, found.diverged))} has not taken epoch {found.epoch} yet"
+    since, offset = found.master_since, found.master_offset
+    return Reason(kind="diverged", keys=[found.name], text=text, since=since, offset=offset)
 
 
 def _sentence(

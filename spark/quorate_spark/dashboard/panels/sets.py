@@ -1,5 +1,6 @@
 """Broker sets: one row each, with everything an operator asks about it."""
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
 import msgspec
@@ -8,9 +9,6 @@ from msgspec import UNSET, UnsetType
 from quorate_spark.dashboard.model import BrokerSet, Config, Member, Reported
 from quorate_spark.dashboard.panels.view import Flapping, View
 from quorate_spark.dashboard.soft_state import MemberSoft
-
-SEVERITY = ("lost", "last", "flap", "shrunk", "new", "full")
-"""The words for a set's condition, worst first."""
 
 
 class MemberRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -59,23 +57,14 @@ class Sets(msgspec.Struct, frozen=True, kw_only=True):
     total: int
 
 
-def status(found: BrokerSet, flapping: bool) -> str:
-    """One of SEVERITY."""
-    if found.master is None:
-        return "new" if found.epoch == 0 else "lost"
-    master = found.member(found.master)
-    if master is None or master.fenced:
-        return "lost"
-    if len(found.sync) == 1 and len(found.members) > 1:
-        return "last"
-    if flapping:
-        return "flap"
-    return "full" if len(found.sync) >= len(found.members) else "shrunk"
-
-
 def recent(found: BrokerSet, now: int, rule: Flapping) -> int:
     """How many elections there were within the window."""
-    return sum(now - time < rule.window_ms for time in found.recent)
+    return len(found.recent) - bisect_right(found.recent, now - rule.window_ms)
+
+
+def status(found: BrokerSet, flapping: bool) -> str:
+    """One of STATUSES."""
+    return "flap" if flapping and found.status in ("shrunk", "full") else found.status
 
 
 def row(found: BrokerSet, view: View) -> SetRow:
@@ -114,9 +103,9 @@ def _member(member: Member, labels: Config | None, soft: MemberSoft | None) -> M
     return MemberRow(
         id=member.id,
         addr=member.addr,
-        zone=label(labels, "zone", member.id),
-        host=label(labels, "host", member.id),
-        alive=member.alive,
+        zone="" if labels is None else label(labels, "zone", member.id),
+        host="" if labels is None else label(labels, "host", member.id),
+        alive=member.registered and not member.fenced,
         why=member.why,
         since=member.since,
         priority=member.priority,

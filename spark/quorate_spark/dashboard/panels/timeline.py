@@ -188,11 +188,14 @@ def _size(lane: Lane, window: _Window) -> int:
 
 
 def _gaps(lane: Lane, window: _Window) -> list[Gap]:
+    """Those that overlap the window, even if the event that tells of one came after it (silence is noticed late)."""
     found = []
-    first, last = _inside(lane.gaps, window)
-    for offset, t0, closed, t1 in lane.gaps.rows(max(first - 1, 0), last):
+    first = max(lane.gaps.cut(window.start) - 1, 0)
+    for offset, t0, closed, t1 in lane.gaps.rows(first, lane.gaps.cut(window.end)):
+        if t0 > window.to:
+            break
         ended = t1 if NOTHING != closed < window.end else None
-        if t0 <= window.to and (ended is None or ended >= window.from_):
+        if ended is None or ended >= window.from_:
             found.append(Gap(t0=t0, t1=ended, offset=offset))
     return found
 

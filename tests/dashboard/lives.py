@@ -1,0 +1,60 @@
+"""Logs for the dashboard's tests: a cluster's life made up from a seed, and one that was recorded."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quorate.events import encode
+from quorate_spark.dashboard.log import FoldedLog
+from quorate_spark.dashboard.panels.view import Flapping, View
+from quorate_spark.dashboard.spool import Fact
+from tests.projections.history import History
+
+RECORDED = Path(__file__).with_name("recorded.jsonl")
+FLAPPING = Flapping(elections=2, window_ms=60)
+"""Made-up lives are short: some hundred milliseconds."""
+
+
+@cache
+def life(seed: int, events: int) -> tuple[Fact, ...]:
+    """At least so many events, whole commands."""
+    history, facts = History(seed), []
+    while len(facts) < events:
+        facts += [Fact(stamp, event, encode(event)) for event, stamp in history.commit()]
+    return tuple(facts)
+
+
+@cache
+def told(seed: int, events: int) -> list[dict[str, Any]]:
+    """The same as rows of ``quorate log dump -o json``."""
+    return [
+        {
+            **msgspec.to_builtins(fact.stamp),
+            "type": type(fact.event).__name__,
+            "event": json.loads(msgspec.json.encode(fact.event)),
+        }
+        for fact in life(seed, events)
+    ]
+
+
+def folded(facts: tuple[Fact, ...] | list[Fact], every: int = 16, most: int = 1_000) -> FoldedLog:
+    """A log that has taken them, with checkpoints ``every`` so many events."""
+    log = FoldedLog()
+    log.history._every, log.history._checkpoints_max = every, most
+    for start in range(0, len(facts), 7):
+        log.take(facts[start : start + 7])
+    return log
+
+
+def view(log: FoldedLog, offset: int) -> View:
+    """The view of the past."""
+    state = log.history.at(offset)
+    return View(log, state, state.time or 0, FLAPPING)
+
+
+def plain(answer: msgspec.Struct) -> Any:
+    """As a browser gets it."""
+    return json.loads(msgspec.json.encode(answer))

@@ -1,0 +1,261 @@
+"""What the dashboard should say, told plainly: one loop over the events as JSON, plain dictionaries, no memory.
+
+Nothing of ``quorate_spark`` is used here, so that a mistake there shows as a difference here. Slow and obvious on
+purpose: every question goes over the events again.
+"""
+
+import re
+from typing import Any
+
+Row = dict[str, Any]
+
+
+class Replay:
+    """The state after the first ``count`` of some events; an event is a row of ``quorate log dump -o json``."""
+
+    def __init__(self, rows: list[Row], count: int) -> None:
+        self.rows = rows[:count]
+        self.sets: dict[str, Row] = {}
+        self.topics: dict[str, Row] = {}
+        self.configs: dict[str, dict[str, str]] = {}
+        self.nodes: dict[int, Row] = {}
+        self.leader: Row | None = None
+        self.leaders: list[Row] = []
+        self.level = 0
+        self.elections: list[Row] = []
+        self.gaps: list[Row] = []
+        self.time: int | None = None
+        self.steps: dict[str, dict[str, list[Row]]] = {}
+        for row in self.rows:
+            self.time = row["time_ms"]
+            getattr(self, method(row["type"]))(row["event"], row["offset"], row["time_ms"], row["term"])
+            if "broker_set" in row["event"]:
+                self._step(row, row["event"]["broker_set"])
+
+    def _step(self, row: Row, name: str) -> None:
+        """Every change of a set's master and of the number in sync."""
+        found = self.sets.get(name, {"master": None, "sync": []})
+        steps = self.steps.setdefault(name, {"masters": [], "sync": []})
+        for which, field, now, none in (("masters", "id", found["master"], None), ("sync", "n", len(found["sync"]), 0)):
+            if now != (steps[which][-1][field] if steps[which] else none):
+                steps[which].append({field: now, "t": row["time_ms"], "offset": row["offset"]})
+
+    # Broker sets.
+
+    def _touch(self, event: Row, offset: int) -> Row:
+        found = self.sets[event["broker_set"]]
+        found["touched"] = offset
+        return found
+
+    def _broker_id_applied(self, event: Row, offset: int, time: int, _term: int) -> None:
+        name = event["broker_set"]
+        if name not in self.sets or self.sets[name].get("half"):
+            self.sets[name] = {
+                "name": name, "cluster": event["cluster"], "members": {}, "master": None, "master_since": None,
+                "master_offset": None, "epoch": 0, "sync": [], "sync_epoch": 0, "sync_since": None, "lost_at": None,
+                "last_failed": None, "elections": 0, "recent": [],
+            }  # fmt: skip
+        self.sets[name]["members"][event["broker_id"]] = {
+            "id": event["broker_id"], "addr": event["address"], "registered": False, "fenced": False,
+            "why": "not registered yet", "since": time, "priority": None, "learner": False, "reported": None,
+        }  # fmt: skip
+        self._touch(event, offset)
+
+    def _broker_registered(self, event: Row, offset: int, time: int, _term: int) -> None:
+        member = self._touch(event, offset)["members"][event["broker_id"]]
+        if not member["registered"]:
+            member["since"] = time
+            if not member["fenced"]:
+                member["why"] = ""
+        member["registered"] = True
+        member["addr"] = event.get("address", event.get("new_address"))
+        member["learner"] = event["capabilities"].get("asyncLearner", "").lower() == "true"
+
+    _broker_address_changed = _broker_registered
+
+    def _broker_fenced(self, event: Row, offset: int, time: int, _term: int) -> None:
+        found = self._touch(event, offset)
+        found["members"][event["broker_id"]].update(fenced=True, why=event["evidence"], since=time)
+        if found["master"] == event["broker_id"]:
+            self._lose(found, event, offset, time)
+
+    def _broker_unfenced(self, event: Row, offset: int, time: int, _term: int) -> None:
+        found = self._touch(event, offset)
+        member = found["members"][event["broker_id"]]
+        member.update(fenced=False, since=time, why="" if member["registered"] else member["why"])
+        if found["master"] == event["broker_id"]:
+            self._serve(found, offset, time)
+
+    def _lose(self, found: Row, event: Row, offset: int, time: int) -> None:
+        if found["lost_at"] is None:
+            found["lost_at"] = fault(event) or time
+            self.gaps.append({"set": found["name"], "t0": found["lost_at"], "t1": None, "offset": offset})
+
+    def _serve(self, found: Row, _offset: int, time: int) -> None:
+        if found["lost_at"] is not None:
+            found["lost_at"] = None
+            next(gap for gap in self.gaps if gap["set"] == found["name"] and gap["t1"] is None)["t1"] = time
+
+    def _judge(self, found: Row, event: Row) -> None:
+        for candidate in event["candidates"]:
+            if candidate["broker_id"] in found["members"]:
+                found["members"][candidate["broker_id"]]["priority"] = candidate["priority"]
+
+    def _election(self, found: Row, event: Row, offset: int, time: int) -> None:
+        began = found["lost_at"] if found["lost_at"] is not None else fault(event)
+        self.elections.append({
+            "offset": offset, "t": time, "set": found["name"], "event": event, "fault_at": began, "ack": None,
+            "first": event.get("decided_by") == "first election", "kind": event["evidence"] or event["trigger"],
+        })  # fmt: skip
+
+    def _master_elected(self, event: Row, offset: int, time: int, _term: int) -> None:
+        found = self._touch(event, offset)
+        self._election(found, event, offset, time)
+        self._judge(found, event)
+        self._serve(found, offset, time)
+        found.update(
+            master=event["master"], master_since=time, master_offset=offset, epoch=event["master_epoch"],
+            sync=list(event["sync_state_set"]), sync_epoch=event["sync_state_set_epoch"], sync_since=time,
+            last_failed=None, elections=found["elections"] + 1,
+        )  # fmt: skip
+        if event["decided_by"] != "first election":
+            found["recent"] = [*found["recent"], time][-32:]
+
+    def _election_failed(self, event: Row, offset: int, time: int, _term: int) -> None:
+        found = self._touch(event, offset)
+        self._election(found, event, offset, time)
+        self._judge(found, event)
+        self._lose(found, event, offset, time)
+        found.update(
+            master=None, master_since=None, master_offset=None, epoch=event["master_epoch"], last_failed=offset
+        )
+
+    def _role_change_acknowledged(self, event: Row, offset: int, _time: int, _term: int) -> None:
+        found = self._touch(event, offset)
+        heard = [ack["broker_id"] for ack in event["acks"] if ack["acknowledged_ms"] > 0]
+        for number in heard:
+            if number in found["members"]:
+                leads = number == found["master"] and event["master_epoch"] == found["epoch"]
+                role = "master" if leads else "slave"
+                reported = {"role": role, "epoch": event["master_epoch"], "offset": offset}
+                found["members"][number]["reported"] = reported
+        for election in self.elections:
+            if election["offset"] == event["election_offset"] and election["ack"] is None:
+                election["ack"] = {"offset": offset, **event}
+
+    def _sync_state_set_altered(self, event: Row, offset: int, time: int, _term: int) -> None:
+        self._touch(event, offset).update(
+            sync=list(event["new"]), sync_epoch=event["sync_state_set_epoch"], sync_since=time
+        )
+
+    def _broker_data_cleaned(self, event: Row, offset: int, time: int, _term: int) -> None:
+        found = self._touch(event, offset)
+        ids = event["broker_ids"]
+        left = {number: member for number, member in found["members"].items() if number not in ids}
+        if not ids or not left:
+            self._serve(found, offset, time)
+            del self.sets[event["broker_set"]]
+            return
+        found["members"] = left
+        if event["whole_set"]:
+            self._serve(found, offset, time)
+            found.update(
+                half=True, master=None, master_since=None, master_offset=None, epoch=0, sync=[], sync_epoch=0,
+                sync_since=None, last_failed=None, elections=0, recent=[],
+            )  # fmt: skip
+            return
+        kept = [number for number in found["sync"] if number not in ids]
+        if kept != found["sync"]:
+            found.update(sync=kept, sync_since=time)
+
+    # The rest.
+
+    def _cluster_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.level = event["feature_level"]
+        self.nodes = {voter["id"]: {"started": None, "version": ""} for voter in event["voters"]}
+
+    def _feature_level_changed(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.level = event["new"]
+
+    def _controller_leader_elected(self, event: Row, offset: int, time: int, term: int) -> None:
+        self.leader = {"id": event["node_id"], "term": term, "since": time, "offset": offset, "cause": event["cause"]}
+        if self.leaders:
+            self.leaders[-1]["to"] = max(self.leaders[-1]["from"], time - event["silent_for_ms"])
+        self.leaders.append({"id": event["node_id"], "term": term, "from": time, "to": None, "offset": offset})
+
+    def _node_started(self, event: Row, _offset: int, time: int, _term: int) -> None:
+        self.nodes[event["node_id"]] = {"started": time, "version": event["version"]}
+
+    def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.topics[event["topic"]] = event
+
+    _topic_updated = _topic_created
+
+    def _topic_deleted(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.topics.pop(event["topic"], None)
+
+    def _config_changed(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        values = self.configs.setdefault(event["scope"], {})
+        for change in event["changes"]:
+            values.pop(change["name"], None)
+            if change["new"] is not None:
+                values[change["name"]] = change["new"]
+        if not values:
+            del self.configs[event["scope"]]
+
+    # Answers.
+
+    def set_row(self, name: str, now: int, flapping: int, window_ms: int) -> Row:
+        """A row of ``/api/sets`` without soft state."""
+        found = self.sets[name]
+        recent = sum(now - time < window_ms for time in found["recent"])
+        labels = self.configs.get(f"broker-set/{name}", {})
+        members = [
+            {
+                "id": number, "addr": member["addr"], "zone": labels.get(f"zone.{number}", ""),
+                "host": labels.get(f"host.{number}", ""), "alive": member["registered"] and not member["fenced"],
+                **{key: member[key] for key in ("why", "since", "priority", "learner", "reported")},
+            }
+            for number, member in sorted(found["members"].items())
+        ]  # fmt: skip
+        same = (
+            "name", "cluster", "master", "master_since", "master_offset", "epoch", "sync", "sync_epoch", "sync_since",
+            "lost_at", "last_failed", "elections", "touched",
+        )  # fmt: skip
+        row = {key: found[key] for key in same}
+        flaps = recent >= flapping
+        status = self._status(found, flaps)
+        return {**row, "status": status, "flapping": flaps, "elections_30m": recent, "members": members}
+
+    def _status(self, found: Row, flaps: bool) -> str:
+        master = found["members"].get(found["master"])
+        if found["master"] is None and found["epoch"] == 0:
+            return "new"
+        if master is None or master["fenced"]:
+            return "lost"
+        if len(found["sync"]) == 1 and len(found["members"]) > 1:
+            return "last"
+        if flaps:
+            return "flap"
+        return "full" if len(found["sync"]) >= len(found["members"]) else "shrunk"
+
+    def unavailable(self, election: Row) -> int | None:
+        """Fault to the acknowledgement by the new master."""
+        event, ack = election["event"], election["ack"]
+        if "master" not in event or ack is None or election["fault_at"] is None:
+            return None
+        heard = [a["acknowledged_ms"] for a in ack["acks"] if a["broker_id"] == event["master"]]
+        heard = [time for time in heard if time > 0]
+        return max(0, min(heard) - election["fault_at"]) if heard else None
+
+
+def method(kind: str) -> str:
+    """``MasterElected`` → ``_master_elected``."""
+    return re.sub("([A-Z])", r"_\1", kind).lower()
+
+
+def fault(event: Row) -> int | None:
+    """When what a fencing or an election answers happened."""
+    if event["evidence"] == "heartbeat expired" and event["last_heartbeat_ms"] > 0:
+        return int(event["last_heartbeat_ms"])
+    return event["detected_ms"] or None

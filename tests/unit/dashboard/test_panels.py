@@ -1,0 +1,321 @@
+"""Every panel, at any offset, against a plain replay of the events up to there."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quorate.errors import UsageError
+from quorate_spark.dashboard.panels import density, diff, elections, events, health, quorum, sets, timeline
+from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
+from tests.dashboard.replay import Replay
+
+EVENTS = 260
+SEEDS = st.integers(0, 11)
+SHARES = st.floats(0, 1)
+LOGS = {}
+
+
+def log_of(seed: int):
+    """A folded life; folded once."""
+    if seed not in LOGS:
+        LOGS[seed] = folded(life(seed, EVENTS))
+    return LOGS[seed]
+
+
+def both(seed: int, share: float):
+    """The view at some offset, and the replay up to it."""
+    log = log_of(seed)
+    offset = round(share * log.tip.offset)
+    return view(log, offset), Replay(told(seed, EVENTS), offset)
+
+
+@given(SEEDS, SHARES)
+@settings(max_examples=25, deadline=None)
+def test_sets_are_what_a_replay_says(seed, share) -> None:
+    """At every offset each broker set's row equals one made from the events before it alone."""
+    seen, replay = both(seed, share)
+    answer = plain(sets.sets(seen))
+    rule = (FLAPPING.elections, FLAPPING.window_ms)
+    assert answer["sets"] == [replay.set_row(name, seen.now, *rule) for name in sorted(replay.sets)]
+    assert answer["total"] == len(replay.sets)
+
+
+@given(SEEDS, SHARES, SHARES)
+@settings(max_examples=25, deadline=None)
+def test_what_is_new_in_sets_completes_what_was_known(seed, share, earlier) -> None:
+    """Rows touched since an offset, and the removed ones, turn the old answer into the new one."""
+    seen, _ = both(seed, share)
+    old = view(seen.log, round(earlier * seen.offset))
+    known = {row["name"]: row for row in plain(sets.sets(old))["sets"]}
+    news = plain(sets.sets(seen, since=old.offset))
+    for name in news["removed"]:
+        known.pop(name, None)
+    known |= {row["name"]: row for row in news["sets"]}
+    now = {row["name"]: row for row in plain(sets.sets(seen))["sets"]}
+    moving = ("status", "flapping", "elections_30m", "members")  # With the clock, and with settings.
+    assert {n: strip(r, moving) for n, r in known.items()} == {n: strip(r, moving) for n, r in now.items()}
+
+
+def strip(row: dict, names: tuple[str, ...]) -> dict:
+    return {key: value for key, value in row.items() if key not in names}
+
+
+@given(SEEDS, SHARES)
+@settings(max_examples=25, deadline=None)
+def test_health_counts_what_a_replay_counts(seed, share) -> None:
+    """The figures of health are those of a replay, and its level follows from them."""
+    seen, replay = both(seed, share)
+    answer = plain(health.health(seen))
+    rows = [replay.set_row(name, seen.now, FLAPPING.elections, FLAPPING.window_ms) for name in replay.sets]
+    counts = {word: sum(row["status"] == word for row in rows) for word in answer["counts"]}
+    members = [member for row in rows for member in row["members"]]
+    assert answer["counts"] == counts
+    assert (answer["brokers"], answer["alive"]) == (len(members), sum(member["alive"] for member in members))
+    if seen.offset and replay.leader:
+        troubled = counts["last"] or counts["shrunk"] or any(row["flapping"] for row in rows)
+        assert answer["level"] == ("unhealthy" if counts["lost"] else "degraded" if troubled else "healthy")
+    lost = {reason["keys"][0] for reason in answer["reasons"] if reason["kind"] == "lost"}
+    assert lost == {row["name"] for row in rows if row["status"] == "lost"}
+
+
+@given(SEEDS, SHARES)
+@settings(max_examples=20, deadline=None)
+def test_the_quorum_is_what_a_replay_says(seed, share) -> None:
+    """Who leads, since when and why, and every node's last start."""
+    seen, replay = both(seed, share)
+    answer = plain(quorum.quorum(seen))
+    leader = replay.leader or {"id": None, "since": None, "offset": None, "cause": ""}
+    assert [answer[name] for name in ("leader", "since", "offset", "cause")] == [
+        leader[name] for name in ("id", "since", "offset", "cause")
+    ]
+    assert {node["id"]: node["started"] for node in answer["nodes"]} == {
+        number: node["started"] for number, node in replay.nodes.items()
+    }
+
+
+@given(SEEDS, SHARES)
+@settings(max_examples=25, deadline=None)
+def test_elections_are_what_a_replay_says(seed, share) -> None:
+    """Each election with its fault, and with its acknowledgement only once that was written."""
+    seen, replay = both(seed, share)
+    answer = plain(elections.elections(seen, first=True, limit=1_000))
+    expected = [
+        (e["offset"], e["set"], e["kind"], e["first"], e["fault_at"], replay.unavailable(e))
+        for e in reversed(replay.elections)
+    ]
+    got = [
+        (e["offset"], e["set"], e["kind"], e["first"], e["fault_at"], e["unavailable_ms"]) for e in answer["elections"]
+    ]
+    assert got == expected
+    took = {}
+    for election in replay.elections:
+        if not election["first"] and (ms := replay.unavailable(election)) is not None:
+            took.setdefault(election["kind"], []).append(ms)
+    assert {kind["kind"]: kind["n"] for kind in answer["kinds"] if kind["n"]} == {k: len(v) for k, v in took.items()}
+    for kind in answer["kinds"]:
+        values = sorted(took.get(kind["kind"], []))
+        assert kind["max_ms"] == (values[-1] if values else None)
+        assert kind["p50_ms"] == (values[(len(values) - 1) // 2] if values else None)
+
+
+@given(SEEDS, st.integers(1, 9))
+@settings(max_examples=20, deadline=None)
+def test_pages_of_elections_join_up(seed, limit) -> None:
+    """Page after page, newest first and oldest first, gives every election once."""
+    seen, replay = both(seed, 1.0)
+    wanted = [election["offset"] for election in replay.elections if not election["first"]]
+    backward, before = [], None
+    while True:
+        page = elections.elections(seen, before=before, limit=limit)
+        backward += [election.offset for election in page.elections]
+        if (before := page.next) is None:
+            break
+    forward, after = [], 0
+    while after is not None:
+        page = elections.elections(seen, after=after, limit=limit)
+        forward += [election.offset for election in page.elections]
+        after = page.next
+    assert backward == wanted[::-1]
+    assert forward == wanted
+
+
+@given(SEEDS, SHARES)
+@settings(max_examples=20, deadline=None)
+def test_one_election_tells_the_set_before_and_after(seed, share) -> None:
+    """Before and after are the set as a replay has it at those offsets, the candidates as the event has them."""
+    seen, replay = both(seed, share)
+    at = seen.log.history.at
+    for told_ in replay.elections[-3:]:
+        row = seen.log.index.election_at(told_["offset"])
+        base = elections.base_of(seen, row)
+        answer = plain(elections.election(seen, row, at(base), at(row.offset), at(row.offset + 1)))
+        for side, offset in (("before", base), ("after", row.offset + 1)):
+            found = Replay(told(seed, EVENTS), offset).sets[told_["set"]]
+            assert answer[side]["master"] == found["master"]
+            assert answer[side]["sync"] == found["sync"]
+            assert answer[side]["epoch"] == found["epoch"]
+            assert answer[side]["offset"] == offset
+        names = [(c["id"], c["verdict"], c["out_by"]) for c in answer["candidates"]]
+        assert names == [(c["broker_id"], c["verdict"], c["out_by"]) for c in told_["event"]["candidates"]]
+        assert (answer["acks_offset"] is None) == (told_["ack"] is None)
+        assert answer["phases"]["total"] == (None if "master" not in told_["event"] else replay.unavailable(told_))
+
+
+@given(SEEDS, SHARES, st.tuples(SHARES, SHARES))
+@settings(max_examples=25, deadline=None)
+def test_the_timeline_is_what_a_replay_says(seed, share, window) -> None:
+    """Gaps, masters and sync sizes in a window are those a replay finds there, with the one value before it."""
+    seen, replay = both(seed, share)
+    if not seen.offset:
+        return
+    first, last = replay.rows[0]["time_ms"], replay.rows[-1]["time_ms"]
+    start, end = sorted(first + round(part * (last - first)) for part in window)
+    answer = plain(timeline.timeline(seen, start, end, only=frozenset(["a", "b", "c/ü", "d"])))
+    for lane in answer["lanes"]:
+        name = lane["set"]
+        gaps = [g for g in replay.gaps if g["set"] == name and g["t0"] <= end and (g["t1"] is None or g["t1"] >= start)]
+        assert lane["gaps"] == [{key: gap[key] for key in ("t0", "t1", "offset")} for gap in gaps]
+        ticks = [e for e in replay.elections if e["set"] == name and start <= e["t"] <= end]
+        assert [tick["offset"] for tick in lane["elections"]] == [tick["offset"] for tick in ticks]
+        for which, steps in replay.steps[name].items():
+            inside = [step for step in steps if start <= step["t"] <= end]
+            former = [step for step in steps if step["t"] < start][-1:]
+            assert lane[which] == former + inside
+    assert answer["leaders"] == [
+        one for one in replay.leaders if one["from"] <= end and (one["to"] is None or one["to"] >= start)
+    ]
+
+
+@given(SEEDS, SHARES, st.integers(1, 40))
+@settings(max_examples=25, deadline=None)
+def test_the_density_adds_up(seed, share, buckets) -> None:
+    """Every event and every election is in exactly one bucket, and a bucket's end is an offset of that time."""
+    seen, replay = both(seed, share)
+    answer = plain(density.density(seen, buckets))
+    again = [e for e in replay.elections if not e["first"]]
+    assert sum(answer["events"]) == seen.offset
+    assert sum(answer["elections"]) == sum("master" in e["event"] for e in again)
+    assert sum(answer["failed"]) == sum("master" not in e["event"] for e in again)
+    if seen.offset:
+        assert answer["ends"][-1] == seen.offset
+        assert answer["ends"] == sorted(answer["ends"])
+        for gap in replay.gaps:
+            covered = [w for w in answer["gaps"] if w["t0"] <= gap["t0"] and (w["t1"] is None or w["t1"] >= gap["t0"])]
+            assert len(covered) == 1
+        time = replay.rows[len(replay.rows) // 2]["time_ms"]
+        assert density.seek(seen, time).offset == sum(row["time_ms"] <= time for row in replay.rows)
+
+
+QUERIES = st.sampled_from([
+    "", "type:master", "type:Master,Election",
+    "set:a", "set:c/ü", "key:topic/", "key:broker-set/c/ü", "by:node", "term:1",
+    "fence", "set:a type:sync", "admin", "nothing-like-this", "key:config/ by:admin",
+])  # fmt: skip
+
+
+@given(SEEDS, SHARES, QUERIES, st.integers(1, 30))
+@settings(max_examples=25, deadline=None)
+def test_the_log_is_filtered_as_its_words_say(seed, share, q, limit) -> None:
+    """Page after page gives each event that matches all words once, newest first, and counts them."""
+    seen, replay = both(seed, share)
+    wanted = [row for row in reversed(replay.rows) if matches(row, q)]
+    found, before = [], None
+    while True:
+        page = events.events(seen, q, before, limit)
+        found += [plain(row) for row in page.events]
+        if (before := page.next) is None:
+            break
+    assert [row["offset"] for row in found] == [row["offset"] for row in wanted]
+    assert [row["value"] for row in found] == [row["event"] for row in wanted]
+    assert page.matched == len(wanted)
+    assert sum(page.types.values()) == len(wanted)
+
+
+def matches(row: dict, q: str) -> bool:
+    """The filter, told again."""
+    event = row["event"]
+    kinds = {"broker_set": "broker-set", "topic": "topic", "scope": "config", "cluster_id": "cluster"}
+    key = next((f"{kind}/{event[field]}" for field, kind in kinds.items() if field in event), "")
+    if row["type"] == "NodeStarted":
+        key = f"node/{event['node_id']}"
+    elif row["type"] == "ControllerLeaderElected":
+        key = "leader/controller"
+    elif row["type"] == "FeatureLevelChanged":
+        key = "feature-level/cluster"
+    for word in q.lower().split():
+        name, _, value = word.partition(":")
+        checks = {
+            "type": lambda v=value: any(row["type"].lower().startswith(one) for one in v.split(",")),
+            "key": lambda v=value: key.lower().startswith(v),
+            "set": lambda v=value: key.lower() == f"broker-set/{v}",
+            "by": lambda v=value: v in row["principal"].lower(),
+            "term": lambda v=value: row["term"] == int(v),
+        }
+        texts = (row["type"], key, row["principal"], row["cause"])
+        anywhere = any(word in text.lower() for text in texts)
+        if not (checks[name]() if name in checks else anywhere):
+            return False
+    return True
+
+
+def test_a_filter_that_makes_no_sense_is_refused() -> None:
+    """A term is a number, and there are not too many words."""
+    seen, _ = both(0, 1.0)
+    for wrong in ("term:x", "term:", "a " * 17):
+        with pytest.raises(UsageError):
+            events.events(seen, wrong)
+
+
+@given(SEEDS, SHARES, SHARES)
+@settings(max_examples=25, deadline=None)
+def test_a_diff_names_every_field_that_differs(seed, share, earlier) -> None:
+    """Masters, epochs, topics and settings that differ between two replays are in the diff, and nothing else is."""
+    seen, replay = both(seed, share)
+    start = round(earlier * seen.offset)
+    former = Replay(told(seed, EVENTS), start)
+    answer = plain(diff.diff(seen, seen.log.history.at(start), limit=10_000))
+    told_ = {
+        (c["kind"], c["name"], f["field"]): (f["before"], f["after"]) for c in answer["changed"] for f in c["fields"]
+    }
+    for name in former.sets.keys() | replay.sets.keys():
+        for field in ("master", "epoch", "sync", "sync_epoch", "lost_at", "last_failed"):
+            pair = tuple(one.sets.get(name, {}).get(field) for one in (former, replay))
+            key = ("broker-set", name, field)
+            assert told_.get(key, (pair[0], pair[0])) == pair
+            assert (key in told_) == (pair[0] != pair[1])
+    changed = {c["name"] for c in answer["changed"] if c["kind"] == "config"}
+    assert changed == {
+        n for n in former.configs.keys() | replay.configs.keys() if former.configs.get(n) != replay.configs.get(n)
+    }
+    assert answer["events"] == seen.offset - start == sum(answer["types"].values())
+
+
+def test_the_lives_reach_what_the_laws_are_about() -> None:
+    """Laws about states nobody reaches are no laws: failed elections, open gaps, all kinds of events."""
+    kinds, failed, gaps, estimated = set(), 0, 0, 0
+    for seed in range(12):
+        replay = Replay(told(seed, EVENTS), EVENTS)
+        kinds |= {row["type"] for row in replay.rows}
+        failed += sum("master" not in e["event"] for e in replay.elections)
+        gaps += sum(gap["t1"] is None for gap in replay.gaps)
+        estimated += sum(e["ack"] is not None and not e["first"] for e in replay.elections)
+    assert len(kinds) == 18
+    assert min(failed, gaps, estimated) > 3
+
+
+def test_any_order_of_questions_gets_the_same_answers() -> None:
+    """Checkpoints and remembered states change nothing: at every offset the state is that of a fold up to there."""
+    facts = life(3, EVENTS)
+    chance = random.Random(1)
+    direct = {}
+    grown = folded(facts[:0])
+    for fact in facts:
+        grown.take([fact])
+        direct[grown.tip.offset] = grown.tip
+    for every, most in ((1, 4), (16, 1_000), (10_000, 3)):
+        log = folded(facts, every, most)
+        for offset in chance.sample(range(1, len(facts) + 1), 80):
+            assert log.history.at(offset) == direct[offset]
+        assert len(log.history._checkpoints) <= most + 1
