@@ -33,7 +33,7 @@ peers: setup ## Fetch what tests borrow (Maven jars, kcat, …) into .peers; abs
 
 # ── run ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-run: setup ## The demonstration: three nodes, simulated brokers, failovers; Ctrl-C ends it
+run: setup-all ## The demonstration: controllers, brokers, failovers, views, Spark, the page; Ctrl-C ends it
 	@$(BIN)/quorate demo
 
 # ── test ────────────────────────────────────────────────────────────────────────────────────────────────────────────────

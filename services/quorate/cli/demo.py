@@ -17,7 +17,7 @@ def _demo_arguments(parser: ArgumentParser) -> None:
         type=int,
         default=BASE_PORT,
         metavar="P",
-        help=f"as in up; brokers from P+100 (default: {BASE_PORT})",
+        help=f"as in up; the page at P+80, the views at P+81, brokers from P+100 (default: {BASE_PORT})",
     )
     parser.add_argument("--sets", type=int, default=4, help="broker sets (default: 4)")
     parser.add_argument("--replicas", type=int, default=3, help="brokers in each set (default: 3)")
@@ -26,6 +26,13 @@ def _demo_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--for", dest="seconds", type=float, metavar="SECONDS", help="end so long after it is ready (default: Ctrl-C)"
+    )
+    parser.add_argument(
+        "--with",
+        dest="beside",
+        default="all",
+        metavar="WHAT,…",
+        help="what reads the log beside it: views, spark, page; all that can run here (default), or none",
     )
     parser.add_argument("--seed", type=int, default=1, help="of the choice of faults")
     parser.add_argument(

@@ -14,9 +14,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from quorate.cli import companions
 from quorate.cli.client import Node, NodeError
 from quorate.cli.cluster import HOST, LocalCluster, found
 from quorate.cli.command import DONE
+from quorate.cli.companions import Companion
 from quorate.cli.facts import Fact, facts
 from quorate.cli.output import complain
 from quorate.cli.processes import Child, ChildError, die_with
@@ -62,16 +64,26 @@ def brokers(folder: Path, options: Namespace, controllers: str) -> list[Broker]:
 class Demonstration:
     """Everything that runs, and the tasks that drive it."""
 
-    def __init__(self, cluster: LocalCluster, cast: list[Broker], teller: Teller, rng: random.Random) -> None:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        cast: list[Broker],
+        beside: list[Companion],
+        teller: Teller,
+        rng: random.Random,
+    ) -> None:
         self.cluster = cluster
         self.cast = cast
+        self.beside = beside
         self.story = Story()
         self._teller = teller
         self._rng = rng
 
     async def start(self) -> None:
-        """Nodes first, then brokers; returns when each set has its master. Raises ChildError."""
+        """Nodes first, then what reads their log, then brokers. Raises ChildError."""
         await self.cluster.start()
+        for companion in self.beside:
+            await companion.child.start()
         for broker in self.cast:
             await broker.child.start()
 
@@ -85,15 +97,36 @@ class Demonstration:
         except TimeoutError:
             raise ChildError(f"not every broker was in sync within {SETTLE_TIMEOUT_S:.0f} s") from None
 
+    async def stand(self) -> None:
+        """Return when the page and the views answer. Raises ChildError."""
+        await asyncio.gather(*(companion.stands() for companion in self.beside if companion.address))
+
+    async def warm_up(self) -> None:
+        """Tell when Spark is warm; when it dies, that it did: nothing else needs it."""
+        for companion in self.beside:
+            if not companion.address:
+                began = time.monotonic()
+                try:
+                    await companion.warm()
+                    line = f"{companion.name} is warm after {time.monotonic() - began:.0f} s: its panels are live"
+                except ChildError as error:
+                    line = str(error)
+                self._teller.tell("note", self.story.repair(_now_ms(), line))
+
     async def stop(self) -> None:
-        """End everything, brokers first."""
+        """End everything, readers first."""
+        await asyncio.gather(*(one.child.stop(companions.STOP_PATIENCE_S) for one in self.beside if one.child.alive))
         await asyncio.gather(*(b.child.stop(STOP_PATIENCE_S) for b in self.cast if b.child.alive))
         await self.cluster.stop()
 
     def ready_line(self) -> str:
         """As of ``up``, with the brokers."""
         shown = [{"set": b.broker_set, "number": b.number, "address": b.address, "pid": b.child.pid} for b in self.cast]
-        return self.cluster.ready_line(brokers=shown)
+        return self.cluster.ready_line(brokers=shown, **self.places())
+
+    def places(self) -> dict[str, str]:
+        """Where the page and the views are."""
+        return {companion.name: companion.url for companion in self.beside if companion.address}
 
     async def follow(self) -> None:
         """Read the log from whichever node answers, and tell it."""
@@ -165,7 +198,10 @@ async def _demonstrate(options: Namespace, folder: Path, teller: Teller) -> Stor
     asked = stop_asked()
     cluster = LocalCluster(found(folder, options.nodes, options.base_port), complain)
     controllers = ";".join(place.rpc for place in cluster.places.values())
-    demo = Demonstration(cluster, brokers(folder, options, controllers), teller, random.Random(options.seed))
+    names = companions.possible(companions.wanted(options.beside), complain)
+    beside = companions.companions(names, folder, cluster.places.values(), options.base_port)
+    cast = brokers(folder, options, controllers)
+    demo = Demonstration(cluster, cast, beside, teller, random.Random(options.seed))
 
     ready = asyncio.Event()
 
@@ -175,8 +211,10 @@ async def _demonstrate(options: Namespace, folder: Path, teller: Teller) -> Stor
         async with asyncio.TaskGroup() as group:
             group.create_task(demo.follow())
             await demo.settled()
+            await demo.stand()
             teller.ready(demo)
             ready.set()
+            group.create_task(demo.warm_up())
             if options.every:
                 group.create_task(demo.disturb(options.every))
 

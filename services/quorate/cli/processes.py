@@ -49,7 +49,8 @@ class Child:
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path | None) -> None:
         self.name = name
-        self._arguments = [*arguments, "--die-with", str(os.getpid())]
+        word, *rest = arguments  # The word's own option: a command may have further words, with options of theirs.
+        self._arguments = [word, "--die-with", str(os.getpid()), *rest]
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
 

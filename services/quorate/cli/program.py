@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from quorate.cli.command import DONE, MISUSED, REFUSED, Command
+from quorate.cli.processes import add_die_with, die_with
 from quorate.errors import QuorateError, UsageError
 
 GROUP = "quorate.commands"
@@ -54,6 +55,8 @@ def parser(typed: str | None) -> argparse.ArgumentParser:
         if word == typed:
             command = _load(word, entry)
             command.arguments(own)
+            if word not in OWN:
+                add_die_with(own)
             own.set_defaults(run=command.run)
     return top
 
@@ -74,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = parser(typed[0] if typed else None).parse_args(typed)
+        if typed[0] not in OWN:
+            die_with(options.die_with)
         status: int = options.run(options)
         sys.stdout.flush()
     except UsageError as error:

@@ -43,7 +43,7 @@ class LineTeller:
 
     def ready(self, demo: "Demonstration") -> None:
         """See Teller."""
-        print(f"ready: {len(demo.cluster.places)} nodes, {len(demo.cast)} brokers", flush=True)
+        print(f"ready: {len(demo.cluster.places)} nodes, {len(demo.cast)} brokers{_look(demo)}", flush=True)
 
     def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
         """See Teller."""
@@ -106,7 +106,10 @@ class TableTeller:
         """See Teller."""
         if not self._live.is_started:
             self._live.start()
-        self._live.update(Group(self._nodes(demo), _sets(demo), _lines(demo.story), Text(figures(demo.story), "dim")))
+        look = Text(f"Look at{_look(demo).removeprefix(';')}" if demo.beside else "", "bold blue")
+        self._live.update(
+            Group(self._nodes(demo), look, _sets(demo), _lines(demo.story), Text(figures(demo.story), "dim"))
+        )
 
     def sum_up(self, story: "Story") -> None:
         """See Teller."""
@@ -124,6 +127,11 @@ class TableTeller:
             text.append(f" {number}{' leads' if leads else ''}{'' if lives else ' down'} ", style)
             text.append(f"kafka {place.kafka} ", "dim")
         return text
+
+
+def _look(demo: "Demonstration") -> str:
+    """Where to look, in words."""
+    return "".join(f"; {name}: {url}" for name, url in demo.places().items())
 
 
 def _sets(demo: "Demonstration") -> Table:
