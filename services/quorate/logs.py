@@ -56,7 +56,7 @@ class CommandJournalist:
     per loop turn; only for a person watching do they take the way of every other line.
     """
 
-    __slots__ = ("_defer", "_enabled", "_lines", "_log", "_node", "_stream")
+    __slots__ = ("_defer", "_enabled", "_lines", "_log", "_node", "_stream", "_time_ms")
 
     def __init__(
         self,
@@ -68,10 +68,11 @@ class CommandJournalist:
     ) -> None:
         self._enabled = settings.commands and settings.level in ("debug", "info")
         self._log = logger(node_id) if _as_text(settings, stream) else None
-        self._node = _Stamped(node_id, time_ms)
+        self._node = node_id
+        self._time_ms = time_ms
         self._defer = defer
         self._stream = stream
-        self._lines: list[bytes] = []
+        self._lines: list[CommandLine] = []
 
     def __call__(self, line: CommandLine) -> None:
         """One command ended."""
@@ -82,27 +83,17 @@ class CommandJournalist:
             return
         if not self._lines:
             self._defer(self._flush)
-        self._lines.append(self._node.line(line))
+        self._lines.append(line)
 
     def _flush(self) -> None:
+        """All lines of the turn, and so of one moment, in one go."""
         lines, self._lines = self._lines, []
-        self._stream.buffer.write(b"".join(lines))
+        head = b'{"event":"command","level":"info","node":%d,"ts_ms":%d,' % (self._node, self._time_ms())
+        # Each line begins with the brace that the head has already, and no field holds a line end.
+        text = b"\n" + _encode_lines(lines)[:-1]
+        self._stream.buffer.write(text.replace(b"\n{", b"\n" + head)[1:] + b"\n")
         self._stream.flush()
 
 
-class _Stamped:
-    """Adds what every line has to the fields of a command."""
-
-    __slots__ = ("_head", "_time_ms")
-
-    def __init__(self, node_id: int, time_ms: Callable[[], int]) -> None:
-        self._head = b'{"event":"command","level":"info","node":%d,"ts_ms":' % node_id
-        self._time_ms = time_ms
-
-    def line(self, line: CommandLine) -> bytes:
-        """One JSON object and a line end."""
-        return b"%s%d,%s\n" % (self._head, self._time_ms(), _encode(line)[1:])
-
-
 _FIELDS = CommandLine.__struct_fields__
-_encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines

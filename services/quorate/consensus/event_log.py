@@ -16,7 +16,7 @@ from struct import Struct as Layout
 from quorate.consensus.ports import Store, StoreOp, Term
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.consensus.store import key_offset, offset_key, read_applied
-from quorate.errors import PeerError, StorageError, UsageError, check
+from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
 
 _TERM_PREFIX = b"term/"
 _TERM_STOP = b"term0"
@@ -80,7 +80,8 @@ class EventLog:
     def publish(self, batches: Sequence[Batch]) -> None:
         """Let readers see what was written. Raises InvariantBrokenError if it does not begin at the end."""
         for base_offset, count, term, batch in batches:
-            check(base_offset == self.end_offset, f"batch at {base_offset} does not follow {self.end_offset}")
+            if base_offset != self.end_offset:
+                raise InvariantBrokenError(f"batch at {base_offset} does not follow {self.end_offset}")
             if not count:
                 continue
             if not self.term_starts or term > self.term_starts[-1][0]:

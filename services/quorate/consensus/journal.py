@@ -120,6 +120,9 @@ class _Tail:
     def get(self, index: int) -> bytes:
         return self._entries[index - self.first]
 
+    def get_range(self, first: int, last: int) -> list[bytes]:
+        return self._entries[first - self.first : last - self.first + 1]
+
     def truncate_from(self, index: int) -> None:
         kept = max(0, index - self.first)
         self.bytes -= sum(map(len, self._entries[kept:]))
@@ -250,18 +253,19 @@ class Journal:
         found: list[tuple[Index, Term, bytes]] = []
         budget = max_bytes
         last = min(self._index.last_index, start + max_count - 1)
+        term, run_end = Term(0), 0
         while start <= last:
             if start >= self._tail.first:
-                block = [self._tail.get(start)]
+                block = self._tail.get_range(start, last)
             else:
                 block = self._read_back(start, min(last, self._tail.first - 1) - start + 1, budget)
             for entry in block:
                 budget -= len(entry)
                 if budget < 0 and found:
                     return found
-                term = self._index.term_at(start)
-                check(term is not None, f"entry {start} has no term")
-                found.append((Index(start), Term(term or 0), entry))
+                if start > run_end:
+                    term, run_end = self._index.run_at(start)
+                found.append((Index(start), term, entry))
                 start += 1
         return found
 

@@ -48,6 +48,14 @@ class LogIndex:
             return Term(self._run_terms[-1])
         return Term(self._run_terms[bisect_right(self._run_starts, index) - 1])
 
+    def run_at(self, index: int) -> tuple[Term, int]:
+        """The term of an entry above the base and at most the last, and the last index of the run of that term."""
+        run = len(self._run_starts) - 1
+        if index >= self._run_starts[run]:
+            return Term(self._run_terms[run]), self.last_index
+        run = bisect_right(self._run_starts, index) - 1
+        return Term(self._run_terms[run]), self._run_starts[run + 1] - 1
+
     def truncate_from(self, index: int) -> None:
         """Forget ``index`` and all after it; above the base."""
         del self._positions[index - self.base.index - 1 :]

@@ -20,16 +20,15 @@ import msgspec
 from quorate.clock import Scheduler
 from quorate.consensus.entry import MAX_REPLY_BYTES, Entry, encode_entry
 from quorate.consensus.ports import Index, RaftEngine, Term
-from quorate.controller.machine import Adopted, ReplicatedState, remember
+from quorate.controller.machine import Adopted, ReplicatedState, fold, remember
 from quorate.controller.outcomes import Answered, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.pending import Pending, Stage
-from quorate.errors import UsageError, check
+from quorate.errors import InvariantBrokenError, UsageError
 from quorate.events import Event, Stamp
 from quorate.events import key as event_key
 from quorate.metadata.commands import Accepted, Command, Refusal, Reply
 from quorate.metadata.context import Context, Decision, LiveView
 from quorate.metadata.decide import decide
-from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestTable
 from quorate.metadata.state import State
@@ -55,32 +54,20 @@ class Tip:
         self.time_ms = time_ms
 
 
-class InFlight:
+class InFlight(msgspec.Struct, eq=False):
     """One entry proposed here and not yet applied."""
 
-    __slots__ = ("adopted", "answer", "events", "fate", "index", "pending", "stamp", "term", "waiting")
-
-    def __init__(
-        self,
-        index: Index,
-        term: Term,
-        adopted: Adopted,
-        pending: CommandPending,
-        answer: Answered,
-        events: tuple[Event, ...],
-        stamp: Stamp,
-    ) -> None:
-        self.index = index
-        self.term = term
-        self.adopted = adopted
-        self.pending = pending
-        self.answer = answer
-        self.events = events
-        self.stamp = stamp
-        self.fate: bool | None = None
-        """True: executed and stored. False: in limbo, or never executed. None: still in flight."""
-        self.waiting: list[tuple[CommandPending, Outcome]] = []
-        """Answers that were read from this entry's tip, the leadership since confirmed."""
+    index: Index
+    term: Term
+    adopted: Adopted
+    pending: CommandPending
+    answer: Answered
+    events: tuple[Event, ...]
+    stamp: Stamp
+    fate: bool | None = None
+    """True: executed and stored. False: in limbo, or never executed. None: still in flight."""
+    waiting: list[tuple[CommandPending, Outcome]] = []
+    """Answers that were read from this entry's tip, the leadership since confirmed."""
 
 
 class Decider:
@@ -163,6 +150,7 @@ class Decider:
             request_id=pending.request_id,
         )
         events = decision.events
+        keys = tuple([event_key(event) for event in events])
         entry = Entry(
             kind="events",
             decided_term=term,
@@ -173,7 +161,7 @@ class Decider:
             cause=pending.cause,
             request_id=pending.request_id,
             reply=_remembered(decision.reply) if pending.request_id else b"",
-            batch=encode_events(events, stamp),
+            batch=encode_events(events, stamp, keys),
         )
         try:
             index = self.engine.propose(encode_entry(entry, self._command_bytes_max), term)
@@ -182,9 +170,9 @@ class Decider:
             return True
         if index is None:
             return False
-        state = _fold(tip.state, events, stamp)
+        state = fold(tip.state, events, stamp)
         requests, request_rows = remember(tip.requests, entry)
-        adopted = Adopted(entry, state, requests, tuple([event_key(event) for event in events]), request_rows)
+        adopted = Adopted(entry, state, requests, keys, request_rows)
         tip.state, tip.requests, tip.offset, tip.time_ms = state, requests, base + len(events), now_ms
         pending.stage = Stage.PROPOSED
         self._in_flight.append(
@@ -224,7 +212,8 @@ class Decider:
         """See Speculation. The log is the same wherever (index, term) is: these are the bytes that were proposed."""
         flight = self._in_flight
         if flight and flight[0].index == index:
-            check(flight[0].term == term, f"entry {index} of term {flight[0].term} came back in term {term}")
+            if flight[0].term != term:
+                raise InvariantBrokenError(f"entry {index} of term {flight[0].term} came back in term {term}")
             return flight[0].adopted
         return None
 
@@ -305,12 +294,3 @@ def _remembered(reply: Reply) -> bytes:
     """The reply as a retry will get it; a very long one is remembered as ``Accepted`` (no bytes)."""
     encoded = _reply_encoder.encode(reply)
     return encoded if len(encoded) <= MAX_REPLY_BYTES else b""
-
-
-def _fold(state: State, events: tuple[Event, ...], first: Stamp) -> State:
-    """Evolve through the events of one command."""
-    if len(events) == 1:
-        return evolve(state, events[0], first)
-    for position, event in enumerate(events):
-        state = evolve(state, event, msgspec.structs.replace(first, offset=first.offset + position))
-    return state

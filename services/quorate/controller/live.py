@@ -277,15 +277,12 @@ class LiveTable:
         return entry.alive and entry.seen + entry.timeout_s >= now
 
 
-class LiveNow:
+class LiveNow(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The table at one moment, as ``decide`` and the queries see it (metadata.context.LiveView)."""
 
-    __slots__ = ("_now", "_now_ms", "_table")
-
-    def __init__(self, table: LiveTable, now: float, now_ms: int) -> None:
-        self._table = table
-        self._now = now
-        self._now_ms = now_ms
+    _table: LiveTable
+    _now: float
+    _now_ms: int
 
     def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
         """See LiveTable.alive."""

@@ -9,23 +9,24 @@ Theory: the leader decided an entry on a *tip* it still holds when the entry com
 instead of evolving twice. Every other node decodes the batch and evolves.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
+
+import msgspec
 
 from quorate.consensus.entry import Entry, decode_entry
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, Term
 from quorate.consensus.store import applied_ops, read_applied
-from quorate.errors import check
-from quorate.events import key as event_key
+from quorate.errors import InvariantBrokenError, check
+from quorate.events import Event, Stamp
 from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.requests import RequestSettings, RequestTable, RowChange
 from quorate.metadata.rows import from_rows, row
 from quorate.metadata.state import State
 from quorate.metrics import Metrics
-from quorate.wire.avro import decode_events
-from quorate.wire.records import patch
+from quorate.wire.avro import events_of
 
 
 class Speculation(Protocol):
@@ -47,24 +48,15 @@ class Speculation(Protocol):
         """See consensus.ports.Machine.leadership."""
 
 
-class Adopted:
+class Adopted(msgspec.Struct, frozen=True, gc=False, eq=False):
     """What an entry makes of the state, known before it is committed."""
 
-    __slots__ = ("entry", "keys", "request_rows", "requests", "state")
-
-    def __init__(
-        self,
-        entry: Entry,
-        state: State,
-        requests: RequestTable,
-        keys: tuple[bytes, ...],
-        request_rows: tuple[RowChange, ...],
-    ) -> None:
-        self.entry = entry
-        self.state = state
-        self.requests = requests
-        self.keys = keys
-        self.request_rows = request_rows
+    entry: Entry
+    state: State
+    requests: RequestTable
+    keys: tuple[bytes, ...]
+    """Of its events."""
+    request_rows: tuple[RowChange, ...]
 
 
 class ReplicatedState:
@@ -130,9 +122,9 @@ class ReplicatedState:
 
     def _execute(self, entry: Entry, term: Term, adopted: Adopted | None) -> None:
         base = entry.base_offset
-        batch = patch(entry.batch, base, term)
+        batch = entry.batch  # Its base offset and leader epoch are those it was decided at: else it is not executed.
         if adopted is None:
-            adopted = self._evolve(entry, batch, term)
+            adopted = self._evolve(entry, term)
         if adopted.state.leader is not self.state.leader:
             self._metrics.leader_changes += 1
         self.state, self.requests = adopted.state, adopted.requests
@@ -154,17 +146,22 @@ class ReplicatedState:
         self._ops += [StoreOp("groups", key, value) for key, value in changes]
         self._kept.append((index, term))
 
-    def _evolve(self, entry: Entry, batch: bytes, term: Term) -> Adopted:
+    def _evolve(self, entry: Entry, term: Term) -> Adopted:
         """Decode and fold; the stamps in the records must say what the header said."""
-        state, offset, keys = self.state, entry.base_offset, []
-        for stamp, event in decode_events(batch):
-            check(stamp.offset == offset and stamp.term == term, f"record at {offset} is stamped {stamp}")
-            state = evolve(state, event, stamp)
-            keys.append(event_key(event))
-            offset += 1
-        check(offset == entry.base_offset + entry.count, f"entry at {entry.base_offset} lies about its count")
+        stamp = Stamp(
+            offset=entry.base_offset,
+            term=term,
+            time_ms=entry.time_ms,
+            principal=entry.principal,
+            cause=entry.cause,
+            request_id=entry.request_id,
+        )
+        found = events_of(entry.batch, stamp)
+        if len(found) != entry.count:
+            raise InvariantBrokenError(f"entry at {entry.base_offset} lies about its count")
+        state = fold(self.state, [event for _, event in found], stamp)
         requests, request_rows = remember(self.requests, entry)
-        return Adopted(entry, state, requests, tuple(keys), request_rows)
+        return Adopted(entry, state, requests, tuple([key for key, _ in found]), request_rows)
 
     def applied(self) -> None:
         """See port: one store write for the slice, then publish, then answer."""
@@ -204,6 +201,15 @@ class ReplicatedState:
             self._speculation.installed(index)
         for callback in self.on_applied:
             callback(self.offset)
+
+
+def fold(state: State, events: Sequence[Event], first: Stamp) -> State:
+    """Evolve through the events of one command; ``first`` is the stamp of the first."""
+    if len(events) == 1:
+        return evolve(state, events[0], first)
+    for position, event in enumerate(events):
+        state = evolve(state, event, msgspec.structs.replace(first, offset=first.offset + position))
+    return state
 
 
 def remember(requests: RequestTable, entry: Entry) -> tuple[RequestTable, tuple[RowChange, ...]]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from quorate.controller.outcomes import Caller
 
 O = TypeVar("O")  # noqa: E741  # The outcomes of a request.
@@ -25,49 +27,26 @@ class Stage(Enum):
     ENDED = "ended"
 
 
-class Pending(Generic[R, O]):
+class Pending(msgspec.Struct, Generic[R, O], eq=False):
     """One request ``R`` that ends in one outcome ``O``. Times are monotonic seconds."""
 
-    __slots__ = (
-        "caller",
-        "cause",
-        "deadline",
-        "done",
-        "forward",
-        "is_read",
-        "peer",
-        "queue",
-        "request",
-        "request_id",
-        "stage",
-        "started",
-    )
+    request: R
+    done: Callable[[O], None]
+    caller: Caller
+    started: float
+    patience_s: float
+    cause: str = ""
+    request_id: str = ""
+    forward: bool = True
+    is_read: bool = False
+    stage: Stage = Stage.PARKED
+    peer: int = 0
+    queue: "deque[Pending[Any, Any]] | None" = None
 
-    def __init__(
-        self,
-        request: R,
-        done: Callable[[O], None],
-        *,
-        caller: Caller,
-        cause: str = "",
-        request_id: str = "",
-        forward: bool = True,
-        is_read: bool = False,
-        started: float,
-        patience_s: float,
-    ) -> None:
-        self.request = request
-        self.done = done
-        self.caller = caller
-        self.cause = cause
-        self.request_id = request_id
-        self.forward = forward
-        self.is_read = is_read
-        self.started = started
-        self.deadline = started + patience_s
-        self.stage = Stage.PARKED
-        self.peer = 0
-        self.queue: deque[Pending[R, O]] | None = None
+    @property
+    def deadline(self) -> float:
+        """When it must have its answer."""
+        return self.started + self.patience_s
 
 
 AnyPending = Pending[Any, Any]

@@ -63,10 +63,9 @@ class RoleChanges:
         return len(self._pushes)
 
     def _committed(self, events: tuple[Event, ...], first: Stamp) -> None:
-        if not self._controller.is_leader:
-            return  # An entry of a leadership that is over: whoever leads now pushes it.
         for position, event in enumerate(events):
-            if isinstance(event, MasterElected):
+            # An entry of a leadership that is over: whoever leads now pushes it.
+            if event.__class__ is MasterElected and self._controller.is_leader:
                 self._push(event.broker_set, first.offset + position)
 
     def _opened(self, term: int) -> None:

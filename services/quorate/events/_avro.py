@@ -8,6 +8,7 @@ Source: Avro 1.12 specification, "Binary encoding"; writers choose what fastavro
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 from quorate.events.varint import SMALL, DecodeError, read_long, write_long
@@ -43,6 +44,12 @@ def write_array(values: tuple[T, ...], write: Callable[[T], bytes]) -> bytes:
     if not values:
         return _FALSE
     return b"".join((write_long(len(values)), *map(write, values), _FALSE))
+
+
+@lru_cache(maxsize=4096)
+def write_longs(values: tuple[int, ...]) -> bytes:
+    """An array of longs; the same few sets of ids are written again and again."""
+    return write_array(values, write_long)
 
 
 def write_map(values: dict[str, str]) -> bytes:
@@ -108,6 +115,22 @@ def read_array(data: bytes, at: int, read: Callable[[bytes, int], tuple[T, int]]
             values.append(value)
         count, at = _block(data, at)
     return tuple(values), at
+
+
+def read_longs(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """An array of longs; ids of brokers are small, and there are few."""
+    count = data[at] >> 1
+    end = at + count + 1
+    items = data[at + 1 : end]
+    # One block of one-byte numbers, its own count one byte, not negative; then the empty block.
+    if data[at] & 129 == 0 and end < len(data) and data[end] == 0 and items.isascii():
+        return (_one_byte_longs(items), end + 1) if count else ((), at + 1)
+    return read_array(data, at, read_long)
+
+
+@lru_cache(maxsize=4096)
+def _one_byte_longs(data: bytes) -> tuple[int, ...]:
+    return tuple([byte >> 1 ^ -(byte & 1) for byte in data])
 
 
 def read_map(data: bytes, at: int) -> tuple[dict[str, str], int]:

@@ -13,16 +13,18 @@ import msgspec
 from quorate.events._avro import (
     read_array,
     read_boolean,
+    read_longs,
     read_map,
     read_optional,
     read_string,
     write_array,
     write_boolean,
+    write_longs,
     write_map,
     write_optional,
     write_string,
 )
-from quorate.events.varint import read_int, read_long, write_int, write_long
+from quorate.events.varint import SMALL, read_int, read_long, write_int, write_long
 
 
 __all__ = [
@@ -471,7 +473,7 @@ def _write_node_addresses(value: NodeAddresses) -> bytes:
 def _write_voter(value: Voter) -> bytes:
     return b"".join(
         (
-            write_int(value.id),
+            SMALL[value.id] if 0 <= value.id < 2048 else write_int(value.id),
             write_string(value.dir_uuid),
             _write_node_addresses(value.addresses),
         )
@@ -491,13 +493,13 @@ def _write_config_change(value: ConfigChange) -> bytes:
 def _write_candidate(value: Candidate) -> bytes:
     return b"".join(
         (
-            write_long(value.broker_id),
+            SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
             write_boolean(value.alive),
             write_boolean(value.in_sync),
-            write_int(value.epoch),
-            write_long(value.max_offset),
-            write_long(value.confirm_offset),
-            write_int(value.priority),
+            SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_int(value.epoch),
+            SMALL[value.max_offset] if 0 <= value.max_offset < 2048 else write_long(value.max_offset),
+            SMALL[value.confirm_offset] if 0 <= value.confirm_offset < 2048 else write_long(value.confirm_offset),
+            SMALL[value.priority] if 0 <= value.priority < 2048 else write_int(value.priority),
             write_boolean(value.learner),
             write_string(value.verdict),
             write_string(value.out_by),
@@ -508,9 +510,9 @@ def _write_candidate(value: Candidate) -> bytes:
 def _write_acknowledgement(value: Acknowledgement) -> bytes:
     return b"".join(
         (
-            write_long(value.broker_id),
-            write_long(value.notified_ms),
-            write_long(value.acknowledged_ms),
+            SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
+            SMALL[value.notified_ms] if 0 <= value.notified_ms < 2048 else write_long(value.notified_ms),
+            SMALL[value.acknowledged_ms] if 0 <= value.acknowledged_ms < 2048 else write_long(value.acknowledged_ms),
         )
     )
 
@@ -521,7 +523,7 @@ def _write_broker_address_changed(value: BrokerAddressChanged) -> bytes:
             b"\x00\x00\x00\x00\x01",
             write_string(value.cluster),
             write_string(value.broker_set),
-            write_long(value.broker_id),
+            SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
             write_string(value.old_address),
             write_string(value.new_address),
             write_map(value.capabilities),
@@ -536,7 +538,7 @@ def _write_broker_data_cleaned(value: BrokerDataCleaned) -> bytes:
             b"\x00\x00\x00\x00\x02",
             write_string(value.cluster),
             write_string(value.broker_set),
-            write_array(value.broker_ids, write_long),
+            write_longs(value.broker_ids),
             write_boolean(value.whole_set),
         )
     )
@@ -548,11 +550,13 @@ def _write_broker_fenced(value: BrokerFenced) -> bytes:
             b"\x00\x00\x00\x00\x03",
             write_string(value.cluster),
             write_string(value.broker_set),
-            write_long(value.broker_id),
+            SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
             write_string(value.evidence),
-            write_long(value.last_heartbeat_ms),
-            write_long(value.detected_ms),
-            write_long(value.proposed_ms),
+            SMALL[value.last_heartbeat_ms]
+            if 0 <= value.last_heartbeat_ms < 2048
+            else write_long(value.last_heartbeat_ms),
+            SMALL[value.detected_ms] if 0 <= value.detected_ms < 2048 else write_long(value.detected_ms),
+            SMALL[value.proposed_ms] if 0 <= value.proposed_ms < 2048 else write_long(value.proposed_ms),
         )
     )
 
@@ -563,7 +567,7 @@ def _write_broker_id_applied(value: BrokerIdApplied) -> bytes:
             b"\x00\x00\x00\x00\x04",
             write_string(value.cluster),
             write_string(value.broker_set),
-            write_long(value.broker_id),
+            SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
             write_string(value.address),
             write_string(value.register_check_code),
         )
@@ -576,7 +580,7 @@ def _write_broker_registered(value: BrokerRegistered) -> bytes:
             b"\x00\x00\x00\x00\x05",
             write_string(value.cluster),
             write_string(value.broker_set),
-            write_long(value.broker_id),
+            SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
             write_string(value.address),
             write_map(value.capabilities),
             write_array(value.topics, write_string),
@@ -590,9 +594,9 @@ def _write_broker_unfenced(value: BrokerUnfenced) -> bytes:
             b"\x00\x00\x00\x00\x06",
             write_string(value.cluster),
             write_string(value.broker_set),
-            write_long(value.broker_id),
-            write_long(value.detected_ms),
-            write_long(value.proposed_ms),
+            SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
+            SMALL[value.detected_ms] if 0 <= value.detected_ms < 2048 else write_long(value.detected_ms),
+            SMALL[value.proposed_ms] if 0 <= value.proposed_ms < 2048 else write_long(value.proposed_ms),
         )
     )
 
@@ -603,7 +607,7 @@ def _write_cluster_created(value: ClusterCreated) -> bytes:
             b"\x00\x00\x00\x00\x07",
             write_string(value.cluster_id),
             write_array(value.voters, _write_voter),
-            write_int(value.feature_level),
+            SMALL[value.feature_level] if 0 <= value.feature_level < 2048 else write_int(value.feature_level),
         )
     )
 
@@ -622,10 +626,10 @@ def _write_controller_leader_elected(value: ControllerLeaderElected) -> bytes:
     return b"".join(
         (
             b"\x00\x00\x00\x00\t",
-            write_int(value.node_id),
+            SMALL[value.node_id] if 0 <= value.node_id < 2048 else write_int(value.node_id),
             write_string(value.cause),
             write_optional(value.previous_leader, write_int),
-            write_long(value.silent_for_ms),
+            SMALL[value.silent_for_ms] if 0 <= value.silent_for_ms < 2048 else write_long(value.silent_for_ms),
         )
     )
 
@@ -639,12 +643,14 @@ def _write_election_failed(value: ElectionFailed) -> bytes:
             write_string(value.trigger),
             write_string(value.evidence),
             write_optional(value.old_master, write_long),
-            write_int(value.master_epoch),
+            SMALL[value.master_epoch] if 0 <= value.master_epoch < 2048 else write_int(value.master_epoch),
             write_array(value.candidates, _write_candidate),
             write_string(value.explanation),
-            write_long(value.last_heartbeat_ms),
-            write_long(value.detected_ms),
-            write_long(value.proposed_ms),
+            SMALL[value.last_heartbeat_ms]
+            if 0 <= value.last_heartbeat_ms < 2048
+            else write_long(value.last_heartbeat_ms),
+            SMALL[value.detected_ms] if 0 <= value.detected_ms < 2048 else write_long(value.detected_ms),
+            SMALL[value.proposed_ms] if 0 <= value.proposed_ms < 2048 else write_long(value.proposed_ms),
         )
     )
 
@@ -653,8 +659,8 @@ def _write_feature_level_changed(value: FeatureLevelChanged) -> bytes:
     return b"".join(
         (
             b"\x00\x00\x00\x00\x0b",
-            write_int(value.old),
-            write_int(value.new),
+            SMALL[value.old] if 0 <= value.old < 2048 else write_int(value.old),
+            SMALL[value.new] if 0 <= value.new < 2048 else write_int(value.new),
         )
     )
 
@@ -668,19 +674,23 @@ def _write_master_elected(value: MasterElected) -> bytes:
             write_string(value.trigger),
             write_string(value.evidence),
             write_optional(value.old_master, write_long),
-            write_long(value.master),
+            SMALL[value.master] if 0 <= value.master < 2048 else write_long(value.master),
             write_string(value.master_address),
-            write_int(value.master_epoch),
-            write_array(value.sync_state_set, write_long),
-            write_int(value.sync_state_set_epoch),
-            write_array(value.old_sync_state_set, write_long),
+            SMALL[value.master_epoch] if 0 <= value.master_epoch < 2048 else write_int(value.master_epoch),
+            write_longs(value.sync_state_set),
+            SMALL[value.sync_state_set_epoch]
+            if 0 <= value.sync_state_set_epoch < 2048
+            else write_int(value.sync_state_set_epoch),
+            write_longs(value.old_sync_state_set),
             write_array(value.candidates, _write_candidate),
             write_string(value.decided_by),
             write_string(value.explanation),
             write_boolean(value.unclean),
-            write_long(value.last_heartbeat_ms),
-            write_long(value.detected_ms),
-            write_long(value.proposed_ms),
+            SMALL[value.last_heartbeat_ms]
+            if 0 <= value.last_heartbeat_ms < 2048
+            else write_long(value.last_heartbeat_ms),
+            SMALL[value.detected_ms] if 0 <= value.detected_ms < 2048 else write_long(value.detected_ms),
+            SMALL[value.proposed_ms] if 0 <= value.proposed_ms < 2048 else write_long(value.proposed_ms),
         )
     )
 
@@ -689,12 +699,12 @@ def _write_node_started(value: NodeStarted) -> bytes:
     return b"".join(
         (
             b"\x00\x00\x00\x00\r",
-            write_int(value.node_id),
+            SMALL[value.node_id] if 0 <= value.node_id < 2048 else write_int(value.node_id),
             write_string(value.dir_uuid),
             write_string(value.version),
             _write_node_addresses(value.addresses),
-            write_int(value.feature_min),
-            write_int(value.feature_max),
+            SMALL[value.feature_min] if 0 <= value.feature_min < 2048 else write_int(value.feature_min),
+            SMALL[value.feature_max] if 0 <= value.feature_max < 2048 else write_int(value.feature_max),
         )
     )
 
@@ -705,9 +715,9 @@ def _write_role_change_acknowledged(value: RoleChangeAcknowledged) -> bytes:
             b"\x00\x00\x00\x00\x0e",
             write_string(value.cluster),
             write_string(value.broker_set),
-            write_int(value.master_epoch),
-            write_long(value.election_offset),
-            write_long(value.committed_ms),
+            SMALL[value.master_epoch] if 0 <= value.master_epoch < 2048 else write_int(value.master_epoch),
+            SMALL[value.election_offset] if 0 <= value.election_offset < 2048 else write_long(value.election_offset),
+            SMALL[value.committed_ms] if 0 <= value.committed_ms < 2048 else write_long(value.committed_ms),
             write_array(value.acks, _write_acknowledgement),
         )
     )
@@ -719,11 +729,13 @@ def _write_sync_state_set_altered(value: SyncStateSetAltered) -> bytes:
             b"\x00\x00\x00\x00\x0f",
             write_string(value.cluster),
             write_string(value.broker_set),
-            write_long(value.master),
-            write_int(value.master_epoch),
-            write_array(value.old, write_long),
-            write_array(value.new, write_long),
-            write_int(value.sync_state_set_epoch),
+            SMALL[value.master] if 0 <= value.master < 2048 else write_long(value.master),
+            SMALL[value.master_epoch] if 0 <= value.master_epoch < 2048 else write_int(value.master_epoch),
+            write_longs(value.old),
+            write_longs(value.new),
+            SMALL[value.sync_state_set_epoch]
+            if 0 <= value.sync_state_set_epoch < 2048
+            else write_int(value.sync_state_set_epoch),
         )
     )
 
@@ -733,11 +745,11 @@ def _write_topic_created(value: TopicCreated) -> bytes:
         (
             b"\x00\x00\x00\x00\x10",
             write_string(value.topic),
-            write_int(value.read_queues),
-            write_int(value.write_queues),
-            write_int(value.permission),
+            SMALL[value.read_queues] if 0 <= value.read_queues < 2048 else write_int(value.read_queues),
+            SMALL[value.write_queues] if 0 <= value.write_queues < 2048 else write_int(value.write_queues),
+            SMALL[value.permission] if 0 <= value.permission < 2048 else write_int(value.permission),
             write_string(value.filter_type),
-            write_int(value.system_flags),
+            SMALL[value.system_flags] if 0 <= value.system_flags < 2048 else write_int(value.system_flags),
             write_boolean(value.order),
             write_map(value.attributes),
         )
@@ -758,11 +770,11 @@ def _write_topic_updated(value: TopicUpdated) -> bytes:
         (
             b"\x00\x00\x00\x00\x12",
             write_string(value.topic),
-            write_int(value.read_queues),
-            write_int(value.write_queues),
-            write_int(value.permission),
+            SMALL[value.read_queues] if 0 <= value.read_queues < 2048 else write_int(value.read_queues),
+            SMALL[value.write_queues] if 0 <= value.write_queues < 2048 else write_int(value.write_queues),
+            SMALL[value.permission] if 0 <= value.permission < 2048 else write_int(value.permission),
             write_string(value.filter_type),
-            write_int(value.system_flags),
+            SMALL[value.system_flags] if 0 <= value.system_flags < 2048 else write_int(value.system_flags),
             write_boolean(value.order),
             write_map(value.attributes),
         )
@@ -784,7 +796,11 @@ def _read_node_addresses(data: bytes, at: int) -> tuple[NodeAddresses, int]:
 
 
 def _read_voter(data: bytes, at: int) -> tuple[Voter, int]:
-    id, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        id, at = read_int(data, at)
     dir_uuid, at = read_string(data, at)
     addresses, at = _read_node_addresses(data, at)
     value = Voter(
@@ -808,13 +824,33 @@ def _read_config_change(data: bytes, at: int) -> tuple[ConfigChange, int]:
 
 
 def _read_candidate(data: bytes, at: int) -> tuple[Candidate, int]:
-    broker_id, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        broker_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        broker_id, at = read_long(data, at)
     alive, at = read_boolean(data, at)
     in_sync, at = read_boolean(data, at)
-    epoch, at = read_int(data, at)
-    max_offset, at = read_long(data, at)
-    confirm_offset, at = read_long(data, at)
-    priority, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        epoch, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        max_offset, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        max_offset, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        confirm_offset, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        confirm_offset, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        priority, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        priority, at = read_int(data, at)
     learner, at = read_boolean(data, at)
     verdict, at = read_string(data, at)
     out_by, at = read_string(data, at)
@@ -834,9 +870,21 @@ def _read_candidate(data: bytes, at: int) -> tuple[Candidate, int]:
 
 
 def _read_acknowledgement(data: bytes, at: int) -> tuple[Acknowledgement, int]:
-    broker_id, at = read_long(data, at)
-    notified_ms, at = read_long(data, at)
-    acknowledged_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        broker_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        broker_id, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        notified_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        notified_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        acknowledged_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        acknowledged_ms, at = read_long(data, at)
     value = Acknowledgement(
         broker_id=broker_id,
         notified_ms=notified_ms,
@@ -848,7 +896,11 @@ def _read_acknowledgement(data: bytes, at: int) -> tuple[Acknowledgement, int]:
 def _read_broker_address_changed(data: bytes, at: int) -> tuple[BrokerAddressChanged, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
-    broker_id, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        broker_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        broker_id, at = read_long(data, at)
     old_address, at = read_string(data, at)
     new_address, at = read_string(data, at)
     capabilities, at = read_map(data, at)
@@ -868,7 +920,7 @@ def _read_broker_address_changed(data: bytes, at: int) -> tuple[BrokerAddressCha
 def _read_broker_data_cleaned(data: bytes, at: int) -> tuple[BrokerDataCleaned, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
-    broker_ids, at = read_array(data, at, read_long)
+    broker_ids, at = read_longs(data, at)
     whole_set, at = read_boolean(data, at)
     value = BrokerDataCleaned(
         cluster=cluster,
@@ -882,11 +934,27 @@ def _read_broker_data_cleaned(data: bytes, at: int) -> tuple[BrokerDataCleaned, 
 def _read_broker_fenced(data: bytes, at: int) -> tuple[BrokerFenced, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
-    broker_id, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        broker_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        broker_id, at = read_long(data, at)
     evidence, at = read_string(data, at)
-    last_heartbeat_ms, at = read_long(data, at)
-    detected_ms, at = read_long(data, at)
-    proposed_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        last_heartbeat_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        last_heartbeat_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        detected_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        detected_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        proposed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        proposed_ms, at = read_long(data, at)
     value = BrokerFenced(
         cluster=cluster,
         broker_set=broker_set,
@@ -902,7 +970,11 @@ def _read_broker_fenced(data: bytes, at: int) -> tuple[BrokerFenced, int]:
 def _read_broker_id_applied(data: bytes, at: int) -> tuple[BrokerIdApplied, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
-    broker_id, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        broker_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        broker_id, at = read_long(data, at)
     address, at = read_string(data, at)
     register_check_code, at = read_string(data, at)
     value = BrokerIdApplied(
@@ -918,7 +990,11 @@ def _read_broker_id_applied(data: bytes, at: int) -> tuple[BrokerIdApplied, int]
 def _read_broker_registered(data: bytes, at: int) -> tuple[BrokerRegistered, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
-    broker_id, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        broker_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        broker_id, at = read_long(data, at)
     address, at = read_string(data, at)
     capabilities, at = read_map(data, at)
     topics, at = read_array(data, at, read_string)
@@ -936,9 +1012,21 @@ def _read_broker_registered(data: bytes, at: int) -> tuple[BrokerRegistered, int
 def _read_broker_unfenced(data: bytes, at: int) -> tuple[BrokerUnfenced, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
-    broker_id, at = read_long(data, at)
-    detected_ms, at = read_long(data, at)
-    proposed_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        broker_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        broker_id, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        detected_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        detected_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        proposed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        proposed_ms, at = read_long(data, at)
     value = BrokerUnfenced(
         cluster=cluster,
         broker_set=broker_set,
@@ -952,7 +1040,11 @@ def _read_broker_unfenced(data: bytes, at: int) -> tuple[BrokerUnfenced, int]:
 def _read_cluster_created(data: bytes, at: int) -> tuple[ClusterCreated, int]:
     cluster_id, at = read_string(data, at)
     voters, at = read_array(data, at, _read_voter)
-    feature_level, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        feature_level, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        feature_level, at = read_int(data, at)
     value = ClusterCreated(
         cluster_id=cluster_id,
         voters=voters,
@@ -972,10 +1064,18 @@ def _read_config_changed(data: bytes, at: int) -> tuple[ConfigChanged, int]:
 
 
 def _read_controller_leader_elected(data: bytes, at: int) -> tuple[ControllerLeaderElected, int]:
-    node_id, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        node_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        node_id, at = read_int(data, at)
     cause, at = read_string(data, at)
     previous_leader, at = read_optional(data, at, read_int)
-    silent_for_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        silent_for_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        silent_for_ms, at = read_long(data, at)
     value = ControllerLeaderElected(
         node_id=node_id,
         cause=cause,
@@ -991,12 +1091,28 @@ def _read_election_failed(data: bytes, at: int) -> tuple[ElectionFailed, int]:
     trigger, at = read_string(data, at)
     evidence, at = read_string(data, at)
     old_master, at = read_optional(data, at, read_long)
-    master_epoch, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        master_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        master_epoch, at = read_int(data, at)
     candidates, at = read_array(data, at, _read_candidate)
     explanation, at = read_string(data, at)
-    last_heartbeat_ms, at = read_long(data, at)
-    detected_ms, at = read_long(data, at)
-    proposed_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        last_heartbeat_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        last_heartbeat_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        detected_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        detected_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        proposed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        proposed_ms, at = read_long(data, at)
     value = ElectionFailed(
         cluster=cluster,
         broker_set=broker_set,
@@ -1014,8 +1130,16 @@ def _read_election_failed(data: bytes, at: int) -> tuple[ElectionFailed, int]:
 
 
 def _read_feature_level_changed(data: bytes, at: int) -> tuple[FeatureLevelChanged, int]:
-    old, at = read_int(data, at)
-    new, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        old, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        old, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        new, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        new, at = read_int(data, at)
     value = FeatureLevelChanged(
         old=old,
         new=new,
@@ -1029,19 +1153,43 @@ def _read_master_elected(data: bytes, at: int) -> tuple[MasterElected, int]:
     trigger, at = read_string(data, at)
     evidence, at = read_string(data, at)
     old_master, at = read_optional(data, at, read_long)
-    master, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        master, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        master, at = read_long(data, at)
     master_address, at = read_string(data, at)
-    master_epoch, at = read_int(data, at)
-    sync_state_set, at = read_array(data, at, read_long)
-    sync_state_set_epoch, at = read_int(data, at)
-    old_sync_state_set, at = read_array(data, at, read_long)
+    byte = data[at]
+    if byte < 128:
+        master_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        master_epoch, at = read_int(data, at)
+    sync_state_set, at = read_longs(data, at)
+    byte = data[at]
+    if byte < 128:
+        sync_state_set_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        sync_state_set_epoch, at = read_int(data, at)
+    old_sync_state_set, at = read_longs(data, at)
     candidates, at = read_array(data, at, _read_candidate)
     decided_by, at = read_string(data, at)
     explanation, at = read_string(data, at)
     unclean, at = read_boolean(data, at)
-    last_heartbeat_ms, at = read_long(data, at)
-    detected_ms, at = read_long(data, at)
-    proposed_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        last_heartbeat_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        last_heartbeat_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        detected_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        detected_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        proposed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        proposed_ms, at = read_long(data, at)
     value = MasterElected(
         cluster=cluster,
         broker_set=broker_set,
@@ -1066,12 +1214,24 @@ def _read_master_elected(data: bytes, at: int) -> tuple[MasterElected, int]:
 
 
 def _read_node_started(data: bytes, at: int) -> tuple[NodeStarted, int]:
-    node_id, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        node_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        node_id, at = read_int(data, at)
     dir_uuid, at = read_string(data, at)
     version, at = read_string(data, at)
     addresses, at = _read_node_addresses(data, at)
-    feature_min, at = read_int(data, at)
-    feature_max, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        feature_min, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        feature_min, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        feature_max, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        feature_max, at = read_int(data, at)
     value = NodeStarted(
         node_id=node_id,
         dir_uuid=dir_uuid,
@@ -1086,9 +1246,21 @@ def _read_node_started(data: bytes, at: int) -> tuple[NodeStarted, int]:
 def _read_role_change_acknowledged(data: bytes, at: int) -> tuple[RoleChangeAcknowledged, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
-    master_epoch, at = read_int(data, at)
-    election_offset, at = read_long(data, at)
-    committed_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        master_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        master_epoch, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        election_offset, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        election_offset, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        committed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        committed_ms, at = read_long(data, at)
     acks, at = read_array(data, at, _read_acknowledgement)
     value = RoleChangeAcknowledged(
         cluster=cluster,
@@ -1104,11 +1276,23 @@ def _read_role_change_acknowledged(data: bytes, at: int) -> tuple[RoleChangeAckn
 def _read_sync_state_set_altered(data: bytes, at: int) -> tuple[SyncStateSetAltered, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
-    master, at = read_long(data, at)
-    master_epoch, at = read_int(data, at)
-    old, at = read_array(data, at, read_long)
-    new, at = read_array(data, at, read_long)
-    sync_state_set_epoch, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        master, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        master, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        master_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        master_epoch, at = read_int(data, at)
+    old, at = read_longs(data, at)
+    new, at = read_longs(data, at)
+    byte = data[at]
+    if byte < 128:
+        sync_state_set_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        sync_state_set_epoch, at = read_int(data, at)
     value = SyncStateSetAltered(
         cluster=cluster,
         broker_set=broker_set,
@@ -1123,11 +1307,27 @@ def _read_sync_state_set_altered(data: bytes, at: int) -> tuple[SyncStateSetAlte
 
 def _read_topic_created(data: bytes, at: int) -> tuple[TopicCreated, int]:
     topic, at = read_string(data, at)
-    read_queues, at = read_int(data, at)
-    write_queues, at = read_int(data, at)
-    permission, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        read_queues, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        read_queues, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        write_queues, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        write_queues, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        permission, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        permission, at = read_int(data, at)
     filter_type, at = read_string(data, at)
-    system_flags, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        system_flags, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        system_flags, at = read_int(data, at)
     order, at = read_boolean(data, at)
     attributes, at = read_map(data, at)
     value = TopicCreated(
@@ -1153,11 +1353,27 @@ def _read_topic_deleted(data: bytes, at: int) -> tuple[TopicDeleted, int]:
 
 def _read_topic_updated(data: bytes, at: int) -> tuple[TopicUpdated, int]:
     topic, at = read_string(data, at)
-    read_queues, at = read_int(data, at)
-    write_queues, at = read_int(data, at)
-    permission, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        read_queues, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        read_queues, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        write_queues, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        write_queues, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        permission, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        permission, at = read_int(data, at)
     filter_type, at = read_string(data, at)
-    system_flags, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        system_flags, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        system_flags, at = read_int(data, at)
     order, at = read_boolean(data, at)
     attributes, at = read_map(data, at)
     value = TopicUpdated(

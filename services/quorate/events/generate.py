@@ -22,6 +22,8 @@ from quorate.events.schema import Array, Default, FieldType, Map, Optional, Prim
 MODULE = Path(__file__).with_name("_generated.py")
 
 _PYTHON = {"string": "str", "int": "int", "long": "int", "boolean": "bool"}
+_NUMBERS = ("int", "long")
+_LONG = Primitive("long")
 
 _HEAD = '''"""Events as frozen values, with their Avro readers and writers.
 
@@ -38,16 +40,18 @@ import msgspec
 from quorate.events._avro import (
     read_array,
     read_boolean,
+    read_longs,
     read_map,
     read_optional,
     read_string,
     write_array,
     write_boolean,
+    write_longs,
     write_map,
     write_optional,
     write_string,
 )
-from quorate.events.varint import read_int, read_long, write_int, write_long
+from quorate.events.varint import SMALL, read_int, read_long, write_int, write_long
 '''
 
 
@@ -127,12 +131,16 @@ def _writer(record: Record, *, prefix: int | None) -> str:
 
 def _write(kind: FieldType, value: str) -> str:
     match kind:
+        case Primitive(name) if name in _NUMBERS:  # Nearly all are small: a look-up, not a call.
+            return f"SMALL[{value}] if 0 <= {value} < 2048 else write_{name}({value})"
         case Primitive(name):
             return f"write_{name}({value})"
         case Optional(item):
             return f"write_optional({value}, write_{item.name})"
         case Map():
             return f"write_map({value})"
+        case Array(items) if items == _LONG:
+            return f"write_longs({value})"
         case Array(items):
             return f"write_array({value}, {_function('write', items)})"
         case Record():
@@ -165,7 +173,18 @@ def _reader(writer: Record, reader: Record, suffix: str) -> str:
     lines = [f"def _read_{name}{suffix}(data: bytes, at: int) -> tuple[{reader.name}, int]:"]
     for field in writer.fields:
         call = _read(field.type, suffix)
-        lines.append(f"    {field.name}, at = {call}" if reader.field(field.name) else f"    at = {call}[1]")
+        if not reader.field(field.name):
+            lines.append(f"    at = {call}[1]")
+        elif isinstance(field.type, Primitive) and field.type.name in _NUMBERS:  # One byte, nearly always: no call.
+            lines += [
+                "    byte = data[at]",
+                "    if byte < 128:",
+                f"        {field.name}, at = byte >> 1 ^ -(byte & 1), at + 1",
+                "    else:",
+                f"        {field.name}, at = {call}",
+            ]
+        else:
+            lines.append(f"    {field.name}, at = {call}")
     taken = [field.name for field in writer.fields if reader.field(field.name)]
     lines.append(f"    value = {reader.name}(")
     lines += [f"        {field}={field}," for field in taken]
@@ -187,6 +206,8 @@ def _read(kind: FieldType, suffix: str) -> str:
             return f"read_optional(data, at, read_{item.name})"
         case Map():
             return "read_map(data, at)"
+        case Array(items) if items == _LONG:
+            return "read_longs(data, at)"
         case Array(items):
             return f"read_array(data, at, {_function('read', items, suffix)})"
         case Record():

@@ -7,6 +7,7 @@ format, which follows the feature level, so that nodes of two versions agree on 
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -41,12 +42,19 @@ def row(state: State, key: bytes) -> bytes | None:
 
     Raises InvariantBrokenError for a key of no kind of ours.
     """
+    find, name = _place(key)
+    entity = find(state, name)
+    return None if entity is None else _FORMAT + _ENCODER.encode(entity)
+
+
+@lru_cache(maxsize=16_384)
+def _place(key: bytes) -> "tuple[Callable[[State, str], Entity | None], str]":
+    """Where to look for the entity of a key, and under which name."""
     kind, _, name = key.decode().split("/", 2)
     find = _FIND.get(kind)
     if find is None:
         raise InvariantBrokenError(f"no entity has the key {key!r}")
-    entity = find(state, unquote(name) if "%" in name else name)
-    return None if entity is None else _FORMAT + _ENCODER.encode(entity)
+    return find, unquote(name) if "%" in name else name
 
 
 def rows(state: State) -> Iterator[tuple[bytes, bytes]]:

@@ -12,6 +12,7 @@ header is JSON or RocketMQ's binary form (Java ``NettyDecoder``, ``RemotingComma
 import struct
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import cache
 from typing import TypeVar, get_args
 
 import msgspec
@@ -466,10 +467,20 @@ def _text_fields(fields: Fields | Mapping[str, str] | None) -> dict[str, str]:
     """Java's encoding of a custom header: what is null is absent, all else is text."""
     if fields is None:
         return {}
-    if isinstance(fields, Fields):
-        named: dict[str, str | int | bool | None] = msgspec.to_builtins(fields)
-        return {name: _java_text(value) for name, value in named.items() if value is not None}
-    return dict(fields)
+    if not isinstance(fields, Fields):
+        return dict(fields)
+    found: dict[str, str] = {}
+    for name, own in _names_of(type(fields)):
+        value = getattr(fields, own)
+        if value is not None:
+            found[name] = value if value.__class__ is str else _java_text(value)
+    return found
+
+
+@cache
+def _names_of(kind: type[Fields]) -> tuple[tuple[str, str], ...]:
+    """Java's name and ours of each field."""
+    return tuple((field.encode_name, field.name) for field in msgspec.structs.fields(kind))
 
 
 class _EncodedHead(
@@ -540,7 +551,7 @@ class Message:
             flag=self.flag,
             version=self.version,
             language=_LANGUAGE,
-            serialized_as=HeaderType.JSON.name,
+            serialized_as="JSON",
             fields=self.fields or None,
             remark=self.remark,
         )

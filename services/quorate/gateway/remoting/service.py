@@ -177,7 +177,7 @@ class RemotingService:
         self._config = NodeConfig(node_id, {**_facts(node_id, group, addresses, settings), **(facts or {})})
         self._access = access or OpenAccess()
         self._quota = quota or NoQuota()
-        self._guard_heartbeats = access is not None or quota is not None
+        self._guarded = access is not None or quota is not None
         self._metrics = metrics or Metrics()
         self._replica_info: dict[str, tuple[BrokerSet, Message]] = {}
         self.now = now
@@ -191,7 +191,7 @@ class RemotingService:
             return answers.HEARTBEAT_WITHOUT_ID
         if len(fields.cluster) + len(fields.broker_set) + len(fields.address) > self._settings.names_max:
             return answers.NAMES_TOO_LONG
-        if self._guard_heartbeats and not self._permitted(connection, "Heartbeat", f"broker-set/{fields.broker_set}"):
+        if self._guarded and not self._permitted(connection, "Heartbeat", f"broker-set/{fields.broker_set}"):
             return answers.FORBIDDEN
         self._controller.heartbeat(fields, connection)
         return answers.HEARTBEAT_OK
@@ -228,7 +228,9 @@ class RemotingService:
         return self._access.authorize(connection.caller.principal, operation, resource)
 
     def _admitted(self, exchange: Exchange, operation: str, resource: str) -> bool:
-        """Ask both hooks; a refusal is answered here."""
+        """Ask both hooks, if there are any; a refusal is answered here."""
+        if not self._guarded:
+            return True
         if not self._permitted(exchange.connection, operation, resource):
             exchange.reply(answers.FORBIDDEN)
             return False
