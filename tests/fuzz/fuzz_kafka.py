@@ -27,7 +27,7 @@ with atheris.instrument_imports(include=["quorate.wire", "quorate.gateway.kafka"
     from quorate.gateway.kafka.connection import KafkaConnection
     from quorate.gateway.kafka.server import KafkaServer
     from quorate.metrics import Metrics
-    from quorate.wire.kafka import WINDOW, KafkaFormatError, decode_request
+    from quorate.wire.kafka import FLEXIBLE, WINDOW, KafkaFormatError, decode_request
     from quorate.wire.kafka_primitives import int16, int32, int64, string
     from tests.kafka_tools.fakes import TOPIC, FakeLog, FakeView
 
@@ -132,7 +132,13 @@ def bodies(key: int) -> bytes:
         13: group + int32(1) + string("m") + int16(-1),
         14: group + int32(1) + string("m") + int16(-1) + int32(0),
         18: b"\x02a\x02b\x00",
+        15: int32(1) + group + b"\x00",
+        16: b"\x02\x07Stable\x02\x08classic\x00",
         23: int32(-1) + topic + int32(-1) + int32(1),
+        32: int32(1) + b"\x02" + string(TOPIC) + int32(-1) + b"\x00\x00",
+        42: int32(1) + group,
+        55: b"\x02" + bytes((len(TOPIC) + 1,)) + TOPIC.encode() + b"\x02" + int32(0) + b"\x00\x00\x00",
+        60: b"\x00\x01\x00\x00",
     }  # fmt: skip
     return found[key]
 
@@ -141,7 +147,7 @@ def seeds(folder: Path) -> None:
     """One file for each key and version."""
     for key, (oldest, newest) in WINDOW.items():
         for version in range(oldest, newest + 1):
-            tags = b"\x00" if (key, version) == (18, 3) else b""
+            tags = b"\x00" if version >= FLEXIBLE.get(key, version + 1) else b""
             frame = int16(key) + int16(version) + int32(1) + string("c") + tags + bodies(key)
             (folder / f"{int(key)}-{version}").write_bytes(frame)
 

@@ -6,13 +6,13 @@ import itertools
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
 import uvloop
 
 from quorate.clock import LoopScheduler
-from quorate.controller import Written
+from quorate.controller import QuorumIs, VoterIs, Written
 from quorate.events import BrokerFenced, Event, Stamp, TopicCreated
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.kafka import KafkaNode, KafkaServer, KafkaSettings
@@ -144,6 +144,18 @@ class FakeView:
 
     def nodes(self) -> Sequence[KafkaNode]:
         return self.known
+
+    @property
+    def entry_bytes_max(self) -> int:
+        return 1 << 20
+
+    def quorum(self, done: Callable[[QuorumIs | None], None]) -> None:
+        voters = tuple(VoterIs(node.node_id, 90 + node.node_id, 0) for node in self.known)
+        leads = self.confirmable and self.leader_id is not None
+        done(QuorumIs(self.leader_id or 0, self.term, 92, voters) if leads else None)
+
+    def directories(self) -> Mapping[int, bytes]:
+        return {1: bytes(range(16))}
 
     def confirmed_end(self, done: Callable[[int | None], None]) -> None:
         done(self.log.end_offset if self.confirmable else None)

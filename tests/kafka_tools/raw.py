@@ -3,7 +3,7 @@
 import socket
 from typing import Any
 
-from quorate.wire.kafka import Api
+from quorate.wire.kafka import Api, RequestHeader
 from quorate.wire.kafka_primitives import int32
 from tests.kafka_tools.fakes import TOPIC
 from tests.unit.wire.kafka_oracle import decoded, request_frame
@@ -26,7 +26,9 @@ class Client:
         size = int.from_bytes(self.read(4), "big")
         body = self.read(size)
         assert int.from_bytes(body[:4], "big") == 77
-        return decoded(api, version, body[4:])
+        tagged = RequestHeader(api, version, 77, None).flexible_response
+        assert not tagged or body[4] == 0
+        return decoded(api, version, body[5 if tagged else 4 :])
 
     def ask(self, api: Api, version: int, value: dict[str, Any]) -> dict[str, Any]:
         self.send(api, version, value)

@@ -21,6 +21,12 @@ TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "all-groups": "org.apache.kafka.tools.GroupsCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "dump": "org.apache.kafka.tools.DumpLogSegments",
 }
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

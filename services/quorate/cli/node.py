@@ -11,7 +11,7 @@ import platform
 import random
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Self
@@ -27,7 +27,7 @@ from quorate.consensus.journal import Journal, JournalDamagedError, erase_journa
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
 from quorate.consensus.store import Identity, RocksStore, claim_identity, read_identity
-from quorate.controller import ReadResult, ReadView
+from quorate.controller import QuorumIs, ReadResult, ReadView
 from quorate.errors import UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.access import NoQuota, OpenAccess
@@ -110,6 +110,20 @@ class ClusterView:
             done(view.offset if isinstance(view, ReadView) else None)
 
         self._node.core.controller.read("linearizable", seen)
+
+    def quorum(self, done: Callable[[QuorumIs | None], None]) -> None:
+        """See LogView."""
+        self._node.core.controller.quorum.ask(done)
+
+    def directories(self) -> Mapping[int, bytes]:
+        """See LogView."""
+        known = self._node.core.machine.state.nodes
+        return {node_id: uuid.UUID(node.dir_uuid).bytes for node_id, node in known.items()}
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """See LogView."""
+        return self._node.settings.controller.command_bytes_max
 
 
 class Node:

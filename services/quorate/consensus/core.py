@@ -81,6 +81,9 @@ class Core(Protocol):
     def match(self, peer: NodeId) -> Index:
         """Of one."""
 
+    def last_response(self, peer: NodeId) -> float:
+        """When this leader last heard of it, or began to lead; monotonic seconds."""
+
     def forget_match(self, peer: NodeId) -> None:
         """Nothing it acknowledged holds any more."""
 

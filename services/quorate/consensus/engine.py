@@ -46,7 +46,18 @@ from quorate.consensus.event_log import EventLog
 from quorate.consensus.guard import Election, HeldFrames, PeerFlow, ReadRounds, Show, commit_ceiling, shape_append
 from quorate.consensus.install import Installer
 from quorate.consensus.journal import Journal
-from quorate.consensus.ports import DiskWorker, Index, LeaderCause, Machine, Network, NodeId, Store, StoreOp, Term
+from quorate.consensus.ports import (
+    DiskWorker,
+    Index,
+    LeaderCause,
+    Machine,
+    Network,
+    NodeId,
+    Progress,
+    Store,
+    StoreOp,
+    Term,
+)
 from quorate.consensus.rejoin import Rejoin
 from quorate.consensus.settings import EngineSettings
 from quorate.consensus.snapshots import SnapshotSender, Trimmer
@@ -221,6 +232,14 @@ class GuardedEngine(CoreEvents):
         self._journal.append(index, term, entry)
         self._kick()
         return index
+
+    def progress(self) -> tuple[Progress, ...]:
+        """See port."""
+        if not self.is_leader:
+            return ()
+        now, core = self._scheduler.monotonic(), self._core
+        others = [Progress(peer, core.match(peer), max(0.0, now - core.last_response(peer))) for peer in self._others]
+        return (Progress(self.node_id, Index(self._journal.last_index), 0.0), *others)
 
     def read_index(self, done: Callable[[Index | None], None]) -> None:
         """See port."""

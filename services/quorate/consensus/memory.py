@@ -9,7 +9,7 @@ meanwhile.
 from collections.abc import Callable
 
 from quorate.clock import Scheduler
-from quorate.consensus.ports import Index, LeaderCause, Machine, NodeId, Term
+from quorate.consensus.ports import Index, LeaderCause, Machine, NodeId, Progress, Term
 from quorate.errors import PeerError, UsageError
 
 
@@ -93,6 +93,13 @@ class MemoryEngine:
         if not self._running or term == 0 or term != self._announced:
             return None
         return self._append(term, entry)
+
+    def progress(self) -> tuple[Progress, ...]:
+        """See port; voters that are not there have nothing."""
+        if not self.is_leader:
+            return ()
+        last = {self.node_id: self._commit}
+        return tuple(Progress(voter, last.get(voter, Index(0)), 0.0) for voter in self.voters)
 
     def read_index(self, done: Callable[[Index | None], None]) -> None:
         """See port."""

@@ -99,6 +99,16 @@ class LeaderCause(msgspec.Struct, frozen=True, gc=False):
     silent_for_ms: int = 0
 
 
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """How far one voter's log is, as its leader knows it."""
+
+    node_id: NodeId
+    last_index: Index
+    """Durable there (of the leader itself: appended)."""
+    silent_s: float
+    """Since the leader last heard of it."""
+
+
 class Machine(Protocol):
     """The replicated state machine, as the engine sees it (implemented by controller/machine.py)."""
 
@@ -164,6 +174,9 @@ class RaftEngine(Protocol):
         """Append in ``term``; None = ``term`` is not (or no longer) decidable here, *provably nothing was proposed*.
         Raises UsageError for an entry of a size that is not allowed.
         """
+
+    def progress(self) -> tuple[Progress, ...]:
+        """Every voter, this node too; empty unless this node leads."""
 
     def read_index(self, done: Callable[[Index | None], None]) -> None:
         """Linearizable read on the leader: ``done(index)`` once a majority confirmed the leadership and ``index`` is

@@ -383,6 +383,11 @@ class _Core(SyncObj):  # type: ignore[misc]
         """See port."""
         return Index(self._SyncObj__raftMatchIndex[self._peers[peer]])
 
+    def last_response(self, peer: NodeId) -> float:
+        """See port."""
+        heard: float = self._SyncObj__lastResponseTime[self._peers[peer]]
+        return heard
+
     def forget_match(self, peer: NodeId) -> None:
         """See port."""
         self._SyncObj__raftMatchIndex[self._peers[peer]] = 0

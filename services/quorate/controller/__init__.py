@@ -5,6 +5,7 @@ from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
 from quorate.controller.loop import Controller, ReadResult, ReadView
 from quorate.controller.machine import ReplicatedState
+from quorate.controller.messages import QuorumIs, VoterIs
 from quorate.controller.outcomes import (
     Answered,
     Busy,
@@ -43,6 +44,7 @@ __all__ = [
     "NotLeader",
     "Outcome",
     "PeerLink",
+    "QuorumIs",
     "ReadOutcome",
     "ReadResult",
     "ReadView",
@@ -52,5 +54,6 @@ __all__ = [
     "RoleChanges",
     "Unavailable",
     "UnknownOutcome",
+    "VoterIs",
     "Written",
 ]

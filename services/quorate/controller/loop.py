@@ -39,6 +39,7 @@ from quorate.controller.outcomes import (
 )
 from quorate.controller.pending import AnyPending, Deadlines, Pending, Stage
 from quorate.controller.ports import CommandLine, Journalist, PeerLink
+from quorate.controller.quorum import QuorumDesk
 from quorate.controller.settings import ControllerSettings
 from quorate.metadata.commands import Command, CreateCluster, RecordLeader, RecordNodeStart, Refusal
 from quorate.metadata.configs import policy_in_force
@@ -117,6 +118,7 @@ class Controller:
             park=self._park,
             first_id=scheduler.time_ms() << 20,
         )
+        self.quorum = QuorumDesk(peers, scheduler, settings)
         self._deadlines = Deadlines()
         self._parked: deque[AnyPending] = deque()
         self._retry_armed = False
@@ -147,6 +149,7 @@ class Controller:
         """Begin; ``node_start`` is recorded once a leader can be reached."""
         self.engine = engine
         self._decider.engine = engine
+        self.quorum.engine = engine
         self._start = node_start
         self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
         if node_start is not None:
@@ -535,6 +538,10 @@ class Controller:
                 self._forwarder.answered(message.id, message.outcome)
             case messages.ForwardedCommand():
                 self._take(peer, message)
+            case messages.QuorumQuestion():
+                self.quorum.asked(peer, message)
+            case messages.QuorumAnswer():
+                self.quorum.answered(message)
             case messages.BrokerClosed():
                 for callback in self.on_witness:
                     callback(peer, message)

@@ -39,7 +39,39 @@ class BrokerClosed(msgspec.Struct, frozen=True, gc=False, tag=True):
     broker_id: int
 
 
-Message = ForwardedCommand | CommandOutcome | BrokerClosed
+class QuorumQuestion(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """You lead, I think: how far is every voter?"""
+
+    id: int
+
+
+class VoterIs(msgspec.Struct, frozen=True, gc=False):
+    """One voter, as the leader knows it."""
+
+    node_id: int
+    last_index: int
+    """Of its log, durable."""
+    silent_ms: int
+    """Since the leader last heard of it."""
+
+
+class QuorumIs(msgspec.Struct, frozen=True, gc=False):
+    """The quorum, by its leader."""
+
+    leader: int
+    term: int
+    commit_index: int
+    voters: tuple[VoterIs, ...]
+
+
+class QuorumAnswer(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The answer; None: I do not lead."""
+
+    id: int
+    quorum: QuorumIs | None
+
+
+Message = ForwardedCommand | CommandOutcome | BrokerClosed | QuorumQuestion | QuorumAnswer
 
 KIND: Final = 64
 """The peer-link frame type of every message here (consensus keeps 0–63 for itself)."""

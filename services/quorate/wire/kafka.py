@@ -3,10 +3,10 @@
 Rules: sans-I/O. ``frame_size`` finds the frames of a stream, ``decode_request`` turns one frame into a header and a
 frozen request, ``kafka_responses`` builds answers. A malformed frame raises ``KafkaFormatError``; a key or version
 outside ``WINDOW`` raises ``UnsupportedRequestError``, which still carries the header.
-Theory: the window stops before the first *flexible* version of each key (KIP-482), ApiVersions apart: every stock
-client measured negotiates down to it, and the whole codec stays one screen per call. Produce is listed from 0 because
-old librdkafka looks for it before it fetches. Metadata ends at 5, so clients see no leader epochs: committed events
-cannot diverge, and a client that checked for truncation could only ever be wrong.
+Theory: the window stops before the first *flexible* version of each key (KIP-482), except where tools need one (see
+``FLEXIBLE``): every stock client measured negotiates down to it, and the codec stays one screen per call. Produce is
+listed from 0 because old librdkafka looks for it before it fetches. Metadata ends at 5, so clients see no leader
+epochs: committed events cannot diverge, and a client that checked for truncation could only ever be wrong.
 """
 
 from enum import IntEnum
@@ -43,8 +43,14 @@ class Api(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    DELETE_GROUPS = 42
+    DESCRIBE_QUORUM = 55
+    DESCRIBE_CLUSTER = 60
 
 
 WINDOW: dict[int, tuple[int, int]] = {
@@ -59,10 +65,24 @@ WINDOW: dict[int, tuple[int, int]] = {
     Api.HEARTBEAT: (0, 3),
     Api.LEAVE_GROUP: (0, 3),
     Api.SYNC_GROUP: (0, 3),
+    Api.DESCRIBE_GROUPS: (0, 4),
+    Api.LIST_GROUPS: (0, 5),
     Api.API_VERSIONS: (0, 3),
     Api.OFFSET_FOR_LEADER_EPOCH: (2, 3),
+    Api.DESCRIBE_CONFIGS: (1, 3),
+    Api.DELETE_GROUPS: (0, 1),
+    Api.DESCRIBE_QUORUM: (0, 2),
+    Api.DESCRIBE_CLUSTER: (0, 2),
 }
 """API key → (oldest, newest) version served; what ApiVersions answers."""
+
+FLEXIBLE: dict[int, int] = {
+    Api.LIST_GROUPS: 3,
+    Api.API_VERSIONS: 3,
+    Api.DESCRIBE_QUORUM: 0,
+    Api.DESCRIBE_CLUSTER: 0,
+}
+"""API key → first version whose headers carry tags. (The response header of ApiVersions never does, KIP-511.)"""
 
 
 class ErrorCode(IntEnum):
@@ -86,14 +106,18 @@ class ErrorCode(IntEnum):
     INVALID_COMMIT_OFFSET_SIZE = 28
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_VERSION = 35
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    MISMATCHED_ENDPOINT_TYPE = 114
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +127,11 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     version: int
     correlation_id: int
     client_id: str | None
+
+    @property
+    def flexible_response(self) -> bool:
+        """Does the answer's header carry tags?"""
+        return self.api != Api.API_VERSIONS and self.version >= FLEXIBLE.get(self.api, self.version + 1)
 
 
 class UnsupportedRequestError(KafkaFormatError):
@@ -133,7 +162,7 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, Request]:
     oldest, newest = WINDOW.get(header.api, (0, -1))
     if not oldest <= header.version <= newest:
         raise UnsupportedRequestError(header)
-    if header.api == Api.API_VERSIONS and header.version >= 3:
+    if header.version >= FLEXIBLE.get(header.api, header.version + 1):
         reader.skip_tags()
     request = DECODERS[header.api](reader, header.version)
     reader.end()

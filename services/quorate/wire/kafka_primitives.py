@@ -107,8 +107,13 @@ class Reader:
     def nullable_array(self, item: Callable[[], _T]) -> tuple[_T, ...] | None:
         """ARRAY; length -1 is null."""
         count = self.int32()
-        if count == -1:
-            return None
+        return None if count == -1 else self._items(count, item)
+
+    def compact_array(self, item: Callable[[], _T]) -> tuple[_T, ...]:
+        """COMPACT_ARRAY; null is refused."""
+        return self._items(self.uvarint() - 1, item)
+
+    def _items(self, count: int, item: Callable[[], _T]) -> tuple[_T, ...]:
         if not 0 <= count <= len(self._data) - self._at:
             raise KafkaFormatError(f"an array of {count} before byte {self._at} does not fit the request")
         self._items_left -= count
@@ -179,6 +184,37 @@ def array(items: Iterable[bytes]) -> bytes:
     """ARRAY of elements that are bytes already."""
     parts = list(items)
     return int32(len(parts)) + b"".join(parts)
+
+
+def uvarint(value: int) -> bytes:
+    """UNSIGNED_VARINT."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def compact_string(value: str) -> bytes:
+    """COMPACT_STRING."""
+    data = value.encode()
+    return uvarint(len(data) + 1) + data
+
+
+def compact_nullable_string(value: str | None) -> bytes:
+    """COMPACT_NULLABLE_STRING."""
+    return b"\x00" if value is None else compact_string(value)
+
+
+def compact_array(items: Iterable[bytes]) -> bytes:
+    """COMPACT_ARRAY of elements that are bytes already."""
+    parts = list(items)
+    return uvarint(len(parts) + 1) + b"".join(parts)
+
+
+NO_TAGS = b"\x00"
+"""TAGGED_FIELDS: we send none."""
 
 
 def int32s(values: Iterable[int]) -> bytes:

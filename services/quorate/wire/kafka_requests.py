@@ -158,6 +158,51 @@ class OffsetFetchRequest(msgspec.Struct, frozen=True, gc=False):
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
 
 
+class ListGroupsRequest(msgspec.Struct, frozen=True, gc=False):
+    """Which groups are there? Only those of these states and types (lower case), when any are named (KIP-518, 848)."""
+
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+class DescribeGroupsRequest(msgspec.Struct, frozen=True, gc=False):
+    """Who is a member of these groups, and reads what?"""
+
+    groups: tuple[str, ...]
+
+
+class DeleteGroupsRequest(msgspec.Struct, frozen=True, gc=False):
+    """Forget what these groups keep."""
+
+    groups: tuple[str, ...]
+
+
+class ConfigQuery(msgspec.Struct, frozen=True, gc=False):
+    """One resource of DescribeConfigs (``ConfigResource.Type``: 2 topic, 4 broker); ``keys`` None: all."""
+
+    kind: int
+    name: str
+    keys: tuple[str, ...] | None
+
+
+class DescribeConfigsRequest(msgspec.Struct, frozen=True, gc=False):
+    """How is it configured?"""
+
+    resources: tuple[ConfigQuery, ...]
+
+
+class DescribeClusterRequest(msgspec.Struct, frozen=True, gc=False):
+    """Which nodes are there? ``endpoint_type`` 1: as brokers, 2: as controllers (KIP-700, KIP-919)."""
+
+    endpoint_type: int
+
+
+class DescribeQuorumRequest(msgspec.Struct, frozen=True, gc=False):
+    """Who leads the quorum behind a topic, and how far is each voter? (KIP-595, KIP-836, KIP-853)."""
+
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+
+
 GroupRequest = (
     JoinGroupRequest
     | SyncGroupRequest
@@ -176,6 +221,12 @@ Request = (
     | ProduceRequest
     | OffsetForLeaderEpochRequest
     | FindCoordinatorRequest
+    | ListGroupsRequest
+    | DescribeGroupsRequest
+    | DeleteGroupsRequest
+    | DescribeConfigsRequest
+    | DescribeClusterRequest
+    | DescribeQuorumRequest
     | GroupRequest
 )
 
@@ -315,6 +366,58 @@ def _offset_fetch(r: Reader, version: int) -> OffsetFetchRequest:
     return OffsetFetchRequest(group, r.nullable_array(topic) if version >= 2 else r.array(topic))
 
 
+def _list_groups(r: Reader, version: int) -> ListGroupsRequest:
+    states = r.compact_array(r.compact_string) if version >= 4 else ()
+    types = r.compact_array(r.compact_string) if version >= 5 else ()
+    if version >= 3:
+        r.skip_tags()
+    return ListGroupsRequest(tuple(map(str.lower, states)), tuple(map(str.lower, types)))
+
+
+def _describe_groups(r: Reader, version: int) -> DescribeGroupsRequest:
+    groups = r.array(r.string)
+    if version >= 3:
+        r.boolean()  # include_authorized_operations: not known
+    return DescribeGroupsRequest(groups)
+
+
+def _delete_groups(r: Reader, _version: int) -> DeleteGroupsRequest:
+    return DeleteGroupsRequest(r.array(r.string))
+
+
+def _describe_configs(r: Reader, version: int) -> DescribeConfigsRequest:
+    resources = r.array(lambda: ConfigQuery(r.int8(), r.string(), r.nullable_array(r.string)))
+    r.boolean()  # include_synonyms: there are none
+    if version >= 3:
+        r.boolean()  # include_documentation: there is none
+    return DescribeConfigsRequest(resources)
+
+
+def _describe_cluster(r: Reader, version: int) -> DescribeClusterRequest:
+    r.boolean()  # include_cluster_authorized_operations: not known
+    endpoint_type = r.int8() if version >= 1 else 1
+    if version >= 2:
+        r.boolean()  # include_fenced_brokers: no node is fenced
+    r.skip_tags()
+    return DescribeClusterRequest(endpoint_type)
+
+
+def _describe_quorum(r: Reader, _version: int) -> DescribeQuorumRequest:
+    def partition() -> int:
+        index = r.int32()
+        r.skip_tags()
+        return index
+
+    def topic() -> tuple[str, tuple[int, ...]]:
+        found = r.compact_string(), r.compact_array(partition)
+        r.skip_tags()
+        return found
+
+    topics = r.compact_array(topic)
+    r.skip_tags()
+    return DescribeQuorumRequest(topics)
+
+
 DECODERS: Mapping[int, Callable[[Reader, int], Request]] = {
     0: _produce,
     1: _fetch,
@@ -327,7 +430,13 @@ DECODERS: Mapping[int, Callable[[Reader, int], Request]] = {
     12: _heartbeat,
     13: _leave_group,
     14: _sync_group,
+    15: _describe_groups,
+    16: _list_groups,
     18: _api_versions,
     23: _offset_for_leader_epoch,
+    32: _describe_configs,
+    42: _delete_groups,
+    55: _describe_quorum,
+    60: _describe_cluster,
 }
 """API key → reader of the request body, for any version of the window."""

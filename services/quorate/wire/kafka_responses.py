@@ -1,7 +1,7 @@
 """Kafka responses as bytes, for every version of the window.
 
-Rules: each function returns a response *body*; ``response`` puts length and header before it. No version of the window
-has a flexible response header (ApiVersions always answers under header v0, KIP-511). ``throttle_time_ms`` is always 0.
+Rules: each function returns a response *body*; ``response`` puts length and header before it. ``throttle_time_ms`` is
+always 0. What tools ask about groups, configs and the cluster is in kafka_admin_responses.py.
 Source: ``clients/src/main/resources/common/message/*Response.json`` of Kafka.
 """
 
@@ -10,7 +10,18 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from quorate.wire.kafka_primitives import array, boolean, data, int16, int32, int32s, int64, nullable_string, string
+from quorate.wire.kafka_primitives import (
+    NO_TAGS,
+    array,
+    boolean,
+    data,
+    int16,
+    int32,
+    int32s,
+    int64,
+    nullable_string,
+    string,
+)
 
 _NO_THROTTLE = int32(0)
 _HEADER = struct.Struct(">ii")
@@ -33,6 +44,8 @@ class TopicView(msgspec.Struct, frozen=True, gc=False):
     leader_id: int = -1
     replicas: tuple[int, ...] = ()
     partition_error: int = 0
+    offline: tuple[int, ...] = ()
+    """Those of the replicas that cannot be reached now; they are not in sync."""
 
 
 class FoundOffset(msgspec.Struct, frozen=True, gc=False):
@@ -84,8 +97,10 @@ class JoinedGroup(msgspec.Struct, frozen=True, gc=False):
     members: tuple[tuple[str, str | None, bytes], ...] = ()
 
 
-def response(correlation_id: int, body: bytes) -> bytes:
-    """The whole frame: length, header v0, body."""
+def response(correlation_id: int, body: bytes, *, flexible: bool = False) -> bytes:
+    """The whole frame: length, header v0 (or v1, with tags), body."""
+    if flexible:
+        body = NO_TAGS + body
     return _HEADER.pack(len(body) + 4, correlation_id) + body
 
 
@@ -108,9 +123,9 @@ def metadata(
     """Metadata v1-v5."""
 
     def partition(topic: TopicView) -> bytes:
-        replicas = int32s(topic.replicas)
-        offline = int32(0) if version >= 5 else b""
-        return int16(topic.partition_error) + int32(0) + int32(topic.leader_id) + replicas + replicas + offline
+        in_sync = [replica for replica in topic.replicas if replica not in topic.offline]
+        replicas = int32s(topic.replicas) + int32s(in_sync) + (int32s(topic.offline) if version >= 5 else b"")
+        return int16(topic.partition_error) + int32(0) + int32(topic.leader_id) + replicas
 
     def one(topic: TopicView) -> bytes:
         partitions = array([] if topic.error else [partition(topic)])

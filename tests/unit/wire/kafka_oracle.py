@@ -3,11 +3,12 @@
 import warnings
 from typing import Any
 
-from quorate.wire.kafka import Api
+from quorate.wire.kafka import FLEXIBLE, Api
 from quorate.wire.kafka_primitives import int16, int32, nullable_string
 
 with warnings.catch_warnings():  # It reads its schemas by a deprecated call.
     warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.protocol.admin as _admin
     import kafka.protocol.consumer as _consumer
     import kafka.protocol.metadata as _metadata
     import kafka.protocol.producer as _producer
@@ -24,15 +25,21 @@ NAMES = {
     Api.HEARTBEAT: "Heartbeat",
     Api.LEAVE_GROUP: "LeaveGroup",
     Api.SYNC_GROUP: "SyncGroup",
+    Api.DESCRIBE_GROUPS: "DescribeGroups",
+    Api.LIST_GROUPS: "ListGroups",
     Api.API_VERSIONS: "ApiVersions",
     Api.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
+    Api.DESCRIBE_CONFIGS: "DescribeConfigs",
+    Api.DELETE_GROUPS: "DeleteGroups",
+    Api.DESCRIBE_QUORUM: "DescribeQuorum",
+    Api.DESCRIBE_CLUSTER: "DescribeCluster",
 }
 
 
 def message(api: Api, kind: str) -> Any:
     """The class of a request or response."""
     name = NAMES[api] + kind
-    return next(vars(module)[name] for module in (_consumer, _metadata, _producer) if name in vars(module))
+    return next(vars(module)[name] for module in (_consumer, _metadata, _producer, _admin) if name in vars(module))
 
 
 def build(cls: Any, value: Any) -> Any:
@@ -48,7 +55,7 @@ def build(cls: Any, value: Any) -> Any:
 def request_frame(api: Api, version: int, value: dict[str, Any], client_id: str | None = "test") -> bytes:
     """A request with its header, as a client sends it, without the length."""
     header = int16(api) + int16(version) + int32(77) + nullable_string(client_id)
-    if api == Api.API_VERSIONS and version >= 3:
+    if version >= FLEXIBLE.get(api, version + 1):
         header += b"\x00"
     return header + build(message(api, "Request"), value).encode(version=version)
 

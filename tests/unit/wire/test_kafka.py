@@ -140,7 +140,7 @@ def versions(api: Api) -> range:
 
 
 def test_the_window_is_what_the_stock_clients_were_measured_with() -> None:
-    """No key and no version is offered beyond this table; Produce from 0, Metadata to 5, only ApiVersions flexible."""
+    """No key and no version is offered beyond this table; Produce from 0, Metadata to 5."""
     assert {Api(key).name: window for key, window in WINDOW.items()} == {
         "PRODUCE": (0, 8),
         "FETCH": (4, 11),
@@ -153,8 +153,14 @@ def test_the_window_is_what_the_stock_clients_were_measured_with() -> None:
         "HEARTBEAT": (0, 3),
         "LEAVE_GROUP": (0, 3),
         "SYNC_GROUP": (0, 3),
+        "DESCRIBE_GROUPS": (0, 4),
+        "LIST_GROUPS": (0, 5),
         "API_VERSIONS": (0, 3),
         "OFFSET_FOR_LEADER_EPOCH": (2, 3),
+        "DESCRIBE_CONFIGS": (1, 3),
+        "DELETE_GROUPS": (0, 1),
+        "DESCRIBE_QUORUM": (0, 2),
+        "DESCRIBE_CLUSTER": (0, 2),
     }
     assert set(requests.DECODERS) == set(WINDOW)
 
@@ -318,6 +324,65 @@ def test_find_coordinator_is_read_as_written(version: int) -> None:
     """Groups are asked for by default, transactions only when the version can say so."""
     request = read(Api.FIND_COORDINATOR, version, {"key": "k", "key_type": 1})
     assert request == requests.FindCoordinatorRequest("k", 1 if version >= 1 else 0)
+
+
+@pytest.mark.parametrize("version", versions(Api.LIST_GROUPS))
+def test_list_groups_is_read_as_written(version: int) -> None:
+    """The filters are read where a version has them, in any case of letters."""
+    value = {"states_filter": ["Stable", "empty"], "types_filter": ["Classic"]}
+    asked = {name: value[name] for name, since in (("states_filter", 4), ("types_filter", 5)) if version >= since}
+    request = read(Api.LIST_GROUPS, version, asked)
+    assert request.states == (("stable", "empty") if version >= 4 else ())
+    assert request.types == (("classic",) if version >= 5 else ())
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_GROUPS))
+def test_describe_groups_is_read_as_written(version: int) -> None:
+    """The groups, whatever else is asked."""
+    value: dict[str, Any] = {"groups": ["a", "b"], "include_authorized_operations": True}
+    assert read(Api.DESCRIBE_GROUPS, version, value) == requests.DescribeGroupsRequest(("a", "b"))
+
+
+@pytest.mark.parametrize("version", versions(Api.DELETE_GROUPS))
+def test_delete_groups_is_read_as_written(version: int) -> None:
+    """The names."""
+    value = {"groups_names": ["a", "b"]}
+    assert read(Api.DELETE_GROUPS, version, value) == requests.DeleteGroupsRequest(("a", "b"))
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_CONFIGS))
+def test_describe_configs_is_read_as_written(version: int) -> None:
+    """Kind, name, and which keys: null means all."""
+    value = {
+        "resources": [
+            {"resource_type": 2, "resource_name": "t", "configuration_keys": None},
+            {"resource_type": 4, "resource_name": "1", "configuration_keys": ["a", "b"]},
+        ],
+        "include_synonyms": True,
+        "include_documentation": True,
+    }
+    expected = (requests.ConfigQuery(2, "t", None), requests.ConfigQuery(4, "1", ("a", "b")))
+    assert read(Api.DESCRIBE_CONFIGS, version, value) == requests.DescribeConfigsRequest(expected)
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_CLUSTER))
+def test_describe_cluster_is_read_as_written(version: int) -> None:
+    """Before version 1 it is about brokers."""
+    value = {"include_cluster_authorized_operations": True, "endpoint_type": 2, "include_fenced_brokers": True}
+    request = read(Api.DESCRIBE_CLUSTER, version, value)
+    assert request == requests.DescribeClusterRequest(2 if version >= 1 else 1)
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_QUORUM))
+def test_describe_quorum_is_read_as_written(version: int) -> None:
+    """Topics and partitions."""
+    value = {
+        "topics": [
+            {"topic_name": "a", "partitions": [{"partition_index": 0}, {"partition_index": 7}]},
+            {"topic_name": "b", "partitions": []},
+        ]
+    }
+    assert read(Api.DESCRIBE_QUORUM, version, value).topics == (("a", (0, 7)), ("b", ()))
 
 
 def test_api_versions_3_is_flexible() -> None:

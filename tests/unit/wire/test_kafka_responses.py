@@ -58,7 +58,7 @@ def test_metadata(api: Api, version: int) -> None:
     """Brokers, racks, cluster, controller, topics and their one partition come through."""
     brokers = [BrokerAddress(1, "h1", 9092, "node-1"), BrokerAddress(2, "h2", 9093)]
     topics = [
-        TopicView(ErrorCode.NONE, "t", 2, (1, 2)),
+        TopicView(ErrorCode.NONE, "t", 2, (1, 2, 3), offline=(1, 3)),
         TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "other"),
         TopicView(ErrorCode.NONE, "leaderless", -1, (1, 2), ErrorCode.LEADER_NOT_AVAILABLE),
     ]
@@ -76,9 +76,9 @@ def test_metadata(api: Api, version: int) -> None:
         error_code=0,
         partition_index=0,
         leader_id=2,
-        replica_nodes=[1, 2],
-        isr_nodes=[1, 2],
-        offline_replicas=[],
+        replica_nodes=[1, 2, 3],
+        isr_nodes=[2],
+        offline_replicas=[1, 3],
     )
     assert (unknown["error_code"], unknown["name"], unknown["partitions"]) == (3, "other", [])
     assert (leaderless["partitions"][0]["error_code"], leaderless["partitions"][0]["leader_id"]) == (5, -1)

@@ -111,7 +111,7 @@ class KafkaConnection(asyncio.Protocol):
         if self._buffer:
             self._frame_since = self._used_at
         if body is not None:
-            self._out.append(responses.response(header.correlation_id, body))
+            self._out.append(responses.response(header.correlation_id, body, flexible=header.flexible_response))
         if not self._pumping:
             self._flush()
             self._pump()

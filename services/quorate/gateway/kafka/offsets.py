@@ -56,6 +56,16 @@ class GroupOffsets:
         row = group_rows.encode(kept)
         self._ledger.put(group_rows.offset_key(group), row, lambda written: done(_ERRORS[written]))
 
+    def forget(self, group: str, done: Callable[[ErrorCode], None]) -> None:
+        """Remove what a group without members keeps."""
+        found = self._groups.find(group)
+        if found is not None and found.members:
+            done(ErrorCode.NON_EMPTY_GROUP)
+        elif self._ledger.get(group_rows.offset_key(group)) is None:
+            done(ErrorCode.GROUP_ID_NOT_FOUND)
+        else:
+            self._ledger.put(group_rows.offset_key(group), None, lambda written: done(_ERRORS[written]))
+
     def kept(self, group: str) -> KeptOffset | None:
         """The position last committed, as applied here."""
         row = self._ledger.get(group_rows.offset_key(group))

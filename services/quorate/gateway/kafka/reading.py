@@ -70,15 +70,25 @@ class LogReader:
 
     def metadata(self, version: int, request: MetadataRequest) -> bytes:
         """Who serves the log. Without a leader it can reach, a node names itself: reading needs none."""
-        view = self._view
-        own = next(n for n in view.nodes() if n.node_id == view.node_id)
-        shown = [own] if self._settings.view == "local" else list(view.nodes())
+        view, shown = self._view, self._shown()
         leader = self._leader_among(shown)
+        own = next(n for n in shown if n.node_id == view.node_id)
         reader = leader or (own if view.serving else None)
         names = (self._settings.topic,) if request.topics is None else request.topics
         topics = [self._topic(name, reader, shown) for name in names]
-        brokers = [BrokerAddress(n.node_id, n.host, n.port, n.rack or own_rack(n)) for n in shown]
-        return responses.metadata(version, brokers, view.cluster_id, leader.node_id if leader else -1, topics)
+        brokers, leader_id = self.brokers()
+        return responses.metadata(version, brokers, view.cluster_id, leader_id, topics)
+
+    def brokers(self) -> tuple[list[BrokerAddress], int]:
+        """The nodes clients are told of, and the leader among them; -1: none known."""
+        shown = self._shown()
+        leader = self._leader_among(shown)
+        told = [BrokerAddress(n.node_id, n.host, n.port, n.rack or own_rack(n)) for n in shown]
+        return told, leader.node_id if leader else -1
+
+    def _shown(self) -> list[KafkaNode]:
+        view = self._view
+        return [n for n in view.nodes() if self._settings.view == "cluster" or n.node_id == view.node_id]
 
     def _leader_among(self, shown: Sequence[KafkaNode]) -> KafkaNode | None:
         if self._settings.view == "local":
@@ -89,9 +99,10 @@ class LogReader:
         if name != self._settings.topic:
             return TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
         replicas = tuple(n.node_id for n in shown)
+        offline = tuple(n.node_id for n in shown if not n.alive)
         if leader is None:
-            return TopicView(ErrorCode.NONE, name, -1, replicas, ErrorCode.LEADER_NOT_AVAILABLE)
-        return TopicView(ErrorCode.NONE, name, leader.node_id, replicas)
+            return TopicView(ErrorCode.NONE, name, -1, replicas, ErrorCode.LEADER_NOT_AVAILABLE, offline)
+        return TopicView(ErrorCode.NONE, name, leader.node_id, replicas, offline=offline)
 
     # Offsets.
 

@@ -13,29 +13,38 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from quorate.clock import Scheduler, Timer
+from quorate.controller import QuorumIs
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.kafka.connection import KafkaConnection
+from quorate.gateway.kafka.describing import Describer
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.gateway.kafka.reading import LogReader
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.kafka.view import LogView
 from quorate.metrics import Metrics
+from quorate.wire import kafka_admin_responses as admin_responses
 from quorate.wire import kafka_responses as responses
 from quorate.wire.kafka import WINDOW, ErrorCode, Request, RequestHeader
 from quorate.wire.kafka_requests import (
     ApiVersionsRequest,
+    DeleteGroupsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    DescribeQuorumRequest,
     FetchRequest,
     FindCoordinatorRequest,
     GroupRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
-    OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
@@ -62,6 +71,33 @@ class _Waiting:
         self.timer: Timer | None = None
 
 
+_K = TypeVar("_K")
+
+
+class _Gathered:
+    """One answer made of several results: sent when the last of them, and ``settled`` once more, has come."""
+
+    def __init__(self, send: Callable[[], None]) -> None:
+        self._send = send
+        self._missing = 1
+
+    def into(self, results: dict[_K, ErrorCode], key: _K) -> Callable[[ErrorCode], None]:
+        """One more result to wait for; where it goes."""
+        self._missing += 1
+
+        def done(result: ErrorCode) -> None:
+            results[key] = result
+            self.settled()
+
+        return done
+
+    def settled(self) -> None:
+        """One thing less to wait for."""
+        self._missing -= 1
+        if not self._missing:
+            self._send()
+
+
 class KafkaServer:
     """One node's Kafka listener."""
 
@@ -84,6 +120,7 @@ class KafkaServer:
         self._reader = LogReader(view, settings)
         self._groups = Groups(settings, scheduler, chance, view.groups)
         self._offsets = GroupOffsets(settings, scheduler, self._groups, view.groups)
+        self._describer = Describer(view, settings, access, self._reader, self._groups, self._offsets)
         self._groups_term = 0
         self._connections: set[KafkaConnection] = set()
         self._waiting: deque[_Waiting] = deque()
@@ -169,6 +206,16 @@ class KafkaServer:
                 self._refuse_produce(connection, version, request)
             case FindCoordinatorRequest():
                 connection.reply(self._coordinator(version, request))
+            case ListGroupsRequest() | DescribeGroupsRequest():
+                connection.reply(self._tell_groups(version, request))
+            case DeleteGroupsRequest():
+                self._delete_groups(connection, request)
+            case DescribeConfigsRequest():
+                connection.reply(self._describer.describe_configs(version, request, PRINCIPAL))
+            case DescribeClusterRequest():
+                connection.reply(self._describer.describe_cluster(version, request, PRINCIPAL))
+            case DescribeQuorumRequest():
+                self._tell_quorum(connection, version, request)
             case _:
                 self._serve_group(connection, version, request)
 
@@ -178,6 +225,37 @@ class KafkaServer:
             return
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         connection.reply(responses.produce_refused(version, request.topics, error, READ_ONLY))
+
+    # What tools ask.
+
+    def _tell_groups(self, version: int, request: ListGroupsRequest | DescribeGroupsRequest) -> bytes:
+        """The coordinator knows. Who asks for a list asks every node: those that coordinate nothing have none."""
+        error = ErrorCode.NONE if self._coordinates() else self._not_coordinator()
+        if isinstance(request, DescribeGroupsRequest):
+            return self._describer.describe_groups(version, request, PRINCIPAL, error)
+        if error:
+            told = ErrorCode.NONE if error == ErrorCode.NOT_COORDINATOR else error
+            return admin_responses.list_groups(version, [], told)
+        return self._describer.list_groups(version, request, PRINCIPAL)
+
+    def _delete_groups(self, connection: KafkaConnection, request: DeleteGroupsRequest) -> None:
+        """Every group gets its own answer; the last of them to come sends them all."""
+        refusal = ErrorCode.NONE if self._coordinates() else self._not_coordinator()
+        results = dict.fromkeys(request.groups, refusal)
+        reply = _Gathered(lambda: connection.reply(admin_responses.delete_groups(results.items())))
+        for group in results if not refusal else ():
+            if self._access.authorize(PRINCIPAL, "DeleteGroup", f"group/{group}"):
+                self._offsets.forget(group, reply.into(results, group))
+            else:
+                results[group] = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        reply.settled()
+
+    def _tell_quorum(self, connection: KafkaConnection, version: int, request: DescribeQuorumRequest) -> None:
+        def answer(quorum: QuorumIs | None) -> None:
+            now_ms = self.scheduler.time_ms()
+            connection.reply(self._describer.describe_quorum(version, request, PRINCIPAL, quorum, now_ms))
+
+        self._view.quorum(answer)
 
     # Offsets, which may need the leader's word.
 
@@ -320,33 +398,17 @@ class KafkaServer:
         self, connection: KafkaConnection, version: int, request: OffsetCommitRequest, error: ErrorCode
     ) -> None:
         """Every partition gets its own answer; the last of them to come sends them all."""
-        results = [(name, {at.partition: int(error) for at in partitions}) for name, partitions in request.topics]
-        waited_for = 1
-
-        def settled() -> None:
-            nonlocal waited_for
-            waited_for -= 1
-            if not waited_for:
-                body = responses.offset_commit(version, [(name, found.items()) for name, found in results])
-                connection.reply(body)
-
-        def keep(at: OffsetCommitPartition, found: dict[int, int]) -> None:
-            nonlocal waited_for
-            waited_for += 1
-
-            def done(result: ErrorCode) -> None:
-                found[at.partition] = int(result)
-                settled()
-
-            self._offsets.commit(request, at, done)
-
+        results = [(name, {at.partition: error for at in partitions}) for name, partitions in request.topics]
+        reply = _Gathered(
+            lambda: connection.reply(responses.offset_commit(version, [(name, r.items()) for name, r in results]))
+        )
         for (name, partitions), (_, found) in zip(request.topics, results, strict=True):
             for at in partitions if not error else ():
                 if self._reader.knows(name, at.partition):
-                    keep(at, found)
+                    self._offsets.commit(request, at, reply.into(found, at.partition))
                 else:
-                    found[at.partition] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        settled()
+                    found[at.partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        reply.settled()
 
     def _fetch_offsets(self, connection: KafkaConnection, version: int, request: OffsetFetchRequest) -> None:
         """As applied here, once it is certain that no other node has become the coordinator meanwhile."""

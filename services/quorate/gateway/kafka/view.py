@@ -3,12 +3,12 @@
 Rules: the composition root implements ``LogView``; tests implement it in memory. Everything runs on the node's thread.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from quorate.controller import Written
+from quorate.controller import QuorumIs, Written
 
 
 class KafkaNode(msgspec.Struct, frozen=True, gc=False):
@@ -90,8 +90,18 @@ class LogView(Protocol):
     def serving(self) -> bool:
         """False while the event batches are not all here (snapshot install) or the node is stopping."""
 
+    @property
+    def entry_bytes_max(self) -> int:
+        """The events of one command are at most this long, encoded."""
+
     def nodes(self) -> Sequence[KafkaNode]:
         """Every voter, this node too."""
 
     def confirmed_end(self, done: Callable[[int | None], None]) -> None:
         """Ask the leader (a read index) where the log ends now; None when it cannot be known. Always calls back."""
+
+    def quorum(self, done: Callable[[QuorumIs | None], None]) -> None:
+        """Ask the leader how far every voter is; None when it cannot be known. Always calls back."""
+
+    def directories(self) -> Mapping[int, bytes]:
+        """Node id → UUID of its data directory, of those that are known."""

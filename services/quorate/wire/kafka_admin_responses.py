@@ -1,0 +1,210 @@
+"""Kafka responses that administrators' tools and UIs ask for, as bytes, for every version of the window.
+
+Rules: as in kafka_responses.py. What nobody knows (authorized operations) is the protocol's "not known".
+Source: ``clients/src/main/resources/common/message/{ListGroups,DescribeGroups,DescribeConfigs,DescribeCluster,
+DescribeQuorum}Response.json`` of Kafka.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from quorate.wire.kafka_primitives import (
+    NO_TAGS,
+    array,
+    boolean,
+    compact_array,
+    compact_nullable_string,
+    compact_string,
+    data,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    string,
+)
+from quorate.wire.kafka_responses import BrokerAddress
+
+_NO_THROTTLE = int32(0)
+_NO_OPERATIONS = int32(-(2**31))
+_STATIC_BROKER_CONFIG = b"\x04"
+"""``ConfigSource``: it is a setting of the node, or of its build."""
+_DEFAULT_CONFIG = b"\x05"
+
+
+class ListedGroup(msgspec.Struct, frozen=True, gc=False):
+    """One group of ListGroups; ``state`` in Kafka's words (``Stable``, ``Empty`` …)."""
+
+    group: str
+    protocol_type: str
+    state: str
+
+
+class DescribedMember(msgspec.Struct, frozen=True, gc=False):
+    """One member of DescribeGroups; subscription and assignment only while the group is stable."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    subscription: bytes = b""
+    assignment: bytes = b""
+
+
+class DescribedGroup(msgspec.Struct, frozen=True, gc=False):
+    """One group of DescribeGroups."""
+
+    error: int
+    group: str
+    state: str = "Dead"
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+class DescribedConfig(msgspec.Struct, frozen=True, gc=False):
+    """One config; ``kind`` is ``ConfigType`` (1 boolean, 2 string, 3 int, 5 long, 7 list)."""
+
+    name: str
+    value: str
+    kind: int
+    default: bool = False
+
+
+class DescribedResource(msgspec.Struct, frozen=True, gc=False):
+    """Answer for one resource of DescribeConfigs."""
+
+    error: int
+    message: str | None
+    kind: int
+    name: str
+    configs: tuple[DescribedConfig, ...] = ()
+
+
+class QuorumReplica(msgspec.Struct, frozen=True, gc=False):
+    """One voter of DescribeQuorum; times in Unix ms, -1 unknown."""
+
+    node_id: int
+    log_end: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+    directory: bytes = bytes(16)
+    """The UUID of its data directory."""
+
+
+class DescribedQuorum(msgspec.Struct, frozen=True, gc=False):
+    """Answer for the one partition of the quorum's log."""
+
+    leader_id: int
+    term: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+
+
+def list_groups(version: int, groups: Iterable[ListedGroup], error: int = 0) -> bytes:
+    """ListGroups v0-v5 (flexible from v3); every group is of the classic protocol."""
+    if version < 3:
+        known = array(string(group.group) + string(group.protocol_type) for group in groups)
+        return (_NO_THROTTLE if version >= 1 else b"") + int16(error) + known
+
+    def one(group: ListedGroup) -> bytes:
+        state = compact_string(group.state) if version >= 4 else b""
+        kind = compact_string("classic") if version >= 5 else b""
+        return compact_string(group.group) + compact_string(group.protocol_type) + state + kind + NO_TAGS
+
+    return _NO_THROTTLE + int16(error) + compact_array(map(one, groups)) + NO_TAGS
+
+
+def describe_groups(version: int, groups: Iterable[DescribedGroup]) -> bytes:
+    """DescribeGroups v0-v4."""
+
+    def member(found: DescribedMember) -> bytes:
+        instance = nullable_string(found.instance_id) if version >= 4 else b""
+        whence = string(found.client_id) + string(found.host)
+        return string(found.member_id) + instance + whence + data(found.subscription) + data(found.assignment)
+
+    def one(group: DescribedGroup) -> bytes:
+        head = int16(group.error) + string(group.group) + string(group.state) + string(group.protocol_type)
+        operations = _NO_OPERATIONS if version >= 3 else b""
+        return head + string(group.protocol) + array(map(member, group.members)) + operations
+
+    return (_NO_THROTTLE if version >= 1 else b"") + array(map(one, groups))
+
+
+def delete_groups(groups: Iterable[tuple[str, int]]) -> bytes:
+    """DeleteGroups v0 and v1; groups as (name, error)."""
+    return _NO_THROTTLE + array(string(name) + int16(error) for name, error in groups)
+
+
+def describe_configs(version: int, resources: Iterable[DescribedResource]) -> bytes:
+    """DescribeConfigs v1-v3; everything is read-only and nothing is secret."""
+
+    def config(found: DescribedConfig) -> bytes:
+        source = _DEFAULT_CONFIG if found.default else _STATIC_BROKER_CONFIG
+        head = string(found.name) + nullable_string(found.value) + boolean(True) + source
+        tail = bytes((found.kind,)) + nullable_string(None) if version >= 3 else b""
+        return head + boolean(False) + array(()) + tail
+
+    def one(resource: DescribedResource) -> bytes:
+        head = int16(resource.error) + nullable_string(resource.message) + bytes((resource.kind & 0xFF,))
+        return head + string(resource.name) + array(map(config, resource.configs))
+
+    return _NO_THROTTLE + array(map(one, resources))
+
+
+def describe_cluster(
+    version: int,
+    brokers: Iterable[BrokerAddress],
+    cluster_id: str,
+    controller_id: int,
+    endpoint_type: int = 1,
+    error: tuple[int, str | None] = (0, None),
+) -> bytes:
+    """DescribeCluster v0-v2, all flexible."""
+
+    def one(broker: BrokerAddress) -> bytes:
+        where = int32(broker.node_id) + compact_string(broker.host) + int32(broker.port)
+        fenced = boolean(False) if version >= 2 else b""
+        return where + compact_nullable_string(broker.rack) + fenced + NO_TAGS
+
+    code, message = error
+    return b"".join(
+        (
+            _NO_THROTTLE + int16(code) + compact_nullable_string(message),
+            bytes((endpoint_type,)) if version >= 1 else b"",
+            compact_string(cluster_id) + int32(controller_id),
+            compact_array(map(one, brokers)) + _NO_OPERATIONS + NO_TAGS,
+        )
+    )
+
+
+def describe_quorum(
+    version: int,
+    topics: Iterable[tuple[str, Iterable[tuple[int, int]]]],
+    quorum: DescribedQuorum,
+    nodes: Iterable[BrokerAddress],
+) -> bytes:
+    """DescribeQuorum v0-v2, all flexible; partitions as (index, error), all but those in error of the one quorum."""
+
+    def replica(found: QuorumReplica) -> bytes:
+        directory = found.directory if version >= 2 else b""
+        times = int64(found.last_fetch_ms) + int64(found.last_caught_up_ms) if version >= 1 else b""
+        return int32(found.node_id) + directory + int64(found.log_end) + times + NO_TAGS
+
+    def partition(index: int, error: int) -> bytes:
+        known = DescribedQuorum(-1, -1, -1, ()) if error else quorum
+        message = compact_nullable_string(None) if version >= 2 else b""
+        head = int32(known.leader_id) + int32(known.term) + int64(known.high_watermark)
+        voters = compact_array(map(replica, known.voters))
+        return int32(index) + int16(error) + message + head + voters + compact_array(()) + NO_TAGS
+
+    def node(found: BrokerAddress) -> bytes:
+        port = found.port.to_bytes(2, "big")
+        listener = compact_string("CONTROLLER") + compact_string(found.host) + port + NO_TAGS
+        return int32(found.node_id) + compact_array([listener]) + NO_TAGS
+
+    told = compact_array(
+        compact_string(name) + compact_array(partition(*found) for found in parts) + NO_TAGS for name, parts in topics
+    )
+    head = int16(0) + (compact_nullable_string(None) if version >= 2 else b"")
+    return head + told + (compact_array(map(node, nodes)) if version >= 2 else b"") + NO_TAGS
