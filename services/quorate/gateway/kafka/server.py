@@ -368,10 +368,10 @@ class KafkaServer:
 
     def _serve_group(self, connection: KafkaConnection, version: int, request: GroupRequest) -> None:
         error = ErrorCode.NONE
-        if not self._coordinates():
-            error = self._not_coordinator()
-        elif not self._access.authorize(PRINCIPAL, "ReadGroup", f"group/{request.group}"):
+        if not self._access.authorize(PRINCIPAL, "ReadGroup", f"group/{request.group}"):
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        elif not self._coordinates():
+            error = self._not_coordinator()
         match request:
             case JoinGroupRequest() if error:
                 connection.reply(responses.join_group(version, JoinedGroup(error, request.member_id)))
@@ -389,10 +389,10 @@ class KafkaServer:
                 connection.reply(responses.leave_group(version, members, error))
             case OffsetCommitRequest():
                 self._commit(connection, version, request, error)
-            case OffsetFetchRequest() if error:
+            case OffsetFetchRequest() if error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 connection.reply(self._kept(version, request, error))
             case OffsetFetchRequest():
-                self._fetch_offsets(connection, version, request)
+                self._fetch_offsets(connection, version, request, error or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _commit(
         self, connection: KafkaConnection, version: int, request: OffsetCommitRequest, error: ErrorCode
@@ -410,12 +410,15 @@ class KafkaServer:
                     found[at.partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         reply.settled()
 
-    def _fetch_offsets(self, connection: KafkaConnection, version: int, request: OffsetFetchRequest) -> None:
-        """As applied here, once it is certain that no other node has become the coordinator meanwhile."""
+    def _fetch_offsets(
+        self, connection: KafkaConnection, version: int, request: OffsetFetchRequest, unsure: ErrorCode
+    ) -> None:
+        """As applied here, once every commit answered before this request is; so any node may tell. ``unsure``: the
+        error when that cannot be known.
+        """
 
         def answer(end: int | None) -> None:
-            error = ErrorCode.NONE if end is not None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            connection.reply(self._kept(version, request, error))
+            connection.reply(self._kept(version, request, ErrorCode.NONE if end is not None else unsure))
 
         self._confirmed_end(answer)
 
