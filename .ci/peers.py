@@ -53,30 +53,40 @@ def apt(*options: str, home: Path) -> list[str]:
     return ["apt-get", "--quiet", *(part for option in own for part in ("-o", option)), *options]
 
 
-def kcat(home: Path) -> None:
-    """kcat: the one on the machine, or Debian's package unpacked with the libraries it brings."""
-    wrapper = home / "kcat"
-    if found := shutil.which("kcat") or shutil.which("kafkacat"):
+def debian(package: str, places: tuple[str, ...], version: str) -> Callable[[Path], None]:
+    """A program of Debian's: the one on the machine, or its package unpacked with the libraries it brings.
+
+    ``places``: where the package may have it; the last parts are also its names on a machine that has it.
+    ``version``: the flag it is tried with.
+    """
+
+    def fetch(home: Path) -> None:
+        wrapper = home / package
         wrapper.unlink(missing_ok=True)
-        wrapper.symlink_to(found)
-        return
-    command(*apt("update", home=home))
-    plan = command(*apt("install", "--simulate", "--no-install-recommends", "kcat", home=home))
-    packages = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
-    command(*apt("download", *packages, home=home), cwd=home)
-    for package in sorted(home.glob("*.deb")):
-        command("dpkg-deb", "--extract", str(package), str(home / "root"))
-    libraries = ":".join(str(path) for path in sorted((home / "root/usr/lib").glob("*-linux-gnu*")))
-    program = next(path for name in ("kcat", "kafkacat") if (path := home / "root/usr/bin" / name).exists())
-    wrapper.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{libraries}" exec "{program}" "$@"\n')
-    wrapper.chmod(0o755)
-    command(str(wrapper), "-V")
+        if found := next(filter(None, (shutil.which(Path(place).name) for place in places)), None):
+            wrapper.symlink_to(found)
+            return
+        command(*apt("update", home=home))
+        plan = command(*apt("install", "--simulate", "--no-install-recommends", package, home=home))
+        packages = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
+        command(*apt("download", *packages, home=home), cwd=home)
+        for archive in sorted(home.glob("*.deb")):
+            command("dpkg-deb", "--extract", str(archive), str(home / "root"))
+            archive.unlink()
+        libraries = ":".join(str(path) for path in sorted((home / "root/usr/lib").glob("*-linux-gnu*")))
+        program = next(path for place in places if (path := home / "root/usr" / place).exists())
+        wrapper.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{libraries}" exec "{program}" "$@"\n')
+        wrapper.chmod(0o755)
+        command(str(wrapper), version)
+
+    return fetch
 
 
 PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "rocketmq": jars("tests/rocketmq/pom.xml", "lib"),
     "kafka": jars("tests/kafka_tools/pom.xml", "."),
-    "kcat": kcat,
+    "kcat": debian("kcat", ("bin/kcat", "bin/kafkacat"), "-V"),
+    "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
     "spark": spark_jars,
 }
 

@@ -22,6 +22,7 @@ MARKS = {
     "kafka_tools": ("integration", "peers"),
     "spark": ("integration",),
     "projections": ("integration",),
+    "browser": ("integration", "peers"),
     "bench": ("bench",),
 }
 

@@ -89,6 +89,8 @@ function render() {
   document.title = `${view.live ? "" : off(view.at) + " "}${NAV.find(n => n[0] === top)?.[1] ?? "Not found"} · Quorate`;
   const main = $("#main");
   main.dataset.page = route.page;
+  main.dataset.address = location.hash;
+  main.setAttribute("aria-busy", store.busy ? "true" : "false");
   morph(main, page ? page.render(view) : html`<p class="empty whole"><span class="big">There is no page “${route.page}”.</span><a href="${view.href("now")}">Now</a> is where to begin.</p>`);
   page?.mounted?.(view, main);
   drawDock(view, $("#dock"));

@@ -72,6 +72,11 @@ export class Store {
     return entry && !entry.answer && entry.stand?.answer ? entry.stand : entry;
   }
 
+  /** Is something on screen still of another offset, or not there yet? */
+  get busy() {
+    return [...this.wanted.values()].some(e => !e.need.alone && (e.answer ? e.at !== (e.need.live ? null : this.at) && !e.error : !e.error));
+  }
+
   /** Ask at once for whatever failed, and connect. */
   retry() {
     for (const entry of this.entries.values()) if (entry.error) entry.asked = 0;

@@ -10,7 +10,7 @@ const UNSET_PRIORITY = 2 ** 31 - 1;
 
 export function needs(view) {
   const offset = Number(view.route.key);
-  if (!Number.isSafeInteger(offset) || offset < 0) return {};
+  if (!Number.isSafeInteger(offset) || offset < 0 || (!view.live && view.at <= offset)) return {};
   const el = view.data("election"), all = { election: { path: `elections/${offset}`, every: 1000 } };
   if (!el) return all;
   const failing = [...new Set([el.before.master, ...(el.candidates.filter(c => !c.alive).map(c => c.id))])].filter(id => id !== null).map(id => `broker/${el.set}/${id}`);
