@@ -347,12 +347,11 @@ GROUP_CALLS: list[tuple[Api, int, dict[str, Any]]] = [
     ),
     (Api.HEARTBEAT, 3, {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}),
     (Api.LEAVE_GROUP, 1, {"group_id": "g", "member_id": "m"}),
-    (Api.OFFSET_FETCH, 5, {"group_id": "g", "topics": [{"name": TOPIC, "partition_indexes": [0]}]}),
 ]
 
 
 def test_only_the_leader_coordinates() -> None:
-    """A follower answers every group call with error 16, and tells who the coordinator is."""
+    """A follower answers every call about members with error 16, and tells who the coordinator is."""
     with serving(2) as (served, client):
         served.set_leader(2, 1)
         for api, version, value in GROUP_CALLS:
