@@ -552,9 +552,7 @@ def _write_broker_fenced(value: BrokerFenced) -> bytes:
             write_string(value.broker_set),
             SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
             write_string(value.evidence),
-            SMALL[value.last_heartbeat_ms]
-            if 0 <= value.last_heartbeat_ms < 2048
-            else write_long(value.last_heartbeat_ms),
+            SMALL[value.last_heartbeat_ms] if 0 <= value.last_heartbeat_ms < 2048 else write_long(value.last_heartbeat_ms),
             SMALL[value.detected_ms] if 0 <= value.detected_ms < 2048 else write_long(value.detected_ms),
             SMALL[value.proposed_ms] if 0 <= value.proposed_ms < 2048 else write_long(value.proposed_ms),
         )
@@ -646,9 +644,7 @@ def _write_election_failed(value: ElectionFailed) -> bytes:
             SMALL[value.master_epoch] if 0 <= value.master_epoch < 2048 else write_int(value.master_epoch),
             write_array(value.candidates, _write_candidate),
             write_string(value.explanation),
-            SMALL[value.last_heartbeat_ms]
-            if 0 <= value.last_heartbeat_ms < 2048
-            else write_long(value.last_heartbeat_ms),
+            SMALL[value.last_heartbeat_ms] if 0 <= value.last_heartbeat_ms < 2048 else write_long(value.last_heartbeat_ms),
             SMALL[value.detected_ms] if 0 <= value.detected_ms < 2048 else write_long(value.detected_ms),
             SMALL[value.proposed_ms] if 0 <= value.proposed_ms < 2048 else write_long(value.proposed_ms),
         )
@@ -678,17 +674,13 @@ def _write_master_elected(value: MasterElected) -> bytes:
             write_string(value.master_address),
             SMALL[value.master_epoch] if 0 <= value.master_epoch < 2048 else write_int(value.master_epoch),
             write_longs(value.sync_state_set),
-            SMALL[value.sync_state_set_epoch]
-            if 0 <= value.sync_state_set_epoch < 2048
-            else write_int(value.sync_state_set_epoch),
+            SMALL[value.sync_state_set_epoch] if 0 <= value.sync_state_set_epoch < 2048 else write_int(value.sync_state_set_epoch),
             write_longs(value.old_sync_state_set),
             write_array(value.candidates, _write_candidate),
             write_string(value.decided_by),
             write_string(value.explanation),
             write_boolean(value.unclean),
-            SMALL[value.last_heartbeat_ms]
-            if 0 <= value.last_heartbeat_ms < 2048
-            else write_long(value.last_heartbeat_ms),
+            SMALL[value.last_heartbeat_ms] if 0 <= value.last_heartbeat_ms < 2048 else write_long(value.last_heartbeat_ms),
             SMALL[value.detected_ms] if 0 <= value.detected_ms < 2048 else write_long(value.detected_ms),
             SMALL[value.proposed_ms] if 0 <= value.proposed_ms < 2048 else write_long(value.proposed_ms),
         )
@@ -733,9 +725,7 @@ def _write_sync_state_set_altered(value: SyncStateSetAltered) -> bytes:
             SMALL[value.master_epoch] if 0 <= value.master_epoch < 2048 else write_int(value.master_epoch),
             write_longs(value.old),
             write_longs(value.new),
-            SMALL[value.sync_state_set_epoch]
-            if 0 <= value.sync_state_set_epoch < 2048
-            else write_int(value.sync_state_set_epoch),
+            SMALL[value.sync_state_set_epoch] if 0 <= value.sync_state_set_epoch < 2048 else write_int(value.sync_state_set_epoch),
         )
     )
 
