@@ -1,21 +1,22 @@
 """The Python source and Spark's own connector: the same rows, for every event there can be."""
 
+import json
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 
-from quorate_spark.source import COLUMNS, SourceOptions, events
+from quorate_spark.source import COLUMNS, SourceOptions, events, typed
 from tests.kafka_tools.fakes import ServedLog
 from tests.peers import peer
 from tests.spark.feed import put
 from tests.unit.events.strategies import CATALOGUE, any_event
 
 
-def rows(frame: DataFrame) -> list[tuple[object, ...]]:
-    """In the order of the log."""
-    return sorted(tuple(row) for row in frame.collect())
+def rows(frame: DataFrame) -> list[dict[str, object]]:
+    """In the order of the log, the event's JSON as the value it is."""
+    return [{**row.asDict(), "event": json.loads(row.event)} for row in sorted(frame.collect())]
 
 
 def served_examples(served: ServedLog, each: int) -> Counter[str]:
@@ -47,13 +48,17 @@ def test_both_implementations_give_the_same_rows_for_every_event_type(spark: Spa
         count = served_examples(served, 8)
         assert count.keys() == CATALOGUE.keys()
         options = SourceOptions(nodes=served.bootstrap)
-        python = events(spark, options, "quorate", streaming=False)
-        jvm = events(spark, options, "kafka", streaming=False)
+        python = events(spark, options, "quorate", streaming=False).cache()
+        jvm = events(spark, options, "kafka", streaming=False).cache()
         assert python.schema.simpleString() == jvm.schema.simpleString() == COLUMNS.simpleString()
         ours, theirs = rows(python), rows(jvm)
         assert len(ours) == count.total() == served.log.end_offset
         for mine, its in zip(ours, theirs, strict=True):
             assert mine == its
+        for name in ("ClusterCreated", "MasterElected", "BrokerRegistered", "ConfigChanged"):
+            mine, its = (typed(frame, name).orderBy("offset").collect() for frame in (python, jvm))
+            assert mine == its, name
+            assert len(mine) == count[name]
 
 
 @pytest.mark.parametrize(
@@ -74,4 +79,4 @@ def test_both_implementations_read_the_same_part(spark: SparkSession, part: dict
         ours, theirs = (rows(events(spark, options, source, streaming=False)) for source in ("quorate", "kafka"))
         assert ours == theirs
         wanted = {"3": range(3, 9), "2023-11-14T22:13:22Z": range(2, 7)}.get(next(iter(part.values())), range(0))
-        assert [row[0] for row in ours] == list(wanted)
+        assert [row["offset"] for row in ours] == list(wanted)

@@ -1,8 +1,9 @@
 """The columns every reader of the log sees, and the Spark types of each event's fields, derived from its Avro schema.
 
 Rules: both implementations of the source have exactly ``COLUMNS``; the event itself is one column of JSON text with the
-field names of its ``.avsc`` and every field present, so that a new event type changes nobody's columns. ``typed`` turns
-it into columns for one event type. A type this build does not know is an error, never an empty row.
+field names of its ``.avsc`` and every field present, so that a new event type changes nobody's columns (the order of a
+map's entries, and how a control character is escaped, are not promised). ``typed`` turns it into columns for one event
+type. A type this build does not know is an error, never an empty row.
 
 Avro to Spark: int → int, long → bigint, boolean, string; optional → nullable; array, map and record likewise.
 """

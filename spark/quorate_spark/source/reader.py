@@ -11,7 +11,6 @@ the next; each range becomes one task, or several of ``events_per_task``, and wh
 so that a batch repeated after a crash is the same rows.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -35,7 +34,6 @@ ROWS_AT_ONCE = 8_192
 """Rows of one Arrow batch."""
 
 _JSON = msgspec.json.Encoder()
-_ESCAPE = re.compile(rb"\\(?:u00([0-9a-f]{2})|.)")
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -221,12 +219,5 @@ def _row(record: LogRecord) -> tuple[object, ...]:
         record.cause,
         record.request_id,
         int.from_bytes(record.value[1:5]),
-        _json(event),
+        _JSON.encode(msgspec.structs.asdict(event)).decode(),
     )
-
-
-def _json(event: events.Event) -> str:
-    text = _JSON.encode(msgspec.structs.asdict(event))
-    if b"\\u00" in text:  # The JVM writes these digits in capitals; the two implementations give equal rows.
-        text = _ESCAPE.sub(lambda found: found[0] if found[1] is None else b"\\u00" + found[1].upper(), text)
-    return text.decode()
