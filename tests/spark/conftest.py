@@ -37,3 +37,16 @@ def spark() -> Iterator["SparkSession"]:
         pytest.skip(f"{REASON}java ({error})")
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_is_possible() -> None:
+    """For tests that start Spark as a process of its own: a machine without Java or PySpark skips, by name."""
+    pytest.importorskip("pyspark", reason=f"{REASON}pyspark (make setup-all)")
+    from quorate.errors import UsageError
+    from quorate_spark.session import require_java
+
+    try:
+        require_java()
+    except UsageError as error:
+        pytest.skip(f"{REASON}java ({error})")

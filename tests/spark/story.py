@@ -15,7 +15,7 @@ import msgspec
 from quorate import events as e
 from quorate.events import Event, Stamp
 
-BEGAN_MS = 1_795_260_129_000
+BEGAN_MS = 1_795_377_600_000  # A Sunday evening: a few hours of story have a Monday in them.
 EVIDENCE = ("connection closed", "heartbeat expired", "shut down")
 SETS = ("broker-a", "broker-b/ü")
 

@@ -46,6 +46,10 @@ class Database(ABC):
         """A context: all that is written within, or nothing; nobody else writes the store meanwhile."""
 
     @abstractmethod
+    def snapshot(self) -> "_Transaction":
+        """A context: all that is read within is of one moment, so that ``progress`` stamps every row set beside it."""
+
+    @abstractmethod
     def write(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
         """Run it once for each row of values."""
 
@@ -93,6 +97,16 @@ class Sqlite(Database):
                     self._connection.execute("ROLLBACK")
                 raise
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """As in Database."""
+        with _translated(self.public_name):
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("ROLLBACK")
+
     def write(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
         """As in Database."""
         with _translated(self.public_name):
@@ -127,6 +141,13 @@ class Postgres(Database):
         """As in Database."""
         with _translated(self.public_name), self._connection.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """As in Database."""
+        with _translated(self.public_name), self._connection.transaction():
+            self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             yield
 
     def write(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:

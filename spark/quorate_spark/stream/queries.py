@@ -28,6 +28,10 @@ NAMED_WITHIN_S: Final = 60.0
 """How long a first batch waits to be told the id of its query."""
 
 
+class SinkFailedError(QuorateError):
+    """A batch could not be delivered."""
+
+
 class Feed:
     """What carries a query's batches to its sink, and remembers why one could not be."""
 
@@ -43,14 +47,14 @@ class Feed:
         self._named.set()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """A batch; called by Spark. Raises what the sink raises."""
+        """A batch; called by Spark. Raises SinkFailedError: why is in ``failure``, for Spark chokes on long texts."""
         try:
             if not self._named.wait(NAMED_WITHIN_S):
                 raise QuorateError("Spark gave a batch of a query it has not started")
             self._deliver(self._query_id, batch_id, batch)
         except BaseException as error:
             self.failure = error
-            raise
+            raise SinkFailedError(f"batch {batch_id}: {type(error).__name__}") from None
 
 
 class Query:
@@ -62,12 +66,15 @@ class Query:
         self._feed = feed
         self.feed: Feed | None = None
         self.running: StreamingQuery | None = None
+        self.id = ""
+        """Spark's; empty before the first start."""
 
     def start(self) -> None:
         """Begin, or go on where the checkpoint says. Raises what Spark raises."""
         self.feed = self._feed()
         self.running = self._start(self.feed)
-        self.feed.named(str(self.running.id))
+        self.id = str(self.running.id)
+        self.feed.named(self.id)
 
 
 def queries(

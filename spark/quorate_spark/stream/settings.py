@@ -40,12 +40,14 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often the queries are looked at."""
     start_timeout_ms: int = 180_000
     """How long the first batch may take, Spark's own start included; then the query is stopped, and started again."""
+    stop_ms: int = 5_000
+    """How long the end waits for batches that are under way; they are done again at the next start."""
     once: bool = False
     """Take what is there now and end."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for what cannot be."""
-        for name in ("trigger_ms", "archive_trigger_ms"):
+        for name in ("trigger_ms", "archive_trigger_ms", "stop_ms"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must not be negative")
         wanted = ("compact_every", "flapping_elections", "flapping_window_ms", "backoff_ms", "look_ms")

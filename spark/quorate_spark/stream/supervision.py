@@ -2,14 +2,17 @@
 
 Rules: a query that cannot reach a node, or its sink, is started again, ever more seldom. One that met an event or a
 state it cannot explain, another cluster's log, or a gap, is halted: trying again could only skip or spoil. Either way
-``progress`` says so, and stderr. The others go on.
+``progress`` says so, and stderr. The others go on. Queries start one after the other: each starts Python workers, to
+which Spark gives ten seconds, and a slow machine cannot start all at once.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Event
 from typing import Final
+
+from py4j.protocol import Py4JError
 
 from quorate.errors import InvariantBrokenError, PeerError, QuorateError, StorageError, UsageError
 from quorate_spark.sinks.store import ServingStore
@@ -24,6 +27,10 @@ _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w+Error): (.*)$", re.MULTILINE)
 """Last line of a Python traceback inside Spark's message."""
 
 
+class SparkGoneError(QuorateError):
+    """The JVM is not there any more."""
+
+
 @dataclass
 class Watched:
     """A query and how it does."""
@@ -34,8 +41,10 @@ class Watched:
     failures: int = 0
     next_start_ms: int = 0
     started_ms: int = 0
-    ready: bool = field(default=False)
-    """Has it finished a batch since it was started first?"""
+    warm: bool = False
+    """Has it finished a batch since it was started last?"""
+    ready: bool = False
+    """Has it ever finished a batch?"""
 
 
 class Supervisor:
@@ -84,18 +93,26 @@ class Supervisor:
         """Start what is to be started, see what has ended, and write how it all does."""
         for one in self.watched:
             if one.state in ("starting", "restarting") and self._clock_ms() >= one.next_start_ms:
-                self._start(one)
+                if not any(other.state == "running" and not other.warm for other in self.watched):
+                    self._start(one)
             elif one.state == "running":
-                self._look(one)
+                try:
+                    self._look(one)
+                except (ConnectionError, Py4JError) as error:
+                    raise SparkGoneError("Spark has ended by itself; start again, nothing is lost") from error
             if one.state != "starting":
                 self._tell(one)
 
     def stop(self) -> None:
-        """End every query, each between two batches or in the middle of one: the next start goes on from there."""
+        """End every query, between two batches if that is soon; the next start goes on from there in any case."""
+        deadline_ms, never = self._clock_ms() + self._settings.stop_ms, Event()
         for one in self.watched:
+            running = one.query.running
             try:
-                if one.query.running is not None and one.query.running.isActive:
-                    one.query.running.stop()
+                while running is not None and running.status["isTriggerActive"] and self._clock_ms() < deadline_ms:
+                    never.wait(0.02)
+                if running is not None and running.isActive:
+                    running.stop()
             except Exception as error:  # noqa: BLE001  Spark may be gone already; the others are to be stopped all the same.
                 self._say(f"{one.query.name}: while stopping: {_short(error)}")
             if one.state not in ("halted", "done"):
@@ -103,7 +120,7 @@ class Supervisor:
             self._tell(one)
 
     def _start(self, one: Watched) -> None:
-        one.started_ms = self._clock_ms()
+        one.started_ms, one.warm = self._clock_ms(), False
         try:
             one.query.start()
         except Exception as error:  # noqa: BLE001  Spark's exceptions have no common base of their own.
@@ -117,7 +134,7 @@ class Supervisor:
             return
         if running.isActive:
             if running.lastProgress is not None:
-                one.ready, one.failures, one.message = True, 0, ""
+                one.warm, one.ready, one.failures, one.message = True, True, 0, ""
             elif self._clock_ms() - one.started_ms > self._settings.start_timeout_ms:
                 running.stop()
                 self._failed(one, StorageError(f"no batch within {self._settings.start_timeout_ms} ms"))
@@ -143,9 +160,8 @@ class Supervisor:
         self._say(f"{one.query.name} failed and starts again in {wait_ms} ms: {one.message}")
 
     def _tell(self, one: Watched) -> None:
-        query_id = "" if one.query.running is None else str(one.query.running.id)
         try:
-            self._store.seen(one.query.name, query_id, one.state, one.message)
+            self._store.seen(one.query.name, one.query.id, one.state, one.message)
         except QuorateError as error:
             self._say(f"how {one.query.name} does could not be written: {error}")
 

@@ -1,0 +1,120 @@
+"""kill -9 at any moment, of anybody, while brokers fail over: the rows are those of a plain replay, each once."""
+
+import json
+import random
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+
+from tests.clusters import free_ports, running, until
+from tests.spark.compare import differences
+from tests.spark.replay import replay
+from tests.spark.story import row
+from tests.spark.streams import Stream, log
+
+pytestmark = pytest.mark.usefixtures("spark_is_possible")
+
+
+@contextmanager
+def busy_cluster(folder: Path) -> Iterator[str]:
+    """Broker sets that fail over every second or two, topics and settings that change; the Kafka address."""
+    ports = ["--base-port", str(free_ports(200))]
+    words = ["demo", "--nodes", "1", "--sets", "2", "--replicas", "2", "--every", "2", "--data-dir", str(folder)]
+    with running([*words, *ports, "-o", "json"], folder) as cluster:
+        http, over = cluster.nodes[0]["http"], threading.Event()
+        writer = threading.Thread(target=_write, args=(http, over))
+        writer.start()
+        try:
+            yield cluster.nodes[0]["kafka"]
+        finally:
+            over.set()
+            writer.join(30)
+
+
+def _write(http: str, over: threading.Event) -> None:
+    body = json.dumps({"read_queues": 4, "write_queues": 4}).encode()
+    number = 0
+    while not over.wait(0.2):
+        number += 1
+        url = f"http://{http}/v1/topics/topic-{number % 7}"
+        method, data = ("DELETE", None) if number % 5 == 0 else ("PUT", body)
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=10).close()
+        except OSError:
+            continue  # A refusal, or a node that is busy: the next one will do.
+
+
+def victims(stream: Stream, chance: random.Random) -> list[psutil.Process]:
+    """Who is killed: the driver, its JVM, a Python worker, or all."""
+    driver, *others = stream.family()
+    java = [one for one in others if "java" in one.name()]
+    workers = [one for one in others if "python" in one.name()]
+    return chance.choice([[driver], [driver], java[:1] or [driver], [driver, *others], workers[-1:] or [driver]])
+
+
+def survive(stream: Stream, nodes: str, kills: int, seed: int) -> None:
+    """Kill so often, each time after some progress; then every table, and the archive, equals the log."""
+    chance = random.Random(seed)
+    stream.start()
+    for _ in range(kills):
+        before = stream.position()
+        stream.reach(before + 5)
+        threading.Event().wait(chance.random() * 1.5)
+        position, tables = stream.sample()
+        assert differences(tables, replay(log(nodes, position))) == []
+        stream.kill(victims(stream, chance))
+        if stream.process is None or stream.process.poll() is not None or not _goes_on(stream):
+            stream.end()
+            stream.start()
+    stream.reach(stream.position() + 20)
+    assert stream.process is not None
+    assert stream.stop() == 0
+    position, tables = stream.sample()
+    facts = log(nodes, position)
+    assert differences(tables, replay(facts)) == []
+    assert [name for name, found in tables.items() if not found] == []
+    archived = DeltaTable(stream.archive).to_pyarrow_table().drop_columns(["date", "time"]).to_pylist()
+    facts = log(nodes, max(position, len(archived)))
+    assert sorted(archived, key=lambda one: int(one["offset"])) == [row(*one) for one in facts[: len(archived)]]
+    assert len(archived) > 0
+
+
+def _goes_on(stream: Stream) -> bool:
+    """A driver that lives has its queries again soon, or ends because Spark is gone."""
+    before = stream.position()
+    until(
+        lambda: stream.process is None or stream.process.poll() is not None or stream.position() > before,
+        f"progress, or the end: {stream.told()}",
+        240,
+    )
+    return stream.process is not None and stream.process.poll() is None
+
+
+@pytest.mark.timeout(900)
+def test_three_kills_change_nothing(tmp_path: Path) -> None:
+    """SQLite: three kills of whoever, with events flowing; samples between them, the end, and the archive are exact."""
+    with busy_cluster(tmp_path / "cluster") as nodes:
+        stream = Stream(tmp_path, nodes, f"sqlite:///{tmp_path}/facts.db")
+        try:
+            survive(stream, nodes, kills=3, seed=5)
+        finally:
+            stream.end()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_many_kills_change_nothing(tmp_path: Path, seed: int) -> None:
+    """The same with ten kills."""
+    with busy_cluster(tmp_path / "cluster") as nodes:
+        stream = Stream(tmp_path, nodes, f"sqlite:///{tmp_path}/facts.db")
+        try:
+            survive(stream, nodes, kills=10, seed=seed)
+        finally:
+            stream.end()
