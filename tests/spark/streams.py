@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,8 @@ class Stream:
         family = []
         if self.process.poll() is None:
             family = [one.pid for one in self.family()]
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.communicate(timeout=END_TIMEOUT_S)
         until(lambda: all(map(gone, family)), f"the end of {family}", END_TIMEOUT_S)
         self.process = None

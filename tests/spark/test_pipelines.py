@@ -79,7 +79,7 @@ def streamed(rows_: "DataFrame", feed: Feed, checkpoint: Path) -> Any:
 def test_streaming_with_a_restart_equals_the_replay(
     spark_as_deployed: "SparkSession", told: Facts, lines: Path, tmp_path: Path
 ) -> None:
-    """A sink that fails in the third batch, a restart from the checkpoint: each table is the oracle's, each row once."""
+    """A sink fails in the third batch, a restart from the checkpoint: all tables are the oracle's, each row once."""
     source = spark_as_deployed.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).json(str(lines))
     store = ServingStore(f"sqlite:///{tmp_path}/facts.db", lambda: 7)
     batches: list[int] = []

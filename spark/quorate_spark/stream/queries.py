@@ -52,7 +52,7 @@ class Feed:
             if not self._named.wait(NAMED_WITHIN_S):
                 raise QuorateError("Spark gave a batch of a query it has not started")
             self._deliver(self._query_id, batch_id, batch)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  Whatever it was, it is kept and told.
             self.failure = error
             raise SinkFailedError(f"batch {batch_id}: {type(error).__name__}") from None
 
