@@ -3,6 +3,7 @@ host of the composition, and is healthy by the composition's own health check.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -47,9 +48,8 @@ class Container:
 
     def here(self, text: str) -> str:
         """What the composition says, said of this machine; the longest words first."""
-        for word in sorted(self._words, key=len, reverse=True):
-            text = text.replace(word, self._words[word])
-        return text
+        longest_first = sorted(self._words, key=len, reverse=True)
+        return re.sub("|".join(map(re.escape, longest_first)), lambda found: self._words[found[0]], text)
 
     def healthy(self) -> bool:
         """The composition's own health check, by this interpreter."""
