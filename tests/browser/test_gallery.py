@@ -1,0 +1,51 @@
+"""Pictures of every screen at both widths, light and dark: build output to look at (``.run/gallery``).
+
+``docs/gallery`` holds a few of them.
+"""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.conftest import PHONE, WIDE, context
+from tests.browser.screen import Screen
+
+SCREENS = {
+    "now": "/now",
+    "past": "/now?at=900",
+    "timeline": "/timeline",
+    "elections": "/elections",
+    "sets": "/sets",
+    "set": "/set/push-03",
+    "log": "/log?q=set:log-04",
+    "whatif": "/whatif",
+    "diff": "/diff?from=800&to=1000",
+    "streams": "/streams",
+}
+SIZES = {"1280": WIDE, "390": PHONE}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", list(SIZES))
+def test_every_screen_is_pictured(chromium: Browser, recorded: str, gallery: Path, width: str, scheme: str) -> None:
+    """Each screen renders without an error, fits its width, and is kept as a picture."""
+    opened = context(chromium, SIZES[width], scheme)
+    shown = Screen(opened.new_page(), recorded)
+    screens = {**SCREENS, "election": f"/election/{election_of(shown)}", "record": f"/log?sel={election_of(shown)}"}
+    for name, route in screens.items():
+        shown.open(route)
+        shown.page.evaluate("() => document.fonts.ready.then(() => true)")
+        path = gallery / f"{name}-{width}-{scheme}.png"
+        shown.page.screenshot(path=path, animations="disabled")
+        assert path.stat().st_size > 10_000
+        assert shown.page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[width][0]
+    opened.close()
+    shown.assert_quiet()
+
+
+def election_of(screen: Screen) -> int:
+    """The newest election that the offset decided: the one with the most to tell."""
+    found = screen.data("elections?limit=200")["elections"]
+    offsets = [e["offset"] for e in found if e["decided_by"] == "higher max offset" and e["alive"] > 1]
+    return int(offsets[0] if offsets else found[0]["offset"])

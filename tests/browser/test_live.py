@@ -1,0 +1,126 @@
+"""A living cluster in the browser: a broker and a controller are killed while the page watches; it tells of both."""
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.conftest import address, context
+from tests.browser.screen import Screen, whole
+from tests.clusters import Started, free_ports, running, until
+
+SETS = 2
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """Three controllers and two sets of three brokers; nothing fails by itself."""
+    folder = tmp_path_factory.mktemp("live") / "cluster"
+    words = ["demo", "--sets", str(SETS), "--replicas", "3", "--every", "0", "--data-dir", str(folder), "-o", "json"]
+    with running([*words, "--base-port", str(free_ports(130))], folder) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def live(chromium: Browser, cluster: Started) -> Iterator[Screen]:
+    """A window on a dashboard that follows that cluster."""
+    nodes = ",".join(node["kafka"] for node in cluster.nodes)
+    words = ["dashboard", "--nodes", nodes, "--port", "0", "-o", "json"]
+    with running(words, cluster.folder.with_name("dashboard")) as started:
+        opened = context(chromium)
+        shown = Screen(opened.new_page(), address(started))
+        until(lambda: healthy(shown), "a healthy cluster on the page's service")
+        yield shown
+        opened.close()
+    shown.errors = [error for error in shown.errors if "502" not in error]
+    shown.assert_quiet()
+
+
+def healthy(screen: Screen) -> bool:
+    """Are all sets there, in full sync?"""
+    try:
+        return bool(screen.data("health")["counts"]["full"] == SETS)
+    except OSError:
+        return False
+
+
+def broker_pid(cluster: Started, member: dict[str, Any]) -> int:
+    """The process that serves a member's address."""
+    [pid] = [broker["pid"] for broker in cluster.ready["brokers"] if broker["address"] == member["addr"]]
+    return int(pid)
+
+
+@pytest.fixture(scope="module")
+def failover(live: Screen, cluster: Started) -> dict[str, Any]:
+    """SIGKILL a master while the page watches: the election, with the set and the page's offset before it."""
+    live.open("/now")
+    before = live.offset()
+    found = live.data("sets")["sets"][0]
+    [master] = [member for member in found["members"] if member["id"] == found["master"]]
+    live.page.evaluate("() => { window.watched = true; }")
+    os.kill(broker_pid(cluster, master), signal.SIGKILL)
+    live.until(
+        "name => [...document.querySelectorAll('#p-events .row')].some(r => r.textContent.includes('MasterElected')"
+        " && r.textContent.includes(name) && !r.textContent.includes('epoch 1'))",
+        found["name"],
+    )
+    [election] = [e for e in live.data(f"elections?set={found['name']}")["elections"] if e["from"] == found["master"]]
+    return {**election, "page_before": before}
+
+
+def test_a_killed_master_is_watched_from_event_to_page(live: Screen, failover: dict[str, Any]) -> None:
+    """The open page shows the election without being asked or loaded again: its offset passes the event's."""
+    live.open("/now")
+    live.until("n => +document.querySelector('[data-page-offset]').dataset.pageOffset > n", failover["offset"])
+    assert live.offset() > failover["offset"] >= failover["page_before"]
+    assert min(live.stamps()) > failover["offset"]
+    live.until(
+        "([name, label]) => document.querySelector(`.tile[data-name='${name}']`).ariaLabel.includes(label)",
+        [failover["set"], f"master broker {failover['to']},"],
+    )
+    assert live.page.evaluate("() => window.watched"), "the page was loaded again"
+
+
+def test_the_election_explains_itself_while_it_is_fresh(live: Screen, failover: dict[str, Any]) -> None:
+    """The election's page tells what the log holds: winner, cause, and a waterfall from fault to acknowledgement."""
+    live.open(f"/election/{failover['offset']}")
+    assert f"elected broker {failover['to']} in place of broker {failover['from']}" in live.text("h1")
+    assert "connection closed" in live.text("#p-trigger")
+    live.until("() => document.querySelectorAll('#p-waterfall .wr.ack').length === 1")
+    detail = live.data(f"elections/{failover['offset']}")
+    rows = {row.split()[0]: row for row in live.texts("#p-waterfall .wr:not(.hd)")}
+    for phase, word in (("detect", "Detected"), ("commit", "Committed"), ("ack", "Acknowledged")):
+        assert f"{detail['phases'][phase]:,} ms" in rows[word]
+    assert f"{detail['phases']['total']:,} ms" in live.text(".headline .lead")
+
+
+def test_soft_state_is_shown_live_and_not_in_the_past(live: Screen) -> None:
+    """Heartbeats and lag are on the page while it is live; at a past offset the page says they are not in the log."""
+    name = live.data("sets")["sets"][1]["name"]
+    live.open(f"/set/{name}")
+    live.until("() => /\\d+ ms/.test(document.querySelector('#p-members tbody').textContent)")
+    live.open(f"/set/{name}?at={live.data('about')['end_offset'] - 1}")
+    assert "not in the log" in live.text("#p-members .note")
+    live.open(f"/now?at={live.data('about')['end_offset'] - 2}")
+    assert "soft state" in live.text("#p-quorum")
+
+
+def test_a_killed_leader_is_told_with_its_cause(live: Screen, cluster: Started) -> None:
+    """When the leading controller is killed, the open page names the next one, its term, and what it saw."""
+    live.open("/now")
+    quorum = live.data("quorum")
+    [leader] = [node for node in cluster.nodes if node["id"] == quorum["leader"]]
+    os.kill(leader["pid"], signal.SIGKILL)
+    live.until(
+        "old => { const b = document.querySelector('#p-quorum .why b'); return b && b.textContent !== `n${old}`; }",
+        quorum["leader"],
+    )
+    said = live.text("#p-quorum .why")
+    after = live.data("quorum")
+    assert said.startswith(f"n{after['leader']} leads since")
+    assert f"term {after['term']}" in said
+    assert after["term"] > quorum["term"]
+    assert whole(live.text("#dock .when i")) > after["offset"]

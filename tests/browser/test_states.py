@@ -1,0 +1,179 @@
+"""What a panel shows while its data is not there: loading, empty, behind, disconnected, failed; good data stays."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Route
+
+from tests.browser import night
+from tests.browser.conftest import address, context
+from tests.browser.screen import Screen
+from tests.clusters import free_ports, running, start
+
+UNREADABLE = {"error": {"code": "busy", "message": "too much replay is waiting; try again"}}
+
+
+@pytest.fixture
+def faulty(chromium: Browser, recorded: str) -> Iterator[Screen]:
+    """A window in which requests fail on purpose: only uncaught errors count."""
+    opened = context(chromium)
+    shown = Screen(opened.new_page(), recorded)
+    yield shown
+    opened.close()
+    assert not [error for error in shown.errors if error.startswith("uncaught")]
+
+
+def failing(route: Route) -> None:
+    route.fulfill(status=503, content_type="application/json", body=json.dumps(UNREADABLE))
+
+
+def test_loading_shows_bones_in_the_final_shape(faulty: Screen) -> None:
+    """Until the first answer every panel has its heading and a skeleton, and says that it reads."""
+    held: list[Route] = []
+    faulty.page.route("**/api/sets*", lambda route: held.append(route))  # noqa: PLW0108  Playwright marks what it calls.
+    faulty.page.goto(f"{faulty.url}#/now")
+    faulty.page.locator("#p-map .skeleton").wait_for()
+    assert "reading" in faulty.text("#p-map .right")
+    faulty.page.locator("#p-quorum .q").wait_for()
+    while held:
+        held.pop().continue_()
+    faulty.page.locator("#p-map .tile").first.wait_for()
+
+
+def test_a_panel_that_fails_takes_no_other_with_it(faulty: Screen) -> None:
+    """Without any data a panel says what answered what, offers another try, and the others stay; the try mends it."""
+    faulty.page.route("**/api/quorum*", failing)
+    faulty.page.goto(f"{faulty.url}#/now")
+    panel = faulty.page.locator("#p-quorum")
+    panel.get_by_role("alert").wait_for()
+    said = " ".join(panel.inner_text().split())
+    assert "api/quorum answered 503" in said
+    assert "too much replay is waiting" in said
+    faulty.page.locator("#p-map .tile").first.wait_for()
+    assert faulty.page.locator(".failed").count() == 1
+    panel.get_by_role("button", name="Copy details").click()
+    faulty.until("() => document.querySelector('#toast').classList.contains('on')")
+    assert "503 busy api/quorum" in faulty.copied()
+    faulty.page.unroute("**/api/quorum*")
+    panel.get_by_role("button", name="Try again").click()
+    panel.locator(".q").wait_for()
+
+
+def test_good_data_stays_when_the_next_answer_fails(faulty: Screen) -> None:
+    """At another offset whose answer fails, the last good data stays under its own stamp, with one line above it."""
+    faulty.open("/sets?at=600")
+    faulty.page.route("**/api/sets*", failing)
+    faulty.page.evaluate("() => { location.hash = '/sets?at=601'; }")
+    alert = faulty.page.locator("#p-sets").get_by_role("alert")
+    alert.wait_for()
+    assert "Below is offset 600" in " ".join(alert.inner_text().split())
+    assert faulty.page.locator(".sets tbody tr").count() == 24
+    assert faulty.stamps() == {600}
+
+
+def test_an_empty_log_says_what_will_appear(chromium: Browser, tmp_path: Path) -> None:
+    """On an empty log each panel tells what will be there and what makes it appear."""
+    log = tmp_path / "empty.jsonl"
+    log.write_bytes(b"")
+    with running(["dashboard", "--log", str(log), "--port", "0", "-o", "json"], tmp_path / "dashboard") as started:
+        opened = context(chromium)
+        shown = Screen(opened.new_page(), address(started))
+        shown.open("/now")
+        assert "The log is empty." in shown.text("#p-health")
+        assert "quorate up" in shown.text("#p-health")
+        assert "BrokerRegistered" in shown.text("#p-map")
+        for page in ("timeline", "elections", "sets", "log", "whatif", "diff", "streams"):
+            shown.open(f"/{page}")
+            assert not shown.page.locator(".failed").count(), page
+        opened.close()
+        shown.assert_quiet()
+
+
+def test_a_lost_connection_is_said_and_mends_itself(chromium: Browser, log: Path, tmp_path: Path) -> None:
+    """When the service is killed the page keeps its data and says so; when it is back, so is the page."""
+    words = ["dashboard", "--log", str(log), "--port", str(free_ports(1)), "-o", "json"]
+    started = start(words, tmp_path / "first")
+    opened = context(chromium)
+    shown = Screen(opened.new_page(), address(started))
+    shown.open("/now")
+    tiles = shown.page.locator(".tile").count()
+    started.process.kill()
+    started.process.communicate()
+    shown.page.get_by_text("Connection lost").wait_for()
+    assert "may be wrong by now" in shown.text("#banner")
+    assert "disconnected" in shown.text("#stream")
+    assert shown.page.locator(".tile").count() == tiles
+    with running(words, tmp_path / "second"):
+        shown.page.get_by_role("button", name="Try now").click()
+        shown.until("() => document.documentElement.dataset.connection === 'open'")
+        shown.until("() => !document.querySelector('#banner').textContent.includes('Connection lost')")
+        shown.open("/elections")
+        opened.close()
+    assert not [error for error in shown.errors if error.startswith("uncaught")]
+
+
+STREAM = """
+const real = window.fetch;
+window.fetch = (where, options) => {
+  if (!String(where).endsWith('api/live')) return real(where, options);
+  const said = [['hello', { offset: 1000, time: 1795150000000, end_offset: 1423, now: 1795150009000 }],
+                ['lag', { now: 1795150009000, offset: 1000, end_offset: 1423, behind: 423, state: 'catching up',
+                          message: '', age_ms: 9000, streams: [] }]];
+  const text = said.map(([event, data]) => `event: ${event}\\nid: 1000\\ndata: ${JSON.stringify(data)}\\n\\n`).join('');
+  const body = new ReadableStream({ start(control) { control.enqueue(new TextEncoder().encode(text)); } });
+  return Promise.resolve(new Response(body, { status: 200 }));
+};
+"""
+
+
+def test_a_page_behind_the_log_says_how_far(faulty: Screen) -> None:
+    """When the service reports that it lags, a banner tells by how many events and links to the streams."""
+    about = faulty.ask("about")
+    about["data"]["mode"] = "nodes"
+    faulty.page.route("**/api/about", lambda route: route.fulfill(json=about))
+    faulty.page.add_init_script(STREAM)
+    faulty.page.goto(f"{faulty.url}#/now")
+    faulty.until("() => document.querySelector('#banner').textContent.includes('423 events wait')")
+    assert "behind by 423" in faulty.text("#stream")
+    assert faulty.page.locator("#banner a").get_attribute("href") == "#/streams"
+
+
+def test_two_thousand_sets_stay_usable(chromium: Browser, tmp_path: Path) -> None:
+    """With 2,000 sets each has a tile with a name; when one is touched only its tile is drawn anew, and none moves."""
+    log = tmp_path / "many.jsonl"
+    night.write(log, sets=2000, hours=0.5)
+    with running(["dashboard", "--log", str(log), "--port", "0", "-o", "json"], tmp_path / "dashboard") as started:
+        opened = context(chromium)
+        shown = Screen(opened.new_page(), address(started))
+        shown.open("/now")
+        assert shown.page.locator(".tile").count() == 2000
+        assert len(set(shown.names(".tile"))) == 2000
+        replaced = shown.page.evaluate(
+            """async () => {
+              const { drawMap } = await import('./js/map.js');
+              const answer = await (await fetch('api/sets')).json();
+              const root = document.createElement('div');
+              document.body.append(root);
+              const options = { href: name => `#/set/${name}` };
+              drawMap(root, answer.data.sets, options);
+              const before = [...root.querySelectorAll('.tile')];
+              const lost = s => ({ ...s, status: 'lost', master: null, touched: 1e9 });
+              const sets = answer.data.sets.map((s, i) => i === 777 ? lost(s) : s);
+              drawMap(root, sets, options);
+              const after = [...root.querySelectorAll('.tile')];
+              const names = list => list.map(t => t.dataset.name).join();
+              const result = [after.filter((t, i) => t !== before[i]).length, names(before) === names(after),
+                              after[777].classList.contains('lost')];
+              root.remove();
+              return result;
+            }"""
+        )
+        assert replaced == [1, True, True]
+        shown.open("/sets?q=shard7-11")
+        assert shown.texts(".sets tbody th") == ["shard7-11"]
+        shown.open("/now?at=9000")
+        assert shown.stamps() == {9000}
+        opened.close()
+        shown.assert_quiet()
