@@ -27,9 +27,13 @@ def session(
     jars: Sequence[Path] = (),
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The session of this process: started, or the one there is. Raises UsageError on a machine without Java."""
+    """The session of this process: started, or the one there is. Raises UsageError on a machine without Java.
+
+    ``master`` empty = the one ``spark-submit`` was told, with its Python for the workers.
+    """
     require_java()
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
@@ -37,6 +41,7 @@ def session(
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= {
             "spark.driver.host": "127.0.0.1",
@@ -46,7 +51,9 @@ def session(
         }
     if jars:
         chosen["spark.jars"] = ",".join(str(jar) for jar in jars)
-    builder = SparkSession.builder.master(master).appName(app)
+    builder = SparkSession.builder.appName(app)
+    if master:
+        builder = builder.master(master)
     for name, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()

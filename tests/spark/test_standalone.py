@@ -1,0 +1,150 @@
+"""The same job on a Spark cluster of its own, one master and two workers as processes: only configuration changes."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from quorate_spark import submit
+from quorate_spark.source import events
+from tests.clusters import free_ports, gone, until
+from tests.spark.feed import Feed, feed
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 300.0
+
+
+class SparkCluster:
+    """A standalone cluster on loopback; ended by process id."""
+
+    def __init__(self, folder: Path) -> None:
+        import pyspark
+
+        self.home = Path(pyspark.__file__).parent
+        self.folder = folder
+        self.port = free_ports(10)
+        self.url = f"spark://127.0.0.1:{self.port}"
+        self.env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+            "SPARK_HOME": str(self.home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def _start(self, name: str, *words: str) -> None:
+        with (self.folder / f"{name}.log").open("wb") as log:
+            command = [str(self.home / "bin/spark-class"), f"org.apache.spark.deploy.{words[0]}", *words[1:]]
+            self._processes.append(subprocess.Popen(command, env=self.env, cwd=self.folder, stdout=log, stderr=log))
+
+    def start(self) -> None:
+        """Until both workers have announced themselves."""
+        own = ["--host", "127.0.0.1"]
+        ui = self.port + 1
+        self._start("master", "master.Master", *own, "--port", str(self.port), "--webui-port", str(ui))
+        for number in (1, 2):
+            where = ["-d", str(self.folder / f"worker-{number}"), "--webui-port", str(ui + number)]
+            self._start(f"worker-{number}", "worker.Worker", *own, "-c", "1", "-m", "768m", *where, self.url)
+        until(lambda: self._workers(ui) == 2, "two workers", WAIT_S)
+
+    def _workers(self, ui: int) -> int:
+        assert all(process.poll() is None for process in self._processes)
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{ui}/json/", timeout=5) as answer:
+                found: int = json.loads(answer.read())["aliveworkers"]
+        except OSError:
+            return 0
+        return found
+
+    def submit(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """``spark-submit`` of the job, with the package as a zip, to its end."""
+        package = self.folder / "quorate.zip"
+        with zipfile.ZipFile(package, "w") as archive:
+            for source in ("services/quorate", "spark/quorate_spark"):
+                for path in sorted((ROOT / source).rglob("*.py")):
+                    archive.write(path, path.relative_to(ROOT / source.split("/")[0]))
+        conf = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.driver.memory": "768m"}
+        options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        command = [str(self.home / "bin/spark-submit"), "--master", self.url, *options, "--py-files", str(package)]
+        return subprocess.run(
+            [*command, str(submit.__file__), *words],
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S * 2,
+            check=False,
+        )
+
+    def stop(self) -> None:
+        """All of it, children too."""
+        family = [process.pid for process in self._processes]
+        for process in self._processes:
+            if process.poll() is None:
+                family += [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            process.wait(60)
+        until(lambda: all(map(gone, family)), "the end of the Spark cluster", 60)
+
+
+@contextmanager
+def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
+    """One for the length of a ``with``."""
+    folder.mkdir()
+    made = SparkCluster(folder)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Feed]:
+    """One node with some events."""
+    with feed(tmp_path / "node") as made:
+        made.burst(60)
+        yield made
+
+
+def test_the_same_job_runs_on_a_cluster(spark: SparkSession, node: Feed, tmp_path: Path) -> None:
+    """Submitted to a master with two workers, and again after more events: the serving store has each event once."""
+    sink = tmp_path / "serving.db"
+    words = [
+        "--nodes",
+        node.kafka,
+        "--sink",
+        f"sqlite:///{sink}",
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+        "--once",
+    ]
+    with spark_cluster(tmp_path / "spark") as cluster:
+        for _ in range(2):
+            end = node.burst(20)
+            done = cluster.submit(*words)
+            assert done.returncode == 0, done.stderr[-4000:]
+        executors = {path.parent.parent.name for path in (tmp_path / "spark").glob("worker-*/app-*/*")}
+        assert executors == {"worker-1", "worker-2"}
+    expected = [
+        (row.offset, row.type) for row in events(spark, node.options(), streaming=False).sort("offset").collect()
+    ]
+    with sqlite3.connect(sink) as store:
+        found = store.execute('SELECT event_offset, type FROM audit ORDER BY event_offset').fetchall()
+    assert len(expected) == end
+    assert found == expected
