@@ -14,6 +14,7 @@ def _ratio(a: float | None, b: float | None) -> str:
     return "–" if a is None or not b else f"{a / b:.2f}"
 
 
+LOG = ("log alone", "per_second")
 BARS: tuple[tuple[str, str, str, float, float, str, tuple[str, str] | None], ...] = (
     # what, figure, key, scale, bar (positive: at most; negative: at least), unit, control
     ("open loop 1,000 commits/s, 64 connections: p99", "open 1000", "p99_us", 1e-3, 5, "ms", ("fsync", "p99_us")),
@@ -46,6 +47,8 @@ BARS: tuple[tuple[str, str, str, float, float, str, tuple[str, str] | None], ...
     ("2,000 sets, 500 masters lost: the last elected after", "scale 2000", "elected_ms_max", 1e-3, 2, "s", None),
     ("heartbeat p99 meanwhile, to before", "scale 2000", "heartbeat_p99_storm_to_calm", 1, 1.5, "×", None),
     ("CPU per heartbeat, 2,000 sets to 100", "scale growth", "heartbeat_cpu_us", 1, 1.5, "×", None),
+    ("events through the Spark source, streaming", "spark stream quorate", "per_second", 1, -10_000, "/s", LOG),
+    ("events through Spark's own connector, streaming", "spark stream kafka", "per_second", 1, -10_000, "/s", LOG),
     ("CPU per election, 2,000 sets to 100", "scale growth", "election_cpu_us", 1, 1.5, "×", None),
 )
 

@@ -145,6 +145,6 @@ def test_the_same_job_runs_on_a_cluster(spark: SparkSession, node: Feed, tmp_pat
         (row.offset, row.type) for row in events(spark, node.options(), streaming=False).sort("offset").collect()
     ]
     with sqlite3.connect(sink) as store:
-        found = store.execute('SELECT event_offset, type FROM audit ORDER BY event_offset').fetchall()
+        found = store.execute("SELECT event_offset, type FROM audit ORDER BY event_offset").fetchall()
     assert len(expected) == end
     assert found == expected

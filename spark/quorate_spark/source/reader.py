@@ -90,7 +90,7 @@ class RangeReader:
             raise UsageError(f"not a range of ours: {partition!r}")
         arrow = to_arrow_schema(self._schema, timezone="UTC")
         records = self._log().records(partition.start, partition.end)
-        while rows := [_row(record) for record in islice(records, ROWS_AT_ONCE)]:
+        while rows := [row(record) for record in islice(records, ROWS_AT_ONCE)]:
             columns = zip(*rows, strict=True)
             yield pa.RecordBatch.from_arrays(
                 [pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)], schema=arrow
@@ -204,7 +204,8 @@ def _plain(position: Position) -> dict[str, Any]:
     return {"log": position.log, "next": position.next}
 
 
-def _row(record: LogRecord) -> tuple[object, ...]:
+def row(record: LogRecord) -> tuple[object, ...]:
+    """A record as ``COLUMNS`` has it. Raises DecodeError, WrongLogError for a type that is not the header's."""
     event = events.decode(record.value)
     if type(event).__name__ != record.type:
         raise WrongLogError(f"event {record.offset} is called {record.type} and is {type(event).__name__}")
