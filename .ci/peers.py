@@ -53,6 +53,18 @@ def apt(*options: str, home: Path) -> list[str]:
     return ["apt-get", "--quiet", *(part for option in own for part in ("-o", option)), *options]
 
 
+def unpacked(package: str, home: Path) -> str:
+    """Unpack a Debian package, and what it needs that is not installed, into ``home/root``; where its libraries are."""
+    command(*apt("update", home=home))
+    plan = command(*apt("install", "--simulate", "--no-install-recommends", package, home=home))
+    packages = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
+    command(*apt("download", *packages, home=home), cwd=home)
+    for archive in sorted(home.glob("*.deb")):
+        command("dpkg-deb", "--extract", str(archive), str(home / "root"))
+        archive.unlink()
+    return ":".join(str(path) for path in sorted((home / "root/usr/lib").glob("*-linux-gnu*")))
+
+
 def debian(package: str, places: tuple[str, ...], version: str) -> Callable[[Path], None]:
     """A program of Debian's: the one on the machine, or its package unpacked with the libraries it brings.
 
@@ -66,14 +78,7 @@ def debian(package: str, places: tuple[str, ...], version: str) -> Callable[[Pat
         if found := next(filter(None, (shutil.which(Path(place).name) for place in places)), None):
             wrapper.symlink_to(found)
             return
-        command(*apt("update", home=home))
-        plan = command(*apt("install", "--simulate", "--no-install-recommends", package, home=home))
-        packages = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
-        command(*apt("download", *packages, home=home), cwd=home)
-        for archive in sorted(home.glob("*.deb")):
-            command("dpkg-deb", "--extract", str(archive), str(home / "root"))
-            archive.unlink()
-        libraries = ":".join(str(path) for path in sorted((home / "root/usr/lib").glob("*-linux-gnu*")))
+        libraries = unpacked(package, home)
         program = next(path for place in places if (path := home / "root/usr" / place).exists())
         wrapper.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{libraries}" exec "{program}" "$@"\n')
         wrapper.chmod(0o755)
@@ -82,12 +87,23 @@ def debian(package: str, places: tuple[str, ...], version: str) -> Callable[[Pat
     return fetch
 
 
+def postgresql(home: Path) -> None:
+    """PostgreSQL's programs as ``bin``: the machine's, or Debian's, whose ``libraries`` are told beside it."""
+    (home / "bin").unlink(missing_ok=True)
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not found:
+        (home / "libraries").write_text(unpacked("postgresql", home) + "\n")
+        found = sorted(home.glob("root/usr/lib/postgresql/*/bin/postgres"))
+    (home / "bin").symlink_to(found[-1].parent)
+
+
 PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "rocketmq": jars("tests/rocketmq/pom.xml", "lib"),
     "kafka": jars("tests/kafka_tools/pom.xml", "."),
     "kcat": debian("kcat", ("bin/kcat", "bin/kafkacat"), "-V"),
     "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
     "spark": spark_jars,
+    "postgresql": postgresql,
 }
 
 

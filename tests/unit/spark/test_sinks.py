@@ -2,7 +2,6 @@
 
 import random
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +14,15 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import Row
 
 from quorate.errors import InvariantBrokenError, StorageError, UsageError
-from quorate_spark.pipelines.catalogue import folds
-from quorate_spark.pipelines.facts import fact
-from quorate_spark.pipelines.keyed import Kept, advance
-from quorate_spark.serving import BY_ROW
 from quorate_spark.sinks.delta import Archive
 from quorate_spark.sinks.sql import connect
-from quorate_spark.sinks.store import LogGapError, OtherClusterError, OtherVersionError, Put, ServingStore
+from quorate_spark.sinks.store import LogGapError, OtherClusterError, OtherVersionError, ServingStore
+from tests.spark.batches import batches
 from tests.spark.compare import differences, stored
 from tests.spark.replay import replay
 from tests.spark.story import row, rows, story
-
-
-def batches(told: list[Any], sizes: list[int]) -> Iterator[list[Put]]:
-    """What the serving query would give its sink, cut into batches of these sizes, the rest in one."""
-    facts = [fact(Row(**one)) for one in rows(told)]
-    kept: dict[str, Kept] = {}
-    for size in [*sizes, len(facts)]:
-        batch, facts = facts[:size], facts[size:]
-        puts: list[Put] = []
-        for key in {one.key for one in batch}:
-            before = kept.get(key, Kept("", 0, {}))
-            kept[key], put = advance(folds(), before, [one for one in batch if one.key == key])
-            puts += [(BY_ROW[type(one)].name, one.event_offset, msgspec.json.encode(one).decode()) for one in put]
-        if puts:
-            yield puts
 
 
 def opened(folder: Path) -> ServingStore:
