@@ -128,9 +128,11 @@ def _status(found: BrokerSet) -> str:
 
 
 def _diverged(found: BrokerSet) -> tuple[int, ...]:
+    """Alive members that have not taken the master's epoch; whoever is in sync with that master has."""
     if found.master is None or found.lost_at is not None:
         return ()
-    return tuple(m.id for m in found.members if m.reported and m.reported.epoch < found.epoch and m.alive)
+    behind = (m for m in found.members if m.reported and m.reported.epoch < found.epoch and m.alive)
+    return tuple(m.id for m in behind if m.id not in found.sync)
 
 
 class Node(_Value, frozen=True, kw_only=True):

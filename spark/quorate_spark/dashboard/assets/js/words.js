@@ -21,6 +21,8 @@ const RULES = {
   "first election": "first to ask", "old master is alive": "the old master was alive", designated: "named by the operator",
   "only candidate": "only one left to stand", "higher epoch": "highest epoch", "higher max offset": "highest offset",
   "higher priority": "best priority", "lower broker id": "lowest broker id",
+  "offsets unknown": "the offset decides, and offsets of that moment are not in the log", "no quorum": "without a quorum nobody can be elected",
+  "nobody eligible": "nobody who is alive may be elected", "master lives": "the master lives",
 };
 export const ruleWords = rule => RULES[rule] ?? rule;
 

@@ -147,10 +147,10 @@ function otherwise(view, el) {
     const entry = view.need(name);
     if (!entry) return "";
     if (!entry.answer) return html`<tr><th scope="row">${label}</th><td class="c">…</td><td class="wrap mute">${entry.error ? entry.error.message : "asking a node"}</td></tr>`;
-    const found = entry.answer.data.rows.find(r => r.set === el.set), winners = found?.winners ?? (found?.winner === null || found?.winner === undefined ? [] : [found.winner]);
+    const found = entry.answer.data.rows.find(r => r.set === el.set), winners = found?.winners ?? [];
     const actual = el.after.master, same = winners.length === 1 ? winners[0] === actual : !winners.length && actual === null;
     const who = !found ? "unchanged" : winners.length ? `broker ${winners.join(" or ")}` : "none";
-    const note = !found ? "the set is not concerned" : same ? "the same" : winners.length > 1 ? "the offset decides, and offsets of that moment are not in the log" : found.loses_bytes ? `may lose ${bytes(found.loses_bytes)}` : found.rule ? ruleWords(found.rule) : winners.length ? "" : "no master";
+    const note = !found ? "the set is not concerned" : same ? "the same" : found.unclean && found.loses_bytes ? `may lose ${bytes(found.loses_bytes)}` : ruleWords(found.rule);
     return html`<tr class="${same ? "same" : "changed"}"><th scope="row">${label}</th><td class="c">${who}</td><td class="wrap">${note}</td></tr>`;
   };
   const command = `quorate why ${el.set} --offset ${el.offset}`;

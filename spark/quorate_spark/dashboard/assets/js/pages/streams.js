@@ -16,7 +16,7 @@ const ABSENT = {
 
 function sentence(list) {
   const own = list.filter(s => s.kind === "dashboard"), others = list.filter(s => s.kind !== "dashboard"), down = others.filter(s => STATE[s.state] === "bad"), late = others.filter(s => STATE[s.state] === "warn");
-  const page = own.every(s => STATE[s.state] === "ok" || s.state === "recorded") ? "This page follows the log" : `This page is ${own.map(s => s.state).join(", ")}`;
+  const page = own.every(s => s.state === "recorded") ? "This page shows a recorded log" : own.every(s => STATE[s.state] === "ok") ? "This page follows the log" : `This page is ${own.map(s => s.state).join(", ")}`;
   if (!others.length) return `${page}; no Spark query and no projection is connected.`;
   if (down.length) return `${page}; ${down.length === others.length ? "everything else is down" : `${down.map(s => s.name).slice(0, 3).join(", ")} ${down.length === 1 ? "is" : "are"} down`}.`;
   if (late.length) return `${page}; ${late.map(s => s.name).slice(0, 3).join(", ")} ${late.length === 1 ? "is" : "are"} behind.`;

@@ -6,7 +6,7 @@
  */
 import { bytes, num, plural } from "../format.js";
 import { html } from "../html.js";
-import { arrow, glyph } from "../icons.js";
+import { glyph } from "../icons.js";
 import { drawMap, legend } from "../map.js";
 import { panel } from "../panel.js";
 import { node, ruleWords, setLink } from "../words.js";
@@ -56,28 +56,25 @@ export const acts = {
 
 // ── what follows ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const winners = row => row.winners ?? (row.winner === null || row.winner === undefined ? [] : [row.winner]);
 /** Rows by what they mean for the set: its master stays, another is elected, or there is none. */
 function sorted(rows) {
-  const lost = [], elect = [], keep = [];
-  for (const r of rows) (["keeps", "shrinks", "unchanged"].includes(r.kind) ? keep : winners(r).length ? elect : lost).push(r);
-  return { lost, elect, keep };
+  const of = (...kinds) => rows.filter(r => kinds.includes(r.kind));
+  return { lost: of("no master"), elect: of("elected"), keep: of("shrunk", "unaffected") };
 }
-const holds = quorum => quorum?.holds ?? quorum?.ok ?? null;
 
 function words(data) {
-  const { lost, elect, keep } = sorted(data.rows), parts = [];
-  if (holds(data.quorum) === false) parts.push(`The quorum is lost: ${data.quorum.alive} of ${data.quorum.voters} controllers are left, so nobody can be elected.`);
+  const { lost, elect, keep } = sorted(data.rows), parts = [], { voters, voters_left: left, survives, leader_lost: headless } = data.quorum;
+  if (!survives) parts.push(`The quorum is lost: ${left.length} of ${voters.length} controllers are left, so nobody can be elected.`);
   parts.push(`${lost.length ? `${plural(lost.length, "set has", "sets have")} no master` : "No set is left without a master"}${elect.length ? `, ${plural(elect.length, "set elects", "sets elect")} another` : ""}${keep.length ? `, ${plural(keep.length, "set keeps", "sets keep")} ${keep.length === 1 ? "its" : "their"} master with fewer replicas` : ""}.`);
-  if (holds(data.quorum) === true && data.quorum.alive < data.quorum.voters) parts.push(`The quorum holds, ${data.quorum.alive} of ${data.quorum.voters}.`);
+  if (survives && left.length < voters.length) parts.push(`The quorum holds, ${left.length} of ${voters.length}${headless ? ", under a new leader" : ""}.`);
   return parts.join(" ");
 }
 
 function outcomeRow(view, r, sets) {
-  const now = sets.get(r.set), who = winners(r);
-  const then = who.length > 1 ? `broker ${who.join(" or ")}` : who.length ? html`${r.kind === "unclean" ? html`<b class="warn-t">broker ${who[0]}, unclean</b>` : `broker ${who[0]}`}` : html`<b class="bad-t">no master</b>`;
-  const why = who.length > 1 ? "the offset decides, and offsets of that moment are not in the log" : r.loses_bytes ? `may lose ${bytes(r.loses_bytes)}` : r.rule ? ruleWords(r.rule) : who.length ? "" : r.reason ?? "nobody alive may be elected";
-  return html`<tr data-key="${r.set}"><th scope="row">${glyph(who.length ? "m-master" : "s-lost", who.length ? "" : "lost-c")} ${setLink(view, r.set)}</th><td class="c">${now?.master ?? "none"}</td><td>${then}</td><td class="wrap">${why}</td></tr>`;
+  const who = r.winners, lives = sets.get(r.set)?.members.find(m => m.id === r.master);
+  const then = !who.length ? html`<b class="bad-t">no master</b>` : r.unclean ? html`<b class="warn-t">broker ${who.join(" or ")}, unclean</b>` : `broker ${who.join(" or ")}`;
+  const loss = r.unclean ? (r.loses_bytes === null ? "; loses what it had not copied" : `; loses ${bytes(r.loses_bytes)}`) : "";
+  return html`<tr data-key="${r.set}"><th scope="row">${glyph(who.length ? "m-master" : "s-lost", who.length ? "" : "lost-c")} ${setLink(view, r.set)}</th><td class="c">${r.master ?? "none"}${lives?.zone ? html` <span class="mute">${lives.zone}</span>` : ""}</td><td>${then}</td><td class="wrap" title="${r.explanation}">${ruleWords(r.rule)}${loss}</td></tr>`;
 }
 
 function outcome(view, data, list) {
@@ -91,8 +88,8 @@ function singleRow(view, id, label) {
   const entry = view.need(`single ${id}`), data = entry?.answer?.data;
   const name = html`<th scope="row"><button class="plain" data-do="fail" data-only data-value="${id}">${label}</button></th>`;
   if (!data) return html`<tr>${name}<td colspan="4" class="mute">${entry?.error ? entry.error.message : "asking…"}</td></tr>`;
-  const { lost, elect, keep } = sorted(data.rows), held = holds(data.quorum);
-  return html`<tr>${name}<td class="n">${lost.length ? html`<b class="bad-t">${num(lost.length)}</b>` : "0"}</td><td class="n">${num(elect.length)}</td><td class="n">${num(keep.length)}</td><td>${held === false ? html`<b class="bad-t">lost</b>` : "holds"}</td></tr>`;
+  const { lost, elect, keep } = sorted(data.rows), held = data.quorum.survives;
+  return html`<tr>${name}<td class="n">${lost.length ? html`<b class="bad-t">${num(lost.length)}</b>` : "0"}</td><td class="n">${num(elect.length)}</td><td class="n">${num(keep.length)}</td><td>${held ? "holds" : html`<b class="bad-t">lost</b>`}</td></tr>`;
 }
 
 export function render(view) {
@@ -113,18 +110,15 @@ function after(list, rows) {
   return list.map(s => {
     const r = by.get(s.name);
     if (!r) return s;
-    const who = winners(r), dead = new Set(r.after?.dead ?? []), sync = r.after?.sync ?? s.sync;
-    const members = s.members.map(m => (dead.has(m.id) || (r.after?.alive && !r.after.alive.includes(m.id)) ? { ...m, alive: false } : m));
-    const keeps = ["keeps", "shrinks", "unchanged"].includes(r.kind), master = keeps ? s.master : who[0] ?? null;
-    const left = sync.filter(id => members.some(m => m.id === id && m.alive)).length;
-    return { ...s, members, master, sync, status: master === null ? "lost" : left <= 1 && members.length > 1 ? "last" : left < members.length ? "shrunk" : "full", touched: `${s.touched}~${signOf(r)}` };
+    const members = s.members.map(m => ({ ...m, alive: r.after.alive.includes(m.id) })), sync = r.after.sync_state_set, left = sync.filter(id => r.after.alive.includes(id)).length;
+    const status = !r.winners.length && r.after.master === null ? "lost" : left <= 1 && members.length > 1 ? "last" : left < members.length ? "shrunk" : "full";
+    return { ...s, members, master: r.after.master ?? r.winners[0] ?? null, sync, status, flapping: false };
   });
 }
-const signOf = r => `${r.kind}${winners(r)}`;
 
 export function mounted(view, main) {
   const root = main.querySelector("#map"), sets = view.data("sets")?.sets, rows = view.data("outcome")?.rows;
   if (!root || !sets) return;
-  const moved = new Set((rows ?? []).filter(r => !["keeps", "shrinks", "unchanged"].includes(r.kind)).map(r => r.set));
+  const moved = new Set((rows ?? []).filter(r => ["elected", "no master"].includes(r.kind)).map(r => r.set));
   drawMap(root, rows ? after(sets, rows) : sets, { only: view.route.params.only, changed: moved, href: name => view.href("set", name) });
 }
