@@ -19,7 +19,21 @@ SETS = 2
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Three controllers and two sets of three brokers; nothing fails by itself."""
     folder = tmp_path_factory.mktemp("live") / "cluster"
-    words = ["demo", "--sets", str(SETS), "--replicas", "3", "--every", "0", "--data-dir", str(folder), "-o", "json"]
+    words = [
+        "demo",
+        "--with",
+        "none",
+        "--sets",
+        str(SETS),
+        "--replicas",
+        "3",
+        "--every",
+        "0",
+        "--data-dir",
+        str(folder),
+        "-o",
+        "json",
+    ]
     with running([*words, "--base-port", str(free_ports(130))], folder) as started:
         yield started
 

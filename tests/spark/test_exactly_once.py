@@ -26,7 +26,21 @@ pytestmark = pytest.mark.usefixtures("spark_is_possible")
 def busy_cluster(folder: Path) -> Iterator[str]:
     """Broker sets that fail over every second or two, topics and settings that change; the Kafka address."""
     ports = ["--base-port", str(free_ports(200))]
-    words = ["demo", "--nodes", "1", "--sets", "2", "--replicas", "2", "--every", "2", "--data-dir", str(folder)]
+    words = [
+        "demo",
+        "--with",
+        "none",
+        "--nodes",
+        "1",
+        "--sets",
+        "2",
+        "--replicas",
+        "2",
+        "--every",
+        "2",
+        "--data-dir",
+        str(folder),
+    ]
     with running([*words, *ports, "-o", "json"], folder) as cluster:
         http, over = cluster.nodes[0]["http"], threading.Event()
         writer = threading.Thread(target=_write, args=(http, over))

@@ -1,0 +1,210 @@
+"""Every number shown anywhere equals a plain replay of the log at the offset it is stamped with.
+
+Views of a projection worker, rows of the serving store, panels of the page and the controllers' own answers about the
+past are sampled while brokers fail over, topics and settings change, and everybody is killed (-9) now and then. When it
+is over the log is read with a stock client, and each sample is held against replays that import neither the folds nor
+the SQL (tests/projections/replay.py, tests/spark/replay.py, tests/dashboard/replay.py).
+"""
+
+import json
+import random
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from quorate.events import Stamp, decode
+from quorate.wire.records import Record
+from tests.dashboard.replay import Replay as PageReplay
+from tests.equality.world import Row, World, ask, world
+from tests.projections.samples import VIEWS, Samples
+from tests.spark.compare import Tables, differences
+from tests.spark.replay import replay as tables_of
+
+pytestmark = pytest.mark.skipif(shutil.which("java") is None, reason="absent peer: java")
+TOPIC = "quorate.metadata.events"
+FLAPPING, WINDOW_MS = 4, 30 * 60 * 1000
+"""The dashboard's defaults."""
+
+
+@dataclass
+class Campaign:
+    """What was sampled so far, and who was killed."""
+
+    seen: World
+    views: Samples
+    stores: list[tuple[int, Tables]] = field(default_factory=list)
+    pages: list[tuple[int, Row]] = field(default_factory=list)
+    pasts: list[tuple[int, list[Row]]] = field(default_factory=list)
+    killed: list[str] = field(default_factory=list)
+
+    @property
+    def offsets(self) -> set[int]:
+        """Distinct offsets sampled, over all readers."""
+        views = {page["offset"] for _, _, page in self.views.taken}
+        return views | {at for at, *_ in (*self.stores, *self.pages, *self.pasts)}
+
+    def sample(self) -> None:
+        """One of each, from whoever answers now."""
+        self.views.take(self.seen.worker)
+        if (position := self.seen.stream.position()) and all(position != known for known, _ in self.stores[-3:]):
+            self.stores.append(self.seen.stream.sample())
+        self._page()
+        self._past()
+
+    def _page(self) -> None:
+        health = ask(f"{self.seen.page_url}/api/health")
+        at = self.seen.chance.randint(0, health["offset"]) if health is not None else 0
+        if at and (answer := ask(f"{self.seen.page_url}/api/sets?at={at}")) is not None:
+            self.pages.append((answer["offset"], answer))
+
+    def _past(self) -> None:
+        node = self.seen.chance.choice(self.seen.cluster.nodes)["http"]
+        status = ask(f"http://{node}/v1/status?level=stale")
+        at = self.seen.chance.randint(0, status["offset"]) if status is not None else 0
+        if at and (answer := ask(f"http://{node}/v1/broker-sets?at={at}&limit=100")) is not None:
+            assert answer["offset"] == at
+            self.pasts.append((at, answer["broker_sets"]))
+
+    def kill(self) -> None:
+        """Somebody, each in turn."""
+        turn = [self.seen.kill_leader, self.seen.kill_worker, self.seen.kill_driver, self.seen.kill_page]
+        self.killed += filter(None, [turn[len(self.killed) % len(turn)]()])
+
+
+def run(seen: World, offsets: int, kills: int, seconds_between: float) -> Campaign:
+    """Sample until there are so many distinct offsets and kills; each reader at the very end again."""
+    campaign = Campaign(seen, Samples(random.Random(5)))
+    while len(campaign.offsets) < offsets or len(campaign.killed) < kills:
+        for _ in range(max(1, int(seconds_between / 0.5))):
+            campaign.sample()
+            seen.over.wait(0.5)
+        if len(campaign.killed) < kills:
+            campaign.kill()
+    seen.over.set()
+    seen.worker.wait(ready=True, lag=0)
+    for view in VIEWS:
+        assert campaign.views.take(seen.worker, view)
+    seen.stream.reach(end_of(seen))
+    campaign.stores.append(seen.stream.sample())
+    campaign.sample()
+    return campaign
+
+
+def end_of(seen: World) -> int:
+    """Events there are, as any node says linearizably."""
+    for node in seen.cluster.nodes:
+        found = ask(f"http://{node['http']}/v1/status?level=linearizable")
+        if found is not None:
+            return int(found["offset"])
+    raise AssertionError("no node answers")
+
+
+def read_log(bootstrap: str, end: int) -> list[Record]:
+    """The records as a stock client gets them."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "replay", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    found: list[Record] = []
+    try:
+        while len(found) < end:
+            batch = consumer.consume(500, 5.0)
+            assert batch, f"{len(found)} of {end} events"
+            for message in batch:
+                assert message.error() is None, message.error()
+                headers = tuple((name, value) for name, value in message.headers())
+                found.append(Record(message.key(), message.value(), headers, message.timestamp()[1], message.offset()))
+    finally:
+        consumer.close()
+    return found
+
+
+def facts_of(records: list[Record]) -> list[tuple[Stamp, Any]]:
+    """For the serving store's replay."""
+    found = []
+    for record in records:
+        said = {name: value.decode() for name, value in record.headers}
+        numbers = {name: int(said[name]) for name in ("offset", "term", "time_ms")}
+        texts = {name: said[name] for name in ("principal", "cause", "request_id")}
+        found.append((Stamp(**numbers, **texts), decode(record.value or b"")))
+    return found
+
+
+def rows_of(facts: list[tuple[Stamp, Any]]) -> list[Row]:
+    """For the page's replay: as ``quorate log dump -o json`` has them."""
+    return [
+        {**msgspec.to_builtins(stamp), "type": type(event).__name__, "event": json.loads(msgspec.json.encode(event))}
+        for stamp, event in facts
+    ]
+
+
+def check(campaign: Campaign, bootstrap: str) -> None:
+    """Every sample, at its own offset."""
+    records = read_log(bootstrap, max(campaign.offsets))
+    facts = facts_of(records)
+    rows = rows_of(facts)
+    full = campaign.views.compare(records)
+    assert all(full[view] for view in VIEWS), f"empty views: {full}"
+    for position, tables in campaign.stores:
+        assert differences(tables, tables_of(facts[:position])) == [], position
+    assert [name for name, found in campaign.stores[-1][1].items() if not found] == [], "empty tables"
+    for offset, answer in campaign.pages:
+        plain = PageReplay(rows, offset)
+        now = plain.time or 0
+        expected = [plain.set_row(name, now, FLAPPING, WINDOW_MS) for name in sorted(plain.sets)]
+        assert answer["data"]["sets"] == expected, offset
+    for offset, found in campaign.pasts:
+        assert [past(one) for one in found] == [expected_past(one) for one in _sets(PageReplay(rows, offset))], offset
+    assert any(answer["data"]["sets"] for _, answer in campaign.pages)
+    assert any(found for _, found in campaign.pasts)
+
+
+def _sets(plain: PageReplay) -> list[Row]:
+    return [plain.sets[name] for name in sorted(plain.sets)]
+
+
+def past(answer: Row) -> Row:
+    """What a controller says of a set in the past."""
+    members = {one["broker_id"]: (one["address"], one["registered"], one["fenced"]) for one in answer["replicas"]}
+    return {
+        "name": answer["broker_set"],
+        "master": answer["master"],
+        "epochs": (answer["master_epoch"], answer["sync_state_set_epoch"]),
+        "sync": sorted(answer["sync_state_set"]),
+        "members": members,
+    }
+
+
+def expected_past(plain: Row) -> Row:
+    """The same from a replay."""
+    members = {number: (one["addr"], one["registered"], one["fenced"]) for number, one in plain["members"].items()}
+    return {
+        "name": plain["name"],
+        "master": plain["master"],
+        "epochs": (plain["epoch"], plain["sync_epoch"]),
+        "sync": sorted(plain["sync"]),
+        "members": members,
+    }
+
+
+@pytest.mark.timeout(900)
+def test_what_is_shown_is_what_happened(tmp_path: Path) -> None:
+    """Forty offsets and four kills, one of each kind."""
+    with world(tmp_path, seed=1) as seen:
+        campaign = run(seen, offsets=40, kills=4, seconds_between=3)
+        assert set(campaign.killed) == {"controller leader", "Faust worker", "Spark driver", "web process"}
+        check(campaign, seen.kafka)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_what_is_shown_is_what_happened_at_length(tmp_path: Path) -> None:
+    """Two hundred distinct offsets and twelve kills."""
+    with world(tmp_path, seed=2) as seen:
+        campaign = run(seen, offsets=200, kills=12, seconds_between=8)
+        assert len(campaign.offsets) >= 200
+        assert len(campaign.killed) >= 12
+        check(campaign, seen.kafka)

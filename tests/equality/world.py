@@ -1,0 +1,177 @@
+"""A cluster under load with everything that reads it: nodes, brokers, a writer, a projection worker, Spark, the page.
+
+Rules: every process is ours and ended by its id; whoever is killed is started again; nobody waits for anybody else.
+"""
+
+import http.client
+import json
+import random
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.clusters import QUORATE, Started, free_ports, until
+from tests.clusters import up as cluster_up
+from tests.projections.worker import Worker
+from tests.spark.streams import Stream
+
+SETS, REPLICAS = 2, 2
+Row = dict[str, Any]
+
+
+def ask(url: str, timeout_s: float = 10.0) -> Row | None:
+    """JSON from somewhere; None when nobody answers there now."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
+            found: Row = json.loads(answer.read())
+            return found
+    except (OSError, http.client.HTTPException, urllib.error.URLError):
+        return None
+
+
+@dataclass
+class Process:
+    """A command of ``quorate`` that can be killed and started again."""
+
+    words: list[str]
+    log: Path
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """(Again.)"""
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen([*QUORATE, *self.words], stdout=output, stderr=output)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(20)
+
+
+@dataclass
+class World:
+    """Everything."""
+
+    cluster: Started
+    folder: Path
+    chance: random.Random
+    brokers: dict[tuple[str, int], Process] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        kafka = ",".join(node["kafka"] for node in self.cluster.nodes)
+        rpc = ";".join(node["rpc"] for node in self.cluster.nodes)
+        self.kafka = kafka
+        self.worker = Worker({"nodes": kafka}, self.folder / "worker")
+        self.stream = Stream(self.folder, kafka, f"sqlite:///{self.folder}/facts.db")
+        page = free_ports(1)
+        self.page_url = f"http://127.0.0.1:{page}"
+        words = ["dashboard", "--nodes", kafka, "--port", str(page)]
+        self.page = Process(words, self.folder / "page.log")
+        first = free_ports(SETS * REPLICAS)
+        for number in range(SETS * REPLICAS):
+            name, member = f"broker-{'ab'[number // REPLICAS]}", number % REPLICAS
+            home = self.folder / f"{name}-{member}"
+            home.mkdir()
+            where = ["--broker-set", name, "--port", str(first + number), "--home", str(home)]
+            words = ["simbroker", "--cluster", "C", "--controllers", rpc, *where]
+            self.brokers[name, member] = Process(words, home / "broker.log")
+
+    # -- the load
+
+    def write(self) -> None:
+        """Topics and settings come, change and go, through every node, until it is over."""
+        number = 0
+        while not self.over.wait(0.1):
+            number += 1
+            node = self.cluster.nodes[number % len(self.cluster.nodes)]["http"]
+            method, path, body = self._change(number)
+            data = None if body is None else json.dumps(body).encode()
+            request = urllib.request.Request(f"http://{node}{path}", data, method=method)
+            with suppress(OSError, http.client.HTTPException):  # A node that is dead now, or a refusal: the next one.
+                urllib.request.urlopen(request, timeout=5).close()
+
+    def _change(self, number: int) -> tuple[str, str, Row | None]:
+        if number % 6 == 0:
+            return "PUT", "/v1/config/cluster", {"changes": {f"key-{number % 5}": str(number)}}
+        if number % 7 == 0:
+            return "DELETE", f"/v1/topics/topic-{number % 11}", None
+        return "PUT", f"/v1/topics/topic-{number % 11}", {"read_queues": 1 + number % 8, "write_queues": 4}
+
+    def fail_over(self) -> None:
+        """A broker dies and comes back, now and then, until it is over."""
+        while not self.over.wait(self.chance.uniform(3, 6)):
+            broker = self.chance.choice(list(self.brokers.values()))
+            broker.kill()
+            self.over.wait(2.0)
+            broker.start()
+
+    # -- the kills
+
+    def kill_leader(self) -> str:
+        """SIGKILL to the controller that leads; ``up --restart`` brings it back."""
+        for node in self.cluster.nodes:
+            found = ask(f"http://{node['http']}/v1/quorum")
+            if found is not None and found["leader"] is not None:
+                folder = f"n{found['leader']}/"
+                for child in psutil.Process(self.cluster.process.pid).children():
+                    if any(folder in word for word in child.cmdline()):
+                        child.send_signal(signal.SIGKILL)
+                        return "controller leader"
+        return ""
+
+    def kill_worker(self) -> str:
+        """The Faust worker."""
+        self.worker.kill()
+        self.worker.start()
+        return "Faust worker"
+
+    def kill_driver(self) -> str:
+        """The Spark driver, and what is left of its run."""
+        self.stream.end()
+        self.stream.start()
+        return "Spark driver"
+
+    def kill_page(self) -> str:
+        """The web process."""
+        self.page.kill()
+        self.page.start()
+        return "web process"
+
+
+@contextmanager
+def world(folder: Path, seed: int) -> Iterator[World]:
+    """Everything runs, the views, the page and the store have begun; ended afterwards, whatever happened."""
+    with cluster_up(folder / "cluster", "--restart") as cluster:
+        made = World(cluster, folder, random.Random(seed))
+        threads = [threading.Thread(target=work, daemon=True) for work in (made.write, made.fail_over)]
+        try:
+            for process in (*made.brokers.values(), made.page):
+                process.start()
+            made.worker.start()
+            made.stream.start()
+            for thread in threads:
+                thread.start()
+            made.worker.wait(ready=True)
+            until(lambda: ask(f"{made.page_url}/api/health") is not None, "the page")
+            made.stream.reach(1)
+            yield made
+        finally:
+            made.over.set()
+            for thread in threads:
+                thread.join(30)
+            made.stream.end()
+            for process in (made.page, *made.brokers.values()):
+                process.kill()
+            if made.worker.process is not None and made.worker.process.poll() is None:
+                made.worker.kill()
