@@ -1,6 +1,6 @@
 """Pictures of every screen at both widths, light and dark: build output to look at (``.run/gallery``).
 
-``docs/gallery`` holds a few of them.
+``docs/gallery`` holds a few of them, made by ``python -m tests.browser.gallery``.
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ from playwright.sync_api import Browser
 from tests.browser.conftest import PHONE, WIDE, context
 from tests.browser.screen import Screen
 
+ROOT = Path(__file__).resolve().parents[2]
 SCREENS = {
     "now": "/now",
     "past": "/now?at=900",
@@ -49,3 +50,12 @@ def election_of(screen: Screen) -> int:
     found = screen.data("elections?limit=200")["elections"]
     offsets = [e["offset"] for e in found if e["decided_by"] == "higher max offset" and e["alive"] > 1]
     return int(offsets[0] if offsets else found[0]["offset"])
+
+
+def test_the_gallery_is_small_and_linked() -> None:
+    """The pictures of the documentation are below 600 KB together, and each is linked from the README."""
+    pictures = sorted((ROOT / "docs" / "gallery").iterdir())
+    assert len(pictures) >= 5
+    assert sum(path.stat().st_size for path in pictures) < 600_000
+    readme = (ROOT / "README.md").read_text()
+    assert not [path.name for path in pictures if f"docs/gallery/{path.name}" not in readme]
