@@ -24,6 +24,7 @@ from quorate.errors import UsageError
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.remoting.settings import RemotingSettings
+from quorate.history.settings import HistorySettings
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 
@@ -120,6 +121,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     remoting: RemotingSettings = RemotingSettings()
     kafka: KafkaSettings = KafkaSettings()
     http: HttpSettings = HttpSettings()
+    history: HistorySettings = HistorySettings()
 
     @property
     def me(self) -> VoterSettings:

@@ -34,6 +34,7 @@ from quorate.controller import (
     UnknownOutcome,
 )
 from quorate.events import NodeAddresses, Voter
+from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, RecordNodeStart
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.rows import state_hash
@@ -94,6 +95,7 @@ class Limits(msgspec.Struct, frozen=True):
                 engine=engine,
                 controller=controller,
                 requests=RequestSettings(remembered_max=random.choice((3, 50, 1000)), remembered_ms_max=1000),
+                history=HistorySettings(checkpoint_events=random.choice((20, 100))),
             ),
             journal=JournalSettings(
                 segment_bytes=random.choice((8, 24)) * 1024,

@@ -54,6 +54,7 @@ MINIMA = {
     "answers": 2_000,
     "reads": 1_000,
     "reads by followers": 1_000,
+    "checkpoints": 300,
     "masters elected": 200,
     "messages acknowledged": 2_000,
 }

@@ -7,16 +7,20 @@ Theory: two phases (as in TigerBeetle's VOPR). While the faults last, only safet
 within a bounded virtual time every node must be up, a leader must answer every client, and all nodes must be equal.
 """
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from quorate.consensus.ports import NodeId
 from quorate.events import Event, MasterElected
+from quorate.metadata.evolve import evolve
+from quorate.metadata.rows import rows
+from quorate.metadata.state import EMPTY, State
+from quorate.wire.avro import decode_events
 from tests.sim.brokers import Fleet, FleetLink
 from tests.sim.clients import Client, Habits, History
-from tests.sim.cluster import Cluster, Ports
+from tests.sim.cluster import Cluster, Node, Ports
 from tests.sim.faults import Climate, Nemesis
 from tests.sim.ghost import Ghost
 from tests.sim.nodes import CoreNode, Limits
@@ -24,6 +28,7 @@ from tests.sim.platter import PlatterReader
 from tests.sim.world import START_S, ViolationError, World
 
 PROGRESS = "progress after the faults"
+CHECKPOINTS = "a checkpoint is the fold of the events before it"
 FAULTS_S = 5.0
 PEACE_S = 8.0
 STEP_S = 0.1
@@ -108,7 +113,29 @@ class Simulation:
         self._wait("the nodes do not become equal", self._equal)
         self.ghost.check_kept(self.history.acknowledged)
         self.history.check_registers()
+        for process in self.cluster.processes():
+            self._check_checkpoints(process.node)
         return self._report()
+
+    def _check_checkpoints(self, node: Node) -> None:
+        """Each that a node kept, through crashes and snapshots, is the fold of the events before it."""
+        assert isinstance(node, CoreNode)
+        checkpoints, state = node.core.checkpoints, EMPTY
+        due = deque(checkpoints.offsets)
+        for *_, batch in node.batches(0):
+            for stamp, event in decode_events(batch):
+                if due and due[0] == stamp.offset:
+                    self._compare(checkpoints.rows(due.popleft()), state, stamp.offset)
+                state = evolve(state, event, stamp)
+        if due and due[0] == node.offset:
+            self._compare(checkpoints.rows(due.popleft()), state, node.offset)
+        if due:
+            raise ViolationError(CHECKPOINTS, f"one at {due[0]}, beyond the end {node.offset}")
+
+    def _compare(self, kept: Iterable[tuple[bytes, bytes]], state: State, offset: int) -> None:
+        self.cluster.counts["checkpoints"] += 1
+        if dict(kept) != dict(rows(state)):
+            raise ViolationError(CHECKPOINTS, f"the one at {offset} is not the state of then")
 
     def _starter(self, node: NodeId) -> Callable[[], None]:
         return lambda: self.cluster.start(node)

@@ -30,6 +30,7 @@ STARTED_BY_NAME = {
     "quorate.events.generate",
     "quorate.events.compat",
     "quorate.consensus.memory",  # the in-memory twin, for tests
+    "quorate.history.worker",
     *(f"quorate.cli.{place.partition(':')[0]}" for place, _ in OWN.values()),
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef

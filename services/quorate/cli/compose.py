@@ -26,6 +26,8 @@ from quorate.controller import (
     RoleChanges,
 )
 from quorate.errors import PeerError
+from quorate.history.checkpoints import Checkpoints
+from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
@@ -39,6 +41,7 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     controller: ControllerSettings = ControllerSettings()
     policy: PolicySettings = PolicySettings()
     requests: RequestSettings = RequestSettings()
+    history: HistorySettings = HistorySettings()
 
 
 class PeerMessages:
@@ -85,6 +88,7 @@ class Core:
         self.metrics = metrics
         peers = PeerMessages(network)
         self.machine = ReplicatedState(store, log, metrics, settings.requests)
+        self.checkpoints = Checkpoints(store, self.machine, scheduler, settings.history, on_fatal)
         self.controller = Controller(
             node_id,
             self.machine,
@@ -123,6 +127,7 @@ class Core:
 
     def stop(self) -> None:
         """Take part no longer; nothing is called back afterwards but deadlines."""
+        self.checkpoints.stop()
         self.liveness.stop()
         self.controller.stop()
         self.engine.stop()

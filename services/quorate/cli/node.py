@@ -38,6 +38,8 @@ from quorate.gateway.remoting.properties import parse
 from quorate.gateway.remoting.pusher import RolePusher
 from quorate.gateway.remoting.server import RemotingServer
 from quorate.gateway.remoting.service import RemotingService
+from quorate.history.past import Past
+from quorate.history.process import Processes
 from quorate.logs import CommandJournalist, logger
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metrics import Metrics
@@ -256,6 +258,7 @@ class Node:
                 controller=settings.controller,
                 policy=settings.policy,
                 requests=settings.requests,
+                history=settings.history,
             ),
             founding=founding,
             metrics=self.metrics,
@@ -296,6 +299,16 @@ class Node:
         self._kafka = KafkaServer(
             ClusterView(self), settings.kafka, self.metrics, self._scheduler, _seeded(), access, quota
         )
+        self._processes = Processes(self._loop, self._scheduler, settings.history)
+        self._past = Past(
+            core.machine,
+            core.log,
+            core.checkpoints,
+            self._processes.start,
+            self._scheduler,
+            settings.history,
+            self.metrics,
+        )
         context = HttpContext(
             node=NodeInfo(settings.node.id, settings.cluster.id, VERSION, settings.kafka.topic, settings.me.rpc),
             controller=core.controller,
@@ -305,6 +318,8 @@ class Node:
             scheduler=self._scheduler,
             metrics=self.metrics,
             requests=lambda: core.machine.requests,
+            past=self._past,
+            policy=settings.policy,
             access=access,
             quota=quota,
             connected=self.connected,
@@ -382,7 +397,9 @@ class Node:
         await self._remoting.stop()
         await self._kafka.stop()
         await self._http.stop()
+        self._past.stop()
         self.core.stop()
+        await self._processes.stop()
         await self._pusher.stop()
         await self._peers.stop()
         self._worker.close(STOP_PATIENCE_S)

@@ -1,6 +1,7 @@
 """What operators ask a running node: status, quorum, brokers, topics, config, elections, why, log, state-hash.
 
-Rules: any node answers for the cluster (its answer is linearizable; ``--stale`` takes what that node knows by itself).
+Rules: any node answers for the cluster. Every command says how fresh its answer must be (cli/freshness.py); status,
+quorum and state-hash are of the node itself unless told otherwise.
 Exit 1 when what was asked about is not well: no leader, a set without a master, a difference.
 """
 
@@ -11,9 +12,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from quorate.cli.client import Node, NodeError, add_node
+from quorate.cli.client import TIMEOUT_S, Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.freshness import add_freshness, freshness
 from quorate.cli.output import add_output, columns, complain, show
+from quorate.cli.travel import PATIENCE_S
 from quorate.errors import UsageError
 from quorate.events import Candidate, ElectionFailed, MasterElected
 from quorate.gateway.http.answers import (
@@ -35,21 +38,22 @@ PAGE = 500
 Paged = TypeVar("Paged", BrokerSets, Topics, Configs, Elections)
 
 
+def _node(options: Namespace) -> Node:
+    """The node that is asked; a replay of the past may take longer."""
+    return Node(options.node, TIMEOUT_S if options.at is None else PATIENCE_S)
+
+
 def _ask(parser: ArgumentParser) -> None:
     add_node(parser)
     add_output(parser)
-    parser.add_argument("--stale", action="store_true", help="what the node itself has applied; needs no quorum")
-
-
-def _level(options: Namespace) -> str | None:
-    return "stale" if options.stale else None
+    add_freshness(parser)
 
 
 def _pages(options: Namespace, path: str, kind: type[Paged]) -> Iterator[Paged]:
     """Every page of a list."""
-    node, after = Node(options.node), None
+    node, after = _node(options), None
     while True:
-        page = node.get(path, kind, limit=PAGE, after=after, level=_level(options))
+        page = node.get(path, kind, limit=PAGE, after=after, **freshness(options))
         yield page
         after = page.next
         if after is None:
@@ -58,7 +62,7 @@ def _pages(options: Namespace, path: str, kind: type[Paged]) -> Iterator[Paged]:
 
 def status(options: Namespace) -> int:
     """The cluster in one sentence and some figures."""
-    answer = Node(options.node).get("/v1/status", Status, level=_level(options))
+    answer = _node(options).get("/v1/status", Status, **freshness(options))
     figures = msgspec.to_builtins(answer)
     show(figures, options.output, _status_table(answer))
     return DONE if answer.healthy else REFUSED
@@ -71,9 +75,10 @@ def _status_table(answer: Status) -> Iterable[str]:
     rows = [
         ("cluster", answer.cluster_id),
         ("leader", f"node {answer.leader}, term {answer.term}" if answer.leader is not None else "none"),
-        ("voters", f"{answer.voters_connected} of {answer.voters} reachable from node {answer.node} ({answer.role})"),
+        ("voters", f"{_known(answer.voters_connected)} of {answer.voters} reachable from node {answer.node}"),
+        ("role", _known(answer.role)),
         ("broker sets", f"{counts.sets}, {counts.without_master} without a master"),
-        ("brokers", f"{counts.alive} of {counts.replicas} alive"),
+        ("brokers", f"{_known(counts.alive)} of {counts.replicas} alive"),
         ("topics", answer.topics),
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),
@@ -81,16 +86,21 @@ def _status_table(answer: Status) -> Iterable[str]:
     yield from (f"{name:<12}  {value}" for name, value in rows)
 
 
+def _known(value: object) -> object:
+    """What heartbeats and connections tell is not known of the past."""
+    return "?" if value is None else value
+
+
 def quorum(options: Namespace) -> int:
     """Who votes, who leads."""
-    answer = Node(options.node).get("/v1/quorum", Quorum, level=_level(options))
+    answer = _node(options).get("/v1/quorum", Quorum, **freshness(options))
     rows = [
         (v.id, "leader" if v.leader else "follower", v.connected, v.rpc, v.raft, v.kafka, v.http, v.version)
         for v in answer.voters
     ]
     header = ("node", "role", "reachable", "rpc", "raft", "kafka", "http", "version")
     show(msgspec.to_builtins(answer), options.output, columns(header, rows))
-    reachable = sum(voter.connected for voter in answer.voters)
+    reachable = sum(voter.connected is not False for voter in answer.voters)
     return DONE if answer.leader is not None and reachable > len(answer.voters) // 2 else REFUSED
 
 
@@ -129,13 +139,15 @@ def topics(options: Namespace) -> int:
 
 def config(options: Namespace) -> int:
     """Settings in the log: show them, or set some of a scope."""
-    node = Node(options.node)
+    node = _node(options)
+    if options.changes and options.at is not None:
+        raise UsageError("the past cannot be changed")
     if options.changes:
         body = ConfigBody(changes=dict(_change(text) for text in options.changes))
         done = node.send("PUT", f"/v1/config/{quote(options.scope, safe='/')}", body, Done)
         complain(f"committed; true from offset {done.offset}")
     if options.scope:
-        found = [node.get(f"/v1/config/{quote(options.scope, safe='/')}", ConfigAnswer, level=_level(options)).config]
+        found = [node.get(f"/v1/config/{quote(options.scope, safe='/')}", ConfigAnswer, **freshness(options)).config]
     else:
         found = [item for page in _pages(options, "/v1/config", Configs) for item in page.config]
     rows = [(item.scope, name, value) for item in found for name, value in sorted(item.values.items())]
@@ -165,13 +177,13 @@ def elections(options: Namespace) -> int:
 
 def why(options: Namespace) -> int:
     """Why that broker is the master, and why the others are not."""
-    node, offset = Node(options.node), options.offset
+    node, offset = _node(options), options.offset
     if offset is None:
         found = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
         offset = next((item.election.offset for item in found if item.broker_set == options.broker_set), None)
         if offset is None:
             raise NodeError(f"broker set {options.broker_set} never had an election")
-    answer = node.get(f"/v1/elections/{offset}", ElectionAnswer, level=_level(options))
+    answer = node.get(f"/v1/elections/{offset}", ElectionAnswer, **freshness(options))
     event = answer.election.event
     if event.broker_set != options.broker_set:
         raise NodeError(f"the election at offset {offset} was of broker set {event.broker_set}")
@@ -202,16 +214,18 @@ JAVA_INT_MAX = 2**31 - 1
 
 def state_hash(options: Namespace) -> int:
     """The hash of the state: of one node, or of all, compared where their offsets are equal."""
-    first = Node(options.node)
-    answers = [first.get("/v1/state-hash", StateHash, level=_level(options))]
+    first, fresh = _node(options), freshness(options)
+    answers = [first.get("/v1/state-hash", StateHash, **fresh)]
     if options.all:
         voters = first.get("/v1/quorum", Quorum, level="stale").voters
-        answers = [Node(v.http).get("/v1/state-hash", StateHash, min_offset=answers[0].offset) for v in voters]
-    rows = [(answer.node, answer.offset, answer.hash) for answer in answers]
-    show([msgspec.to_builtins(a) for a in answers], options.output, columns(("node", "offset", "state hash"), rows))
-    by_offset: dict[int, set[str]] = {}
+        same = fresh if options.at is not None else {"min_offset": answers[0].offset}
+        answers = [Node(v.http).get("/v1/state-hash", StateHash, **same) for v in voters]
+    rows = [(answer.node, answer.offset, answer.rows, answer.hash or "-") for answer in answers]
+    header = ("node", "offset", "entities", "with remembered requests")
+    show([msgspec.to_builtins(a) for a in answers], options.output, columns(header, rows))
+    by_offset: dict[int, set[tuple[str, str | None]]] = {}
     for answer in answers:
-        by_offset.setdefault(answer.offset, set()).add(answer.hash)
+        by_offset.setdefault(answer.offset, set()).add((answer.rows, answer.hash))
     return REFUSED if any(len(hashes) > 1 for hashes in by_offset.values()) else DONE
 
 

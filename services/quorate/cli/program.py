@@ -28,7 +28,9 @@ OWN: Mapping[str, tuple[str, str]] = {
     "elections": ("operate:ELECTIONS", "The latest election of each broker set."),
     "why": ("operate:WHY", "Why that broker is the master, and why the others are not."),
     "log": ("log:COMMAND", "The committed events: log tail, log dump."),
-    "whatif": ("whatif:COMMAND", "Who would be master if these brokers died; exit 1 if nobody."),
+    "at": ("travel:AT", "A read command on the state at an offset: at N status, at N brokers, …"),
+    "diff": ("travel:DIFF", "What changed between two offsets."),
+    "whatif": ("whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
     "state-hash": ("operate:STATE_HASH", "The hash of the state; exit 1 when nodes differ at one offset."),
     "simbroker": ("demo:BROKER", "One simulated broker, as demo starts them."),
 }

@@ -163,6 +163,14 @@ class EventLog:
         end = self.term_starts[position][1] if position < len(self.term_starts) else self.end_offset
         return (self.term_starts[position - 1][0] if position else Term(term)), end
 
+    def stamp_before(self, offset: int) -> tuple[Term, int]:
+        """Term and time (Unix ms) of the last event before ``offset``; zeros at 0. Raises UsageError, StorageError."""
+        self._check_range(offset)
+        if offset == 0:
+            return Term(0), 0
+        _, term, _, latest_ms = _HEADER.unpack_from(next(self._from(offset - 1)))
+        return Term(term), latest_ms
+
     def offset_for_time(self, time_ms: int) -> int | None:
         """The first offset whose time is at least ``time_ms`` (Unix ms); None: there is none. Raises StorageError.
 

@@ -17,7 +17,7 @@ rows      the entity's event key              its row (metadata/rows.py)
 requests  the request's key                   its memory (metadata/requests.py)
 events    offset of the batch's last event    the record batch, offset and epoch patched in
 groups    the consumer group's key            its committed offsets
-history   offset                              a checkpoint of the state
+history   see history/checkpoints.py          rows of checkpoints of the state
 ========  ==================================  ============================================================
 
 Batches have the offset of their *last* event as key: the first key at or after an offset is the batch that holds it.

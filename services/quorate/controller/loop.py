@@ -43,6 +43,7 @@ from quorate.controller.quorum import QuorumDesk
 from quorate.controller.settings import ControllerSettings
 from quorate.metadata.commands import Command, CreateCluster, RecordLeader, RecordNodeStart, Refusal
 from quorate.metadata.configs import policy_in_force
+from quorate.metadata.context import LiveView
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.queries import Query, answer
 from quorate.metadata.state import State
@@ -63,7 +64,7 @@ class ReadView(msgspec.Struct, frozen=True):
     offset: int
     term: int
     time_ms: int
-    live: LiveNow
+    live: LiveView
 
 
 ReadResult = ReadView | NotLeader | Busy | Unavailable

@@ -50,6 +50,22 @@ class LiveView(Protocol):
         """Did its channel close, with nothing heard since and nobody to confirm it?"""
 
 
+class Silence:
+    """A live table that never heard anybody: all that is left of the past (heartbeats are no facts)."""
+
+    def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
+        """See LiveView."""
+        return None
+
+    def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
+        """See LiveView."""
+        return None
+
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        """See LiveView."""
+        return False
+
+
 class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything outside the state that a decision may depend on."""
 

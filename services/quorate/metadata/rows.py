@@ -8,7 +8,9 @@ format, which follows the feature level, so that nodes of two versions agree on 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from heapq import merge
+from itertools import islice
+from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -18,8 +20,14 @@ from quorate.errors import InvariantBrokenError
 from quorate.events.codec import entity_key
 from quorate.metadata.requests import RequestTable
 from quorate.metadata.state import BrokerSet, Cluster, Config, FeatureLevel, Leader, Node, State, Topic
+from quorate.slices import Steps
 
 Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config
+
+ROWS_PER_STEP: Final = 32
+"""How many rows one step of a long piece of work reads or writes: some tens of microseconds."""
+
+_T = TypeVar("_T")
 
 _FORMAT: Final = b"\x01"
 """Of feature level 1, the only one so far."""
@@ -59,32 +67,109 @@ def _place(key: bytes) -> "tuple[Callable[[State, str], Entity | None], str]":
 
 def rows(state: State) -> Iterator[tuple[bytes, bytes]]:
     """Every entity's key and row; in no particular order. The state is immutable: iterate at leisure."""
-    for kind, name, entity in _entities(state):
+    for kind, name, entity in entities(state):
         yield entity_key(kind, name), _FORMAT + _ENCODER.encode(entity)
 
 
 def from_rows(pairs: Iterable[tuple[bytes, bytes]]) -> State:
     """The state whose rows these are, in any order. Raises InvariantBrokenError for a row that is none of ours."""
-    found: dict[str, list[Entity]] = {kind: [] for kind in _TYPES}
-    for key, value in pairs:
-        kind = key.split(b"/", 1)[0].decode("utf-8", "replace")
-        if kind not in _DECODERS or value[:1] != _FORMAT:
-            raise InvariantBrokenError(f"the row under {key!r} is of no kind and format known here")
-        try:
-            found[kind].append(_DECODERS[kind].decode(memoryview(value)[1:]))
-        except msgspec.DecodeError as error:
-            raise InvariantBrokenError(f"the row under {key!r} is damaged: {error}") from error
-    return _assembled(found)
+    return _finished(restoring(pairs))
+
+
+def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
+    """``from_rows``, a few rows a step."""
+    nodes, sets = Map[int, Node]().mutate(), Map[str, BrokerSet]().mutate()
+    topics, configs = Map[str, Topic]().mutate(), Map[str, Config]().mutate()
+    cluster: Cluster | None = None
+    leader: Leader | None = None
+    raised: int | None = None
+    for count, (key, value) in enumerate(pairs, start=1):
+        match _entity(key, value):
+            case BrokerSet() as entity:
+                sets[entity.name] = entity
+            case Topic() as entity:
+                topics[entity.topic] = entity
+            case Config() as entity:
+                configs[entity.scope] = entity
+            case Node() as entity:
+                nodes[entity.node_id] = entity
+            case Cluster() as entity:
+                cluster = entity
+            case Leader() as entity:
+                leader = entity
+            case FeatureLevel() as entity:
+                raised = entity.level
+        if count % ROWS_PER_STEP == 0:
+            yield
+    first_level = cluster.feature_level if cluster is not None else 0
+    return State(
+        cluster=cluster,
+        feature_level=first_level if raised is None else raised,
+        leader=leader,
+        nodes=nodes.finish(),
+        broker_sets=sets.finish(),
+        topics=topics.finish(),
+        configs=configs.finish(),
+    )
+
+
+def _entity(key: bytes, value: bytes) -> Entity:
+    kind = key.split(b"/", 1)[0].decode("utf-8", "replace")
+    if kind not in _DECODERS or value[:1] != _FORMAT:
+        raise InvariantBrokenError(f"the row under {key!r} is of no kind and format known here")
+    try:
+        return _DECODERS[kind].decode(memoryview(value)[1:])
+    except msgspec.DecodeError as error:
+        raise InvariantBrokenError(f"the row under {key!r} is damaged: {error}") from error
+
+
+class StateHash(msgspec.Struct, frozen=True):
+    """SHA-256, in hex; both are equal at equal offset on all nodes."""
+
+    rows: str
+    """Over the rows of the state: what the events add up to."""
+    whole: str
+    """Over the rows and the request table."""
 
 
 def state_hash(state: State, requests: RequestTable) -> str:
     """SHA-256, in hex, over the rows of the state and the request table: equal at equal offset on all nodes."""
+    return _finished(hashing(state, requests)).whole
+
+
+def hashing(state: State, requests: RequestTable) -> Steps[StateHash]:
+    """``state_hash``, and the hash of the state alone, a few rows a step."""
     digest = hashlib.sha256(b"quorate state %d\n" % state.feature_level)
-    for key, value in [*sorted(rows(state)), *sorted(requests.rows())]:
+    yield from _digesting(digest, rows(state))
+    state_alone = digest.hexdigest()
+    yield from _digesting(digest, requests.rows())
+    return StateHash(rows=state_alone, whole=digest.hexdigest())
+
+
+def _digesting(digest: "hashlib._Hash", pairs: Iterator[tuple[bytes, bytes]]) -> Steps[None]:
+    """Feed the pairs in order of their keys. Small runs are sorted one by one and merged as they are read: to sort all
+    at once would be one long step.
+    """
+    runs: list[list[tuple[bytes, bytes]]] = []
+    while run := sorted(islice(pairs, ROWS_PER_STEP)):
+        runs.append(run)
+        yield
+    for count, (key, value) in enumerate(merge(*runs), start=1):
         digest.update(b"%d %d " % (len(key), len(value)))
         digest.update(key)
         digest.update(value)
-    return digest.hexdigest()
+        if count % ROWS_PER_STEP == 0:
+            yield
+
+
+def _finished(steps: Steps[_T]) -> _T:
+    """All steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
 
 
 def _raised(state: State) -> FeatureLevel | None:
@@ -105,7 +190,8 @@ _FIND: Final[dict[str, Callable[[State, str], Entity | None]]] = {
 }
 
 
-def _entities(state: State) -> Iterator[tuple[str, str, Entity]]:
+def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
+    """Kind, name and value of everything in the state; in no particular order."""
     if state.cluster is not None:
         yield "cluster", state.cluster.cluster_id, state.cluster
     raised = _raised(state)
@@ -121,18 +207,3 @@ def _entities(state: State) -> Iterator[tuple[str, str, Entity]]:
         yield "topic", name, topic
     for scope, config in state.configs.items():
         yield "config", scope, config
-
-
-def _assembled(found: dict[str, list[Entity]]) -> State:
-    cluster = next((e for e in found["cluster"] if isinstance(e, Cluster)), None)
-    raised = next((e for e in found["feature-level"] if isinstance(e, FeatureLevel)), None)
-    level = raised.level if raised is not None else cluster.feature_level if cluster is not None else 0
-    return State(
-        cluster=cluster,
-        feature_level=level,
-        leader=next((e for e in found["leader"] if isinstance(e, Leader)), None),
-        nodes=Map({e.node_id: e for e in found["node"] if isinstance(e, Node)}),
-        broker_sets=Map({e.name: e for e in found["broker-set"] if isinstance(e, BrokerSet)}),
-        topics=Map({e.topic: e for e in found["topic"] if isinstance(e, Topic)}),
-        configs=Map({e.scope: e for e in found["config"] if isinstance(e, Config)}),
-    )

@@ -164,7 +164,7 @@ def test_config_sends_what_is_to_change(node: Served) -> None:
 def test_different_hashes_at_one_offset_are_a_failure(node: Served) -> None:
     """``state-hash --all`` compares nodes; equal offset and different hash exits 1."""
     answers = iter(["aa", "aa", "aa", "aa", "aa", "bb", "aa", "aa"])
-    node.answers["/v1/state-hash"] = lambda _: StateHash(**AT, hash=next(answers), feature_level=1)
+    node.answers["/v1/state-hash"] = lambda _: StateHash(**AT, hash=next(answers), rows="rr", feature_level=1)
     node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
     assert run(node, "state-hash", "--all") == 0
     assert run(node, "state-hash", "--all") == 1

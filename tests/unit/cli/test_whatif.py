@@ -1,84 +1,71 @@
-"""What-if: the leader's own rules on a state that is only imagined."""
+"""What-if: what is asked of the node, and how its answer is told."""
 
+import json
+from collections.abc import Iterator
+
+import msgspec
 import pytest
 
-from quorate.cli.whatif import Survivors, judge, victims
+from quorate.cli import program
+from quorate.cli.whatif import victims
 from quorate.errors import UsageError
-from quorate.events import BrokerIdApplied, BrokerRegistered, Event, MasterElected, Stamp, SyncStateSetAltered
-from quorate.gateway.http.answers import BrokerSetItem, ReplicaAnswer
-from quorate.metadata.evolve import evolve
-from quorate.metadata.policy import PolicySettings
-from quorate.metadata.state import State
-from tests.unit.cli.stories import T0, elected
-
-WHO = {"cluster": "c", "broker_set": "broker-a"}
+from quorate.gateway.http.answers import WhatIfAnswer
+from quorate.metadata.whatif import Kind, QuorumAfter, SetAfter, SetRow
+from tests.unit.cli.served import Served, serving
 
 
-def a_state() -> State:
-    """A set of three; 1 is master, 1 and 2 are in sync."""
-    events: list[Event] = [
-        BrokerIdApplied(**WHO, broker_id=number, address=f"h:{number}", register_check_code=f"h:{number};1")
-        for number in (1, 2, 3)
-    ]
-    events += [BrokerRegistered(**WHO, broker_id=number, address=f"h:{number}") for number in (1, 2, 3)]
-    first: MasterElected = elected(1, 1)
-    change = {"master": 1, "master_epoch": 1, "old": (1,), "new": (1, 2), "sync_state_set_epoch": 2}
-    events += [first, SyncStateSetAltered(**WHO, **change)]
-    state = State()
-    for offset, event in enumerate(events):
-        state = evolve(state, event, Stamp(offset=offset, term=1, time_ms=T0))
-    return state
+@pytest.fixture
+def node() -> Iterator[Served]:
+    with serving() as served:
+        yield served
 
 
-def heard() -> list[BrokerSetItem]:
-    """All three brokers are heard; 3 has the longest log but is not in sync."""
-    replicas = [
-        ReplicaAnswer(
-            broker_id=number, address=f"h:{number}", registered=True, fenced=False, in_sync=number < 3, alive=True,
-            last_heartbeat_ms=T0, epoch=1, max_offset=100 * number, confirm_offset=100, priority=2**31 - 1,
-        )
-        for number in (1, 2, 3)
-    ]  # fmt: skip
-    return [
-        BrokerSetItem(
-            **WHO, master=1, master_address="h:1", master_epoch=1, sync_state_set=(1, 2), sync_state_set_epoch=2,
-            replicas=replicas, election=None,
-        )
-    ]  # fmt: skip
+def row(kind: Kind, *winners: int) -> SetRow:
+    winner = winners[0] if len(winners) == 1 else None
+    after = SetAfter(master=winner, sync_state_set=(), alive=winners)
+    return SetRow(
+        set="broker-a", kind=kind, master=1, winner=winner, winners=winners, rule="r", unclean=False, loses_bytes=None,
+        explanation="That is why.", after=after,
+    )  # fmt: skip
 
 
-def outcome(*dead: str, unclean: bool = False) -> int | None:
-    gone = victims(dead)
-    policy = PolicySettings(enable_elect_unclean_master=unclean)
-    (verdict,) = judge(a_state(), Survivors(heard(), gone), gone, policy)
-    return verdict.new_master
+def answer(*rows: SetRow, survives: bool = True) -> WhatIfAnswer:
+    left = [1, 2] if survives else [1]
+    quorum = QuorumAfter(voters=[1, 2, 3], voters_left=left, needed=2, survives=survives, leader=1, leader_lost=False)
+    return WhatIfAnswer(offset=9, time_ms=5, node=1, quorum=quorum, rows=list(rows))
 
 
-def test_the_replica_in_sync_would_be_master() -> None:
-    """The longer log of a replica that is not in sync does not count."""
-    assert outcome("broker-a:1") == 2
+def test_the_question_names_what_fails_and_when(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """--fail and --kill, --at and --unclean become the body; the answer is printed with every possible master."""
+    node.answers["/v1/whatif"] = answer(row("elected", 2, 3))
+    words = ["whatif", "--fail", "node/2", "--kill", "broker-a:1", "--at", "7", "--no-unclean", "--node", node.address]
+    assert program.main(words) == 0
+    assert json.loads(node.asked[0][3]) == {"at": 7, "fail": ["node/2", "broker/broker-a/1"], "unclean": False}
+    out = capsys.readouterr().out
+    assert "At offset 9: the quorum holds, 2 of 3 controllers." in out
+    assert "2 or 3" in out
+    assert program.main([*words, "-o", "json"]) == 0
+    told = msgspec.json.decode(capsys.readouterr().out, type=WhatIfAnswer)
+    assert told == answer(row("elected", 2, 3))
 
 
-def test_the_loss_of_a_replica_changes_nothing() -> None:
-    """The master stays while it lives."""
-    assert outcome("broker-a:2", "broker-a:3") == 1
+def test_a_set_without_a_master_or_a_lost_quorum_is_exit_1(node: Served) -> None:
+    """A script may ask whether a failure would be survived."""
+    words = ["whatif", "--fail", "node/2", "--node", node.address]
+    for found, status in ((answer(), 0), (answer(row("no master")), 1), (answer(survives=False), 1)):
+        node.answers["/v1/whatif"] = found
+        assert program.main(words) == status
 
 
-def test_without_a_replica_in_sync_nobody_would_be_master_unless_unclean() -> None:
-    """Only an unclean election takes what is left."""
-    assert outcome("broker-a:1", "broker-a:2") is None
-    assert outcome("broker-a:1", "broker-a:2", unclean=True) == 3
+def test_a_question_that_changes_nothing_is_no_question(node: Served) -> None:
+    """Nothing fails and no policy is tried: used wrongly; a policy alone is a question."""
+    node.answers["/v1/whatif"] = answer()
+    assert program.main(["whatif", "--node", node.address]) == 2
+    assert program.main(["whatif", "--unclean", "--node", node.address]) == 0
 
 
-@pytest.mark.parametrize("text", ["broker-a", "broker-a:", "broker-a:x", ":1x"])
+@pytest.mark.parametrize("text", ["broker-a", "broker-a:", "broker-a:x", ":1"])
 def test_victims_are_named_by_set_and_id(text: str) -> None:
     """Anything else is used wrongly."""
     with pytest.raises(UsageError, match="expected SET:ID"):
         victims([text])
-
-
-@pytest.mark.parametrize("text", ["broker-a:9", "broker-z:1"])
-def test_a_broker_nobody_knows_cannot_die(text: str) -> None:
-    """A mistyped name is an error, not an answer."""
-    with pytest.raises(UsageError, match="there is no such broker"):
-        outcome(text)

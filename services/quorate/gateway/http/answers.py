@@ -9,6 +9,8 @@ import msgspec
 
 from quorate.events import ElectionFailed, Event, MasterElected
 from quorate.metadata.commands import Reply
+from quorate.metadata.diff import Change
+from quorate.metadata.whatif import QuorumAfter, SetRow
 
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +22,8 @@ class Stamped(msgspec.Struct, frozen=True, kw_only=True):
     """When the last of them was decided; Unix milliseconds."""
     node: int
     """Which node answered."""
+    past: bool = False
+    """Asked with ``at``: what only heartbeats and connections tell (alive, ready, connected, …) is null."""
 
 
 class BrokerCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +33,7 @@ class BrokerCounts(msgspec.Struct, frozen=True, kw_only=True):
     without_master: int
     """Sets that have members and no master."""
     replicas: int
-    alive: int
+    alive: int | None
     """Replicas this node hears, or heard a moment ago."""
 
 
@@ -42,17 +46,17 @@ class Status(Stamped, frozen=True, kw_only=True):
     """A leader is known, this node serves, every set with members has a master."""
     cluster_id: str
     version: str
-    role: str
+    role: str | None
     """``leader``, ``follower``, ``candidate`` (no leader known) or ``not voting``."""
     leader: int | None
     term: int
     voters: int
-    voters_connected: int
+    voters_connected: int | None
     """Voters this node can reach, itself included."""
     feature_level: int
     brokers: BrokerCounts
     topics: int
-    ready: bool
+    ready: bool | None
 
 
 class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +64,7 @@ class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     leader: bool
-    connected: bool
+    connected: bool | None
     """Can the answering node reach it? Always true of itself."""
     rpc: str
     raft: str
@@ -78,10 +82,10 @@ class Quorum(Stamped, frozen=True, kw_only=True):
     cluster_id: str
     leader: int | None
     term: int
-    role: str
-    voting: bool
-    commit_index: int
-    applied_index: int
+    role: str | None
+    voting: bool | None
+    commit_index: int | None
+    applied_index: int | None
     leader_since_ms: int
     leader_cause: str
     voters: list[QuorumMember]
@@ -247,10 +251,38 @@ class Log(Stamped, frozen=True, kw_only=True):
 
 
 class StateHash(Stamped, frozen=True, kw_only=True):
-    """SHA-256 of the whole state; equal on all nodes at equal offset."""
+    """SHA-256 of the state; each is equal on all nodes at equal offset."""
 
-    hash: str
+    hash: str | None
+    """Over the entities and the table of remembered requests; null in the past, where that table is not known."""
+    rows: str
+    """Over the entities alone: what the events before ``offset`` add up to, now as in the past."""
     feature_level: int
+
+
+class WhatIfAnswer(Stamped, frozen=True, kw_only=True):
+    """What would become of the broker sets that something fails of; ``quorum``: of the controllers."""
+
+    quorum: QuorumAfter
+    rows: list[SetRow]
+
+
+class Diff(Stamped, frozen=True, kw_only=True):
+    """What changed between two offsets; ``offset`` is the later one."""
+
+    start: int
+    """The earlier offset (``from``)."""
+    start_time_ms: int
+    entities: list[Change]
+    """A page, by ``key``."""
+    entity_count: int
+    next: str | None
+    """The ``after`` of the next page of entities; null on the last."""
+    event_count: int
+    events: list[LogEvent]
+    """A page of the events between."""
+    events_next: int | None
+    """The ``events_from`` of the next page of events; null on the last."""
 
 
 class Done(Stamped, frozen=True, kw_only=True):
@@ -266,12 +298,14 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why not."""
 
     code: str
-    """``invalid``, ``denied``, ``not_found``, ``method_not_allowed``, ``refused``, ``too_large``, ``throttled``,
-    ``busy``,     ``unavailable``, ``unknown_outcome`` or ``internal`` (docs/http.md)."""
+    """``invalid``, ``denied``, ``not_found``, ``method_not_allowed``, ``refused``, ``too_large``, ``beyond_end``,
+    ``throttled``, ``busy``, ``unavailable``, ``behind``, ``unknown_outcome`` or ``internal`` (docs/http.md)."""
     message: str
     reason: str = ""
     """The refusal's own name, e.g. ``StaleMasterEpoch``."""
     leader: int | None = None
+    end_offset: int | None = None
+    """Where the log ends (``beyond_end``), or how far this node is (``behind``)."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ from quorate.gateway.access import Access, Quota
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.view import EventLogReader
+from quorate.history.past import NoAnswer, Past
+from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestTable
 from quorate.metrics import Metrics
 
@@ -70,16 +72,21 @@ class HttpContext:
     storage: Callable[[], StorageInfo]
     requests: Callable[[], RequestTable]
     """The remembered request ids as of now, for the state hash (``ReplicatedState.requests``)."""
+    past: Past
+    """The state at any offset."""
+    policy: PolicySettings
+    """This node's own, before what the log says."""
     settings: HttpSettings = field(default_factory=HttpSettings)
     info: Mapping[str, str] = field(default_factory=dict)
     """More labels of the metric ``quorate_info``."""
 
 
 class Freshness(msgspec.Struct, frozen=True):
-    """How fresh an answer must be."""
+    """How fresh an answer must be; or, with ``at``, which past is asked about (the events before that offset)."""
 
     linearizable: bool = True
     min_offset: int = 0
+    at: int | None = None
 
 
 class _Waiting:
@@ -104,7 +111,10 @@ class Reader:
         context.on_applied.append(self._advanced)
 
     def read(self, freshness: Freshness, done: Callable[[ReadView], None], fail: Callable[[HttpError], None]) -> None:
-        """One of the two is called, now or within ``answer_timeout_s``."""
+        """One of the two is called, now or within ``answer_timeout_s`` (of the past: ``history.answer_timeout_s``)."""
+        if freshness.at is not None:
+            self._travel(freshness.at, done, fail)
+            return
         if not freshness.linearizable:
             self._wait(freshness.min_offset, done, fail)
             return
@@ -119,6 +129,26 @@ class Reader:
                     fail(self.unavailable("the leader could not be asked"))
 
         self._context.controller.read("linearizable", seen, timeout_s=self._context.settings.answer_timeout_s)
+
+    def _travel(self, at: int, done: Callable[[ReadView], None], fail: Callable[[HttpError], None]) -> None:
+        """The state before offset ``at``; where this node has not applied so much, the leader says if it exists."""
+
+        def told(outcome: ReadView | NoAnswer) -> None:
+            if isinstance(outcome, ReadView):
+                done(outcome)
+            else:
+                fail(HttpError("throttled" if outcome.kind == "crowded" else "unavailable", outcome.reason))
+
+        def caught_up(view: ReadView) -> None:
+            if at > view.offset:
+                fail(HttpError("beyond_end", f"the log ends at offset {view.offset}", end_offset=view.offset))
+            else:
+                self._context.past.at(at, told)
+
+        if at <= self._context.controller.offset:
+            self._context.past.at(at, told)
+        else:
+            self.read(Freshness(), caught_up, fail)
 
     def unavailable(self, why: str) -> HttpError:
         """The error of a read without a quorum; it names the way out."""
@@ -149,7 +179,8 @@ class Reader:
         now = self._context.scheduler.monotonic()
         while self._waiting and self._waiting[0].deadline <= now:
             waiting = self._waiting.popleft()
-            waiting.fail(HttpError("unavailable", f"this node has not applied offset {waiting.offset - 1} in time"))
+            end = self._context.controller.offset
+            waiting.fail(HttpError("behind", f"this node is at offset {end}, not {waiting.offset}", end_offset=end))
         self._arm()
 
     def _advanced(self, end_offset: int) -> None:

@@ -13,8 +13,8 @@ from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import Response
 from quorate.gateway.http.reading import count_brokers, living
 from quorate.gateway.http.routing import Call
-from quorate.gateway.http.slices import Steps, in_slices
 from quorate.metrics import LATENCY_BOUNDS_US, Histogram, Metrics
+from quorate.slices import Steps, in_slices
 from quorate.wire.kafka import Api
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -135,7 +135,7 @@ class Scrape:
         out.gauge("quorate_broker_sets", "Broker sets known.", counts.sets)
         out.gauge("quorate_broker_sets_without_master", without, counts.without_master)
         out.gauge("quorate_brokers", "Brokers known.", counts.replicas)
-        out.gauge("quorate_brokers_alive", "Brokers this node hears.", counts.alive)
+        out.gauge("quorate_brokers_alive", "Brokers this node hears.", counts.alive or 0)
         out.gauge("quorate_topics", "Topics known.", len(controller.state.topics))
         for name in dict.fromkeys(gauge.name for gauge in context.metrics.gauges):
             same = [gauge for gauge in context.metrics.gauges if gauge.name == name]

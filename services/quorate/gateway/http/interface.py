@@ -7,6 +7,7 @@ from quorate.gateway.http.answers import (
     Check,
     ConfigAnswer,
     Configs,
+    Diff,
     Done,
     ElectionAnswer,
     Elections,
@@ -16,25 +17,31 @@ from quorate.gateway.http.answers import (
     Status,
     TopicAnswer,
     Topics,
+    WhatIfAnswer,
 )
+from quorate.gateway.http.asking import FRESHNESS, PAGING, Asking
 from quorate.gateway.http.context import HttpContext, Reader
 from quorate.gateway.http.exposition import Scrape
 from quorate.gateway.http.messages import Response
 from quorate.gateway.http.openapi import document
 from quorate.gateway.http.probes import Probes
-from quorate.gateway.http.reading import FRESHNESS, PAGING, Reading
+from quorate.gateway.http.reading import Reading
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import Call, Method, Route, Router
+from quorate.gateway.http.travel import Travel, WhatIfBody
 from quorate.gateway.http.writing import ConfigBody, ElectBody, TopicBody, Writing
 
 LIST = (*PAGING, *FRESHNESS)
+DIFF = ("from", "to", "events_from", *PAGING)
 
 
 def interface(context: HttpContext) -> Router:
     """The handler of a node's HTTP listener."""
     reader = Reader(context)
-    reading, writing = Reading(context, reader), Writing(context, reader)
-    routes = [*operator_routes(reading, writing), *machine_routes(context, reader, reading)]
+    asking = Asking(context, reader)
+    reading, writing = Reading(context, asking), Writing(context, reader)
+    travel = Travel(context, asking, reading)
+    routes = [*operator_routes(reading, writing, travel), *machine_routes(context, reader, reading)]
     routes += registry_routes(Registry(SCHEMAS, context.node.topic))
     description = document(routes, context.node.version)
 
@@ -44,12 +51,12 @@ def interface(context: HttpContext) -> Router:
     return Router([*routes, Route("GET", "/openapi.json", openapi, "This description.")])
 
 
-def operator_routes(reading: Reading, writing: Writing) -> list[Route]:
+def operator_routes(reading: Reading, writing: Writing, travel: Travel) -> list[Route]:
     """``/v1``."""
     return [
-        Route("GET", "/v1/status", reading.status, "The cluster in one sentence.", Status, query=("min_offset",)),
-        Route("GET", "/v1/quorum", reading.quorum, "Who votes, who leads.", Quorum, query=("min_offset",)),
-        Route("GET", "/v1/state-hash", reading.state_hash, "Hash of the state.", StateHash, query=("min_offset",)),
+        Route("GET", "/v1/status", reading.status, "The cluster in one sentence.", Status, query=FRESHNESS),
+        Route("GET", "/v1/quorum", reading.quorum, "Who votes, who leads.", Quorum, query=FRESHNESS),
+        Route("GET", "/v1/state-hash", reading.state_hash, "Hash of the state.", StateHash, query=FRESHNESS),
         Route("GET", "/v1/brokers", reading.brokers, "Broker sets.", BrokerSets, query=LIST),
         Route("GET", "/v1/brokers/{broker_set}", reading.broker, "One set.", BrokerSetAnswer, query=FRESHNESS),
         Route("GET", "/v1/topics", reading.topics, "Topics.", Topics, query=LIST),
@@ -61,8 +68,10 @@ def operator_routes(reading: Reading, writing: Writing) -> list[Route]:
         Route("PUT", "/v1/config/{scope...}", writing.change_config, "Set and unset.", Done, ConfigBody),
         Route("GET", "/v1/elections", reading.elections, "The last election of each set.", Elections, query=LIST),
         Route("POST", "/v1/elections", writing.elect, "Elect a master now.", Done, ElectBody),
-        Route("GET", "/v1/elections/{offset}", reading.election, "Why that one.", ElectionAnswer),
-        Route("GET", "/v1/log", reading.log, "Events.", Log, query=("from", "limit", "min_offset")),
+        Route("GET", "/v1/elections/{offset}", reading.election, "Why that one.", ElectionAnswer, query=FRESHNESS),
+        Route("GET", "/v1/log", reading.log, "Events.", Log, query=("from", "limit", *FRESHNESS)),
+        Route("GET", "/v1/diff", travel.diff, "What changed between two offsets.", Diff, query=DIFF),
+        Route("POST", "/v1/whatif", travel.whatif, "Who would be master if …", WhatIfAnswer, WhatIfBody),
     ]
 
 

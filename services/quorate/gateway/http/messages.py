@@ -17,10 +17,12 @@ STATUS = {
     "method_not_allowed": 405,
     "refused": 409,
     "too_large": 413,
+    "beyond_end": 416,
     "throttled": 429,
     "internal": 500,
     "busy": 503,
     "unavailable": 503,
+    "behind": 504,
     "unknown_outcome": 504,
 }
 """Our one error vocabulary → HTTP status."""
@@ -50,9 +52,11 @@ class Response(msgspec.Struct, frozen=True):
 class HttpError(QuorateError):
     """A request that ends in an error of the vocabulary."""
 
-    def __init__(self, code: str, message: str, reason: str = "", leader: int | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, reason: str = "", leader: int | None = None, end_offset: int | None = None
+    ) -> None:
         super().__init__(message)
-        self.trouble = Trouble(code=code, message=message, reason=reason, leader=leader)
+        self.trouble = Trouble(code=code, message=message, reason=reason, leader=leader, end_offset=end_offset)
 
 
 def answer(value: object, status: int = 200) -> Response:

@@ -9,7 +9,8 @@ from quorate.gateway.http.answers import Failed
 from quorate.gateway.http.messages import JSON
 from quorate.gateway.http.routing import Route
 
-INTEGERS = frozenset({"limit", "from", "min_offset"})
+INTEGERS = frozenset({"at", "events_from", "from", "limit", "min_offset", "to"})
+CHOICES = {"level": ["linearizable", "at_least", "stale"]}
 
 
 def document(routes: Sequence[Route], version: str) -> bytes:
@@ -33,10 +34,7 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
         for part in route.pattern.split("/")
         if part.startswith("{")
     ]
-    parameters += [
-        {"name": name, "in": "query", "schema": {"type": "integer" if name in INTEGERS else "string"}}
-        for name in route.query
-    ]
+    parameters += [{"name": name, "in": "query", "schema": _schema(name)} for name in route.query]
     if route.method != "GET":
         parameters.append({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}})
     operation: dict[str, Any] = {
@@ -51,3 +49,10 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas[route.body]}}}
     return operation
+
+
+def _schema(name: str) -> dict[str, Any]:
+    """Of a query parameter."""
+    if name in CHOICES:
+        return {"type": "string", "enum": CHOICES[name]}
+    return {"type": "integer" if name in INTEGERS else "string"}

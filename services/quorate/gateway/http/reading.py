@@ -3,7 +3,7 @@
 Rules: nothing is computed that a view does not show; a list is a page of names in order, never the whole.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import TypeVar
 
@@ -33,18 +33,16 @@ from quorate.gateway.http.answers import (
     TopicItem,
     Topics,
 )
-from quorate.gateway.http.context import PRINCIPAL, Freshness, HttpContext, Reader
-from quorate.gateway.http.messages import HttpError, answer
+from quorate.gateway.http.asking import Asking, is_past
+from quorate.gateway.http.context import HttpContext
+from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.routing import Call
-from quorate.gateway.http.slices import Steps, in_slices
 from quorate.metadata.queries import alive
-from quorate.metadata.rows import state_hash
+from quorate.metadata.requests import RequestTable
+from quorate.metadata.rows import hashing
 from quorate.metadata.state import BrokerSet, Election, Replica, Topic
+from quorate.slices import Steps
 from quorate.wire.avro import decode_events
-
-LEVELS = ("linearizable", "stale")
-FRESHNESS = ("level", "min_offset")
-PAGING = ("limit", "after")
 
 _T = TypeVar("_T")
 
@@ -119,40 +117,9 @@ def topic(found: Topic) -> TopicItem:
 class Reading:
     """The handlers."""
 
-    def __init__(self, context: HttpContext, reader: Reader) -> None:
+    def __init__(self, context: HttpContext, asking: Asking) -> None:
         self._context = context
-        self._reader = reader
-
-    # How an answer comes about.
-
-    def _answered(self, call: Call, operation: str, make: Callable[[ReadView], Steps[object]]) -> None:
-        """Authorise, read as fresh as asked, answer."""
-        self._admit(operation)
-        level = call.request.query.get("level", "linearizable")
-        if level not in LEVELS:
-            raise HttpError("invalid", f"level: {level[:40]!r} is neither linearizable nor stale")
-        freshness = Freshness(level == "linearizable", call.integer("min_offset", 0, 0))
-        self._reader.read(freshness, lambda view: self._make(call, make(view)), call.fail)
-
-    def _now(self, call: Call, operation: str, make: Callable[[ReadView], Steps[object]]) -> None:
-        """The same from this node alone, at once unless ``min_offset`` asks to wait."""
-        self._admit(operation)
-        freshness = Freshness(linearizable=False, min_offset=call.integer("min_offset", 0, 0))
-        self._reader.read(freshness, lambda view: self._make(call, make(view)), call.fail)
-
-    def _make(self, call: Call, steps: Steps[object]) -> None:
-        """Do the work a slice at a time, then answer."""
-        in_slices(steps, self._context.scheduler, lambda made: call.settle(lambda: answer(made())))
-
-    def _admit(self, operation: str) -> None:
-        if not self._context.access.authorize(PRINCIPAL, operation, "cluster"):
-            raise HttpError("denied", f"{operation} is not allowed")
-        if not self._context.quota.admit(PRINCIPAL, operation):
-            raise HttpError("throttled", f"too many {operation}")
-
-    def _limit(self, call: Call) -> int:
-        settings = self._context.settings
-        return min(call.integer("limit", settings.page_default, 1), settings.page_max)
+        self._asking = asking
 
     # The cluster.
 
@@ -167,69 +134,69 @@ class Reading:
 
     def status(self, call: Call) -> None:
         """GET /v1/status."""
-        self._now(call, "ReadStatus", self._status)
+        self._asking.answered(call, "ReadStatus", self._status, "stale")
 
     def _status(self, view: ReadView) -> Steps[Status]:
-        context, state = self._context, view.state
+        context, state, past = self._context, view.state, is_past(view)
         counts = yield from count_brokers(view)
-        leader = context.engine.leader_id
+        led = state.leader.node_id if state.leader else None
+        leader = led if past else context.engine.leader_id
         voters = [voter.id for voter in state.cluster.voters] if state.cluster else []
         connected = sum(context.connected(node_id) for node_id in voters)
         ready = context.serving() and leader is not None and view.offset > 0
-        healthy = ready and counts.without_master == 0
+        me = context.node.node_id
         return Status(
-            offset=view.offset,
-            time_ms=view.time_ms,
-            node=context.node.node_id,
-            sentence=sentence(context.node.node_id, leader, len(voters), connected, counts, ready=ready),
-            healthy=healthy,
+            **self._asking.stamp(view),
+            sentence=sentence_then(view.offset, led, counts)
+            if past
+            else sentence(me, leader, len(voters), connected, counts, ready=ready),
+            healthy=(leader is not None if past else ready) and counts.without_master == 0,
             cluster_id=context.node.cluster_id,
             version=context.node.version,
-            role=self.role(),
+            role=None if past else self.role(),
             leader=leader,
-            term=context.engine.term,
+            term=view.term if past else context.engine.term,
             voters=len(voters),
-            voters_connected=connected,
+            voters_connected=None if past else connected,
             feature_level=state.feature_level,
             brokers=counts,
             topics=len(state.topics),
-            ready=ready,
+            ready=None if past else ready,
         )
 
     def quorum(self, call: Call) -> None:
         """GET /v1/quorum."""
-        self._now(call, "ReadQuorum", self._quorum)
+        self._asking.answered(call, "ReadQuorum", self._quorum, "stale")
 
     def _quorum(self, view: ReadView) -> Steps[Quorum]:
         yield
-        context, state = self._context, view.state
-        engine, since = context.engine, state.leader
+        context, since, past = self._context, view.state.leader, is_past(view)
+        engine = context.engine
+        led = since.node_id if since else None
         return Quorum(
-            offset=view.offset,
-            time_ms=view.time_ms,
-            node=context.node.node_id,
+            **self._asking.stamp(view),
             cluster_id=context.node.cluster_id,
-            leader=engine.leader_id,
-            term=engine.term,
-            role=self.role(),
-            voting=engine.voting,
-            commit_index=engine.commit_index,
-            applied_index=engine.applied_index,
+            leader=led if past else engine.leader_id,
+            term=view.term if past else engine.term,
+            role=None if past else self.role(),
+            voting=None if past else engine.voting,
+            commit_index=None if past else engine.commit_index,
+            applied_index=None if past else engine.applied_index,
             leader_since_ms=since.since_ms if since else 0,
             leader_cause=since.cause if since else "",
-            voters=self._members(view),
+            voters=self._members(view, led if past else engine.leader_id),
         )
 
-    def _members(self, view: ReadView) -> list[QuorumMember]:
-        context, members = self._context, []
+    def _members(self, view: ReadView, leader: int | None) -> list[QuorumMember]:
+        context, members, past = self._context, [], is_past(view)
         for voter in view.state.cluster.voters if view.state.cluster else ():
             node = view.state.nodes.get(voter.id)
             where = node.addresses if node else voter.addresses
             members.append(
                 QuorumMember(
                     id=voter.id,
-                    leader=voter.id == context.engine.leader_id,
-                    connected=context.connected(voter.id),
+                    leader=voter.id == leader,
+                    connected=None if past else context.connected(voter.id),
                     rpc=where.rpc,
                     raft=where.raft,
                     kafka=where.kafka,
@@ -243,15 +210,17 @@ class Reading:
 
     def state_hash(self, call: Call) -> None:
         """GET /v1/state-hash."""
-        self._now(call, "ReadStateHash", self._state_hash)
+        self._asking.answered(call, "ReadStateHash", self._state_hash, "stale")
 
     def _state_hash(self, view: ReadView) -> Steps[StateHash]:
-        yield  # The hash itself is one step: some milliseconds for a thousand sets.
+        past = is_past(view)
+        # The table must be the one of this very offset: it is taken in the turn that took the view.
+        requests = RequestTable() if past else self._context.requests()
+        found = yield from hashing(view.state, requests)
         return StateHash(
-            offset=view.offset,
-            time_ms=view.time_ms,
-            node=self._context.node.node_id,
-            hash=state_hash(view.state, self._context.requests()),
+            **self._asking.stamp(view),
+            hash=None if past else found.whole,
+            rows=found.rows,
             feature_level=view.state.feature_level,
         )
 
@@ -259,7 +228,7 @@ class Reading:
 
     def brokers(self, call: Call) -> None:
         """GET /v1/brokers."""
-        limit, after = self._limit(call), call.request.query.get("after", "")
+        limit, after = self._asking.limit(call), call.request.query.get("after", "")
 
         def make(view: ReadView) -> Steps[BrokerSets]:
             names, more = page(view.state.broker_sets, after, limit)
@@ -267,10 +236,9 @@ class Reading:
             for name in names:
                 found.append(broker_set(view.state.broker_sets[name], view))
                 yield
-            node = self._context.node.node_id
-            return BrokerSets(offset=view.offset, time_ms=view.time_ms, node=node, brokers=found, next=more)
+            return BrokerSets(**self._asking.stamp(view), brokers=found, next=more)
 
-        self._answered(call, "ReadBrokers", make)
+        self._asking.answered(call, "ReadBrokers", make)
 
     def broker(self, call: Call) -> None:
         """GET /v1/brokers/{broker_set}."""
@@ -278,23 +246,22 @@ class Reading:
         def make(view: ReadView) -> Steps[BrokerSetAnswer]:
             yield
             found = present(view.state.broker_sets.get(call.found["broker_set"]), "there is no such broker set")
-            item, node = broker_set(found, view), self._context.node.node_id
-            return BrokerSetAnswer(offset=view.offset, time_ms=view.time_ms, node=node, broker_set=item)
+            item = broker_set(found, view)
+            return BrokerSetAnswer(**self._asking.stamp(view), broker_set=item)
 
-        self._answered(call, "ReadBrokers", make)
+        self._asking.answered(call, "ReadBrokers", make)
 
     def topics(self, call: Call) -> None:
         """GET /v1/topics."""
-        limit, after = self._limit(call), call.request.query.get("after", "")
+        limit, after = self._asking.limit(call), call.request.query.get("after", "")
 
         def make(view: ReadView) -> Steps[Topics]:
             yield
             names, more = page(view.state.topics, after, limit)
             found = [topic(view.state.topics[name]) for name in names]
-            node = self._context.node.node_id
-            return Topics(offset=view.offset, time_ms=view.time_ms, node=node, topics=found, next=more)
+            return Topics(**self._asking.stamp(view), topics=found, next=more)
 
-        self._answered(call, "ReadTopics", make)
+        self._asking.answered(call, "ReadTopics", make)
 
     def topic(self, call: Call) -> None:
         """GET /v1/topics/{topic}."""
@@ -302,23 +269,21 @@ class Reading:
         def make(view: ReadView) -> Steps[TopicAnswer]:
             yield
             found = present(view.state.topics.get(call.found["topic"]), "there is no such topic")
-            node = self._context.node.node_id
-            return TopicAnswer(offset=view.offset, time_ms=view.time_ms, node=node, topic=topic(found))
+            return TopicAnswer(**self._asking.stamp(view), topic=topic(found))
 
-        self._answered(call, "ReadTopics", make)
+        self._asking.answered(call, "ReadTopics", make)
 
     def configs(self, call: Call) -> None:
         """GET /v1/config."""
-        limit, after = self._limit(call), call.request.query.get("after", "")
+        limit, after = self._asking.limit(call), call.request.query.get("after", "")
 
         def make(view: ReadView) -> Steps[Configs]:
             yield
             names, more = page(view.state.configs, after, limit)
             found = [ConfigItem(scope=name, values=view.state.configs[name].values) for name in names]
-            node = self._context.node.node_id
-            return Configs(offset=view.offset, time_ms=view.time_ms, node=node, config=found, next=more)
+            return Configs(**self._asking.stamp(view), config=found, next=more)
 
-        self._answered(call, "ReadConfig", make)
+        self._asking.answered(call, "ReadConfig", make)
 
     def config(self, call: Call) -> None:
         """GET /v1/config/{scope}; a scope nobody set anything in is empty, not unknown."""
@@ -328,36 +293,35 @@ class Reading:
             scope = call.found["scope"]
             found = view.state.configs.get(scope)
             item = ConfigItem(scope=scope, values=found.values if found else {})
-            node = self._context.node.node_id
-            return ConfigAnswer(offset=view.offset, time_ms=view.time_ms, node=node, config=item)
+            return ConfigAnswer(**self._asking.stamp(view), config=item)
 
-        self._answered(call, "ReadConfig", make)
+        self._asking.answered(call, "ReadConfig", make)
 
     # Elections and the log.
 
     def elections(self, call: Call) -> None:
         """GET /v1/elections."""
-        limit, after = self._limit(call), call.request.query.get("after", "")
+        limit, after = self._asking.limit(call), call.request.query.get("after", "")
 
         def make(view: ReadView) -> Steps[Elections]:
             yield
             sets = view.state.broker_sets
             names, more = page((n for n, found in sets.items() if found.election), after, limit)
             items = [item for name in names if (item := election_item(sets[name])) is not None]
-            node = self._context.node.node_id
-            return Elections(offset=view.offset, time_ms=view.time_ms, node=node, elections=items, next=more)
+            return Elections(**self._asking.stamp(view), elections=items, next=more)
 
-        self._answered(call, "ReadElections", make)
+        self._asking.answered(call, "ReadElections", make)
 
     def election(self, call: Call) -> None:
         """GET /v1/elections/{offset}."""
         text = call.found["offset"]
         if not text.isdecimal() or len(text) > 18:
             raise HttpError("invalid", f"{text[:40]!r} is no offset")
-        self._now(call, "ReadElections", lambda view: self._election(view, int(text)))
+        self._asking.answered(call, "ReadElections", lambda view: self._election(view, int(text)), "stale")
 
     def _election(self, view: ReadView, offset: int) -> Steps[ElectionAnswer]:
-        for stamp, event in (yield from self._events(offset, 1)):
+        end = view.offset if is_past(view) else self._context.log.end_offset
+        for stamp, event in (yield from self.events(offset, 1, end)):
             if isinstance(event, MasterElected | ElectionFailed):
                 found = ElectionEvent(
                     offset=stamp.offset,
@@ -367,37 +331,35 @@ class Reading:
                     cause=stamp.cause,
                     event=event,
                 )
-                node = self._context.node.node_id
-                return ElectionAnswer(offset=view.offset, time_ms=view.time_ms, node=node, election=found)
+                return ElectionAnswer(**self._asking.stamp(view), election=found)
         raise HttpError("not_found", f"there is no election at offset {offset}")
 
     def log(self, call: Call) -> None:
         """GET /v1/log."""
-        limit, start = self._limit(call), call.integer("from", 0)
+        limit, start = self._asking.limit(call), call.integer("from", 0)
 
         def make(view: ReadView) -> Steps[Log]:
             first = max(start, 0) if start >= 0 else max(view.offset + start, 0)
+            end = view.offset if is_past(view) else self._context.log.end_offset
             events = []
-            for stamp, event in (yield from self._events(first, limit)):
+            for stamp, event in (yield from self.events(first, limit, end)):
                 events.append(log_event(stamp, event))
                 yield
-            end = self._context.log.end_offset
             reached = events[-1].offset + 1 if events else first
             return Log(
-                offset=view.offset,
-                time_ms=view.time_ms,
-                node=self._context.node.node_id,
+                **self._asking.stamp(view),
                 events=events,
                 end_offset=end,
                 next=reached if events and reached < end else None,
             )
 
-        self._now(call, "ReadLog", make)
+        self._asking.answered(call, "ReadLog", make, "stale")
 
-    def _events(self, offset: int, limit: int) -> Steps[list[tuple[Stamp, Event]]]:
-        """Decoded events from an offset on, at most ``limit``, of one page's bytes."""
+    def events(self, offset: int, limit: int, end: int) -> Steps[list[tuple[Stamp, Event]]]:
+        """Decoded events from an offset on and before ``end``, at most ``limit``, of one page's bytes."""
         log = self._context.log
-        if not log.start_offset <= offset < log.end_offset:
+        limit = min(limit, end - offset)
+        if not log.start_offset <= offset < end:
             return []
         found: list[tuple[Stamp, Event]] = []
         size = 1 if limit == 1 else self._context.settings.log_bytes_max
@@ -411,13 +373,14 @@ class Reading:
 
 def count_brokers(view: ReadView) -> Steps[BrokerCounts]:
     """Sets, sets without a master, replicas, and how many of them this node hears."""
-    without_master = replicas = alive = 0
+    without_master = replicas = heard = 0
     for found in view.state.broker_sets.values():
         without_master += found.master is None and bool(found.replicas)
         replicas += len(found.replicas)
-        alive += living(found, view)
+        heard += living(found, view)
         yield
-    return BrokerCounts(sets=len(view.state.broker_sets), without_master=without_master, replicas=replicas, alive=alive)
+    sets, alive = len(view.state.broker_sets), None if is_past(view) else heard
+    return BrokerCounts(sets=sets, without_master=without_master, replicas=replicas, alive=alive)
 
 
 def living(found: BrokerSet, view: ReadView) -> int:
@@ -472,8 +435,20 @@ def sentence(
     reach = f"{connected} of {voters} controllers connected"
     if counts.sets == 0:
         return f"Node {leader} leads, {reach}; no broker set is registered."
-    masters = (
-        "every one with a master" if counts.without_master == 0 else f"{counts.without_master} of them without a master"
-    )
     sets = f"{counts.sets} broker set{'' if counts.sets == 1 else 's'}"
-    return f"Node {leader} leads, {reach}; {sets}, {masters}; {counts.alive} of {counts.replicas} brokers alive."
+    alive = f"{counts.alive} of {counts.replicas} brokers alive"
+    return f"Node {leader} leads, {reach}; {sets}, {_masters(counts)}; {alive}."
+
+
+def sentence_then(offset: int, leader: int | None, counts: BrokerCounts) -> str:
+    """The same of the past: what the log said by then."""
+    led = f"node {leader} led" if leader is not None else "there was no leader yet"
+    sets = f"{counts.sets} broker set{'' if counts.sets == 1 else 's'}" if counts.sets else "no broker set"
+    masters = f", {_masters(counts)}" if counts.sets else ""
+    return f"At offset {offset} {led}; {sets}{masters}. Which brokers were heard then is not known."
+
+
+def _masters(counts: BrokerCounts) -> str:
+    if counts.without_master == 0:
+        return "every one with a master"
+    return f"{counts.without_master} of them without a master"

@@ -14,9 +14,11 @@ from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
 from quorate.metadata.commands import PutTopic
+from quorate.metadata.policy import PolicySettings
 from quorate.metadata.rows import state_hash
 from quorate.metrics import LATENCY_BOUNDS_US
 from tests.unit.controller.bench import Bench, Line
+from tests.unit.history.kit import Times
 
 SETTINGS = HttpSettings(page_default=2, page_max=3, waiting_max=2)
 SECOND = 1_000_000
@@ -30,6 +32,7 @@ class House:
         self.bench.engine.commit_index, self.bench.engine.applied_index = 7, 6  # type: ignore[attr-defined]
         self.bench.engine.voting = True  # type: ignore[attr-defined]
         self.alive = self.serving = True
+        self.times = Times(self.bench)
         self.access: Any = OpenAccess()
         self.quota: Any = NoQuota()
         self.router = interface(self.context())
@@ -53,6 +56,8 @@ class House:
             alive=lambda: self.alive,
             storage=lambda: StorageInfo(1000, 400, 0.5),
             requests=lambda: bench.machine.requests,
+            past=self.times.past,
+            policy=PolicySettings(),
             settings=SETTINGS,
         )
 
@@ -195,6 +200,21 @@ def test_an_election_can_be_read_in_full() -> None:
         ("/v1/topics?limit=x", (400, "invalid")),
         ("/v1/topics?level=sometimes", (400, "invalid")),
         ("/v1/topics?min_offset=-1", (400, "invalid")),
+        ("/v1/topics?level=at_least", (400, "invalid")),
+        ("/v1/topics?at=1&level=stale", (400, "invalid")),
+        ("/v1/topics?at=1&min_offset=1", (400, "invalid")),
+        ("/v1/topics?at=-1", (400, "invalid")),
+        ("/v1/topics?at=x", (400, "invalid")),
+        ("/v1/topics?at=99999999999999999999", (400, "invalid")),
+        ("/v1/topics?at=999", (416, "beyond_end")),
+        ("/v1/status?at=999", (416, "beyond_end")),
+        ("/v1/log?at=999", (416, "beyond_end")),
+        ("/v1/elections/0?at=0", (404, "not_found")),
+        ("/v1/diff", (400, "invalid")),
+        ("/v1/diff?from=x", (400, "invalid")),
+        ("/v1/diff?from=2&to=1", (400, "invalid")),
+        ("/v1/diff?from=0&to=999", (416, "beyond_end")),
+        ("/v1/diff?from=999", (416, "beyond_end")),
         ("/nope", (404, "not_found")),
         ("/v1/topics/a/b", (404, "not_found")),
     ],
@@ -289,6 +309,15 @@ def test_an_operator_elects() -> None:
         ("PUT", "/v1/config/controller", b'{"changes": {"rocketmqHome": "/"}}', (403, "denied")),
         ("POST", "/v1/elections", b'{"broker_set": "nobody"}', (404, "not_found")),
         ("POST", "/v1/elections", b'{"broker_id": 1}', (400, "invalid")),
+        ("POST", "/v1/whatif", b'{"fail": ["node"]}', (400, "invalid")),
+        ("POST", "/v1/whatif", b'{"fail": ["node/1/2"]}', (400, "invalid")),
+        ("POST", "/v1/whatif", b'{"fail": ["zone/a"]}', (400, "invalid")),
+        ("POST", "/v1/whatif", b'{"fail": ["broker/a/x"]}', (400, "invalid")),
+        ("POST", "/v1/whatif", b'{"at": -1}', (400, "invalid")),
+        ("POST", "/v1/whatif", b'{"at": 999}', (416, "beyond_end")),
+        ("POST", "/v1/whatif", b'{"policy": 1}', (400, "invalid")),
+        ("POST", "/v1/whatif", b'{"fail": ["node/9"]}', (404, "not_found")),
+        ("POST", "/v1/whatif", b'{"fail": ["broker/a/1"]}', (404, "not_found")),
     ],
 )
 def test_bad_commands_change_nothing(method: str, path: str, body: bytes, error: tuple[int, str]) -> None:
@@ -364,7 +393,7 @@ def test_a_linearizable_read_waits_for_the_majority() -> None:
 
 
 def test_min_offset_waits_for_it() -> None:
-    """The answer comes when this node has applied so much; not in time is 503; too many waiting is 503 busy."""
+    """The answer comes when this node has applied so much; not in time is 504 behind; too many waiting is 503 busy."""
     house = House()
     offset = house.bench.controller.offset
     early = house.send("GET", f"/v1/topics?level=stale&min_offset={offset + 1}")
@@ -376,7 +405,8 @@ def test_min_offset_waits_for_it() -> None:
     assert json.loads(early[0].body)["offset"] == offset + 1
     assert never == []
     house.bench.after(2.5)
-    assert error_of((never[0].status, json.loads(never[0].body))) == (503, "unavailable")
+    assert error_of((never[0].status, json.loads(never[0].body))) == (504, "behind")
+    assert json.loads(never[0].body)["error"]["end_offset"] == offset + 1
 
 
 def test_the_log_can_be_read_through_and_from_its_end() -> None:
@@ -398,11 +428,124 @@ def test_the_log_can_be_read_through_and_from_its_end() -> None:
 
 
 def test_the_state_hash_is_the_states() -> None:
-    """It is the hash every node computes."""
+    """It is the hash every node computes; of the past the one over the entities, which is what it was then."""
     house = House()
     house.topics("a")
     machine = house.bench.machine
-    assert house.get("/v1/state-hash")["hash"] == state_hash(machine.state, machine.requests)
+    now = house.get("/v1/state-hash")
+    assert now["hash"] == state_hash(machine.state, machine.requests)
+    house.topics(*(f"more{number}" for number in range(100)))
+    then = house.get(f"/v1/state-hash?at={now['offset']}")
+    assert (then["hash"], then["rows"], then["offset"], then["past"]) == (None, now["rows"], now["offset"], True)
+    assert house.get("/v1/state-hash")["rows"] != now["rows"]
+
+
+def test_every_read_is_answered_of_the_past_as_it_was_answered_then() -> None:
+    """What the facts say is the same, the stamp too; what only heartbeats and connections tell is null."""
+    house = House()
+    house.bench.broker_set([Line(), Line()])
+    house.topics("a", "b")
+    house.ask("PUT", "/v1/config/cluster", {"changes": {"x": "1"}})
+    offset = house.bench.controller.offset
+    paths = ("topics", "topics/a", "config", "config/cluster", "elections")
+    before = {path: house.get(f"/v1/{path}") for path in paths}
+    log = house.get("/v1/log?from=0&limit=3")
+    house.ask("DELETE", "/v1/topics/a")
+    house.ask("PUT", "/v1/config/cluster", {"changes": {"x": "2"}})
+    for path in paths:
+        assert house.get(f"/v1/{path}?at={offset}") == {**before[path], "past": True}, path
+    assert house.get(f"/v1/log?from=0&limit=3&at={offset}")["events"] == log["events"]
+    assert house.get(f"/v1/log?from={offset - 1}&at={offset}")["end_offset"] == offset
+    assert [e["offset"] for e in house.get(f"/v1/log?from=-1&at={offset}")["events"]] == [offset - 1]
+    assert error_of(house.ask("GET", f"/v1/topics/a?at={house.bench.controller.offset}")) == (404, "not_found")
+
+
+def test_soft_state_is_absent_from_the_past_and_the_answer_says_so() -> None:
+    """Null, not a guess; the sentence says what is not known."""
+    house = House()
+    house.bench.broker_set([Line(), Line()])
+    offset = house.bench.controller.offset
+    house.topics("later")
+    replica = house.get(f"/v1/brokers/a?at={offset}")["broker_set"]["replicas"][0]
+    assert (replica["alive"], replica["last_heartbeat_ms"], replica["in_sync"]) == (None, None, True)
+    status = house.get(f"/v1/status?at={offset}")
+    assert (status["past"], status["role"], status["ready"], status["voters_connected"]) == (True, None, None, None)
+    assert (status["brokers"]["alive"], status["leader"], status["healthy"]) == (None, 1, True)
+    assert status["sentence"] == (
+        f"At offset {offset} node 1 led; 1 broker set, every one with a master. "
+        "Which brokers were heard then is not known."
+    )
+    quorum = house.get(f"/v1/quorum?at={offset}")
+    assert (quorum["leader"], quorum["commit_index"], quorum["voters"][0]["connected"]) == (1, None, None)
+    assert house.get("/v1/status?at=0")["leader"] is None
+
+
+def test_too_many_questions_about_the_past_are_turned_away() -> None:
+    """429, and when to come again; what is known without a replay is still answered."""
+    house = House()
+    house.topics("a", "b", "c")
+    house.times.held = True
+    asked = [house.send("GET", f"/v1/topics?at={1 + number % 4}") for number in range(33)]
+    house.bench.after(0.01)
+    (turned,) = asked[-1]
+    assert error_of((turned.status, json.loads(turned.body))) == (429, "throttled")
+    assert dict(turned.headers) == {"retry-after": "1"}
+    assert house.get("/v1/topics")["past"] is False
+    house.times.held = False
+    house.times.links[0].go_on()
+    house.bench.after(0.1)
+    assert [answer.status for (answer,) in asked[:-1]] == [200] * 32
+
+
+def test_the_end_of_the_log_is_named_when_the_future_is_asked_about() -> None:
+    """A follower that is behind asks where the end is; without a quorum nobody knows."""
+    house = House()
+    end = house.bench.controller.offset
+    _, found = house.ask("GET", f"/v1/brokers?at={end + 1}")
+    assert found["error"]["end_offset"] == end
+    house.bench.engine.lose()
+    answers = house.send("GET", f"/v1/brokers?at={end + 1}")
+    house.bench.after(3.0)
+    assert error_of((answers[0].status, json.loads(answers[0].body))) == (503, "unavailable")
+    assert house.get(f"/v1/brokers?at={end}")["brokers"] == []
+
+
+def test_a_difference_is_told_by_entities_and_events() -> None:
+    """Both in pages; the later state is now when none is named."""
+    house = House()
+    house.topics("a", "b")
+    start = house.bench.controller.offset
+    house.topics("c", "d", "e")
+    house.ask("DELETE", "/v1/topics/a")
+    found = house.get(f"/v1/diff?from={start}")
+    assert (found["start"], found["offset"], found["event_count"], found["entity_count"]) == (start, start + 4, 4, 4)
+    assert [(e["key"], e["change"]) for e in found["entities"]] == [("topic/a", "removed"), ("topic/c", "added")]
+    assert (found["next"], [e["offset"] for e in found["events"]]) == ("topic/c", [start, start + 1])
+    rest = house.get(f"/v1/diff?from={start}&to={found['offset']}&after=topic/c&events_from={found['events_next']}")
+    assert [e["key"] for e in rest["entities"]] == ["topic/d", "topic/e"]
+    assert (rest["next"], rest["events_next"], [e["type"] for e in rest["events"]][-1]) == (None, None, "TopicDeleted")
+    same = house.get(f"/v1/diff?from={start}&to={start}")
+    assert (same["entities"], same["events"], same["events_next"]) == ([], [], None)
+
+
+def test_what_if_is_answered_now_and_in_the_past() -> None:
+    """Now by the heartbeats of this node; in the past without them. Nothing is proposed."""
+    house = House()
+    lines = [Line(), Line(), Line()]
+    house.bench.broker_set(lines)
+    house.bench.in_sync(1, 2, 3)
+    for broker_id, line in enumerate(lines, start=1):
+        house.bench.beat(line, broker_id, max_offset=100 * broker_id)
+    before = house.bench.controller.offset
+    status, found = house.ask("POST", "/v1/whatif", {"fail": ["broker/a/1"]})
+    assert (status, found["offset"], found["quorum"]["survives"]) == (200, before, True)
+    assert [(r["kind"], r["winner"], r["rule"]) for r in found["rows"]] == [("elected", 3, "higher max offset")]
+    _, then = house.ask("POST", "/v1/whatif", {"fail": ["broker/a/1"], "at": before})
+    assert [(r["kind"], r["winner"], r["winners"]) for r in then["rows"]] == [("elected", None, [2, 3])]
+    assert (then["past"], then["offset"]) == (True, before)
+    _, alone = house.ask("POST", "/v1/whatif", {"fail": ["node/1", "broker/a/1"]})
+    assert (alone["quorum"]["survives"], alone["rows"][0]["rule"]) == (False, "no quorum")
+    assert house.bench.controller.offset == before
 
 
 class Nobody:

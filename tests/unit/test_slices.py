@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from quorate.gateway.http.slices import TURN_S, Steps, in_slices
+from quorate.slices import TURN_S, Steps, in_slices
 
 
 class Ticking:

@@ -1,0 +1,21 @@
+"""How fresh an answer must be, as arguments: what every read command shares (docs/reads.md)."""
+
+from argparse import ArgumentParser, Namespace
+
+
+def add_freshness(parser: ArgumentParser) -> None:
+    """``--linearizable``, ``--at-least``, ``--stale``, ``--at``: one of them, or the command's own default."""
+    level = parser.add_mutually_exclusive_group()
+    level.add_argument("--linearizable", action="store_true", help="everything committed before the question")
+    level.add_argument("--stale", action="store_true", help="what the node itself has applied; needs no quorum")
+    level.add_argument("--at-least", type=int, metavar="N", help="wait until the node has applied the events before N")
+    level.add_argument("--at", type=int, metavar="N", help="the past: as it was after the events before offset N")
+
+
+def freshness(options: Namespace) -> dict[str, object]:
+    """The query parameters that say so; None where nothing was said."""
+    if options.at is not None:
+        return {"at": options.at}
+    if options.at_least is not None:
+        return {"level": "at_least", "min_offset": options.at_least}
+    return {"level": "stale" if options.stale else "linearizable" if options.linearizable else None}

@@ -1,0 +1,136 @@
+"""``/v1/whatif`` and ``/v1/diff``: questions about states that were, or could be.
+
+Rules: the state is read as any other (now linearizably, or at an offset); what could be is worked out by the rules the
+controller decides with, and nothing is proposed.
+"""
+
+from bisect import bisect_right
+
+import msgspec
+
+from quorate.controller import ReadView
+from quorate.gateway.http.answers import Diff, WhatIfAnswer
+from quorate.gateway.http.asking import OFFSET_MAX, Asking, is_past
+from quorate.gateway.http.context import Freshness, HttpContext
+from quorate.gateway.http.messages import HttpError
+from quorate.gateway.http.reading import Reading, log_event
+from quorate.gateway.http.routing import Call
+from quorate.gateway.http.writing import decoded
+from quorate.metadata.diff import changes
+from quorate.metadata.state import State
+from quorate.metadata.whatif import Failures, whatif
+from quorate.slices import Steps
+
+FAIL_MAX = 10_000
+"""Most failures of one question."""
+
+
+class WhatIfBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /v1/whatif."""
+
+    at: int | None = None
+    """The state before this offset; null: now."""
+    fail: list[str] = []
+    """``node/<id>`` and ``broker/<broker set>/<broker id>``."""
+    unclean: bool | None = None
+    """May replicas out of sync be elected? null: as the log and this node say."""
+
+
+class Travel:
+    """The handlers."""
+
+    def __init__(self, context: HttpContext, asking: Asking, reading: Reading) -> None:
+        self._context = context
+        self._asking = asking
+        self._reading = reading
+
+    def whatif(self, call: Call) -> None:
+        """POST /v1/whatif."""
+        self._asking.admit("ReadWhatIf")
+        body = decoded(call, WhatIfBody)
+        if body.at is not None and not 0 <= body.at <= OFFSET_MAX:
+            raise HttpError("invalid", f"at: {body.at} is out of range")
+        if len(body.fail) > FAIL_MAX:
+            raise HttpError("invalid", f"fail: at most {FAIL_MAX}")
+        fresh = Freshness(linearizable=body.at is None, at=body.at)
+        self._asking.view(fresh, call, lambda view: self._asking.made(call, self._whatif(view, body)))
+
+    def _whatif(self, view: ReadView, body: WhatIfBody) -> Steps[WhatIfAnswer]:
+        state, context = view.state, self._context
+        failures = failing(state, body.fail)
+        now_ms = view.time_ms if is_past(view) else context.scheduler.time_ms()
+        found = yield from whatif(state, view.live, failures, body.unclean, context.policy, now_ms)
+        return WhatIfAnswer(**self._asking.stamp(view), quorum=found.quorum, rows=found.rows)
+
+    def diff(self, call: Call) -> None:
+        """GET /v1/diff."""
+        self._asking.admit("ReadDiff")
+        query = call.request.query
+        if not query.get("from", ""):
+            raise HttpError("invalid", "from: which offset is the earlier one?")
+        start, stop = call.integer("from", 0, 0, OFFSET_MAX), call.integer("to", -1, 0 if query.get("to") else -1)
+        if 0 <= stop < start:
+            raise HttpError("invalid", f"from {start} to {stop}: the earlier one comes first")
+        events_from = call.integer("events_from", start, start, OFFSET_MAX)
+        fresh = Freshness() if stop < 0 else Freshness(linearizable=False, at=stop)
+
+        def later(view: ReadView) -> None:
+            if start > view.offset:
+                message = f"the log ends at offset {view.offset}"
+                call.fail(HttpError("beyond_end", message, end_offset=view.offset))
+                return
+            earlier = Freshness(linearizable=False, at=start)
+            self._asking.view(
+                earlier, call, lambda before: self._asking.made(call, self._diff(call, before, view, events_from))
+            )
+
+        self._asking.view(fresh, call, later)
+
+    def _diff(self, call: Call, before: ReadView, after: ReadView, events_from: int) -> Steps[Diff]:
+        limit, name = self._asking.limit(call), call.request.query.get("after", "")
+        found = yield from changes(before.state, after.state)
+        found.sort(key=lambda change: change.key)
+        first = bisect_right(found, name, key=lambda change: change.key) if name else 0
+        page = found[first : first + limit]
+        events = []
+        for stamp, event in (yield from self._reading.events(events_from, limit, after.offset)):
+            events.append(log_event(stamp, event))
+            yield
+        reached = events[-1].offset + 1 if events else after.offset
+        return Diff(
+            **self._asking.stamp(after),
+            start=before.offset,
+            start_time_ms=before.time_ms,
+            entities=page,
+            entity_count=len(found),
+            next=page[-1].key if first + limit < len(found) else None,
+            event_count=after.offset - before.offset,
+            events=events,
+            events_next=reached if reached < after.offset else None,
+        )
+
+
+def failing(state: State, names: list[str]) -> Failures:
+    """What the names of a request stand for. Raises HttpError: ``invalid``, or ``not_found`` for what is not there."""
+    nodes: set[int] = set()
+    brokers: set[tuple[str, int]] = set()
+    for name in names:
+        kind, _, rest = name.partition("/")
+        broker_set, slash, number = rest.rpartition("/")
+        if (
+            not number.isdecimal()
+            or len(number) > 18
+            or kind not in ("node", "broker")
+            or (kind == "node") == bool(slash)
+        ):
+            raise HttpError("invalid", f"fail: {name[:80]!r} is neither node/ID nor broker/SET/ID")
+        if kind == "node":
+            if state.cluster is None or all(voter.id != int(number) for voter in state.cluster.voters):
+                raise HttpError("not_found", f"there is no controller {number}", "UnknownNode")
+            nodes.add(int(number))
+            continue
+        found = state.known(broker_set)
+        if found is None or found.replica(int(number)) is None:
+            raise HttpError("not_found", f"there is no broker {number} in {broker_set!r}", "BrokerNotRegistered")
+        brokers.add((broker_set, int(number)))
+    return Failures(frozenset(nodes), frozenset(brokers))

@@ -1,0 +1,121 @@
+"""Checkpoints: the rows of the state as of some offsets, kept in the store's ``history`` family.
+
+Rules: a checkpoint is written in small slices, from a state that cannot change, beside everything else the node does;
+it counts only once its mark is written, after all its rows. It is a shortcut and nothing more: the events before it
+say the same, so a node that lacks one (it was installed by a snapshot, its disk lost the last writes) replays more,
+and keeps what it passes.
+
+Theory: the store loses only its latest writes, so a mark that is there has its rows. A note is written before the
+rows and taken away with the mark: rows whose node died while writing them are found by it, and removed.
+
+Keys: ``n`` + offset, a note; ``m`` + offset, a mark; ``r`` + offset + the entity's key, a row (offset: 64 bits).
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
+
+from quorate.clock import Scheduler
+from quorate.consensus.ports import Store, StoreOp
+from quorate.consensus.store import key_offset, offset_key
+from quorate.controller import ReplicatedState
+from quorate.history.replay import spacing
+from quorate.history.settings import HistorySettings
+from quorate.metadata.rows import ROWS_PER_STEP, rows
+from quorate.slices import Steps, in_slices
+
+NOTE, MARK, ROW = b"n", b"m", b"r"
+Pair = tuple[bytes, bytes]
+
+
+class Checkpoints:
+    """Writes one whenever the state has moved far enough, and finds the nearest."""
+
+    def __init__(
+        self,
+        store: Store,
+        machine: ReplicatedState,
+        scheduler: Scheduler,
+        settings: HistorySettings,
+        on_fatal: Callable[[Exception], None],
+    ) -> None:
+        self._store = store
+        self._machine = machine
+        self._scheduler = scheduler
+        self._settings = settings
+        self._on_fatal = on_fatal
+        self._remove_torn()
+        self.offsets = [key_offset(key) for key, _ in store.scan("history", MARK, bytes((MARK[0] + 1,)))]
+        """Where there is one, ascending."""
+        self._writing = False
+        self._stopped = False
+        self._due = 0
+        self._set_due()
+        machine.on_applied.append(self._advanced)
+
+    def stop(self) -> None:
+        """Write no more; what is half written is removed at the next start."""
+        self._stopped = True
+
+    def _remove_torn(self) -> None:
+        """What a node that died left half written."""
+        for key, _ in list(self._store.scan("history", NOTE, bytes((NOTE[0] + 1,)))):
+            torn = [row for row, _ in self._scan(key_offset(key))]
+            self._store.write([StoreOp("history", row, None) for row in [*torn, key]])
+
+    def _set_due(self) -> None:
+        last = self.offsets[-1] if self.offsets else 0
+        self._due = last + spacing(self._machine.state, self._settings.checkpoint_events)
+
+    def _advanced(self, offset: int) -> None:
+        """After each slice of applied entries; one comparison, nearly always."""
+        if offset < self._due or self._writing:
+            return
+        self._set_due()  # The state may have grown.
+        if offset >= self._due:
+            self.keep(offset, rows(self._machine.state))
+
+    def keep(self, offset: int, pairs: Iterable[Pair]) -> None:
+        """Write the rows of the state at ``offset``, unless they are there or another checkpoint is being written."""
+        if self._writing or self._stopped or offset in self.offsets:
+            return
+        self._writing = True
+        in_slices(self._write(offset, iter(pairs)), self._scheduler, lambda made: self._written(offset, made))
+
+    def _write(self, offset: int, pairs: Iterator[Pair]) -> Steps[bool]:
+        place = offset_key(offset)
+        ops = [StoreOp("history", NOTE + place, b"")]
+        for key, value in pairs:
+            ops.append(StoreOp("history", ROW + place + key, value))
+            if len(ops) >= ROWS_PER_STEP:
+                self._store.write(ops)
+                ops = []
+                yield
+                if self._stopped:
+                    return False
+        ops += [StoreOp("history", MARK + place, b""), StoreOp("history", NOTE + place, None)]
+        self._store.write(ops)
+        return True
+
+    def _written(self, offset: int, made: Callable[[], bool]) -> None:
+        self._writing = False
+        try:
+            if not made():
+                return
+        except Exception as error:  # noqa: BLE001 - the store failed, or its rows cannot be explained: fail-stop
+            self._on_fatal(error)
+            return
+        insort(self.offsets, offset)
+        self._set_due()
+
+    def at_or_before(self, offset: int) -> int | None:
+        """The nearest checkpoint that is not after ``offset``."""
+        position = bisect_right(self.offsets, offset)
+        return self.offsets[position - 1] if position else None
+
+    def rows(self, offset: int) -> Iterator[Pair]:
+        """Key and row of every entity in the checkpoint at ``offset``, as of the call."""
+        skip = len(ROW) + 8
+        return ((key[skip:], value) for key, value in self._scan(offset))
+
+    def _scan(self, offset: int) -> Iterator[Pair]:
+        return self._store.scan("history", ROW + offset_key(offset), ROW + offset_key(offset + 1))

@@ -1,0 +1,312 @@
+"""Time travel: the state as it was before offset N, for whoever asks.
+
+Rules: nothing is replayed on the node's own thread: it only hands rows and batches over, a slice a turn, to a process
+(process.py), and takes rows back. Questions are bounded in number and time; those about one offset share one replay;
+a few states are kept ready. What is asked about must be applied here: the caller sees to it. Soft state is gone.
+
+Theory: the nearest known state (kept by the process, or a checkpoint) and the events after it; docs/reads.md.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal, Protocol
+
+import msgspec
+
+from quorate.clock import Scheduler
+from quorate.consensus.event_log import EventLog
+from quorate.controller import ReadView, ReplicatedState
+from quorate.errors import QuorateError
+from quorate.history.checkpoints import Checkpoints, Pair
+from quorate.history.replay import Batches, Begin, Done, End, Failed, Order, Passed, Report, Rows, told
+from quorate.history.settings import HistorySettings
+from quorate.metadata.context import Silence
+from quorate.metadata.rows import restoring
+from quorate.metadata.state import State
+from quorate.metrics import Metrics
+from quorate.slices import TURN_S, in_slices
+
+BATCH_BYTES = 16 * 1024
+"""Batches handed over in one message."""
+SWEEP_S = 0.25
+"""How often deadlines are looked at."""
+
+
+class NoAnswer(msgspec.Struct, frozen=True):
+    """Why there is none: too many ask (come again), or it could not be had in time."""
+
+    kind: Literal["crowded", "failed"]
+    reason: str
+
+
+Answer = Callable[[ReadView | NoAnswer], None]
+
+
+class Listener(Protocol):
+    """What a process's link calls."""
+
+    def report(self, report: Report) -> None:
+        """It said something."""
+
+    def drained(self) -> None:
+        """It takes more again."""
+
+    def gone(self, reason: str) -> None:
+        """It ended; nothing is called any more."""
+
+
+class Link(Protocol):
+    """One process that replays."""
+
+    @property
+    def full(self) -> bool:
+        """Enough is on its way; ``drained`` will be called."""
+
+    def send(self, order: Order) -> None:
+        """Hand over."""
+
+    def close(self) -> None:
+        """End it; nothing is called any more."""
+
+
+class _Question:
+    __slots__ = ("deadline", "done", "offset")
+
+    def __init__(self, offset: int, deadline: float, done: Answer) -> None:
+        self.offset = offset
+        self.deadline = deadline
+        self.done = done
+
+
+class Past:
+    """See the module. ``start`` begins a process that reports to its argument."""
+
+    def __init__(
+        self,
+        machine: ReplicatedState,
+        log: EventLog,
+        checkpoints: Checkpoints,
+        start: Callable[[Listener], Link],
+        scheduler: Scheduler,
+        settings: HistorySettings,
+        metrics: Metrics,
+    ) -> None:
+        self.settings = settings
+        self.start = start
+        self.log = log
+        self.checkpoints = checkpoints
+        self.scheduler = scheduler
+        self._machine = machine
+        self._metrics = metrics
+        self._questions: deque[_Question] = deque()
+        self._wanted: deque[int] = deque()
+        self._states: dict[int, State] = {}
+        self._runners = [_Runner(self) for _ in range(settings.workers)]
+        self._sweeping = False
+        self.replays = 0
+        metrics.gauge("history_questions", "Questions about the past that wait.", self._questions.__len__)
+        metrics.gauge("history_replays", "Replays begun since the start.", lambda: self.replays)
+        metrics.gauge("history_checkpoints", "Checkpoints kept.", lambda: len(checkpoints.offsets))
+
+    def at(self, offset: int, done: Answer) -> None:
+        """The state after the events 0 … ``offset`` - 1, which must be applied here; now or within
+        ``answer_timeout_s``.
+        """
+        state = self._machine.state if offset == self._machine.offset else self._states.get(offset)
+        if state is not None:
+            done(self._view(offset, state))
+        elif len(self._questions) >= self.settings.questions_max:
+            done(NoAnswer("crowded", f"{len(self._questions)} questions about the past wait already"))
+        else:
+            deadline = self.scheduler.monotonic() + self.settings.answer_timeout_s
+            self._questions.append(_Question(offset, deadline, done))
+            if offset not in self._wanted and all(runner.stop != offset for runner in self._runners):
+                self._wanted.append(offset)
+            self._dispatch()
+            self._watch()
+
+    def stop(self) -> None:
+        """Answer everybody, and end the processes."""
+        self._wanted.clear()
+        self._end(lambda _: True, NoAnswer("failed", "this node is stopping"))
+        for runner in self._runners:
+            runner.close()
+
+    def _view(self, offset: int, state: State) -> ReadView:
+        term, time_ms = self.log.stamp_before(offset)
+        return ReadView(state, offset, term, time_ms, Silence())
+
+    def _dispatch(self) -> None:
+        asked = {question.offset for question in self._questions}
+        self._wanted = deque(offset for offset in self._wanted if offset in asked)
+        for runner in self._runners:
+            if self._wanted and runner.stop is None:
+                self.replays += 1
+                runner.begin(self._wanted.popleft())
+
+    def found(self, offset: int, state: State) -> None:
+        """A replay ended."""
+        self._states[offset] = state
+        while len(self._states) > self.settings.states_max:
+            del self._states[next(iter(self._states))]
+        view = self._view(offset, state)
+        self._end(lambda question: question.offset == offset, view)
+        self._dispatch()
+
+    def failed(self, offset: int, reason: str) -> None:
+        """A replay came to nothing."""
+        trouble = NoAnswer("failed", f"the state at offset {offset} could not be had: {reason}")
+        self._end(lambda question: question.offset == offset, trouble)
+        self._dispatch()
+
+    def _end(self, which: Callable[[_Question], bool], outcome: ReadView | NoAnswer) -> None:
+        ended = [question for question in self._questions if which(question)]
+        self._questions = deque(question for question in self._questions if not which(question))
+        for question in ended:
+            self.scheduler.call_soon(partial(question.done, outcome))
+
+    def _watch(self) -> None:
+        if not self._sweeping:
+            self._sweeping = True
+            self.scheduler.call_later(SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        """Who waited too long is told so; a process that takes too long, or has nothing to do, is ended."""
+        self._sweeping = False
+        now = self.scheduler.monotonic()
+        if self._questions and self._questions[0].deadline <= now:
+            late = NoAnswer("failed", "the replay takes longer than a question may; ask again")
+            self._end(lambda question: question.deadline <= now, late)
+        for runner in self._runners:
+            runner.sweep(now)
+        if self._questions or any(runner.link is not None for runner in self._runners):
+            self._watch()
+
+
+class _Runner:
+    """One process, while there is one, and what it is doing; a ``Listener``."""
+
+    def __init__(self, past: Past) -> None:
+        self._past = past
+        self.link: Link | None = None
+        self.stop: int | None = None
+        """The offset wanted; None: idle."""
+        self._kept: list[int] = []
+        self._pairs: list[Pair] = []
+        self._source: Iterator[Order] | None = None
+        self._since = 0.0
+        """When it began, or became idle."""
+
+    def begin(self, stop: int) -> None:
+        past = self._past
+        if self.link is None:
+            self._kept = []
+            self.link = past.start(self)
+        self.stop, self._since = stop, past.scheduler.monotonic()
+        checkpoint = past.checkpoints.at_or_before(stop) or 0
+        kept = max((offset for offset in self._kept if checkpoint <= offset <= stop), default=None)
+        start = checkpoint if kept is None else kept
+        settings = past.settings
+        begin = Begin(start, stop, kept is not None, settings.checkpoint_events, settings.worker_states)
+        self._pairs = []
+        self._source = self._orders(begin)
+        self.drained()
+
+    def _orders(self, begin: Begin) -> Iterator[Order]:
+        """Everything to hand over, each step a small piece of work."""
+        yield begin
+        if begin.start and not begin.kept:
+            yield from told(self._past.checkpoints.rows(begin.start))
+        some: list[bytes] = []
+        size = 0
+        for base, _, _, batch in self._past.log.batches_from(begin.start):
+            if base >= begin.stop:
+                break
+            some.append(batch)
+            size += len(batch)
+            if size >= BATCH_BYTES:
+                yield Batches(some)
+                some, size = [], 0
+        yield Batches(some)
+        yield End()
+
+    def drained(self) -> None:
+        """Hand over what fits a turn and the link."""
+        scheduler, link, source = self._past.scheduler, self.link, self._source
+        if link is None or source is None:
+            return
+        until = scheduler.monotonic() + TURN_S
+        try:
+            while not link.full:
+                if scheduler.monotonic() >= until:
+                    scheduler.call_soon(self.drained)
+                    return
+                order = next(source, None)
+                if order is None:
+                    self._source = None
+                    return
+                link.send(order)
+        except QuorateError as error:
+            self._lost(str(error))
+
+    def report(self, report: Report) -> None:
+        """See Listener."""
+        if self.stop is None:
+            return
+        match report:
+            case Rows(pairs):
+                self._pairs += pairs
+            case Passed(offset):
+                pairs, self._pairs = self._pairs, []
+                self._past.checkpoints.keep(offset, pairs)
+            case Done(kept):
+                self._kept = kept
+                stop, pairs = self._rest()
+                in_slices(restoring(pairs), self._past.scheduler, partial(self._restored, stop))
+            case Failed(reason):
+                stop, _ = self._rest()
+                self._past.failed(stop, reason)
+
+    def _rest(self) -> tuple[int, list[Pair]]:
+        """Idle again; what it was about, and the rows it told."""
+        stop, pairs = self.stop or 0, self._pairs
+        self.stop, self._pairs, self._source = None, [], None
+        self._since = self._past.scheduler.monotonic()
+        return stop, pairs
+
+    def _restored(self, stop: int, made: Callable[[], State]) -> None:
+        try:
+            state = made()
+        except QuorateError as error:
+            self._past.failed(stop, str(error))
+        else:
+            self._past.found(stop, state)
+
+    def gone(self, reason: str) -> None:
+        """See Listener."""
+        self.link = None
+        self._kept = []
+        if self.stop is not None:
+            stop, _ = self._rest()
+            self._past.failed(stop, reason)
+
+    def _lost(self, reason: str) -> None:
+        """Neither the process nor what it knows is of use any more."""
+        self.close()
+        self.gone(reason)
+
+    def close(self) -> None:
+        if self.link is not None:
+            self.link.close()
+            self.link = None
+            self._kept = []
+
+    def sweep(self, now: float) -> None:
+        settings, age = self._past.settings, now - self._since
+        if self.link is None:
+            return
+        if self.stop is not None and age > settings.replay_timeout_s:
+            self._lost("the replay took too long")
+        elif self.stop is None and age > settings.worker_idle_s:
+            self.close()

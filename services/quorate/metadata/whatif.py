@@ -1,0 +1,271 @@
+"""What would become of the masters if these nodes and brokers failed? Asked of ``decide`` itself; nothing is touched.
+
+Rules: pure; works in steps, one broker set each. A broker is alive unless it fails, or is known to be dead: by
+heartbeats where there are any, else by its fence in the log. What is not known is not invented: where the reported
+offsets decide and are not known, every broker that could win is named.
+
+Theory: with an unknown offset an election has several outcomes. Each candidate whose report is not known is taken to
+be the furthest once, and all of them to be behind once; whoever wins one of these elections could win.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from quorate.events import ElectionFailed, MasterElected
+from quorate.metadata import configs
+from quorate.metadata.commands import ElectMaster, Refusal
+from quorate.metadata.context import Context, LiveInfo, LiveView
+from quorate.metadata.decide import decide
+from quorate.metadata.policy import PolicySettings
+from quorate.metadata.state import BrokerSet, Config, State
+from quorate.slices import Steps
+
+Kind = Literal["unaffected", "shrunk", "elected", "no master"]
+OFFSETS_UNKNOWN: Final = "offsets unknown"
+NO_QUORUM: Final = "no quorum"
+NOBODY: Final = "nobody eligible"
+MASTER_LIVES: Final = "master lives"
+FURTHEST: Final = 1 << 62
+
+
+class Failures(msgspec.Struct, frozen=True):
+    """What fails: controllers by id, brokers by (broker set, broker id)."""
+
+    nodes: frozenset[int] = frozenset()
+    brokers: frozenset[tuple[str, int]] = frozenset()
+
+
+class QuorumAfter(msgspec.Struct, frozen=True, kw_only=True):
+    """The controllers without those that fail."""
+
+    voters: list[int]
+    voters_left: list[int]
+    needed: int
+    survives: bool
+    leader: int | None
+    """Who led, as the log says."""
+    leader_lost: bool
+
+
+class SetAfter(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker set afterwards; ``master`` None also where several could win."""
+
+    master: int | None
+    sync_state_set: tuple[int, ...]
+    alive: tuple[int, ...]
+
+
+class SetRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one broker set."""
+
+    set: str
+    kind: Kind
+    master: int | None
+    """Before."""
+    winner: int | None
+    """The new master, where only one can win."""
+    winners: tuple[int, ...]
+    """Everyone who could."""
+    rule: str
+    """What decided: a rule of the election, ``master lives``, ``offsets unknown``, ``no quorum``, or a refusal."""
+    unclean: bool
+    loses_bytes: int | None
+    """What an unclean winner lacks of the longest log in sync; None: not known."""
+    explanation: str
+    after: SetAfter
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """The answer."""
+
+    quorum: QuorumAfter
+    rows: list[SetRow]
+
+
+class _Report(msgspec.Struct, frozen=True):
+    """A report nobody made (LiveInfo)."""
+
+    epoch: int
+    max_offset: int
+    confirm_offset: int = -1
+    priority: int = 2**31 - 1
+    last_heartbeat_ms: int = 0
+
+
+class Survivors:
+    """The live table without those that fail (LiveView). ``furthest``: of the unknown ones, this one is ahead."""
+
+    def __init__(self, live: LiveView, found: BrokerSet, failed: frozenset[tuple[str, int]]) -> None:
+        self._live = live
+        self._found = found
+        self._failed = failed
+        self.furthest: int | None = None
+
+    def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
+        """See LiveView."""
+        if (broker_set, broker_id) in self._failed:
+            return False
+        heard = self._live.alive(cluster, broker_set, broker_id)
+        replica = self._found.replica(broker_id)
+        return heard if heard is not None or replica is None else not replica.fenced
+
+    def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
+        """See LiveView."""
+        if broker_id == self.furthest:
+            return _Report(self._found.master_epoch, FURTHEST)
+        return self._live.info(cluster, broker_set, broker_id)
+
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        """See LiveView."""
+        return self._live.suspect(cluster, broker_set, broker_id)
+
+    def living(self) -> tuple[int, ...]:
+        """Ids of the set that are alive."""
+        found = self._found
+        return tuple(r.broker_id for r in found.replicas if self.alive(found.cluster, found.name, r.broker_id))
+
+
+def whatif(
+    state: State, live: LiveView, failures: Failures, unclean: bool | None, policy: PolicySettings, now_ms: int
+) -> Steps[WhatIf]:
+    """``unclean`` overrules what the log and the node say about unclean elections; None: as they say."""
+    quorum = quorum_after(state, failures)
+    touched = {name for name, _ in failures.brokers}
+    rows: list[SetRow] = []
+    for name in sorted(state.broker_sets):
+        found = state.known(name)
+        if found is not None and (name in touched or (unclean and found.master is None and found.replicas)):
+            judge = _Judge(overruled(state, name, unclean), found, live, failures, policy, now_ms)
+            rows.append(judge.row(quorum=quorum.survives))
+        yield
+    return WhatIf(quorum, rows)
+
+
+def quorum_after(state: State, failures: Failures) -> QuorumAfter:
+    """Who is left to decide."""
+    voters = sorted(voter.id for voter in state.cluster.voters) if state.cluster else []
+    left = [voter for voter in voters if voter not in failures.nodes]
+    needed = len(voters) // 2 + 1
+    leader = state.leader.node_id if state.leader else None
+    return QuorumAfter(
+        voters=voters,
+        voters_left=left,
+        needed=needed,
+        survives=bool(voters) and len(left) >= needed,
+        leader=leader,
+        leader_lost=leader in failures.nodes,
+    )
+
+
+def overruled(state: State, broker_set: str, unclean: bool | None) -> State:
+    """The state with the last word on unclean elections of this set."""
+    if unclean is None:
+        return state
+    scope = f"broker-set/{broker_set}"
+    said = {**configs.values(state, scope), configs.ENABLE_ELECT_UNCLEAN_MASTER: str(unclean).lower()}
+    return msgspec.structs.replace(state, configs=state.configs.set(scope, Config(scope=scope, values=said)))
+
+
+class _Judge:
+    """Decides about one set."""
+
+    def __init__(
+        self,
+        state: State,
+        found: BrokerSet,
+        live: LiveView,
+        failures: Failures,
+        policy: PolicySettings,
+        now_ms: int,
+    ) -> None:
+        self._state = state
+        self._found = found
+        self._known = live
+        self._failed = {broker_id for name, broker_id in failures.brokers if name == found.name}
+        self._live = Survivors(live, found, failures.brokers)
+        self._context = Context(now_ms=now_ms, term=1, policy=policy, live=self._live)
+
+    def row(self, *, quorum: bool) -> SetRow:
+        """What becomes of it. Without a quorum nothing is decided: who has lost its master has none."""
+        found = self._found
+        if found.master is not None and found.master not in self._failed:
+            left = tuple(one for one in found.sync_state_set if one not in self._failed)
+            kind: Kind = "unaffected" if left == found.sync_state_set else "shrunk"
+            text = f"Broker {found.master} lives and stays master; {len(left)} of {len(found.replicas)} in sync."
+            return self._row(kind, found.master, (), MASTER_LIVES, text, in_sync=left)
+        if not quorum:
+            text = f"{found.name} has no master, and without a quorum of controllers nobody can be elected."
+            return self._row("no master", None, (), NO_QUORUM, text)
+        outcomes = list(self._outcomes())
+        elected = {event.master: event for event in outcomes if isinstance(event, MasterElected)}
+        if not elected:
+            refusals = [(outcome.code, outcome.remark) for outcome in outcomes if isinstance(outcome, Refusal)]
+            failed = [(NOBODY, event.explanation) for event in outcomes if isinstance(event, ElectionFailed)]
+            rule, text = (failed + refusals)[0]
+            return self._row("no master", None, (), rule, text)
+        winners = tuple(sorted(elected))
+        if len(winners) > 1:
+            text = f"Any of the brokers {', '.join(map(str, winners))} could be master: what they hold is not known."
+            return self._row("elected", None, winners, OFFSETS_UNKNOWN, text, event=elected[winners[0]])
+        event = elected[winners[0]]
+        return self._row("elected", event.master, winners, event.decided_by, event.explanation, event=event)
+
+    def _outcomes(self) -> Iterator[MasterElected | ElectionFailed | Refusal]:
+        """One election for each thing that could be so."""
+        found, live = self._found, self._live
+        unknown = [one for one in live.living() if self._known.info(found.cluster, found.name, one) is None]
+        command = ElectMaster(broker_set=found.name, trigger="master lost", evidence="heartbeat expired")
+        for furthest in (*unknown, None):
+            live.furthest = furthest
+            outcome = decide(self._state, command, self._context)
+            if isinstance(outcome, Refusal):
+                yield outcome
+                continue
+            for event in outcome.events:
+                if isinstance(event, MasterElected | ElectionFailed):
+                    yield event
+        live.furthest = None
+
+    def _row(
+        self,
+        kind: Kind,
+        winner: int | None,
+        winners: tuple[int, ...],
+        rule: str,
+        explanation: str,
+        *,
+        in_sync: tuple[int, ...] | None = None,
+        event: MasterElected | None = None,
+    ) -> SetRow:
+        found = self._found
+        unclean = event is not None and event.unclean
+        if event is not None:
+            in_sync = event.sync_state_set if winner is not None else ()
+        after = SetAfter(
+            master=winner,
+            sync_state_set=found.sync_state_set if in_sync is None else in_sync,
+            alive=self._live.living(),
+        )
+        return SetRow(
+            set=found.name,
+            kind=kind,
+            master=found.master,
+            winner=winner,
+            winners=winners,
+            rule=rule,
+            unclean=unclean,
+            loses_bytes=self._loses(winner) if unclean else 0,
+            explanation=explanation,
+            after=after,
+        )
+
+    def _loses(self, winner: int | None) -> int | None:
+        """Bytes of the longest log in sync that the winner lacks."""
+        found = self._found
+        ends = {r.broker_id: self._known.info(found.cluster, found.name, r.broker_id) for r in found.replicas}
+        has = ends.get(winner) if winner is not None else None
+        others = [ends[one] for one in {*found.sync_state_set, found.master} if one is not None and one in ends]
+        known = [info.max_offset for info in others if info is not None]
+        return max(max(known) - has.max_offset, 0) if has is not None and known else None

@@ -1,0 +1,100 @@
+"""How fresh, and of when: the arguments of every read command, ``at`` and ``diff``."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from quorate.cli import program
+from quorate.gateway.http.answers import Diff, StateHash, Topics
+from quorate.metadata.diff import Change
+from tests.unit.cli.served import Served, serving
+
+AT: dict[str, Any] = {"offset": 9, "time_ms": 5, "node": 1}
+
+
+@pytest.fixture
+def node() -> Iterator[Served]:
+    with serving() as served:
+        served.answers["/v1/topics"] = Topics(**AT, topics=[], next=None)
+        yield served
+
+
+def run(node: Served, *words: str) -> int:
+    return program.main([*words, "--node", node.address])
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ((), {}),
+        (("--stale",), {"level": "stale"}),
+        (("--linearizable",), {"level": "linearizable"}),
+        (("--at-least", "5"), {"level": "at_least", "min_offset": "5"}),
+        (("--at", "5"), {"at": "5"}),
+    ],
+)
+def test_every_level_is_a_flag(node: Served, words: tuple[str, ...], asked: dict[str, str]) -> None:
+    """Nothing said leaves the choice to the node."""
+    assert run(node, "topics", *words) == 0
+    assert {k: v for k, v in node.asked[0][2].items() if k != "limit"} == asked
+
+
+def test_at_runs_a_read_command_on_the_past(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """``at N topics`` is ``topics --at N``, output formats included."""
+    assert run(node, "at", "7", "topics", "-o", "json") == 0
+    assert node.asked[0][2]["at"] == "7"
+    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize("words", [("at", "7"), ("at", "7", "demo"), ("at", "7", "config", "cluster", "a=b")])
+def test_the_past_can_only_be_read(node: Served, words: tuple[str, ...]) -> None:
+    """No command, a command that reads nothing, and a change are used wrongly; nothing is sent."""
+    assert run(node, *words) == 2
+    assert node.asked == []
+
+
+def test_two_levels_at_once_are_refused(node: Served) -> None:
+    """One read, one level."""
+    with pytest.raises(SystemExit) as error:
+        run(node, "topics", "--stale", "--at", "3")
+    assert error.value.code == 2
+
+
+def test_hashes_of_the_past_are_compared_by_entities(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--all --at N`` asks every node for the same offset; what is not known of the past is not compared."""
+    node.answers["/v1/state-hash"] = StateHash(**AT, hash=None, rows="aa", feature_level=1, past=True)
+    assert run(node, "state-hash", "--at", "9") == 0
+    assert "aa" in capsys.readouterr().out
+
+
+def test_diff_reads_every_page_of_one_pair_of_states(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """The end is fixed by the first page; entities are told field by field, before and after."""
+
+    def page(query: dict[str, str]) -> Diff:
+        kind = "changed" if "after" not in query else "added"
+        before: dict[str, object] | None = {"master": 1} if kind == "changed" else None
+        name = "a" if kind == "changed" else "b"
+        change = Change(
+            key=f"broker-set/{name}",
+            kind="broker-set",
+            name=name,
+            change=kind,
+            before=before,
+            after={"master": 2},  # type: ignore[arg-type]
+        )
+        return Diff(
+            **AT, start=3, start_time_ms=1, entities=[change], entity_count=2, event_count=6, events=[],
+            next="broker-set/a" if kind == "changed" else None, events_next=None,
+        )  # fmt: skip
+
+    node.answers["/v1/diff"] = page
+    assert run(node, "diff", "3") == 0
+    assert [(q.get("from"), q.get("to"), q.get("after")) for _, _, q, _ in node.asked] == [
+        ("3", None, None),
+        ("3", "9", "broker-set/a"),
+    ]
+    out = capsys.readouterr().out
+    assert "6 events from offset 3 to 9; 2 entities" in out
+    assert ["changed", "broker-set/a", "master", "1", "2"] in [line.split() for line in out.splitlines()]

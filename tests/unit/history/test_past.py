@@ -1,0 +1,288 @@
+"""Any offset is answered as the fold of the events before it says, whatever is kept, lost, or too much."""
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from quorate.controller import ReadView
+from quorate.errors import StorageError, UsageError
+from quorate.history.checkpoints import MARK, NOTE, ROW, Checkpoints
+from quorate.history.past import NoAnswer
+from quorate.history.replay import Batches, Begin, Done, End, Failed, Replay, Rows
+from quorate.history.settings import HistorySettings
+from quorate.metadata.commands import DeleteTopic, PutTopic
+from quorate.metadata.context import Silence
+from quorate.metadata.rows import from_rows
+from quorate.wire.avro import decode_events
+from tests.unit.controller.bench import Line
+from tests.unit.history.kit import Times, plain
+
+SMALL = HistorySettings(checkpoint_events=7, questions_max=3, states_max=2, worker_states=2)
+
+
+def lived(settings: HistorySettings = SMALL, topics: int = 40) -> Times:
+    """A past of some sixty events: topics come, change and go, a broker set elects."""
+    times = Times(settings=settings)
+    bench = times.bench
+    bench.open()
+    bench.broker_set([Line(), Line()])
+    for number in range(topics):
+        queues = number % 5 + 1
+        bench.done(PutTopic(topic=f"t{number % 9}", read_queues=queues, write_queues=queues, permission=6))
+        if number % 4 == 3:
+            bench.done(DeleteTopic(topic=f"t{number % 9}"))
+        if number == topics // 2:
+            bench.in_sync(1, 2)
+        bench.after(0.001)
+    return times
+
+
+def at(times: Times, offset: int, wait_s: float = 0.01) -> Any:
+    """The answer, after a while."""
+    answers: list[ReadView | NoAnswer] = []
+    times.past.at(offset, answers.append)
+    times.bench.after(wait_s)
+    assert len(answers) == 1
+    return answers[0]
+
+
+@pytest.mark.parametrize("every", [3, 7, 10_000])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_state_at_any_offset_is_the_fold_of_the_events_before_it(every: int, seed: int) -> None:
+    """With many checkpoints, few or none; back and forth, so that kept states are used and pushed out."""
+    times = lived(HistorySettings(checkpoint_events=every, states_max=2, worker_states=2))
+    end = times.bench.controller.offset
+    chance = random.Random(seed)
+    for offset in [0, 1, end - 1, end, *(chance.randrange(end + 1) for _ in range(60))]:
+        view = at(times, offset)
+        assert plain(view.state) == plain(times.folded(offset))
+        assert view.offset == offset
+        assert isinstance(view.live, Silence)
+    assert bool(times.checkpoints.offsets) is (every < 10_000)
+    assert times.fatal == []
+
+
+def test_a_view_of_the_past_has_the_time_and_term_of_its_last_event() -> None:
+    """As the event's own stamp has them; at 0 there is none."""
+    times = lived()
+    stamps = {}
+
+    for *_, batch in times.bench.machine._log.batches_from(0):
+        stamps.update({stamp.offset: stamp for stamp, _ in decode_events(batch)})
+    for offset in (1, 20, times.bench.controller.offset):
+        view = at(times, offset)
+        assert (view.term, view.time_ms) == (stamps[offset - 1].term, stamps[offset - 1].time_ms)
+    assert (at(times, 0).term, at(times, 0).time_ms) == (0, 0)
+
+
+def test_a_replay_begins_at_the_nearest_known_state() -> None:
+    """A checkpoint before it, or a state the process kept, whichever is nearer; never an earlier one."""
+    times = lived()
+    first, second = times.checkpoints.offsets[:2]
+    at(times, second + 2)
+    (link,) = times.links
+    begun = [order for order in link.orders if isinstance(order, Begin)]
+    assert (begun[-1].start, begun[-1].kept) == (second, False)
+    at(times, second + 3)
+    begun = [order for order in link.orders if isinstance(order, Begin)]
+    assert (begun[-1].start, begun[-1].kept) == (second + 2, True)
+    at(times, first + 1)
+    begun = [order for order in link.orders if isinstance(order, Begin)]
+    assert (begun[-1].start, begun[-1].kept) == (first, False)
+    assert len(begun) == times.past.replays == 3
+
+
+def test_what_is_kept_ready_is_not_replayed() -> None:
+    """The present, and the states asked about last."""
+    times = lived()
+    at(times, times.bench.controller.offset)
+    assert times.links == []
+    at(times, 20)
+    at(times, 20)
+    assert times.past.replays == 1
+
+
+def test_questions_about_one_offset_share_a_replay_and_too_many_are_turned_away() -> None:
+    """The fourth that would wait is told to come again; the others are answered."""
+    times = lived()
+    times.held = True
+    answers: list[ReadView | NoAnswer] = []
+    for offset in (10, 10, 11):
+        times.past.at(offset, answers.append)
+    turned: list[Any] = []
+    times.past.at(12, turned.append)
+    assert [one.kind for one in turned] == ["crowded"]
+    assert answers == []
+    times.held = False
+    times.links[0].go_on()
+    times.bench.after(0.01)
+    assert [one.offset for one in answers if isinstance(one, ReadView)] == [10, 10, 11]
+    assert times.past.replays == 2
+
+
+def test_a_process_that_dies_fails_its_question_and_no_other() -> None:
+    """The next question gets a new process."""
+    times = lived()
+    times.held = True
+    answers: list[Any] = []
+    times.past.at(10, answers.append)
+    times.past.at(11, answers.append)
+    times.held = False
+    times.links[0].die()
+    times.bench.after(0.01)
+    assert [type(one) for one in answers] == [NoAnswer, ReadView]
+    assert "killed" in answers[0].reason
+    assert len(times.links) == 2
+
+
+def test_a_question_is_answered_in_time_and_a_stuck_process_is_ended() -> None:
+    """The deadline is the question's; the process gets more time, in case somebody asks again."""
+    settings = HistorySettings(answer_timeout_s=1.0, replay_timeout_s=5.0, worker_idle_s=3.0)
+    times = lived(settings)
+    times.held = True
+    late = at(times, 10, 2.0)
+    assert late.kind == "failed"
+    assert times.links[0].listener is not None
+    times.bench.after(6.0)
+    assert times.links[0].listener is None
+    times.held = False
+    assert isinstance(at(times, 10), ReadView)
+    times.bench.after(2.0)
+    assert times.links[1].listener is not None
+    times.bench.after(3.0)
+    assert times.links[1].listener is None
+
+
+def test_a_node_that_stops_answers_everybody() -> None:
+    """Nobody waits for a process that will not come."""
+    times = lived()
+    times.held = True
+    answers: list[Any] = []
+    times.past.at(10, answers.append)
+    times.past.stop()
+    times.bench.after(0.01)
+    assert [one.kind for one in answers] == ["failed"]
+    assert times.links[0].listener is None
+
+
+# -- checkpoints
+
+
+def test_checkpoints_are_found_again_after_a_restart() -> None:
+    """By their marks; their rows are the state of then."""
+    times = lived()
+    again = Times(times.bench, SMALL)
+    assert again.checkpoints.offsets == times.checkpoints.offsets != []
+    for offset in again.checkpoints.offsets:
+        assert plain(from_rows(again.checkpoints.rows(offset))) == plain(times.folded(offset))
+
+
+def test_what_was_half_written_is_removed_at_the_start() -> None:
+    """A note without a mark: the rows go, and the offset counts for nothing."""
+    times = lived()
+    bench, whole = times.bench, list(times.checkpoints.offsets)
+    bench.store.sync()
+    times.checkpoints.keep(bench.controller.offset, ((b"topic/default/%d" % n, b"x" * 9) for n in range(100)))
+    bench.after(0.01)
+    bench.store.crash(keep=2)
+    assert list(bench.store.scan("history", NOTE, b"o"))
+    torn = Times(bench, SMALL).checkpoints
+    assert torn.offsets == whole
+    assert list(bench.store.scan("history", NOTE, b"o")) == []
+    rows = {key[1:9] for key, _ in bench.store.scan("history", ROW)}
+    assert rows == {key[1:9] for key, _ in bench.store.scan("history", MARK, b"n")}
+
+
+def test_a_node_without_checkpoints_keeps_those_it_replays_past() -> None:
+    """Installed by a snapshot it has the events and nothing else; one long replay makes the next ones short."""
+    times = lived(HistorySettings(checkpoint_events=10_000))
+    assert times.checkpoints.offsets == []
+    again = Times(times.bench, HistorySettings(checkpoint_events=5))
+    end = times.bench.controller.offset
+    at(again, end - 1)
+    assert again.checkpoints.offsets
+    for offset in again.checkpoints.offsets:
+        assert plain(from_rows(again.checkpoints.rows(offset))) == plain(times.folded(offset))
+
+
+def test_checkpoints_get_rarer_as_the_state_grows() -> None:
+    """They must not need more room than the events: at least four events for each row."""
+    times = lived(HistorySettings(checkpoint_events=1), topics=0)
+    for number in range(60):
+        times.bench.done(PutTopic(topic=f"many{number}", read_queues=1, write_queues=1, permission=6))
+        times.bench.after(0.001)
+    offsets = times.checkpoints.offsets
+    gaps = [later - earlier for earlier, later in pairwise(offsets)]
+    assert gaps == sorted(gaps)
+    assert 2 <= len(offsets) < 10
+
+
+def test_a_store_that_fails_while_a_checkpoint_is_written_stops_the_node() -> None:
+    """As any other write of it would."""
+    times = Times(settings=SMALL)
+    store: Any = times.bench.store
+    write = store.write
+
+    def failing(ops: Any) -> None:
+        if any(op.family == "history" for op in ops):
+            raise StorageError("gone")
+        write(ops)
+
+    store.write = failing
+    times.bench.open()
+    times.checkpoints.keep(2, iter([]))
+    assert [type(error) for error in times.fatal] == [StorageError]
+
+
+def test_a_stopped_node_writes_no_more() -> None:
+    """The store may be closed by then."""
+    times = lived()
+    before = list(times.checkpoints.offsets)
+    times.checkpoints.stop()
+    times.checkpoints.keep(1, iter([]))
+    assert times.checkpoints.offsets == before
+    assert isinstance(times.checkpoints, Checkpoints)
+
+
+# -- the process's side
+
+
+def test_a_replay_that_lacks_events_says_so_and_harms_no_other() -> None:
+    """A hole, an early end, a state it does not keep, rows that are none: each is told, then all is well again."""
+    times = lived()
+    batches = [batch for *_, batch in times.bench.machine._log.batches_from(0)]
+    replay = Replay()
+
+    def tell(*orders: Any) -> Any:
+        return [report for order in orders for report in replay.take(order)][-1]
+
+    bad: list[tuple[Any, ...]] = [
+        (Begin(0, 9, False, 100, 2), Batches([*batches[:2], *batches[3:]]), End()),
+        (Begin(0, 9, False, 100, 2), Batches(batches[:2]), End()),
+        (Begin(5, 9, True, 100, 2), Batches(batches), End()),
+        (Begin(5, 9, False, 100, 2), Rows([(b"nothing/x/y", b"?")]), Batches(batches[5:]), End()),
+        (Begin(0, 9, False, 100, 2), Batches([b"garbage"]), End()),
+    ]
+    for orders in bad:
+        assert isinstance(tell(*orders), Failed), orders
+    assert tell(Begin(0, 9, False, 100, 2), Batches(batches), End()) == Done([9])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"checkpoint_events": 0},
+        {"questions_max": 0},
+        {"workers": 0},
+        {"answer_timeout_s": 0.0},
+        {"answer_timeout_s": 9.0, "replay_timeout_s": 8.0},
+        {"worker_idle_s": 0.0},
+        {"worker_nice": 20},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
+    """Each by name, before anything starts."""
+    with pytest.raises(UsageError):
+        HistorySettings(**wrong)
