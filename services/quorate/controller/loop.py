@@ -137,14 +137,19 @@ class Controller:
         """Called with what another controller saw close."""
         self.on_committed = self._decider.on_committed
         """Called, leading, with the events of each entry decided here, once applied."""
-        metrics.gauge("live_brokers", "Brokers in the live table, dead ones too.", self.live.__len__)
-        metrics.gauge("heartbeats_ignored", "Heartbeats of one broker too many.", lambda: self.live.ignored)
-        metrics.gauge(
+        self._measured()
+        machine.attach(self)
+
+    def _measured(self) -> None:
+        """Gauges, read when scraped."""
+        gauge, machine, scheduler = self.metrics.gauge, self._machine, self._scheduler
+        gauge("live_brokers", "Brokers in the live table, dead ones too.", self.live.__len__)
+        gauge("heartbeats_ignored", "Heartbeats of one broker too many.", lambda: self.live.ignored)
+        gauge(
             "clock_behind_log_seconds",
             "How far this node's clock is behind the last event's time.",
             lambda: max(0, machine.time_ms - scheduler.time_ms()) / 1000,
         )
-        machine.attach(self)
 
     def start(self, engine: RaftEngine, node_start: RecordNodeStart | None = None) -> None:
         """Begin; ``node_start`` is recorded once a leader can be reached."""
