@@ -51,9 +51,9 @@ class ProjectionApp(faust.App):
         return retelling
 
     async def on_first_start(self) -> None:
-        """Open the rows before anything is served."""
-        await super().on_first_start()
+        """Open the rows, and make their directory, before anything is served."""
         _ = self.table.retelling
+        await super().on_first_start()
 
     async def on_shutdown(self) -> None:
         """Close them when all else has stopped."""

@@ -83,6 +83,7 @@ def _serve(options: Namespace) -> int:
     app.on_ready = ready
     uvloop.install()
     worker = faust.Worker(app, loglevel=settings.loglevel, quiet=True, stdout=sys.stderr, redirect_stdouts=False)
+    worker.spinner = None  # It would write to the terminal, log or not.
     try:
         worker.execute_from_commandline()
     except SystemExit as ended:

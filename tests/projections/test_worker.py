@@ -1,0 +1,219 @@
+"""A worker from outside: what it serves without a node, what it refuses, how it stands still, how it is rebuilt."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import urllib.request
+from itertools import chain, islice
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("faust", reason="projections are not installed (make setup-all)")
+
+from quorate.wire.records import Record
+from tests.clusters import free_ports, until
+from tests.projections.history import History, commits, record
+from tests.projections.log import HistoryLog
+from tests.projections.samples import VIEWS, Samples
+from tests.projections.worker import SERVE, Worker, workers
+
+QUORATE = (sys.executable, "-m", "quorate")
+
+
+def projections(*words: str) -> "subprocess.CompletedProcess[str]":
+    """One command line, run to its end."""
+    return subprocess.run([*QUORATE, "projections", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def compare(samples: Samples, log: HistoryLog) -> None:
+    full = samples.compare(list(islice(chain.from_iterable(commits(log.seed)), log.events)))
+    assert all(full[view] for view in VIEWS), full
+
+
+def test_stored_rows_are_served_without_a_node_and_a_wiped_worker_rebuilds(tmp_path: Path) -> None:
+    """Before a node answers, the rows of last time are served, with their offset, and /ready says no; then it goes on.
+    With its directory gone a worker has the same rows again.
+    """
+    port = free_ports(1)
+    worker, wiped = (Worker({"nodes": f"127.0.0.1:{port}"}, tmp_path / name) for name in ("w", "wiped"))
+    with HistoryLog(seed=21, port=port) as log, workers(worker):
+        log.append_events(600)
+        was = worker.wait(ready=True, offset=log.events)
+        assert worker.stop() == 0
+    with workers(worker):
+        found = worker.wait(ready=False, offset=was["offset"])
+        assert found["reason"]
+        assert found["cluster_id"] == "cluster-of-tests"
+        assert worker.row("controller_terms", f"{1:020d}")["offset"] == was["offset"]
+        with HistoryLog(seed=21, port=port) as log, workers(wiped):
+            log.append_events(900)
+            samples = Samples(random.Random(21))
+            for each in (worker, wiped):
+                each.wait(ready=True, offset=log.events)
+                for view in VIEWS:
+                    samples.take(each, view)
+            compare(samples, log)
+
+
+def test_another_cluster_s_log_is_refused_and_the_old_rows_stay(tmp_path: Path) -> None:
+    """Pointed at another cluster a worker says so, is not ready, and keeps serving what it has."""
+
+    def elsewhere():
+        history = History(1, cluster_id="somebody-else")
+        while True:
+            yield [record(event, stamp) for event, stamp in history.commit()]
+
+    with HistoryLog(seed=22) as ours, HistoryLog(history=elsewhere()) as theirs:
+        ours.append_events(100)
+        theirs.append_events(300)
+        worker = Worker({"nodes": ours.bootstrap}, tmp_path / "w")
+        with workers(worker):
+            worker.wait(ready=True, offset=ours.events)
+            worker.stop()
+        worker.source = {"nodes": theirs.bootstrap}
+        with workers(worker):
+            until(lambda: "somebody-else" in worker.health().get("reason", ""), "the refusal")
+            status, told = worker.ask("/ready")
+            assert (status, told["offset"], told["cluster_id"]) == (503, ours.events, "cluster-of-tests")
+            assert told["failed"]["offset"] == ours.events
+            assert worker.ask("/views/topics")[0] == 200
+
+
+def test_an_event_that_cannot_be_folded_is_where_the_table_stands_still(tmp_path: Path) -> None:
+    """It says which event and why, is not ready, serves what it has, never skips; status exits 1."""
+    with HistoryLog(seed=23) as log:
+        log.append_events(200)
+        worker = Worker({"nodes": log.bootstrap}, tmp_path / "w")
+        with workers(worker):
+            worker.wait(ready=True, offset=log.events)
+            at = log.events
+            good = record(*History(23).commit()[0])
+            headers = tuple(
+                (name, {"offset": str(at).encode(), "term": b"99999", "time_ms": b"9999999999999"}.get(name, text))
+                for name, text in good.headers
+            )
+            log.append_records([Record(b"k", b"\x00\x00\x00\xff\xff\x00", headers, 9_999_999_999_999)])
+            log.append_commits(10)
+            until(lambda: worker.health().get("failed"), "it to stand still")
+            status, told = worker.ask("/ready")
+            assert (status, told["offset"], told["failed"]["offset"]) == (503, at, at)
+            assert "schema id 65535" in told["reason"]
+            assert worker.ask("/views/audit", limit=5)[1]["offset"] == at
+            assert worker.ask("/views/audit", min_offset=at + 1, wait_ms=50)[0] == 504
+            shown = projections("status", "--at", f"127.0.0.1:{worker.port}")
+            assert shown.returncode == 1
+            assert "schema id 65535" in shown.stdout
+
+
+def test_a_rebuild_beside_a_worker_is_switched_to_and_no_answer_goes_back(tmp_path: Path) -> None:
+    """While events flow the rows are made again; the worker follows to them; offsets never fall; answers stay exact."""
+    with HistoryLog(seed=24) as log:
+        log.append_events(1500)
+        worker = Worker({"nodes": log.bootstrap}, tmp_path / "w")
+        samples, offsets = Samples(random.Random(24)), [0]
+        with workers(worker):
+            worker.wait(ready=True)
+            done = threading.Event()
+            answers: list[subprocess.CompletedProcess[str]] = []
+
+            def rebuild() -> None:
+                answers.append(projections("rebuild", "--nodes", log.bootstrap, "--data-dir", str(worker.folder)))
+                done.set()
+
+            threading.Thread(target=rebuild).start()
+            while not done.is_set() or worker.health()["generation"] != "g000002":
+                log.append_commits(1)
+                samples.take(worker)
+                offsets.append(samples.taken[-1][2]["offset"])
+                assert len(offsets) < 5000
+            assert answers[0].returncode == 0, answers[0].stderr
+            assert "g000002 is current" in answers[0].stdout
+            assert offsets == sorted(offsets)
+            worker.wait(ready=True, offset=log.events, generation="g000002")
+            assert not (worker.folder / "g000001").exists()
+            for view in VIEWS:
+                samples.take(worker, view)
+            assert Worker({"nodes": log.bootstrap}, worker.folder).start().process.wait(60) == 2  # One worker each.
+        compare(samples, log)
+
+
+def test_a_rebuild_that_cannot_be_finished_changes_nothing(tmp_path: Path) -> None:
+    """Without a node there is an error, exit status 1, and the rows that were current still are."""
+    ended = projections("rebuild", "--nodes", f"127.0.0.1:{free_ports(1)}", "--data-dir", str(tmp_path))
+    assert ended.returncode == 1
+    assert not (tmp_path / "CURRENT").exists()
+    assert not (tmp_path / "g000002").exists()
+
+
+def test_it_is_an_ordinary_faust_app(tmp_path: Path) -> None:
+    """``faust -A quorate_projections.app worker`` runs it with settings from the environment; ``tables`` lists it."""
+    faust = [sys.executable, "-m", "faust", "-A", "quorate_projections.app"]
+    port = free_ports(1)
+    with HistoryLog(seed=25) as log:
+        log.append_events(50)
+        environ = os.environ | {
+            "QUORATE_PROJECTIONS_NODES": log.bootstrap,
+            "QUORATE_PROJECTIONS_PORT": str(port),
+            "QUORATE_PROJECTIONS_DATA_DIR": str(tmp_path / "w"),
+        }
+        listed = subprocess.run([*faust, "tables"], env=environ, capture_output=True, text=True, timeout=60, check=True)
+        assert "views" in listed.stdout
+        with (tmp_path / "stderr").open("wb") as errors:
+            process = subprocess.Popen([*faust, "worker"], env=environ, stdout=errors, stderr=errors)
+        try:
+            until(lambda: _reads(f"http://127.0.0.1:{port}/views/audit?min_offset={log.events}"), "the worker")
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _reads(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return bool(json.load(answer)["rows"])
+    except OSError:
+        return False
+
+
+def test_the_ready_line_and_the_metrics(tmp_path: Path) -> None:
+    """``serve`` prints one line of JSON when ready; /metrics is Prometheus text; SIGTERM ends it with status 0."""
+    with HistoryLog(seed=26) as log:
+        log.append_events(20)
+        port = free_ports(1)
+        words = ["--nodes", log.bootstrap, "--data-dir", str(tmp_path / "w"), "--port", str(port)]
+        process = subprocess.Popen([*SERVE, *words, "--client-rack", "node-1"], stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            with process.stdout:
+                told = json.loads(process.stdout.readline())
+            assert (told["ready"], told["http"], told["offset"]) == (True, f"127.0.0.1:{port}", log.events)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                text = answer.read().decode()
+            assert answer.headers["Content-Type"].startswith("text/plain")
+            assert f"quorate_projections_offset {log.events}\n" in text
+            assert 'quorate_projections_changes_total{view="audit"} ' in text
+            shown = projections("status", "--at", f"127.0.0.1:{port}", "-o", "json")
+            assert (shown.returncode, json.loads(shown.stdout)[0]["lag"]) == (0, 0)
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--nodes", "nowhere"), "'nowhere' is not HOST:PORT"),
+        (("--host", "0.0.0.0"), "not loopback"),
+        (("--port", "x"), "port: Expected `int`"),
+    ],
+)
+def test_wrong_settings_stop_a_worker_before_it_starts(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    """The problem is named, the exit status is 2, nothing was made."""
+    ended = projections("serve", "--data-dir", str(tmp_path / "w"), *words)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert not (tmp_path / "w").exists()

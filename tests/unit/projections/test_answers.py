@@ -1,0 +1,313 @@
+"""What a worker answers, without Faust and sockets: pages, filters, waiting, freshness, refusals."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.errors import UsageError
+from quorate_projections.answers import Answer, Answers
+from quorate_projections.exposition import exposition
+from quorate_projections.folding import Folding
+from quorate_projections.generations import Busy, Generations
+from quorate_projections.retelling import Retelling
+from quorate_projections.settings import ProjectionSettings, as_environment, described, read_settings
+from quorate_projections.views import VIEWS
+from tests.projections.history import START_MS, records
+
+COUNT = 600
+
+
+class Setup:
+    """A worker's rows with a clock and an end of the log that tests move."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.now_ms = START_MS
+        self.heard: tuple[int, int] | None = None
+        self.retelling = Retelling(ProjectionSettings(data_dir=str(folder), **settings), lambda: self.now_ms)
+        self.retelling.heard = lambda: self.heard
+        self.retelling.trouble = ""
+        self.answers = Answers(self.retelling)
+
+    def feed(self, first: int, last: int) -> None:
+        for record in records(31, COUNT)[first:last]:
+            self.retelling.take(record.offset, record.headers, record.value)
+        self.retelling.saved()
+
+    def page(self, view: str, **query: Any) -> dict[str, Any]:
+        return body(self.answers.page(view, {name: str(value) for name, value in query.items()}), 200)
+
+
+def body(answer: Answer, status: int) -> dict[str, Any]:
+    assert answer.status == status, answer.body
+    found: dict[str, Any] = json.loads(answer.body)
+    return found
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path: Path):
+    world = Setup(tmp_path)
+    world.feed(0, COUNT)
+    yield world
+    world.retelling.close()
+
+
+def test_pages_follow_each_other_without_gap_or_overlap(world: Setup) -> None:
+    """Going on after ``next``, up or down, gives every row once, in the order of the keys."""
+    whole = [row["key"] for row in world.page("audit", limit=1000)["rows"]]
+    assert len(whole) == COUNT
+    assert whole == sorted(whole, key=str.encode)
+    for order, wanted in (("asc", whole), ("desc", whole[::-1])):
+        found, query = [], {"limit": 7, "order": order}
+        while True:
+            page = world.page("audit", **query)
+            found += [row["key"] for row in page["rows"]]
+            if page["next"] is None:
+                break
+            query["after"] = page["next"]
+        assert found == wanted
+
+
+def test_a_page_is_bounded_in_bytes_and_in_rows_looked_at(tmp_path: Path) -> None:
+    """A page ends early rather than hold the loop, and says where to go on."""
+    world = Setup(tmp_path, page_bytes_max=1000, scan_max=50)
+    world.feed(0, COUNT)
+    assert 1 < len(world.page("audit", limit=1000)["rows"]) < 20
+    filtered = world.page("audit", type="ClusterCreated")
+    assert len(filtered["rows"]) <= 1
+    assert filtered["next"] is not None
+    world.retelling.close()
+
+
+def test_filters_select_rows_by_their_fields(world: Setup) -> None:
+    """Equal as text; a list has the value; null, true and false as JSON says them."""
+    every = [row["row"] for row in world.page("broker_sets", limit=1000)["rows"]]
+    some = [row["row"] for row in world.page("broker_sets", master="null")["rows"]]
+    assert some == [row for row in every if row["master"] is None]
+    synced = [row["row"] for row in world.page("broker_sets", sync_state_set=1)["rows"]]
+    assert synced == [row for row in every if 1 in row["sync_state_set"]]
+    won = [row["row"] for row in world.page("elections", elected="true", broker_set="a", limit=1000)["rows"]]
+    assert won
+    assert all(row["elected"] and row["broker_set"] == "a" for row in won)
+
+
+@pytest.mark.parametrize("principal", ["admin", "node/1", ""])
+def test_the_audit_of_one_principal(world: Setup, principal: str) -> None:
+    """Whoever it is, also nobody: exactly that principal's events, and only his rows are looked at."""
+    found = world.page("audit", principal=principal, limit=1000)["rows"]
+    by = [dict(record.headers)["principal"].decode() for record in records(31, COUNT)]
+    assert [row["row"]["offset"] for row in found] == [at for at, name in enumerate(by) if name == principal]
+
+
+def test_every_answer_is_stamped(world: Setup) -> None:
+    """Offset, time and age are in every answer, also when it is a refusal."""
+    last = records(31, COUNT)[-1]
+    for answer in (
+        world.answers.views(),
+        world.answers.page("topics", {}),
+        world.answers.row("topics", "nothing"),
+        world.answers.page("nothing", {}),
+        world.answers.ready(),
+    ):
+        told = json.loads(answer.body)
+        assert (told["offset"], told["time_ms"], told["age_ms"] >= 0) == (COUNT, last.time_ms, True)
+    assert [view["view"] for view in body(world.answers.views(), 200)["views"]] == [view.name for view in VIEWS]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"limit": "0"}, "limit"),
+        ({"limit": "x"}, "limit"),
+        ({"order": "up"}, "neither asc nor desc"),
+        ({"nothing": "1"}, "is no field of topics"),
+    ],
+)
+def test_a_bad_question_is_told_what_is_wrong(world: Setup, query: dict[str, str], said: str) -> None:
+    """400, with the parameter's name."""
+    assert said in body(world.answers.page("topics", query), 400)["error"]["message"]
+
+
+def test_unknown_views_and_keys_are_not_found(world: Setup) -> None:
+    """404 says which of the two it was; rows that only compose others are no rows of a view."""
+    assert "no view" in body(world.answers.page("nothing", {}), 404)["error"]["message"]
+    assert "no view" in body(world.answers.row("nothing", "x"), 404)["error"]["message"]
+    assert "'x'" in body(world.answers.row("topics", "x"), 404)["error"]["message"]
+    assert world.answers.row("routes", "../set/a").status == 404
+    assert all("/" not in row["key"] for row in world.page("routes")["rows"])
+
+
+def test_a_composed_row_changes_with_what_it_is_composed_of(tmp_path: Path) -> None:
+    """A route is put together anew after each change of its topic or of a set, and is kept until then."""
+    world, seen = Setup(tmp_path), set[str]()
+    for at in range(COUNT):
+        world.feed(at, at + 1)
+        answer = world.answers.row("routes", "t1")
+        if answer.status == 200:
+            again = world.answers.row("routes", "t1")
+            assert again.body == answer.body
+            seen.add(json.dumps(json.loads(answer.body)["row"]["brokerDatas"]))
+    assert len(seen) > 10
+    world.retelling.close()
+
+
+def test_min_offset_waits_for_the_event_or_says_504(tmp_path: Path) -> None:
+    """A caller goes on as soon as its offset is reflected; one that waits in vain is told so, and where we are."""
+
+    async def run() -> None:
+        world = Setup(tmp_path, waiters_max=2)
+        world.feed(0, 10)
+        assert await world.answers.waited({}) is None
+        assert await world.answers.waited({"min_offset": "10"}) is None
+        early = asyncio.create_task(world.answers.waited({"min_offset": "11"}))
+        late = asyncio.create_task(world.answers.waited({"min_offset": "13"}))
+        await asyncio.sleep(0)
+        busy = await world.answers.waited({"min_offset": "12"})
+        assert busy is not None
+        assert busy.status == 429
+        world.feed(10, 12)
+        assert await early is None
+        assert not late.done()
+        world.feed(12, 13)
+        assert await late is None
+        vain = await world.answers.waited({"min_offset": "99", "wait_ms": "1"})
+        assert vain is not None
+        assert body(vain, 504)["offset"] == 13
+        bad = await world.answers.waited({"min_offset": "-1"})
+        assert bad is not None
+        assert bad.status == 400
+        assert world.retelling.waiting == 0
+        world.retelling.close()
+
+    asyncio.run(run())
+
+
+def test_age_is_the_time_since_the_rows_were_all_there_was(tmp_path: Path) -> None:
+    """It grows while a node is silent and while events are missing; word that nothing is missing sets it back."""
+    world = Setup(tmp_path)
+    world.feed(0, 20)
+    last_ms = records(31, COUNT)[19].time_ms
+    world.now_ms = last_ms + 500
+    assert world.retelling.age_ms == 500  # Never heard: as old as the last event.
+    world.heard = (20, world.now_ms)
+    assert world.retelling.age_ms == 0
+    world.now_ms += 70
+    assert world.retelling.age_ms == 70
+    world.heard = (25, world.now_ms)
+    assert world.retelling.age_ms == 70  # Five are missing.
+    world.feed(20, 25)
+    assert world.retelling.age_ms == 0
+    world.retelling.close()
+
+
+def test_ready_says_no_and_why(tmp_path: Path) -> None:
+    """Not before a node was heard, not far behind, not in silence, not while standing still."""
+    world = Setup(tmp_path, ready_lag_max=3, ready_age_max_s=1.0)
+
+    def health(status: int) -> str:
+        return str(body(world.answers.ready(), status)["reason"])
+
+    assert "no node has answered" in health(503)
+    world.feed(0, 20)
+    world.now_ms = records(31, COUNT)[19].time_ms
+    world.heard = (24, world.now_ms)
+    assert health(503) == "4 events behind"
+    world.heard = (23, world.now_ms)
+    assert health(200) == ""
+    world.now_ms += 1001
+    assert health(503) == "no word of a node for 1001 ms"
+    world.heard = (23, world.now_ms)
+    world.retelling.folding.fail("because")
+    assert health(503) == "stands still at 20: because"
+    assert "quorate_projections_failed 1\n" in exposition(world.retelling, world.answers)
+    world.retelling.close()
+
+
+def test_a_mirror_s_markers_are_not_missing_events(tmp_path: Path) -> None:
+    """What the audit found to be markers only does not count as lag."""
+    world = Setup(tmp_path)
+    world.feed(0, 20)
+    world.heard = (30, START_MS)
+    assert world.retelling.missing() == 10
+    world.retelling.passed = 30
+    assert world.retelling.missing() == 0
+    world.retelling.close()
+
+
+def test_a_switch_serves_the_other_rows_and_removes_the_old(tmp_path: Path) -> None:
+    """Another generation's rows are served from the switch on, whoever waited for their offset goes on."""
+
+    async def run() -> None:
+        world = Setup(tmp_path)
+        world.feed(0, 20)
+        waiting = asyncio.create_task(world.answers.waited({"min_offset": "25"}))
+        await asyncio.sleep(0)
+        folding = Folding(world.retelling.open("g000002"))
+        for record in records(31, COUNT)[:30]:
+            folding.take(record.offset, record.headers, record.value)
+        world.retelling.switch("g000002", folding)
+        assert await waiting is None
+        assert world.page("audit")["offset"] == 30
+        assert not (tmp_path / "g000001").exists()
+        world.retelling.close()
+
+    asyncio.run(run())
+
+
+def test_generations_follow_each_other_and_are_locked(tmp_path: Path) -> None:
+    """The current one is named by a file; one server and one rebuild at a time."""
+    generations = Generations(tmp_path)
+    assert (generations.current, generations.fresh()) == ("g000001", "g000002")
+    (tmp_path / "g000002").mkdir()
+    assert generations.fresh() == "g000002"
+    assert not (tmp_path / "g000002").exists()
+    generations.switch("g000002")
+    assert (generations.current, generations.fresh()) == ("g000002", "g000003")
+    with generations.lock("serving"), generations.lock("rebuild"), pytest.raises(Busy, match=r"serving\.lock"):
+        generations.lock("serving")
+    generations.lock("serving").close()
+
+
+def test_two_workers_cannot_share_a_directory(tmp_path: Path) -> None:
+    """The second one is refused before it opens anything."""
+    world = Setup(tmp_path)
+    with pytest.raises(Busy, match="another process"):
+        Setup(tmp_path)
+    world.retelling.close()
+
+
+def test_settings_come_from_the_environment_under_flags() -> None:
+    """Texts become values; flags win; what gives a setting its variable gives it its flag."""
+    environ = {"QUORATE_PROJECTIONS_PORT": "9001", "QUORATE_PROJECTIONS_NODES": "a:1,b:2", "OTHER": "x"}
+    settings = read_settings(environ, {"port": "9002", "insecure": "true", "host": "0.0.0.0"})
+    assert (settings.port, settings.bootstrap, settings.insecure) == (9002, ["a:1", "b:2"], True)
+    assert read_settings(as_environment(settings)) == settings
+    assert all(told for _, _, told in described())
+    assert read_settings({"QUORATE_PROJECTIONS_MIRROR": "k:9092"}).bootstrap == ["k:9092"]
+
+
+def test_every_problem_with_the_settings_is_told_at_once() -> None:
+    """Unknown names with a suggestion, values that cannot be."""
+    environ = {"QUORATE_PROJECTIONS_PROT": "1", "QUORATE_PROJECTIONS_SAVE_EVERY": "0"}
+    with pytest.raises(UsageError) as raised:
+        read_settings(environ, {"port": "x"})
+    assert "prot: unknown setting; did you mean port?" in str(raised.value)
+    assert "save_every" in str(raised.value)
+    assert "port: Expected `int`" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"nodes": "a"}, "'a' is not HOST:PORT"),
+        ({"nodes": ""}, "'' is not HOST:PORT"),
+        ({"mirror": "a:b"}, "mirror: 'a:b'"),
+        ({"host": "10.0.0.1"}, "not loopback"),
+    ],
+)
+def test_contradicting_settings_are_refused(flags: dict[str, str], said: str) -> None:
+    """What the types alone cannot say is checked too."""
+    with pytest.raises(UsageError, match=said):
+        read_settings({}, flags)
