@@ -38,7 +38,7 @@ def _lines(retelling: Retelling, answers: Answers) -> Iterator[str]:
         yield from (f"# HELP {PREFIX}{name} {told}", f"# TYPE {PREFIX}{name} counter", f"{PREFIX}{name} {value}")
     for name, told, counts in (
         ("reads_total", "Answers from a view.", answers.reads),
-        ("changes_total", "Rows of a view that changed since the start.", retelling.store.changes),
+        ("changes_total", "Events that changed rows of a view.", retelling.store.changes),
     ):
         yield from (f"# HELP {PREFIX}{name} {told}", f"# TYPE {PREFIX}{name} counter")
         yield from (f'{PREFIX}{name}{{view="{view}"}} {count}' for view, count in counts.items())

@@ -101,14 +101,17 @@ class Folding:
         return self._fold(stamp, event, after)
 
     def _fold(self, stamp: Stamp, event: Event, after: Position) -> Taken:
-        changes = self._changes
+        changes, touched, size = self._changes, list[str](), 0
         changes.clear()
         for view, rows in self._folds[type(event)]:
             try:
                 view.fold(rows, stamp, event)
             except Exception as error:  # noqa: BLE001  A fold's defect must stop the table, not the worker.
                 return self.fail(f"the fold of {view.name} failed on {type(event).__name__}: {error!r}")
-        self.store.merge(changes, after)
+            if len(changes) > size:
+                size = len(changes)
+                touched.append(view.name)
+        self.store.merge(changes, touched, after)
         self.applied += 1
         return Taken.APPLIED
 

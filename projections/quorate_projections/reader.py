@@ -150,7 +150,7 @@ class LogReader:
         return self.end is not None and await self._consumer.position(self._partition) >= self.end
 
     async def catch_up(self, folding: Folding, saved: Callable[[int], None], stop: Callable[[], bool]) -> None:
-        """Fold everything up to the end; ``saved`` is told the end (Kafka offset) after each write.
+        """Fold everything up to the end; ``saved`` is told the end (Kafka offset) after each batch.
 
         Returns early when folding failed or ``stop`` says so. Raises GapError, KafkaTimeoutError.
         """
@@ -166,9 +166,11 @@ class LogReader:
                 taken = folding.take(record.offset, record.headers, record.value)
                 if taken is Taken.GAP:
                     raise GapError(f"event {store.position.events} is missing before Kafka offset {record.offset}")
-            store.save()
+            done = folding.failed is not None or await self._at_end()
+            if done or store.unsaved >= self._settings.save_every:
+                store.save()
             saved(self.end or 0)
-            if folding.failed is not None or (not records and await self._at_end()):
+            if done:
                 return
             if records:
                 heard = self._monotonic()

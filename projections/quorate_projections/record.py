@@ -29,15 +29,15 @@ def event_offset(headers: Headers) -> int:
 
 def read_stamp(headers: Headers) -> Stamp:
     """Who, when, why. Raises RecordError."""
-    found = dict(headers)
     try:
+        found = dict(headers)
         return Stamp(
             offset=int(found["offset"]),
             term=int(found["term"]),
             time_ms=int(found["time_ms"]),
-            principal=found["principal"].decode(),
-            cause=found["cause"].decode(),
-            request_id=found["request_id"].decode(),
+            principal=str(found["principal"], "utf-8"),
+            cause=str(found["cause"], "utf-8"),
+            request_id=str(found["request_id"], "utf-8"),
         )
     except (KeyError, ValueError) as error:
         raise RecordError(f"a record without a whole stamp: {error!r}") from error

@@ -25,7 +25,7 @@ _UNKNOWN: Final[Any] = object()
 _encode = msgspec.json.Encoder().encode
 
 
-class Position(msgspec.Struct, frozen=True, kw_only=True):
+class Position(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What the rows reflect."""
 
     events: int = 0
@@ -59,7 +59,7 @@ class RowStore:
         self.unsaved = 0
         """Events applied since the last save."""
         self.changes = dict.fromkeys(self.views, 0)
-        """View → how often one of its rows changed since this store was opened."""
+        """View → events that changed rows of it since this store was opened."""
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._db = Rdict(str(path), _options())
@@ -84,11 +84,11 @@ class RowStore:
 
     # Changing.
 
-    def merge(self, changes: Mapping[str, msgspec.Struct | None], position: Position) -> None:
-        """Take what one event changed (full key → row, None: dropped), and where that leads."""
+    def merge(self, changes: Mapping[str, msgspec.Struct | None], touched: Sequence[str], position: Position) -> None:
+        """Take what one event changed (full key → row, None: dropped; and of which views), and where that leads."""
         self._dirty.update(changes)
-        for key in changes:
-            self.changes[key.partition("/")[0]] += 1
+        for name in touched:
+            self.changes[name] += 1
         self.position = position
         self.unsaved += 1
 

@@ -17,6 +17,7 @@ import psutil
 from quorate.cli.client import NodeError
 from quorate.gateway.http.answers import Status
 from tests.bench.harness import Ours, Run, cpu_s, finish_load, fsync_probe, load, null_server, ours, rss_mib, start_load
+from tests.bench.projections import projections
 from tests.bench.spark_source import spark_source
 from tests.contract.client import Closed, Remoting
 from tests.peers import peer, present
@@ -288,4 +289,5 @@ MEASURES: dict[str, Callable[[Run], None]] = {
     "scale": scale,
     "java": java,
     "spark": spark_source,
+    "projections": projections,
 }

@@ -5,6 +5,7 @@
 """
 
 import bisect
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -77,7 +78,7 @@ class HistoryLog(ServedLog):
         """Whole batches from the one that holds ``offset``, or begins after it."""
         log, found = self.log, list[bytes]()
         at = max(0, bisect.bisect_right(log.bases, offset) - 1)
-        for batch in log.batches[at:]:
+        for batch in itertools.islice(log.batches, at, None):
             max_bytes -= len(batch)
             if found and max_bytes < 0:
                 break

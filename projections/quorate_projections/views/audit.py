@@ -8,7 +8,7 @@ from quorate.events import Event, Stamp, key
 from quorate_projections.views.view import Rows, View, offset_key
 
 
-class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+class AuditRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One event, without what it says."""
 
     principal: str = ""

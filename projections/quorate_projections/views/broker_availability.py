@@ -24,7 +24,7 @@ _replace = msgspec.structs.replace
 RECENT = 16
 
 
-class Outage(msgspec.Struct, frozen=True, kw_only=True):
+class Outage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """From one event to another; times are epoch milliseconds."""
 
     fenced_offset: int
@@ -38,7 +38,7 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
     """None: not over."""
 
 
-class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One broker of the set."""
 
     broker_id: int
@@ -53,7 +53,7 @@ class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
     """The last ones, oldest first."""
 
 
-class AvailabilityRow(msgspec.Struct, frozen=True, kw_only=True):
+class AvailabilityRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The brokers of one set."""
 
     broker_set: str = ""

@@ -40,7 +40,7 @@ Mine = (
 _replace = msgspec.structs.replace
 
 
-class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True):
+class ReplicaRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One broker of a set."""
 
     broker_id: int
@@ -53,7 +53,7 @@ class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
 
 
-class LastElection(msgspec.Struct, frozen=True, kw_only=True):
+class LastElection(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The last election of the set; the view ``elections`` has it whole."""
 
     offset: int
@@ -65,7 +65,7 @@ class LastElection(msgspec.Struct, frozen=True, kw_only=True):
     acknowledged: bool = False
 
 
-class BrokerSetRow(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerSetRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One broker set."""
 
     broker_set: str = ""

@@ -7,7 +7,7 @@ from quorate.events import ConfigChanged, Stamp
 from quorate_projections.views.view import Rows, View
 
 
-class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The settings of one scope. A scope without settings has no row."""
 
     scope: str = ""

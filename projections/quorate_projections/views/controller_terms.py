@@ -7,7 +7,7 @@ from quorate.events import ControllerLeaderElected, Stamp
 from quorate_projections.views.view import Rows, View, offset_key
 
 
-class TermRow(msgspec.Struct, frozen=True, kw_only=True):
+class TermRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One term of office. Terms in which nobody was elected have no row."""
 
     term: int = 0

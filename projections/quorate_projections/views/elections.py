@@ -16,7 +16,7 @@ from quorate_projections.views.view import Rows, View, offset_key
 Mine = MasterElected | ElectionFailed | RoleChangeAcknowledged
 
 
-class ElectionRow(msgspec.Struct, frozen=True, kw_only=True):
+class ElectionRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One election; times are epoch milliseconds, 0 = did not happen (yet)."""
 
     offset: int = -1

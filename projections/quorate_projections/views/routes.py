@@ -45,7 +45,7 @@ MASTER_ID = "0"
 """RocketMQ ``MixAll.MASTER_ID``."""
 
 
-class TopicPart(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
+class TopicPart(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag="topic"):
     """What a topic contributes to its route."""
 
     topic: str = ""
@@ -56,7 +56,7 @@ class TopicPart(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
     order: bool = False
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A broker of a set."""
 
     broker_id: int
@@ -66,7 +66,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
 
 
-class SetPart(msgspec.Struct, frozen=True, kw_only=True, tag="set"):
+class SetPart(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag="set"):
     """What a broker set contributes to routes."""
 
     broker_set: str = ""
@@ -81,7 +81,7 @@ class SetPart(msgspec.Struct, frozen=True, kw_only=True, tag="set"):
 Part = TopicPart | SetPart
 
 
-class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class QueueData(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """RocketMQ ``QueueData``."""
 
     broker_name: str
@@ -91,7 +91,7 @@ class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     topic_sys_flag: int
 
 
-class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class BrokerData(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """RocketMQ ``BrokerData``."""
 
     cluster: str
@@ -100,7 +100,7 @@ class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     enable_acting_master: bool = False
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Route(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """RocketMQ ``TopicRouteData``, and the topic's name."""
 
     topic: str

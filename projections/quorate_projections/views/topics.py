@@ -11,7 +11,7 @@ from quorate_projections.views.view import Rows, View
 Mine = TopicCreated | TopicUpdated | TopicDeleted
 
 
-class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
+class TopicRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A topic's settings (RocketMQ ``TopicConfig``) and when they changed."""
 
     topic: str = ""

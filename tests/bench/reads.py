@@ -1,0 +1,49 @@
+"""Load on a projection worker's HTTP: keep-alive connections, pipelined, answers counted but not parsed.
+
+Usage: ``python -m tests.bench.reads PORTS PATH SECONDS RATE CONNECTIONS`` (ports with commas; rate 0: as fast as they
+come); prints one line of JSON.
+"""
+
+import json
+import selectors
+import socket
+import sys
+import time
+
+DEPTH = 8
+OK, ANY = b"HTTP/1.1 200", b"HTTP/1.1 "
+
+
+def main(ports: list[int], path: str, seconds: float, rate: float, connections: int) -> dict[str, float]:
+    """Ask until the time is up; what was answered."""
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    selector, good, every = selectors.DefaultSelector(), 0, 0
+    for number in range(connections):
+        link = socket.create_connection(("127.0.0.1", ports[number % len(ports)]))
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        selector.register(link, selectors.EVENT_READ)
+    links = [key.fileobj for key in selector.get_map().values()]
+    began = time.monotonic()
+    end, asked = began + seconds, 0
+    if rate == 0:
+        for link in links:
+            link.sendall(request * DEPTH)
+    while (now := time.monotonic()) < end:
+        if rate:
+            due = min(int((now - began) * rate) - asked, len(links))
+            for number in range(due):
+                links[(asked + number) % len(links)].sendall(request)
+            asked += due
+        for key, _ in selector.select(0.001 if rate else 0.1):
+            data = key.fileobj.recv(1 << 18)
+            found = data.count(ANY)
+            good, every = good + data.count(OK), every + found
+            if rate == 0 and found:
+                key.fileobj.sendall(request * found)
+    took = time.monotonic() - began
+    return {"per_second": round(good / took, 1), "operations": good, "others": every - good}
+
+
+if __name__ == "__main__":
+    ports, path, seconds, rate, connections = sys.argv[1:]
+    print(json.dumps(main([*map(int, ports.split(","))], path, float(seconds), float(rate), int(connections))))
