@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from typing import cast
 
 from quorate.clock import Scheduler
 from quorate.errors import PeerError
@@ -74,7 +75,7 @@ class ProcessLink(asyncio.Protocol):
             if self._listener is None:
                 ours.close()
             else:
-                await self._loop.create_connection(lambda: self, sock=ours)
+                await self._loop.create_unix_connection(lambda: self, sock=ours)
         except OSError as error:
             self._gone(f"a process could not be started: {error}")
 
@@ -111,11 +112,9 @@ class ProcessLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The process can be told things (it may still be importing)."""
-        if not isinstance(transport, asyncio.Transport):
-            return
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         if self._listener is None:
-            transport.abort()
+            self._transport.abort()
         else:
             self._listener.drained()
 
