@@ -20,7 +20,7 @@ from faust.stores.base import SerializedStore
 from faust.types import TP
 from mode import Service
 
-from quorate.errors import PeerError, QuorateError, StorageError
+from quorate.errors import PeerError, QuorateError, StorageError, UsageError
 from quorate_projections.folding import Failure, Folding, Taken
 from quorate_projections.reader import LogReader, OtherLogError, prepare
 from quorate_projections.retelling import Retelling
@@ -103,19 +103,22 @@ class EventTable(faust.GlobalTable):
         self._retelling = retelling
         self._rewinding = False
         self._ignored = ""
+        self._closed = False
 
     @property
     def retelling(self) -> Retelling:
         """The rows. Raises UsageError, StorageError when they are opened for the first time and cannot be."""
+        if self._closed:
+            raise UsageError("the rows are closed")
         if self._retelling is None:
             self._retelling = self.app.open_rows()
         return self._retelling
 
     def close_rows(self) -> None:
-        """Write what is left and let the directory go; nothing is opened for it."""
+        """Write what is left and let the directory go, for good; nothing is opened for it."""
+        self._closed = True
         if self._retelling is not None:
             self._retelling.close()
-            self._retelling = None
 
     def _new_store_by_url(self, url: Any) -> EventStore:
         return EventStore(
