@@ -66,9 +66,9 @@ class Campaign:
         node = self.seen.chance.choice(self.seen.cluster.nodes)["http"]
         status = ask(f"http://{node}/v1/status?level=stale")
         at = self.seen.chance.randint(0, status["offset"]) if status is not None else 0
-        if at and (answer := ask(f"http://{node}/v1/broker-sets?at={at}&limit=100")) is not None:
+        if at and (answer := ask(f"http://{node}/v1/brokers?at={at}&limit=100")) is not None:
             assert answer["offset"] == at
-            self.pasts.append((at, answer["broker_sets"]))
+            self.pasts.append((at, answer["brokers"]))
 
     def kill(self) -> None:
         """Somebody, each in turn."""
