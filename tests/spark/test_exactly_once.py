@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from tests.clusters import free_ports, running, until
 from tests.spark.compare import differences
+from tests.spark.postgres import server
 from tests.spark.replay import replay
 from tests.spark.story import row
 from tests.spark.streams import Stream, log
@@ -122,6 +123,28 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
         stream = Stream(tmp_path, nodes, f"sqlite:///{tmp_path}/facts.db")
         try:
             survive(stream, nodes, kills=3, seed=5)
+        finally:
+            stream.end()
+
+
+@pytest.mark.slow
+@pytest.mark.peers
+@pytest.mark.timeout(1800)
+def test_kills_change_nothing_in_postgresql(tmp_path: Path) -> None:
+    """PostgreSQL: the same, and the server crashes and recovers in between, while the stream lives on."""
+    with server() as postgres, busy_cluster(tmp_path / "cluster") as nodes:
+        stream = Stream(tmp_path, nodes, postgres.database())
+        try:
+            stream.start()
+            stream.reach(10)
+            postgres.stop()
+            threading.Event().wait(2)
+            postgres.start()
+            stream.reach(stream.position() + 10)
+            assert stream.process is not None
+            assert stream.process.poll() is None
+            assert stream.stop() == 0
+            survive(stream, nodes, kills=4, seed=3)
         finally:
             stream.end()
 

@@ -29,6 +29,7 @@ def arguments(parser: ArgumentParser) -> None:
     where.add_argument("--nodes", metavar="HOST:PORT,…", help="Kafka addresses of nodes, or of the mirror's brokers")
     where.add_argument("--topic", help="name of the event topic")
     where.add_argument("--mirror", action="store_true", help="the nodes are a real Kafka that holds the mirror")
+    where.add_argument("--cluster", help="id of the only cluster whose log is wanted (default: any)")
     where.add_argument("--rack", help="read from the node of this zone, or node-<id>")
     where.add_argument("--source", choices=("quorate", "kafka"), default="quorate", help="kafka: Spark's own connector")
     where.add_argument("--jars", type=Path, metavar="DIR", help="the connector's jars (docs/spark.md)")
@@ -107,7 +108,7 @@ def settings(options: Namespace) -> "StreamSettings":
     from quorate_spark.source import SourceOptions  # noqa: PLC0415
     from quorate_spark.stream.settings import StreamSettings  # noqa: PLC0415
 
-    told = {name: getattr(options, name) for name in ("topic", "rack") if getattr(options, name) is not None}
+    told = {name: getattr(options, name) for name in ("topic", "cluster", "rack") if getattr(options, name) is not None}
     source = SourceOptions(
         nodes=options.nodes,
         mirror=options.mirror,
