@@ -97,6 +97,19 @@ def postgresql(home: Path) -> None:
     (home / "bin").symlink_to(found[-1].parent)
 
 
+def franz_go(home: Path) -> None:
+    """A driver of franz-go, built by the machine's Go; the modules are those of ``go.sum``."""
+    command("go", "build", "-mod=readonly", "-o", str(home / "franz"), ".", cwd=ROOT / "tests/clients/franz")
+
+
+def kafkajs(home: Path) -> None:
+    """kafkajs for the machine's Node, as ``package-lock.json`` has it."""
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(ROOT / "tests/clients/kafkajs" / name, home)
+    command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=home)
+    command("node", "--version")
+
+
 PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "rocketmq": jars("tests/rocketmq/pom.xml", "lib"),
     "kafka": jars("tests/kafka_tools/pom.xml", "."),
@@ -104,6 +117,8 @@ PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
     "spark": spark_jars,
     "postgresql": postgresql,
+    "franz-go": franz_go,
+    "kafkajs": kafkajs,
 }
 
 

@@ -95,6 +95,12 @@ class Cluster:
         for node in nodes:
             self._processes[node].wait(10)
 
+    def send(self, node: int, number: signal.Signals) -> None:
+        """A signal to one node: SIGSTOP and SIGCONT to pause it, SIGTERM to end it in order."""
+        self._processes[node].send_signal(number)
+        if number is signal.SIGTERM:
+            self._processes[node].wait(30)
+
     def lose_power(self, *nodes: int) -> int:
         """Take back what these (dead) nodes never synced; returns the bytes."""
         return sum(power.lose_power(self._logs(node)) for node in nodes)
