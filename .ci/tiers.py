@@ -99,6 +99,7 @@ def test() -> list[Step]:
         pytest("kills", 300, ["tests/kills"]),
         sim("simulator", "1..4000", 150, "--seconds", "90", "--at-least", "100"),
         pytest("stock kafka tools", 300, ["tests/kafka_tools"]),
+        pytest("stock kafka clients", 300, ["tests/clients"]),
         pytest("mirror into a real kafka", 300, ["tests/mirror"]),
         pytest("projections", 300, ["tests/projections"]),
         pytest("stock rocketmq brokers", 400, ["tests/rocketmq"]),
