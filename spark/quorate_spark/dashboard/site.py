@@ -41,6 +41,8 @@ class Site:
 
     def asset(self, path: str) -> Asset | None:
         """The file at a path within the folder; None when there is none that may be sent."""
+        if "\0" in path:
+            return None
         file = (self._folder / (path or "index.html")).resolve()
         if not file.is_relative_to(self._folder) or file.suffix not in TYPES or not file.is_file():
             return None

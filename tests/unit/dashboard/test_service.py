@@ -1,0 +1,381 @@
+"""The web service over a recorded log: what it refuses, how answers may be kept, and what goes out by itself."""
+
+import asyncio
+import gzip
+import io
+import json
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestClient, TestServer
+
+from quorate.errors import UsageError
+from quorate_spark.dashboard.live import Client, facts_since
+from quorate_spark.dashboard.panels import quorum
+from quorate_spark.dashboard.recorded import recorded
+from quorate_spark.dashboard.service import Service
+from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.site import Site
+from tests.dashboard.lives import RECORDED, folded, life, plain, view
+
+FACTS = list(recorded(RECORDED))
+END = len(FACTS)
+GETS = ("about", "health", "quorum", "sets", "timeline", "elections", "log", "density", "seek?t=1795262500000")
+ELECTION = next(fact.stamp.offset for fact in FACTS if getattr(fact.event, "trigger", "") == "master lost")
+
+Act = Callable[[TestClient], Awaitable[Any]]
+
+
+def served(act: Act, **settings: Any) -> Any:
+    """What ``act`` does with a dashboard of the recorded log."""
+
+    async def run() -> Any:
+        service = Service(Settings(recorded=RECORDED, **settings), lambda: 0, Site(Path(__file__).parent / "no"))
+        async with TestClient(TestServer(service.app())) as client:
+            return await act(client)
+
+    return asyncio.run(run())
+
+
+async def ask(client: TestClient, path: str, **more: Any) -> tuple[int, Any]:
+    """Status and body of a GET."""
+    async with client.get(f"/api/{path}", **more) as response:
+        return response.status, json.loads(await response.read())
+
+
+def test_every_panel_answers_in_the_same_frame() -> None:
+    """Now and in the past, an answer says which offset it reflects and where it comes from."""
+
+    async def act(client: TestClient) -> None:
+        for path in GETS:
+            status, body = await ask(client, path)
+            assert (status, body["offset"], body["source"], body["age_ms"]) == (200, END, "fold", 0), path
+            joint = "&" if "?" in path else "?"
+            status, body = await ask(client, f"{path}{joint}at=20")
+            assert (status, body["offset"], body["age_ms"], body["node"]) == (200, 20, None, None), path
+            assert body["time"] == FACTS[19].stamp.time_ms
+            status, body = await ask(client, f"{path}{joint}at=0")
+            assert (status, body["offset"], body["time"]) == (200, 0, None), path
+        status, body = await ask(client, f"elections/{ELECTION}?at={ELECTION + 1}")
+        assert (status, body["data"]["offset"], body["data"]["acks"]) == (200, ELECTION, [])
+        status, body = await ask(client, f"elections/{ELECTION}")
+        assert len(body["data"]["acks"]) > 1
+        status, body = await ask(client, f"diff?from=10&to={ELECTION}")
+        assert (status, body["offset"], body["data"]["from"]) == (200, ELECTION, 10)
+        status, body = await ask(client, "streams")
+        assert [stream["state"] for stream in body["data"]["streams"]] == ["recorded"]
+
+    served(act)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("health?at=-1", 400, "invalid"),
+        ("health?at=1.5", 400, "invalid"),
+        ("health?at=", 400, "invalid"),
+        ("health?at=٣", 400, "invalid"),
+        ("health?at=9999999999999999", 400, "invalid"),
+        ("health?at=1&at=2", 400, "invalid"),
+        ("health?colour=red", 400, "invalid"),
+        (f"health?at={END + 1}", 416, "beyond_end"),
+        ("sets?name=", 400, "invalid"),
+        ("sets?since=x", 400, "invalid"),
+        ("timeline?from=2&to=1", 400, "invalid"),
+        ("timeline?limit=0", 400, "invalid"),
+        ("timeline?limit=99999", 400, "invalid"),
+        ("timeline?show=some", 400, "invalid"),
+        ("elections?before=1&after=2", 400, "invalid"),
+        ("elections?first=yes", 400, "invalid"),
+        ("elections/0", 404, "not_found"),
+        ("elections/x", 400, "invalid"),
+        (f"elections/{ELECTION}?at={ELECTION}", 404, "not_found"),
+        ("log?q=term:x", 400, "invalid"),
+        ("log?q=" + "a+" * 20, 400, "invalid"),
+        ("log?q=" + "a" * 2000, 400, "invalid"),
+        ("log?limit=1001", 400, "invalid"),
+        ("density?buckets=0", 400, "invalid"),
+        ("density?buckets=2001", 400, "invalid"),
+        ("seek", 400, "invalid"),
+        ("diff", 400, "invalid"),
+        ("diff?from=5&to=4", 400, "invalid"),
+        (f"diff?from={END + 1}", 400, "invalid"),
+        ("diff?from=1&at=2", 400, "invalid"),
+        ("streams?at=1", 400, "invalid"),
+        ("live?from=x", 400, "invalid"),
+        ("health?at=5&key=another", 404, "not_found"),
+        ("nothing", 404, "not_found"),
+        ("../secret", 404, "not_found"),
+    ],
+)
+def test_a_question_that_cannot_be_is_refused_by_name(path: str, status: int, code: str) -> None:
+    """Every wrong parameter has its status and its code, and the end of the log is told to who asks beyond it."""
+
+    async def act(client: TestClient) -> tuple[int, Any]:
+        return await ask(client, path)
+
+    got, body = served(act)
+    assert (got, body["error"]["code"]) == (status, code)
+    assert body["error"]["message"]
+    assert body["error"].get("end_offset") == (END if status == 416 else None)
+
+
+def test_the_past_may_be_kept_and_now_may_not() -> None:
+    """An answer about the past has an ETag, is answered 304 when known, and with its key never asked for again."""
+
+    async def act(client: TestClient) -> None:
+        async with client.get("/api/health") as now:
+            assert now.headers["Cache-Control"] == "no-store"
+            assert "ETag" not in now.headers
+        async with client.get("/api/health?at=7") as then:
+            etag, body = then.headers["ETag"], await then.read()
+            assert then.headers["Cache-Control"] == "private, no-cache"
+        async with client.get("/api/health?at=7", headers={"If-None-Match": etag}) as again:
+            assert (again.status, await again.read()) == (304, b"")
+        async with client.get("/api/health?at=8", headers={"If-None-Match": etag}) as other:
+            assert other.status == 200
+        key = json.loads(await (await client.get("/api/about")).read())["data"]["key"]
+        async with client.get("/api/health", params={"at": 7, "key": key}) as kept:
+            assert "immutable" in kept.headers["Cache-Control"]
+            assert await kept.read() == body
+
+    served(act)
+
+
+def test_answers_are_packed_for_who_can_unpack_them() -> None:
+    """With gzip the same bytes come, smaller; without it they come plain."""
+
+    async def act(client: TestClient) -> None:
+        address = str(client.make_url("/api/log?at=40&limit=40"))
+        async with ClientSession(auto_decompress=False) as session:
+            async with session.get(address, headers={"Accept-Encoding": "gzip"}) as packed:
+                small = await packed.read()
+                assert packed.headers["Content-Encoding"] == "gzip"
+                assert packed.headers["Vary"] == "Accept-Encoding"
+            async with session.get(address, headers={"Accept-Encoding": "identity"}) as plain_:
+                whole = await plain_.read()
+                assert "Content-Encoding" not in plain_.headers
+        assert gzip.decompress(small) == whole
+        assert len(small) < len(whole) / 2
+
+    served(act)
+
+
+def test_every_answer_is_guarded() -> None:
+    """Security headers are on answers, refusals and files; only our own address and names are served."""
+
+    async def act(client: TestClient) -> None:
+        for path in ("/api/health", "/api/nothing", "/", "/api/live"):
+            async with client.get(path) as response:
+                policy = response.headers["Content-Security-Policy"]
+                assert "default-src 'none'" in policy
+                assert "script-src 'self';" in policy
+                assert response.headers["X-Content-Type-Options"] == "nosniff"
+        for host, status in (("evil.example:80", 421), ("evil.example", 421), ("page.example", 200), ("[::1]:1", 200)):
+            async with client.get("/api/health", headers={"Host": host}) as response:
+                assert response.status == status, host
+        async with client.post("/api/health") as response:
+            assert (response.status, json.loads(await response.read())["error"]["code"]) == (405, "method_not_allowed")
+        async with client.post("/api/whatif", data=io.BytesIO(b" " * (2 << 20))) as response:
+            assert (response.status, json.loads(await response.read())["error"]["code"]) == (413, "too_large")
+
+    served(act, names=("page.example",))
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"[]", 400),
+        (b'{"fail": "node/1"}', 400),
+        (b'{"fail": [], "more": 1}', 400),
+        (b'{"fail": ["node/1"], "at": 100000}', 416),
+        (b'{"fail": ["node/1"]}', 502),
+    ],
+)
+def test_what_if_wants_a_question_and_a_node(body: bytes, status: int) -> None:
+    """A body that is no question is refused, and a recorded log has nobody to ask."""
+
+    async def act(client: TestClient) -> int:
+        async with client.post("/api/whatif", data=body) as response:
+            return response.status
+
+    assert served(act) == status
+
+
+def parts(text: str) -> list[tuple[str, str, Any]]:
+    """The events of a stream: id, name, data."""
+    found = []
+    for block in filter(None, text.split("\n\n")):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if "event" in fields:
+            found.append((fields.get("id", ""), fields["event"], json.loads(fields["data"])))
+    return found
+
+
+async def stream(client: TestClient, path: str, wanted: int, **headers: str) -> list[tuple[str, str, Any]]:
+    """The first events of a stream."""
+    async with client.get(path, headers={name.replace("_", "-"): text for name, text in headers.items()}) as response:
+        text = ""
+        async with asyncio.timeout(20):
+            while len(found := parts(text[: text.rfind("\n\n") + 2])) < wanted:
+                text += (await response.content.readany()).decode()
+        return found
+
+
+def test_a_browser_that_returns_gets_what_it_missed() -> None:
+    """From an offset on: hello, then every event since with the rows it changed; the same by Last-Event-ID."""
+
+    async def act(client: TestClient) -> None:
+        hello, facts = (await stream(client, f"/api/live?from={END - 5}", 2))[:2]
+        assert (hello[1], hello[2]["offset"], facts[:2]) == ("hello", END, (str(END), "facts"))
+        assert [event["offset"] for event in facts[2]["events"]] == list(range(END - 5, END))
+        touched = {fact.event.broker_set for fact in FACTS[-5:] if hasattr(fact.event, "broker_set")}
+        assert {row["name"] for row in facts[2]["sets"]} == touched
+        assert facts[2]["health"]["sentence"]
+        again = await stream(client, "/api/live", 2, Last_Event_ID=str(END - 5))
+        assert again[1] == facts
+        fresh = await stream(client, "/api/live", 2)
+        assert [name for _, name, _ in fresh] == ["hello", "lag"]
+
+    served(act, poll_ms=50)
+
+
+def test_a_browser_that_was_away_too_long_reads_again() -> None:
+    """Beyond what may be sent late, and from an offset that is not there, there is a resync."""
+
+    async def act(client: TestClient) -> None:
+        for since in (0, END + 50):
+            found = await stream(client, f"/api/live?from={since}", 2)
+            assert found[1] == (str(END), "resync", {"offset": END})
+
+    served(act, catch_up_max=10, poll_ms=50)
+
+
+def test_a_slow_browser_loses_what_waits_and_is_told() -> None:
+    """The queue of a browser has a bound; when it is full all of it gives way to one resync."""
+
+    async def run() -> bytes:
+        client = Client(3)
+        for number in range(4):
+            client.put(b"%d " % number, lambda: b"resync ")
+        client.put(b"more", lambda: b"resync ")
+        return await client.take()
+
+    assert asyncio.run(run()) == b"resync more"
+
+
+def test_only_so_many_streams_are_open() -> None:
+    """One more than allowed is refused as busy."""
+
+    async def act(client: TestClient) -> tuple[int, Any]:
+        async with client.get("/api/live") as first:
+            await first.content.readany()
+            return await ask(client, "live")
+
+    status, body = served(act, clients_max=1)
+    assert (status, body["error"]["code"]) == (503, "busy")
+
+
+def test_nothing_is_answered_before_anything_was_read() -> None:
+    """Without a node that answers the service says so, and still serves its page."""
+
+    async def run() -> None:
+        service = Service(Settings(nodes=("127.0.0.1:1",)), lambda: 0)
+        async with TestClient(TestServer(service.app())) as client:
+            status, body = await ask(client, "health")
+            assert (status, body["error"]["code"]) == (503, "not_followed")
+            status, body = await ask(client, "streams")
+            assert body["data"]["streams"][0]["state"] == "connecting"
+
+    asyncio.run(run())
+
+
+def test_the_page_s_files_are_served_and_no_others(tmp_path: Path) -> None:
+    """The folder's files by their names, packed where that helps; nothing outside of it, nothing of another kind."""
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets/index.html").write_text("<p>hello</p>" * 200)
+    (tmp_path / "assets/app.js").write_text("1;")
+    (tmp_path / "assets/notes.py").write_text("secret")
+    (tmp_path / "secret.html").write_text("secret")
+    site = Site(tmp_path / "assets")
+    index = site.asset("")
+    assert index is not None
+    assert index.kind.startswith("text/html")
+    assert index.packed is not None
+    assert gzip.decompress(index.packed) == index.body
+    assert site.asset("app.js") is not None
+    for path in ("../secret.html", "notes.py", "assets", "nothing.js", "/etc/passwd", "\0"):
+        assert site.asset(path) is None, path
+
+
+def test_a_recorded_log_that_is_none_is_refused(tmp_path: Path) -> None:
+    """The line that is wrong is named, and a file that is not there as well."""
+    (tmp_path / "log.jsonl").write_text(RECORDED.read_text().splitlines()[0] + "\nnot json\n")
+    with pytest.raises(UsageError, match="line 2"):
+        list(recorded(tmp_path / "log.jsonl"))
+    with pytest.raises(UsageError, match="No such file"):
+        list(recorded(tmp_path / "none.jsonl"))
+
+
+DOCS = Path(__file__).resolve().parents[3] / "docs/dashboard.md"
+SECTION = re.compile(r"^### (GET|POST) /api/(\S+)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
+
+
+def test_the_documented_answers_are_the_real_ones() -> None:
+    """Each example in the docs has the very fields of the answer, one by one."""
+    sections = {path: text for _, path, text in SECTION.findall(DOCS.read_text() + "\n##")}
+    asked = {
+        "about": "about", "health": "health", "quorum": f"quorum?at={END}", "sets": "sets", "timeline": "timeline",
+        "elections": "elections?limit=1", "elections/{offset}": f"elections/{ELECTION}", "log": "log?limit=1",
+        "density": "density", "seek": "seek?t=1795262500000", "diff": "diff?from=24",
+    }  # fmt: skip
+    assert asked.keys() < sections.keys()
+
+    async def act(client: TestClient) -> dict[str, Any]:
+        return {name: (await ask(client, path))[1]["data"] for name, path in asked.items()}
+
+    for name, data in served(act).items():
+        example = re.search(r"```json\n(.*?)```|`(\{.*?\})`", sections[name], re.DOTALL)
+        assert example is not None, name
+        documented = json.loads(example[1] or example[2])
+        differences = list(differing(documented, data, name))
+        assert not differences
+
+
+LIVE_ONLY = {"live", "status", "batch"}
+
+
+def differing(documented: Any, real: Any, where: str) -> Any:
+    """Where names differ; a list is judged by its first element, what only live answers have is left out."""
+    if isinstance(documented, dict) and isinstance(real, dict):
+        if where.endswith(("counts", "types", "value")):
+            return
+        for name in documented.keys() ^ real.keys():
+            if name not in LIVE_ONLY:
+                yield f"{where}.{name} is only {'documented' if name in documented else 'real'}"
+        for name in documented.keys() & real.keys():
+            yield from differing(documented[name], real[name], f"{where}.{name}")
+    elif isinstance(documented, list) and isinstance(real, list) and documented and real:
+        yield from differing(documented[0], real[0], f"{where}[]")
+
+
+def test_facts_carry_what_changed_only() -> None:
+    """A message holds the rows its events touched, and labels that changed with the settings of a set."""
+    log = folded(life(5, 200))
+    for since in (50, 120, 190):
+        seen = view(log, log.tip.offset)
+        head, data = facts_since(seen, since).decode().split("data: ")
+        assert head == f"id: {seen.offset}\nevent: facts\n"
+        body = json.loads(data)
+        names = {
+            name for fact in log.spool.facts(since, seen.offset) if (name := getattr(fact.event, "broker_set", ""))
+        }
+        labelled = {"a"} if any(e["key"] == "config/broker-set/a" for e in body["events"]) else set()
+        present = {row["name"] for row in body["sets"]} | set(body["removed"])
+        assert names <= present <= names | labelled
+        assert body["quorum"] == plain(quorum.quorum(seen))
