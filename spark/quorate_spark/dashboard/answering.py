@@ -22,6 +22,7 @@ from quorate_spark.dashboard.panels import density, diff, elections, events, hea
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft_state import Soft
+from quorate_spark.dashboard.spark_store import Asked, Page
 
 SHAPE: Final = 1
 """Counts changes of what answers look like, so that a browser does not show kept ones of before."""
@@ -127,17 +128,15 @@ class Panels:
 
     @staticmethod
     def _elections(view: View, query: Query) -> elections.Elections:
-        before, after = query.number("before"), query.number("after")
-        if before is not None and after is not None:
-            raise ApiError("invalid", "before and after: one of them")
+        asked = asked_elections(query)
         return elections.elections(
             view,
-            only=query.text("set") or None,
-            kind=query.text("kind") or None,
-            before=before,
-            after=after,
-            first=query.choice("first", "0", "1") == "1",
-            limit=query.at_most("limit", 100, 1_000),
+            only=asked.only or None,
+            kind=asked.kind or None,
+            before=asked.before,
+            after=asked.after,
+            first=asked.first,
+            limit=asked.limit,
         )
 
     @staticmethod
@@ -176,6 +175,38 @@ class Panels:
         at = view.log.history.at
         lost = at(elections.base_of(view, row))
         return elections.election(view, row, lost, at(offset), at(offset + 1))
+
+
+def asked_elections(query: Query) -> Asked:
+    """Which elections. Raises ApiError."""
+    before, after = query.number("before"), query.number("after")
+    if before is not None and after is not None:
+        raise ApiError("invalid", "before and after: one of them")
+    return Asked(
+        only=query.text("set"),
+        kind=query.text("kind"),
+        before=before,
+        after=after,
+        first=query.choice("first", "0", "1") == "1",
+        limit=query.at_most("limit", 100, 1_000),
+    )
+
+
+def from_store(view: View, page: Page, asked: Asked) -> bytes:
+    """The answer of /api/elections from the serving store; the figures are of the same offset, from the fold."""
+    items = page.items
+    more = items[asked.limit - 1].offset if len(items) > asked.limit else None
+    data = elections.Elections(elections=items[: asked.limit], next=more, kinds=elections.kinds(view))
+    made = Answer(
+        offset=view.offset,
+        time=view.state.time,
+        node=None,
+        source="spark",
+        batch=page.batch,
+        age_ms=max(0, view.now - page.applied_ms),
+        data=data,
+    )
+    return msgspec.json.encode(made)
 
 
 def key_of(state: State, settings: Settings) -> str:
@@ -241,6 +272,16 @@ class Answering:
             return await self.off_loop(lambda: _framed(view, make(view), node, age))
         self.check(at)
         return await self.off_loop(lambda: self._past(at, make))
+
+    async def from_store(self, page: Page, asked: Asked) -> bytes:
+        """Elections that Spark made, stamped with the offset they reflect."""
+        now = self._clock_ms()
+
+        def make() -> bytes:
+            state = self._folded.history.at(page.position)
+            return from_store(View(self._folded, state, now, self._settings.flapping), page, asked)
+
+        return await self.off_loop(make)
 
     def _past(self, at: int, make: Callable[[View], object]) -> bytes:
         state = self._folded.history.at(at)

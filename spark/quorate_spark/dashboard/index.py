@@ -127,6 +127,7 @@ class Index:
         self.elections = Rows(len(_COLUMNS))
         """The columns of ElectionRow; read by ``election``."""
         self._by_kind: dict[int, array[int]] = {}
+        self._acknowledged = 0
         self._open: dict[str, tuple[int, int]] = {}
 
     def add(self, fact: Fact, before: State, after: State) -> None:
@@ -223,12 +224,18 @@ class Index:
         self.elections.put(number, _ACK + 2, min(told, default=NOTHING))
         self.elections.put(number, _ACK + 3, min(heard, default=NOTHING))
         self.elections.put(number, _ACK, offset)
+        self._acknowledged = offset
 
     def election(self, number: int) -> ElectionRow:
         """An election by the number of its row."""
         cells = zip(_COLUMNS, self.elections.row(number), strict=True)
         values = [bool(cell) if name in _BOOLEAN else None if cell == NOTHING else cell for name, cell in cells]
         return ElectionRow(*values)  # type: ignore[arg-type]  # in the order of its columns
+
+    def last_election_word(self) -> int:
+        """One more than the last event that told something of an election."""
+        number = len(self.elections) - 1
+        return 0 if number < 0 else max(self.elections.get(number, 0), self._acknowledged) + 1
 
     def elections_before(self, offset: int) -> int:
         """How many elections happened before an offset."""

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from quorate.errors import UsageError
-from quorate_spark.dashboard.answering import Answer, Answering, Panels, key_of
+from quorate.errors import QuorateError, UsageError
+from quorate_spark.dashboard.answering import Answer, Answering, Panels, asked_elections, key_of
 from quorate_spark.dashboard.asking import ApiError, Query
 from quorate_spark.dashboard.follow import Follower, Following
 from quorate_spark.dashboard.live import Hello, Hub
@@ -27,6 +27,7 @@ from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.site import Site, gzip
 from quorate_spark.dashboard.soft import AskError, SoftState
 from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
+from quorate_spark.dashboard.spark_store import Asked, Page
 from quorate_spark.dashboard.streams import Streams, StreamsAnswer
 from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out
 
@@ -112,6 +113,7 @@ class Service:
         app.router.add_get("/api/streams", self._streams_now)
         app.router.add_post("/api/whatif", self._what_if)
         app.router.add_get("/api/elections/{offset}", self._election)
+        app.router.add_get("/api/elections", self._elections)
         app.router.add_get("/api/{panel}", self._panel)
         app.router.add_get("/{path:.*}", self._asset)
         app.on_startup.append(self._start)
@@ -223,6 +225,29 @@ class Service:
         query = Query(request.query, known | {when, "key"})
         at = query.number(when)
         return await self._answered(request, query, at, lambda view: make(view, query))
+
+    async def _elections(self, request: web.Request) -> web.StreamResponse:
+        """From the serving store if that knows all there is to know, else from the fold."""
+        known, make = self._panels.routes["elections"]
+        query = Query(request.query, known | {"at", "key"})
+        asked, at = asked_elections(query), query.number("at")
+        page = None if at is not None else await self._from_spark(asked)
+        if page is None:
+            return await self._answered(request, query, at, lambda view: make(view, query))
+        self._watched_ms = self._clock_ms()
+        return await self._packed(request, await self._answering.from_store(page, asked), {"Cache-Control": NEVER})
+
+    async def _from_spark(self, asked: Asked) -> Page | None:
+        """A page that lacks nothing we know of; None when Spark is down, late, or ahead of us."""
+        end, store = self.folded.index.last_election_word(), self._streams.store
+        if store is None or not self._streams.fresh(end, self._clock_ms()):
+            return None
+        try:
+            async with asyncio.timeout(self._settings.node_timeout_ms / 1000):
+                page = await store.elections(asked)
+        except (QuorateError, TimeoutError):
+            return None
+        return page if page is not None and end <= page.position <= self.folded.tip.offset else None
 
     async def _election(self, request: web.Request) -> web.StreamResponse:
         text = request.match_info["offset"]

@@ -4,13 +4,24 @@ Rules: asked about once a second while somebody watches, each with a deadline; w
 reason. Nothing else on the page depends on it.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
 
+import aiohttp
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from quorate.errors import QuorateError
 from quorate_spark.dashboard.follow import Following
 from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.spark_store import SparkStore
+from quorate_spark.serving import Progress
+
+DEAD_MS: Final = 10_000
+"""A query that was not seen alive for so long is down."""
+BEHIND_MS: Final = 5_000
+"""A reader that lacks events and has lacked some for so long is behind."""
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,32 +46,127 @@ class StreamsAnswer(msgspec.Struct, frozen=True, kw_only=True):
     unconfigured: list[str]
 
 
+class _Worker(msgspec.Struct, frozen=True):
+    """What a projection worker says at /ready."""
+
+    ready: bool
+    offset: int
+    age_ms: int | None = None
+    reason: str | None = None
+
+
 class Streams:
     """The readers, as they were when last asked."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
+        self._session: aiohttp.ClientSession | None = None
+        self._workers: Mapping[str, _Worker | str] = dict.fromkeys(settings.projections, "not asked yet")
+        self._queries: list[Progress] | str = "not asked yet"
+        self.store = SparkStore(settings.serving) if settings.serving else None
 
     async def ask_all(self) -> None:
         """Ask each once."""
+        workers, _ = await asyncio.gather(
+            asyncio.gather(*(self._worker(address) for address in self._settings.projections)), self._ask_store()
+        )
+        self._workers = dict(zip(self._settings.projections, workers, strict=True))
 
     async def close(self) -> None:
         """Let go of everything."""
+        if self._session is not None:
+            await self._session.close()
+        if self.store is not None:
+            await self.store.close()
+
+    async def _worker(self, address: str) -> _Worker | str:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=self._settings.node_timeout_ms / 1000)
+            self._session = aiohttp.ClientSession(timeout=timeout, trust_env=False)
+        try:
+            async with self._session.get(f"http://{address}/ready") as response:
+                return msgspec.json.decode(await response.read(), type=_Worker)
+        except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
+            return str(error) or type(error).__name__
+
+    async def _ask_store(self) -> None:
+        if self.store is None:
+            return
+        try:
+            async with asyncio.timeout(self._settings.node_timeout_ms / 1000):
+                self._queries = await self.store.progress()
+        except (QuorateError, TimeoutError) as error:
+            self._queries = str(error) or "no answer in time"
+
+    def fresh(self, end: int, now: int) -> bool:
+        """Does the serving query reflect the first ``end`` events, and live?"""
+        if isinstance(self._queries, str):
+            return False
+        return any(
+            query.name == "serving" and query.position >= end and self._query(query, end, now).state == "running"
+            for query in self._queries
+        )
 
     def answer(self, following: Following, offset: int, now: int) -> StreamsAnswer:
         """As of the last time they were asked."""
         end = max(following.end_offset, offset)
-        ours = Stream(
-            name="fold",
-            kind="dashboard",
-            state=following.state,
-            offset=offset,
-            lag=end - offset,
-            age_ms=now - following.newest_at if following.newest_at else None,
-            message=following.message,
-        )
+        found = [
+            Stream(
+                name="fold",
+                kind="dashboard",
+                state=following.state,
+                offset=offset,
+                lag=end - offset,
+                age_ms=now - following.newest_at if following.newest_at else None,
+                message=following.message,
+            )
+        ]
+        if self.store is not None:
+            if isinstance(self._queries, str):
+                found.append(Stream(name="serving", kind="spark", state="down", message=self._queries))
+            else:
+                found += [self._query(query, end, now) for query in self._queries]
+                if not self._queries:
+                    found.append(Stream(name="serving", kind="spark", state="down", message="no batch was written yet"))
+        found += [_projection(address, worker, end) for address, worker in self._workers.items()]
         missing = [("spark", self._settings.serving), ("projections", self._settings.projections)]
-        return StreamsAnswer(
-            end_offset=end, streams=[ours], unconfigured=[name for name, given in missing if not given]
+        return StreamsAnswer(end_offset=end, streams=found, unconfigured=[name for name, given in missing if not given])
+
+    @staticmethod
+    def _query(query: Progress, end: int, now: int) -> Stream:
+        lag = max(0, end - query.position)
+        silent = now - query.seen_ms
+        state, message = query.state, query.message
+        if state == "running":
+            if silent > DEAD_MS:
+                state, message = "down", f"not seen alive for {silent // 1000} s"
+            elif lag and now - query.applied_ms > BEHIND_MS:
+                state = "behind"
+        else:
+            state = "down" if state == "stopped" else state
+        return Stream(
+            name=query.name,
+            kind="spark",
+            state=state,
+            offset=query.position,
+            lag=lag,
+            age_ms=max(0, silent if not lag else now - query.applied_ms),
+            batch=query.batch_id,
+            message=message,
         )
+
+
+def _projection(address: str, worker: _Worker | str, end: int) -> Stream:
+    if isinstance(worker, str):
+        return Stream(name=address, kind="projection", state="down", message=worker)
+    lag = max(0, end - worker.offset)
+    return Stream(
+        name=address,
+        kind="projection",
+        state="running" if worker.ready else "behind",
+        offset=worker.offset,
+        lag=lag,
+        age_ms=worker.age_ms,
+        message=worker.reason or "",
+    )

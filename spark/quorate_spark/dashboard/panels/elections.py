@@ -35,7 +35,8 @@ class ElectionItem(msgspec.Struct, frozen=True, kw_only=True):
     candidates: int
     alive: int
     fault_at: int | None
-    fault_estimated: bool
+    fault_estimated: bool | None
+    """Null: not told (by the serving store)."""
     acked_at: int | None
     unavailable_ms: int | None
 
@@ -138,6 +139,11 @@ class ElectionDetail(msgspec.Struct, frozen=True, kw_only=True):
     medians_of: int
     earlier: int | None
     later: int | None
+
+
+def kind_of(evidence: str, trigger: str) -> str:
+    """What makes elections alike: what was seen, or else what asked for it."""
+    return evidence or trigger
 
 
 PHASES = ("detect", "propose", "commit", "notify", "ack", "total")
