@@ -104,6 +104,7 @@ def test() -> list[Step]:
         pytest("projections", 300, ["tests/projections"]),
         pytest("stock rocketmq brokers", 400, ["tests/rocketmq"]),
         pytest("spark", 400, ["tests/spark"]),
+        pytest("dashboard", 300, ["tests/dashboard"]),
         pytest("the page in a browser", 300, ["tests/browser"]),
     ]
 

@@ -18,6 +18,7 @@ from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.spark_store import SparkStore
 from quorate_spark.serving import Progress
 
+NOT_ASKED: Final = "not asked yet"
 DEAD_MS: Final = 10_000
 """A query that was not seen alive for so long is down."""
 BEHIND_MS: Final = 5_000
@@ -62,8 +63,8 @@ class Streams:
         self._settings = settings
         self._clock_ms = clock_ms
         self._session: aiohttp.ClientSession | None = None
-        self._workers: Mapping[str, _Worker | str] = dict.fromkeys(settings.projections, "not asked yet")
-        self._queries: list[Progress] | str = "not asked yet"
+        self._workers: Mapping[str, _Worker | str] = dict.fromkeys(settings.projections, NOT_ASKED)
+        self._queries: list[Progress] | str = NOT_ASKED
         self.store = SparkStore(settings.serving) if settings.serving else None
 
     async def ask_all(self) -> None:
@@ -124,7 +125,7 @@ class Streams:
         ]
         if self.store is not None:
             if isinstance(self._queries, str):
-                found.append(Stream(name="serving", kind="spark", state="down", message=self._queries))
+                found.append(_silent("serving", "spark", self._queries))
             else:
                 found += [self._query(query, end, now) for query in self._queries]
                 if not self._queries:
@@ -157,9 +158,13 @@ class Streams:
         )
 
 
+def _silent(name: str, kind: str, why: str) -> Stream:
+    return Stream(name=name, kind=kind, state="connecting" if why == NOT_ASKED else "down", message=why)
+
+
 def _projection(address: str, worker: _Worker | str, end: int) -> Stream:
     if isinstance(worker, str):
-        return Stream(name=address, kind="projection", state="down", message=worker)
+        return _silent(address, "projection", worker)
     lag = max(0, end - worker.offset)
     return Stream(
         name=address,

@@ -72,7 +72,7 @@ def spelled_out(asked: WhatIf, state: State, zones: Mapping[int, str]) -> list[s
 def _within(state: State, kind: str, name: str) -> list[str]:
     return [
         f"broker/{found.name}/{member.id}"
-        for found in state.sets.values()
+        for _, found in sorted(state.sets.items())
         if (labels := state.configs.get(f"broker-set/{found.name}")) is not None
         for member in found.members
         if label(labels, kind, member.id) == name

@@ -1,0 +1,214 @@
+"""What surrounds the fold: soft state from nodes, what-if questions, the streams of others."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from quorate.errors import UsageError
+from quorate.events import ConfigChange, ConfigChanged, Stamp, encode
+from quorate_spark.dashboard import soft
+from quorate_spark.dashboard.asking import ApiError
+from quorate_spark.dashboard.panels import elections
+from quorate_spark.dashboard.recorded import recorded
+from quorate_spark.dashboard.service import Service
+from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.spool import Fact
+from quorate_spark.dashboard.whatif import WhatIf, spelled_out
+from quorate_spark.serving import Election, Progress
+from quorate_spark.sinks.sql import connect, tables, upsert
+from tests.dashboard.lives import RECORDED, folded, plain, view
+
+FACTS = list(recorded(RECORDED))
+END = len(FACTS)
+NOW = FACTS[-1].stamp.time_ms
+
+
+def test_a_histogram_is_read_between_two_looks() -> None:
+    """The p99 is that of what was counted since, not since the node began."""
+    text = 'x_bucket{le="0.001"} %d\nx_bucket{le="0.01"} %d\nx_bucket{le="+Inf"} %d\nx_sum 3\n'
+    before = soft.buckets(text % (100, 100, 100), "x_bucket")
+    after = soft.buckets(text % (110, 200, 200), "x_bucket")
+    assert soft.part({}, before, 0.99) == 0.001
+    assert soft.part(before, after, 0.99) == 0.01
+    assert soft.part(after, after, 0.99) is None
+    assert soft.part({}, {}, 0.99) is None
+
+
+def test_members_are_behind_their_master() -> None:
+    """Bytes behind the master; behind the furthest where there is no master; unknown where nothing was told."""
+    told = msgspec.json.decode(
+        b'{"broker_set": "broker-a", "replicas": [{"broker_id": 1, "max_offset": 100, "last_heartbeat_ms": 990}, '
+        b'{"broker_id": 2, "max_offset": 70}, {"broker_id": 3, "max_offset": -1}]}',
+        type=soft._BrokerSet,
+    )
+    found = soft.members(told, None, 1_000)
+    assert [found[number].behind for number in (1, 2, 3)] == [0, 30, None]
+    assert [found[number].heartbeat_age_ms for number in (1, 2, 3)] == [10, None, None]
+
+
+def test_zones_and_hosts_are_spelled_out() -> None:
+    """A zone is its brokers and its nodes, as labels and nodes say at that offset; an unknown one is refused."""
+    log = folded(FACTS)
+    asked = WhatIf(fail=["zone/az-a", "broker/broker-a/1", "node/2", "host/b01"])
+    found = spelled_out(asked, log.tip, {1: "az-a", 2: "az-b"})
+    assert found[:4] == ["broker/broker-a/1", "broker/broker-b/1", "broker/broker-c/1", "node/1"]
+    assert found[4:] == ["node/2", "broker/broker-a/2", "broker/broker-b/2", "broker/broker-c/2"]
+    for wrong in ("zone/nowhere", "zone/", "az-a", "rack/1"):
+        with pytest.raises(ApiError):
+            spelled_out(WhatIf(fail=[wrong]), log.tip, {})
+
+
+def test_labels_are_those_of_the_offset_asked_for() -> None:
+    """Before the settings were made there is no zone, and after a change there is the new one."""
+    log = folded(FACTS)
+    made = next(fact.stamp.offset for fact in FACTS if isinstance(fact.event, ConfigChanged))
+    with pytest.raises(ApiError):
+        spelled_out(WhatIf(fail=["zone/az-a"]), log.history.at(made), {})
+    moved = ConfigChanged(scope="broker-set/broker-a", changes=(ConfigChange(name="zone.1", old="az-a", new="az-z"),))
+    log.take([Fact(Stamp(offset=END, term=99, time_ms=NOW), moved, encode(moved))])
+    assert spelled_out(WhatIf(fail=["zone/az-z"]), log.tip, {}) == ["broker/broker-a/1"]
+
+
+def store_at(path: Path, position: int, seen_ms: int = NOW) -> str:
+    """A serving store as the Spark application would have written it, made from the fold."""
+    url = f"sqlite:///{path}"
+    database = connect(url)
+    log = folded(FACTS)
+    seen = view(log, position)
+    rows = plain(elections.elections(seen, first=True, limit=1_000))["elections"]
+    with database.transaction():
+        for statement in tables("sqlite"):
+            database.write(statement, [()])
+        for row in rows:
+            database.write(upsert("elections", Election, ("election_offset",), "event_offset"), [stored(row)])
+        progress = Progress(
+            name="serving", query_id="q", batch_id=7, position=position, last_event_ms=NOW, applied_ms=seen_ms,
+            seen_ms=seen_ms, state="running", message="",
+        )  # fmt: skip
+        database.write(upsert("progress", Progress, ("name",), "position"), [msgspec.structs.astuple(progress)])
+    database.close()
+    return url
+
+
+def stored(row: dict[str, Any]) -> tuple[Any, ...]:
+    """An election of the page as a row of the store."""
+    blank = dict.fromkeys(Election.__struct_fields__) | dict.fromkeys(
+        ("term", "broker_cluster", "cause", "principal", "master_address", "explanation", "candidates"), ""
+    )
+    known = {
+        "event_offset": row["offset"], "election_offset": row["offset"], "time_ms": row["t"], "term": 1,
+        "broker_set": row["set"], "outcome": "elected" if row["type"] == "MasterElected" else "failed",
+        "first": row["first"], "trigger_by": row["trigger"], "evidence": row["evidence"], "old_master": row["from"],
+        "new_master": row["to"], "master_epoch": row["epoch"], "decided_by": row["decided_by"],
+        "unclean": row["unclean"], "candidate_count": row["candidates"], "alive_count": row["alive"],
+        "fault_ms": row["fault_at"], "acknowledged_ms": row["acked_at"], "unavailable_ms": row["unavailable_ms"],
+    }  # fmt: skip
+    return tuple((blank | known)[name] for name in Election.__struct_fields__)
+
+
+def with_streams(act: Any, **settings: Any) -> Any:
+    """What ``act`` gets from a dashboard of the recorded log with these readers."""
+
+    async def run() -> Any:
+        service = Service(Settings(recorded=RECORDED, poll_ms=20, **settings), lambda: 0)
+        async with TestClient(TestServer(service.app())) as client:
+            return await act(client)
+
+    return asyncio.run(run())
+
+
+async def data_of(client: TestClient, path: str) -> Any:
+    async with client.get(f"/api/{path}") as response:
+        assert response.status == 200, await response.text()
+        return json.loads(await response.read())
+
+
+async def streams_when(client: TestClient, state: str) -> Any:
+    """The second stream once it is in a state."""
+    async with asyncio.timeout(20):
+        while True:
+            streams = (await data_of(client, "streams"))["data"]["streams"]
+            if len(streams) > 1 and streams[1]["state"] == state:
+                return streams[1]
+            await asyncio.sleep(0.02)
+
+
+def test_elections_come_from_spark_when_it_knows_all(tmp_path: Path) -> None:
+    """With a store that has caught up the answer is Spark's, stamped, and equal in every page to the fold's."""
+
+    async def act(client: TestClient) -> None:
+        serving = await streams_when(client, "running")
+        assert (serving["kind"], serving["offset"], serving["lag"], serving["batch"]) == ("spark", END, 0, 7)
+        for query in (
+            "",
+            "?limit=2",
+            "?set=broker-a",
+            "?first=1&limit=3",
+            "?after=40&limit=2",
+            "?kind=connection+closed",
+        ):
+            spark = await data_of(client, f"elections{query}")
+            ours = await data_of(client, f"elections{query}{'&' if query else '?'}at={END}")
+            assert (spark["source"], spark["offset"], spark["batch"], ours["source"]) == ("spark", END, 7, "fold")
+            for election in (*spark["data"]["elections"], *ours["data"]["elections"]):
+                election["fault_estimated"] = None
+            assert spark["data"] == ours["data"], query
+
+    with_streams(act, serving=store_at(tmp_path / "s.db", END))
+
+
+@pytest.mark.parametrize(("position", "seen_ms", "state"), [(40, NOW, "running"), (END, NOW - 60_000, "down")])
+def test_a_store_that_is_behind_or_dead_is_not_shown_as_new(tmp_path, position, seen_ms, state) -> None:
+    """When Spark lacks an election, or is not alive, the fold answers, and the stream says how it is."""
+
+    async def act(client: TestClient) -> None:
+        serving = await streams_when(client, state)
+        assert serving["lag"] == END - position
+        assert (await data_of(client, "elections"))["source"] == "fold"
+
+    with_streams(act, serving=store_at(tmp_path / "s.db", position, seen_ms))
+
+
+def test_a_store_that_is_not_there_is_down(tmp_path: Path) -> None:
+    """Neither a missing file nor a wrong URL breaks anything else; a URL of no store at all is refused at once."""
+
+    async def act(client: TestClient) -> None:
+        assert (await streams_when(client, "down"))["message"]
+        assert (await data_of(client, "elections"))["source"] == "fold"
+
+    with_streams(act, serving=f"sqlite:///{tmp_path}/none.db")
+    with pytest.raises(UsageError):
+        Service(Settings(recorded=RECORDED, serving="mysql://x"), lambda: 0)
+
+
+def test_projections_say_how_they_are() -> None:
+    """A worker that answers is shown with its offset and lag, one that does not with the reason."""
+
+    async def ready(_: web.Request) -> web.Response:
+        told = {"ready": False, "offset": 10, "age_ms": 5, "reason": "behind", "generation": "g"}
+        return web.Response(body=json.dumps(told), status=503)
+
+    async def run() -> None:
+        app = web.Application()
+        app.router.add_get("/ready", ready)
+        async with TestServer(app) as worker:
+            address = f"127.0.0.1:{worker.port}"
+            service = Service(Settings(recorded=RECORDED, poll_ms=20, projections=(address, "127.0.0.1:1")), lambda: 0)
+            async with TestClient(TestServer(service.app())) as client:
+                first = await streams_when(client, "behind")
+                assert (first["name"], first["offset"], first["lag"], first["message"]) == (
+                    address,
+                    10,
+                    END - 10,
+                    "behind",
+                )
+                other = (await data_of(client, "streams"))["data"]["streams"][2]
+                assert (other["state"], other["offset"]) == ("down", None)
+
+    asyncio.run(run())
