@@ -69,10 +69,15 @@ class Follower:
         self._clock_ms = clock_ms
         self._took = took
         self.following = Following(state="connecting", message="no node was asked yet")
+        self._refused = ""
         self.zones: dict[int, str] = {}
         """Node → its zone, as the nodes' settings say."""
         self.node: int | None = None
         """The node that is read from; None when that is not known."""
+
+    def refuse(self, why: str) -> None:
+        """Fold nothing more: what is followed turned out to be something else."""
+        self._refused = why
 
     async def run(self) -> None:
         """Until cancelled, or the log is refused."""
@@ -109,7 +114,7 @@ class Follower:
             client_rack=self._settings.rack or None,
         )
         try:
-            await asyncio.wait_for(consumer.start(), self._settings.silence_ms / 1000)
+            await asyncio.wait_for(consumer.start(), self._settings.connect_ms / 1000)
             consumer.assign([partition])
             consumer.seek(partition, max(self._folded.tip.offset - 1, 0))
             await self._follow(consumer, partition)
@@ -120,6 +125,8 @@ class Follower:
         heard, polled = self._clock_ms(), None
         while True:
             found = await consumer.getmany(partition, timeout_ms=FETCH_WAIT_MS, max_records=BATCH_MAX)
+            if self._refused:
+                raise UsageError(self._refused)
             if records := found.get(partition):
                 self._take([fact(record) for record in records])
             latest = consumer.last_poll_timestamp(partition)
@@ -129,9 +136,8 @@ class Follower:
                 self._look(consumer, partition)
                 self._heard(consumer.highwater(partition) or 0, now)
             elif now - heard > self._settings.silence_ms:
-                raise PeerError(f"no node has answered a fetch for {(now - heard) // 1000} s")
-            elif now - heard > 3 * FETCH_WAIT_MS:
-                self._tell(state="connecting", message=f"no node has answered a fetch for {(now - heard) // 1000} s")
+                # Whoever answers next may be another cluster on the same ports: a new session asks for proof.
+                raise PeerError(f"no node has answered a fetch for {now - heard} ms")
 
     def _look(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
         """What the client knows of the nodes; it tells nobody in public."""

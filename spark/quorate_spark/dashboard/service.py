@@ -157,6 +157,8 @@ class Service:
     async def _look(self) -> None:
         await self._streams.ask_all()
         if self._recorded is None and (soft := await self._soft.ask_all()) is not None:
+            if self._soft.foreign and not any(node.reachable for node in soft.nodes.values()):
+                self._follower.refuse(f"the nodes belong to cluster {self._soft.foreign} now")
             self._hub.tell("soft", SoftEvent(now=soft.polled, nodes=soft.nodes, members=self._interesting(soft)))
         self._hub.tell("lag", self._lag())
 

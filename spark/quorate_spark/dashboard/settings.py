@@ -37,8 +37,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long after a live question somebody still counts as watching."""
     node_timeout_ms: int = 2_000
     """What a node may take to answer."""
-    silence_ms: int = 10_000
-    """After so long without an answer to any fetch the connection is made anew."""
+    silence_ms: int = 1_500
+    """After so long without an answer to any fetch the connection is made anew, and the log proven to be the same."""
+    connect_ms: int = 10_000
+    """What making it may take."""
     coalesce_ms: int = 50
     """Facts folded within this time go to browsers together."""
     clients_max: int = 200

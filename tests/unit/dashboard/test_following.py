@@ -1,0 +1,83 @@
+"""What a follower takes for the next event, and what it refuses: no broker, only records."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from quorate.errors import InvariantBrokenError, PeerError
+from quorate.events import DecodeError, UnknownSchemaError
+from quorate_spark.dashboard.follow import Follower, fact
+from quorate_spark.dashboard.log import FoldedLog, WrongClusterError
+from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.spool import Fact
+from tests.dashboard.lives import life
+
+LIFE = life(2, 60)
+
+
+def record(one: Fact, **headers: str) -> Any:
+    """A fact as a record of the topic."""
+    told = {name: str(value) for name, value in msgspec.to_builtins(one.stamp).items()} | headers
+    return SimpleNamespace(
+        offset=one.stamp.offset, value=one.frame, headers=[(name, text.encode()) for name, text in told.items()]
+    )
+
+
+def follower(cluster_id: str = "") -> Follower:
+    return Follower(Settings(nodes=("h:1",)), FoldedLog(cluster_id), lambda: 0, lambda: None)
+
+
+def test_a_record_is_the_event_it_was_made_from() -> None:
+    """Every event of a life comes back from its record, stamp and bytes and all."""
+    assert [fact(record(one)) for one in LIFE] == list(LIFE)
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "error"),
+    [
+        (b"", {}, DecodeError),
+        (b"\0\0\0\0\1", {}, DecodeError),
+        (b"\0\0\0\x7f\1", {}, UnknownSchemaError),
+        (None, {}, PeerError),
+        (LIFE[0].frame, {"offset": "x"}, PeerError),
+    ],
+)
+def test_a_record_that_is_no_event_is_refused(value, headers, error) -> None:
+    """Neither other bytes nor another stamp are taken for an event."""
+    wrong = record(LIFE[0], **headers)
+    wrong.value = value
+    with pytest.raises(error):
+        fact(wrong)
+
+
+def test_a_session_begins_with_proof_of_the_same_log() -> None:
+    """The last event again is fine, another one in its place is another log; what follows is folded once."""
+    one = follower()
+    one._take(list(LIFE[:20]))
+    one._take(list(LIFE[19:30]))
+    assert one._folded.tip.offset == 30
+    other = Fact(LIFE[29].stamp, LIFE[29].event, LIFE[28].frame)
+    with pytest.raises(InvariantBrokenError, match="another log"):
+        one._take([other, *LIFE[30:]])
+    assert one._folded.tip.offset == 30
+
+
+def test_what_cannot_follow_is_refused_and_changes_nothing() -> None:
+    """A hole, an older term or time, a second birth, and another cluster."""
+    replace = msgspec.structs.replace
+    for change in ({"offset": 31}, {"term": 0}, {"time_ms": 1}):
+        one = follower()
+        one._take(list(LIFE[:30]))
+        with pytest.raises(InvariantBrokenError):
+            one._take([Fact(replace(LIFE[30].stamp, **change), LIFE[30].event, LIFE[30].frame)])
+        assert one._folded.tip.offset == 30
+    born = Fact(replace(LIFE[30].stamp, offset=30), LIFE[0].event, LIFE[0].frame)
+    one = follower()
+    one._take(list(LIFE[:30]))
+    with pytest.raises(InvariantBrokenError):
+        one._take([born])
+    with pytest.raises(WrongClusterError):
+        follower("another")._take(list(LIFE[:3]))
+    follower("cluster-of-tests")._take(list(LIFE[:3]))
