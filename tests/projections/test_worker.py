@@ -21,6 +21,8 @@ from tests.projections.log import HistoryLog
 from tests.projections.samples import VIEWS, Samples
 from tests.projections.worker import SERVE, Worker, workers
 
+READ_APIS = {18, 3, 2, 1}
+"""ApiVersions, Metadata, ListOffsets, Fetch: all that a worker may ask."""
 QUORATE = (sys.executable, "-m", "quorate")
 
 
@@ -180,7 +182,7 @@ def _reads(url: str) -> bool:
 
 
 def test_the_ready_line_and_the_metrics(tmp_path: Path) -> None:
-    """``serve`` prints one line of JSON when ready; /metrics is Prometheus text; SIGTERM ends it with status 0."""
+    """``serve`` prints one line of JSON when ready; /metrics is Prometheus text; only reads were asked; SIGTERM ends it."""
     with HistoryLog(seed=26) as log:
         log.append_events(20)
         port = free_ports(1)
@@ -196,6 +198,7 @@ def test_the_ready_line_and_the_metrics(tmp_path: Path) -> None:
             assert answer.headers["Content-Type"].startswith("text/plain")
             assert f"quorate_projections_offset {log.events}\n" in text
             assert 'quorate_projections_changes_total{view="audit"} ' in text
+            assert {api for api, _ in log.metrics[0].kafka_requests} == READ_APIS
             shown = projections("status", "--at", f"127.0.0.1:{port}", "-o", "json")
             assert (shown.returncode, json.loads(shown.stdout)[0]["lag"]) == (0, 0)
         finally:
