@@ -182,7 +182,7 @@ def _reads(url: str) -> bool:
 
 
 def test_the_ready_line_and_the_metrics(tmp_path: Path) -> None:
-    """``serve`` prints one line of JSON when ready; /metrics is Prometheus text; only reads were asked; SIGTERM ends it."""
+    """``serve`` prints JSON when ready; /metrics is Prometheus text; only reads are asked for; SIGTERM ends it."""
     with HistoryLog(seed=26) as log:
         log.append_events(20)
         port = free_ports(1)
