@@ -28,6 +28,9 @@ from quorate_projections.store import VersionsDifferError
 
 FLOW_STOP_S: Final = 1.5
 """Faust's drain loop waits up to 1 s in getmany; a seek before it has parked would be undone."""
+SETTLE_S: Final = 3.0
+"""After reading again, time for what was read to arrive before the audit may doubt it; doubled while nothing does."""
+SETTLE_MAX_S: Final = 30.0
 RETRY_S: Final = 1.0
 ANNOUNCE_S: Final = 0.05
 
@@ -102,6 +105,8 @@ class EventTable(faust.GlobalTable):
         super().__init__(app, **{**options, **fixed})
         self._retelling = retelling
         self._rewinding = False
+        self._settle_s = SETTLE_S
+        self._settled_at = 0.0
         self._ignored = ""
         self._closed = False
 
@@ -206,6 +211,8 @@ class EventTable(faust.GlobalTable):
         except Exception as error:  # noqa: BLE001  Whatever it was: the audit finds us behind and tries again.
             self.log.warning("reading again from %s: %r", kafka, error)
         finally:
+            self._settled_at = asyncio.get_running_loop().time() + self._settle_s
+            self._settle_s = min(2 * self._settle_s, SETTLE_MAX_S)
             self._rewinding = False
             consumer.resume_flow()
 
@@ -229,6 +236,8 @@ class EventTable(faust.GlobalTable):
                 await self._follow_rebuild()
                 heard, kafka = retelling.heard(), retelling.store.position.kafka
                 now = (kafka, -1 if heard is None else heard[0])
+                if kafka != before[0]:
+                    self._settle_s = SETTLE_S
                 if heard is not None and before == now and not self._busy():
                     await self._look(kafka, heard[0])
                 before = now
@@ -239,7 +248,8 @@ class EventTable(faust.GlobalTable):
 
     def _busy(self) -> bool:
         stopped = self.retelling.folding.failed is not None or bool(self.retelling.trouble)
-        return stopped or self._rewinding or self.app.rebalancing or not self.app.tables.changelog_queue.empty()
+        settling = self._rewinding or asyncio.get_running_loop().time() < self._settled_at
+        return stopped or settling or self.app.rebalancing or not self.app.tables.changelog_queue.empty()
 
     async def _look(self, kafka: int, end: int) -> None:
         """Nothing happened since the last audit although we are not at the end."""

@@ -63,7 +63,7 @@ def test_a_loss_at_the_end_is_found_although_nothing_follows(tmp_path: Path) -> 
     """The last events of an idle log are lost on the way: the worker notices, reads again, and has them."""
     with HistoryLog(seed=12) as log:
         log.append_events(50)
-        bad = Worker({"nodes": log.bootstrap}, tmp_path / "bad", FAULTY, {"LOSE_FIRST": "3"})
+        bad = Worker({"nodes": log.bootstrap}, tmp_path / "bad", FAULTY, {"LOSE_FIRST": "2"})
         with workers(bad):
             bad.wait(ready=True, offset=log.events)
             log.append_commits(1)

@@ -40,8 +40,9 @@ def test_stored_rows_are_served_without_a_node_and_a_wiped_worker_rebuilds(tmp_p
     """Before a node answers, the rows of last time are served, with their offset, and /ready says no; then it goes on.
     With its directory gone a worker has the same rows again.
     """
-    port = free_ports(1)
-    worker, wiped = (Worker({"nodes": f"127.0.0.1:{port}"}, tmp_path / name) for name in ("w", "wiped"))
+    port = free_ports(3)
+    source = {"nodes": f"127.0.0.1:{port}"}
+    worker, wiped = (Worker(source, tmp_path / name, port=port + 1 + at) for at, name in enumerate(("w", "wiped")))
     with HistoryLog(seed=21, port=port) as log, workers(worker):
         log.append_events(600)
         was = worker.wait(ready=True, offset=log.events)
