@@ -58,12 +58,12 @@ def spark_source(run: Run) -> None:
 
 
 def _best(events: int, work: Callable[[], int], **more: Any) -> dict[str, Any]:
-    """The best of some turns; each must have had every event."""
+    """The best of some turns; each must have had all events."""
     best = 0.0
     for _ in range(TURNS):
         began = time.perf_counter()
         done = work()
-        best = max(best, events / (time.perf_counter() - began))
-        if done != events:
+        best = max(best, done / (time.perf_counter() - began))
+        if done < events:  # A stream may meet a few more: the load's brokers are missed after a while.
             raise RuntimeError(f"{done} events of {events} came")
     return {"events": events, "per_second": round(best), **more}

@@ -27,7 +27,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     peer("spark")
     with kafka_broker(tmp_path_factory.mktemp("mirror") / "kafka") as made:
         admin = AdminClient({"bootstrap.servers": made.bootstrap})
-        for made_topic in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
+        for made_topic in admin.create_topics([NewTopic(TOPIC, 1, 1, config={"retention.ms": "-1"})]).values():
             made_topic.result(30)
         producer = Producer({"bootstrap.servers": made.bootstrap, "transactional.id": "mirror"})
         producer.init_transactions(30)

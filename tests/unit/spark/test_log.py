@@ -56,6 +56,17 @@ def test_records_of_any_range_come_whole_and_in_order(served: ServedLog) -> None
     log.close()
 
 
+def test_a_rack_is_read_from_its_node() -> None:
+    """With ``rack`` the events come from the node there; only the end of the log is asked of the leader."""
+    with ServedLog(2) as served:
+        served.append(10, 3)
+        log = EventLog(options(served, rack="node-2"))
+        assert [record.offset for record in log.records(0, log.end())] == list(range(30))
+        log.close()
+        sent = [metrics.kafka_bytes_out for metrics in served.metrics]
+        assert sent[1] > sum(map(len, served.log.batches)) > sent[0]
+
+
 def test_a_range_that_was_trimmed_fails(served: ServedLog) -> None:
     """Events that are gone are an error at once, never silently left out."""
     served.log.start_offset = 6
