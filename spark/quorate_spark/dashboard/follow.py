@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 BATCH_MAX: Final = 1_000
 """Events folded before anything else gets its turn."""
 FETCH_WAIT_MS: Final = 500
+STOP_S: Final = 1.0
 PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
@@ -70,6 +71,7 @@ class Follower:
         self._took = took
         self.following = Following(state="connecting", message="no node was asked yet")
         self._refused = ""
+        self._stopping: set[asyncio.Task[None]] = set()
         self.zones: dict[int, str] = {}
         """Node → its zone, as the nodes' settings say."""
         self.node: int | None = None
@@ -119,7 +121,14 @@ class Follower:
             consumer.seek(partition, max(self._folded.tip.offset - 1, 0))
             await self._follow(consumer, partition)
         finally:
-            await consumer.stop()
+            await self._left_behind(consumer)
+
+    async def _left_behind(self, consumer: AIOKafkaConsumer) -> None:
+        """Stop it, but do not wait for requests that nobody answers any more: it ends when they do."""
+        stopping = asyncio.create_task(consumer.stop())
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+        await asyncio.wait({stopping}, timeout=STOP_S)
 
     async def _follow(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
         heard, polled = self._clock_ms(), None
@@ -137,7 +146,8 @@ class Follower:
                 self._heard(consumer.highwater(partition) or 0, now)
             elif now - heard > self._settings.silence_ms:
                 # Whoever answers next may be another cluster on the same ports: a new session asks for proof.
-                raise PeerError(f"no node has answered a fetch for {now - heard} ms")
+                self._tell(state="connecting", message=f"no node has answered a fetch for {now - heard} ms")
+                raise PeerError(self.following.message)
 
     def _look(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
         """What the client knows of the nodes; it tells nobody in public."""
