@@ -1,5 +1,6 @@
 """A living cluster in the browser: a broker and a controller are killed while the page watches; it tells of both."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from tests.browser.screen import Screen, whole
 from tests.clusters import Started, free_ports, running, until
 
 SETS = 2
+ASK = """async fail => JSON.stringify(await (await fetch('api/whatif', { method: 'POST',
+  headers: { 'content-type': 'application/json' }, body: JSON.stringify({ fail }) })).json())"""
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +112,29 @@ def test_the_election_explains_itself_while_it_is_fresh(live: Screen, failover: 
     for phase, word in (("detect", "Detected"), ("commit", "Committed"), ("ack", "Acknowledged")):
         assert f"{detail['phases'][phase]:,} ms" in rows[word]
     assert f"{detail['phases']['total']:,} ms" in live.text(".headline .lead")
+
+
+def test_what_if_is_answered_by_a_node(live: Screen) -> None:
+    """Ticking a master tells whom the node would elect; with two controllers gone as well, nobody can be."""
+    found = live.data("sets")["sets"][1]
+    master, name = found["master"], found["name"]
+    live.open("/whatif")
+    live.page.get_by_label("Broker set").select_option(name)
+    live.page.get_by_label(f"broker {master}", exact=False).check()
+    live.until(
+        "name => [...document.querySelectorAll('.wt tbody tr')].some(r => r.textContent.includes(name))",
+        name,
+    )
+    row = live.text(".wt tbody tr")
+    answer = json.loads(live.page.evaluate(ASK, [f"broker/{name}/{master}"]))["data"]
+    [expected] = answer["rows"]
+    assert f"broker {expected['winner']}" in row
+    assert f"fail=broker/{name}/{master}" in live.hash()
+    live.page.get_by_label("n1").check()
+    live.page.get_by_label("n2").check()
+    live.page.get_by_text("The quorum is lost: 1 of 3 controllers are left").wait_for()
+    assert "no master" in live.text(".wt tbody tr")
+    assert "no master" in live.page.locator(f".tile[data-name='{name}']").get_attribute("aria-label")
 
 
 def test_soft_state_is_shown_live_and_not_in_the_past(live: Screen) -> None:

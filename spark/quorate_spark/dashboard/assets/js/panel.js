@@ -25,7 +25,8 @@ const BONES = {
 export function stampOf(view, entry) {
   const answer = entry.answer, who = { fold: "this service's own fold", spark: `Spark, batch ${answer.batch ?? "?"}`, node: "a node, asked just now" }[answer.source] ?? answer.source;
   const reflects = answer.offset > 0 ? `Reflects every event before offset ${num(answer.offset)}; ${who}` : `The log is empty; ${who}`;
-  if (entry.at !== null) {
+  const past = entry.need.body ? entry.need.body.at : entry.at;
+  if (past !== null) {
     const ago = answer.time === null ? "before all" : `${span(view.now - answer.time)} ago`;
     return { offset: answer.offset, age: ago, tone: "past", title: answer.time === null ? reflects : `${reflects}; ${clock(answer.time, true)} ${zoneName()}` };
   }

@@ -26,7 +26,7 @@ const question = (view, fail, poll) => ({ path: "whatif", body: { at: view.at, f
 export function needs(view) {
   const all = { sets: { path: "sets" }, quorum: { path: "quorum" } }, fail = picked(view);
   if (view.recorded) return all;
-  if (fail.length || view.route.params.unclean === "1") all.outcome = { ...question(view, fail, 5000), slot: "outcome" };
+  if (fail.length || view.route.params.unclean === "1") all.outcome = { ...question(view, fail, 5000), slot: `outcome ${view.at}` };
   if ((view.data("sets")?.sets.length ?? Infinity) <= 500) for (const [id] of singles(view)) all[`single ${id}`] = { ...question(view, [id], 30_000), every: 30_000 };
   return all;
 }
