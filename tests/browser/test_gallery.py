@@ -27,8 +27,15 @@ SCREENS = {
 SIZES = {"1280": WIDE, "390": PHONE}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", list(SIZES))
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        ("1280", "light"),
+        ("390", "dark"),
+        pytest.param("1280", "dark", marks=pytest.mark.slow),
+        pytest.param("390", "light", marks=pytest.mark.slow),
+    ],
+)
 def test_every_screen_is_pictured(chromium: Browser, recorded: str, gallery: Path, width: str, scheme: str) -> None:
     """Each screen renders without an error, fits its width, and is kept as a picture."""
     opened = context(chromium, SIZES[width], scheme)

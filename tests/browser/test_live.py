@@ -108,7 +108,9 @@ def test_the_election_explains_itself_while_it_is_fresh(live: Screen, failover: 
     assert "connection closed" in live.text("#p-trigger")
     live.until("() => document.querySelectorAll('#p-waterfall .wr.ack').length === 1")
     detail = live.data(f"elections/{failover['offset']}")
-    rows = {row.split()[0]: row for row in live.texts("#p-waterfall .wr:not(.hd)")}
+    rows: dict[str, str] = {}
+    for row in live.texts("#p-waterfall .wr:not(.hd)"):
+        rows.setdefault(row.split()[0], row)
     for phase, word in (("detect", "Detected"), ("commit", "Committed"), ("ack", "Acknowledged")):
         assert f"{detail['phases'][phase]:,} ms" in rows[word]
     assert f"{detail['phases']['total']:,} ms" in live.text(".headline .lead")
@@ -119,8 +121,8 @@ def test_what_if_is_answered_by_a_node(live: Screen) -> None:
     found = live.data("sets")["sets"][1]
     master, name = found["master"], found["name"]
     live.open("/whatif")
-    live.page.get_by_label("Broker set").select_option(name)
-    live.page.get_by_label(f"broker {master}", exact=False).check()
+    live.page.get_by_label("Broker set", exact=True).select_option(name)
+    live.page.locator(f'input[data-value="broker/{name}/{master}"]').check()
     live.until(
         "name => [...document.querySelectorAll('.wt tbody tr')].some(r => r.textContent.includes(name))",
         name,
@@ -130,8 +132,8 @@ def test_what_if_is_answered_by_a_node(live: Screen) -> None:
     [expected] = answer["rows"]
     assert f"broker {expected['winner']}" in row
     assert f"fail=broker/{name}/{master}" in live.hash()
-    live.page.get_by_label("n1").check()
-    live.page.get_by_label("n2").check()
+    live.page.locator('input[data-value="node/1"]').check()
+    live.page.locator('input[data-value="node/2"]').check()
     live.page.get_by_text("The quorum is lost: 1 of 3 controllers are left").wait_for()
     assert "no master" in live.text(".wt tbody tr")
     assert "no master" in live.page.locator(f".tile[data-name='{name}']").get_attribute("aria-label")
