@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -110,8 +111,37 @@ def rss_mib(pid: int) -> float:
 
 
 @contextmanager
-def null_server() -> Iterator[int]:
-    """The control server; its port."""
+def profiled(run: Run, pid: int, name: str, seconds: int) -> Iterator[None]:
+    """Sample a process meanwhile; ``<name>.stacks`` holds one stack and its count per line. Not in a measured run."""
+    stacks = run.folder / f"{name}.stacks"
+    words = ["record", "-p", str(pid), "-d", str(seconds), "-r", "200", "-f", "raw", "-o", str(stacks)]
+    spy = subprocess.Popen(
+        [str(Path(sys.executable).with_name("py-spy")), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        spy.wait(timeout=60)
+    run.keep(f"profile {name}", {"top": hottest(stacks)})
+
+
+def hottest(stacks: Path, count: int = 15) -> list[str]:
+    """The functions most samples were in, or below, as ``share function``; frames that all share are left out."""
+    inside: Counter[str] = Counter()
+    total = 0
+    for line in stacks.read_text().splitlines() if stacks.exists() else ():
+        stack, _, times = line.rpartition(" ")
+        total += int(times)
+        for function in {frame.rpartition(":")[0] + ")" for frame in stack.split(";")}:
+            inside[function] += int(times)
+    shared = {function for function, times in inside.items() if times > 0.7 * total}
+    found = [(times, function) for function, times in inside.most_common() if function not in shared]
+    return [f"{times * 100 / total:.0f} % {function}" for times, function in found[:count]]
+
+
+@contextmanager
+def null_server() -> Iterator["tuple[int, subprocess.Popen[str]]"]:
+    """The control server: its port and its process."""
     port = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, str(HERE / "null_server.py"), str(port)], stdout=subprocess.PIPE, text=True
@@ -119,7 +149,7 @@ def null_server() -> Iterator[int]:
     try:
         assert process.stdout is not None
         process.stdout.readline()
-        yield port
+        yield port, process
     finally:
         process.kill()
         process.wait()
@@ -151,6 +181,10 @@ class Ours:
     def rpc(self, node: dict[str, Any]) -> int:
         """The port of its remoting listener."""
         return int(node["rpc"].rpartition(":")[2])
+
+    def syncs(self) -> list[int]:
+        """Syncs of every node's journal so far."""
+        return [int(self.metric(node, "quorate_journal_syncs_total")) for node in self.started.nodes]
 
     def metric(self, node: dict[str, Any], name: str) -> float:
         """One plain counter of ``/metrics``."""

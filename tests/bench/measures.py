@@ -4,11 +4,13 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,19 @@ import psutil
 
 from quorate.cli.client import NodeError
 from quorate.gateway.http.answers import Status
-from tests.bench.harness import Ours, Run, cpu_s, finish_load, fsync_probe, load, null_server, ours, rss_mib, start_load
+from tests.bench.harness import (
+    Ours,
+    Run,
+    cpu_s,
+    finish_load,
+    fsync_probe,
+    load,
+    null_server,
+    ours,
+    profiled,
+    rss_mib,
+    start_load,
+)
 from tests.bench.projections import projections
 from tests.bench.spark_source import spark_source
 from tests.contract.client import Closed, Remoting
@@ -24,45 +38,78 @@ from tests.peers import peer, present
 from tests.rocketmq.stock import JavaControllers, Stock
 
 CLIENTS = (1, 16, 64)
+BEATS = (("heartbeats pipelined", 64, 0.0), ("heartbeats 10000/s", 500, 10_000.0))
+"""Name, connections, rate (0: as fast as they are taken)."""
+PROFILES = (("closed 64", "commits", 64, 0.0), ("open 1000", "commits", 64, 1000.0), ("reads idle", "reads", 16, 500.0))
+"""Name, mode, clients, rate of what is sampled once more, apart from the measurement."""
 
 
 def controls(run: Run) -> None:
-    """The disk alone, and the load generator against a server that does nothing."""
+    """The disk alone, and every load against a server that does nothing: what machine and generator cost."""
     run.keep("fsync", fsync_probe(run))
-    with null_server() as port:
+    with null_server() as (port, process):
+        run.keep("null memory", {"rss_mib": round(rss_mib(process.pid), 1)})
         for clients in CLIENTS:
             run.keep(f"null closed {clients}", load(run, "commits", port, clients, 0, f"null-{clients}"))
+        run.keep("null open 1000", load(run, "commits", port, 64, 1000, "null-open-1000"))
         run.keep("null reads 16", load(run, "reads", port, 16, 0, "null-reads"))
+        run.keep("null reads 500", load(run, "reads", port, 16, 500, "null-reads-500"))
+        for name, connections, rate in BEATS:
+            run.keep(f"null {name}", _beats(run, process.pid, port, connections, rate, f"null {name}"))
+    run.keep("null SIGKILL", _null_failover(run))
+
+
+def _null_failover(run: Run, trials: int = 20) -> dict[str, Any]:
+    """SIGKILL of a server that does nothing → its client knows: no fail-over can be faster than that, in ms."""
+    samples = []
+    for _ in range(trials):
+        with null_server() as (port, process), socket.create_connection(("127.0.0.1", port)) as client:
+            time.sleep(0.05)
+            start = time.perf_counter()
+            process.kill()
+            with suppress(ConnectionResetError):
+                client.recv(1)
+            samples.append(round((time.perf_counter() - start) * 1000, 2))
+    samples.sort()
+    return {"p50_ms": samples[len(samples) // 2], "max_ms": samples[-1], "samples_ms": samples}
+
+
+def _measured(
+    run: Run, cluster: Ours, mode: str, connections: int, rate: float, name: str, seconds: int = 0
+) -> dict[str, Any]:
+    """One load on the leader, with what it cost each node: CPU per operation, and syncs of the journal."""
+    leader = cluster.leader()
+    nodes = [leader, *(node for node in cluster.started.nodes if node is not leader)]
+    before, syncs = [cpu_s(node["pid"]) for node in nodes], cluster.syncs()
+    figure = load(run, mode, cluster.rpc(leader), connections, rate, name, seconds)
+    spent = [cpu_s(node["pid"]) - used for node, used in zip(nodes, before, strict=True)]
+    done = max(figure["operations"], 1)
+    figure["leader_cpu_us"] = round(spent[0] * 1e6 / done, 1)
+    figure["follower_cpu_us"] = round(max(spent[1:]) * 1e6 / done, 1)
+    figure["syncs"] = [after - earlier for after, earlier in zip(cluster.syncs(), syncs, strict=True)]
+    return figure
 
 
 def commits(run: Run) -> None:
     """Closed loop with 1, 16 and 64 clients; open loop at 1,000 a second over 64 connections; CPU, syncs and memory."""
     with ours(run) as cluster:
-        leader = cluster.leader()
-        port = cluster.rpc(leader)
-        others = [node for node in cluster.started.nodes if node is not leader]
         for clients in CLIENTS:
-            before = [cpu_s(node["pid"]) for node in (leader, *others)]
-            syncs = cluster.metric(leader, "quorate_journal_syncs_total")
-            figure = load(run, "commits", port, clients, 0, f"closed-{clients}")
-            after = [cpu_s(node["pid"]) for node in (leader, *others)]
-            done = max(figure["operations"], 1)
-            spent = [(b - a) * 1e6 / done for a, b in zip(before, after, strict=True)]
-            figure["leader_cpu_us"] = round(spent[0], 1)
-            figure["follower_cpu_us"] = round(max(spent[1:]), 1)
-            figure["syncs"] = cluster.metric(leader, "quorate_journal_syncs_total") - syncs
-            run.keep(f"closed {clients}", figure)
-        run.keep("open 1000", load(run, "commits", port, 64, 1000, "open-1000"))
-        run.keep("reads closed 16", load(run, "reads", port, 16, 0, "reads-16"))
-        reads(run, port)
+            run.keep(f"closed {clients}", _measured(run, cluster, "commits", clients, 0, f"closed-{clients}"))
+        run.keep("open 1000", _measured(run, cluster, "commits", 64, 1000, "open-1000"))
+        run.keep("reads closed 16", _measured(run, cluster, "reads", 16, 0, "reads-16"))
+        reads(run, cluster)
+        leader = cluster.leader()
+        for name, mode, clients, rate in PROFILES:
+            with profiled(run, leader["pid"], name, 4):
+                load(run, mode, cluster.rpc(leader), clients, rate, f"profiled-{name}", 5)
         memory(run, cluster)
 
 
-def reads(run: Run, port: int) -> None:
+def reads(run: Run, cluster: Ours) -> None:
     """Linearizable 1004 at 500/s from 16 connections: alone, and beside 500 commits/s."""
-    run.keep("reads idle", load(run, "reads", port, 16, 500, "reads-idle"))
-    writer = start_load(run, "commits", port, 32, 500, "beside-reads")
-    figure = load(run, "reads", port, 16, 500, "reads-busy", max(run.seconds - 2, 2))
+    run.keep("reads idle", _measured(run, cluster, "reads", 16, 500, "reads-idle"))
+    writer = start_load(run, "commits", cluster.rpc(cluster.leader()), 32, 500, "beside-reads")
+    figure = _measured(run, cluster, "reads", 16, 500, "reads-busy", max(run.seconds - 2, 2))
     figure["commits_beside"] = finish_load(writer)["per_second"]
     run.keep("reads under 500 commits", figure)
 
@@ -92,24 +139,32 @@ def memory(run: Run, cluster: Ours) -> None:
     while cluster.metric(leader, "quorate_commits_total") < 150_000:
         load(run, "commits", cluster.rpc(leader), 64, 0, "memory", 5)
     found = [rss_mib(node["pid"]) for node in cluster.started.nodes]
-    run.keep("memory", {"rss_mib": [round(mib, 1) for mib in found], "max_mib": round(max(found), 1)})
+    figure = {"rss_mib": [round(mib, 1) for mib in found], "max_mib": round(max(found), 1), "syncs": cluster.syncs()}
+    run.keep("memory", figure)
 
 
 def heartbeats(run: Run) -> None:
     """Pipelined on one node; and 10,000 a second from 500 connections: CPU of that node per heartbeat."""
     with ours(run) as cluster:
         node = cluster.leader()
-        idle = _cpu_share(node["pid"], 2.0)
-        before = cpu_s(node["pid"])
-        figure = load(run, "beats", cluster.rpc(node), 64, 0, "beats-pipelined")
-        figure["cpu_us"] = round((cpu_s(node["pid"]) - before) * 1e6 / figure["operations"], 2)
-        run.keep("heartbeats pipelined", figure)
-        before, started = cpu_s(node["pid"]), time.monotonic()
-        figure = load(run, "beats", cluster.rpc(node), 500, 10_000, "beats-sparse")
-        spent = cpu_s(node["pid"]) - before - idle * (time.monotonic() - started)
-        figure["cpu_us"] = round(spent * 1e6 / figure["operations"], 2)
-        figure["idle_cpu_share"] = round(idle, 4)
-        run.keep("heartbeats 10000/s", figure)
+        for name, connections, rate in BEATS:
+            syncs = cluster.syncs()
+            figure = _beats(run, node["pid"], cluster.rpc(node), connections, rate, name)
+            figure["syncs"] = [after - earlier for after, earlier in zip(cluster.syncs(), syncs, strict=True)]
+            run.keep(name, figure)
+        with profiled(run, node["pid"], "heartbeats", 4):
+            load(run, "beats", cluster.rpc(node), 500, 10_000, "profiled-beats", 5)
+
+
+def _beats(run: Run, pid: int, port: int, connections: int, rate: float, name: str) -> dict[str, Any]:
+    """Heartbeats to one process, and its CPU for each, without what it uses when nobody asks anything."""
+    idle = _cpu_share(pid, 2.0)
+    before, started = cpu_s(pid), time.monotonic()
+    figure = load(run, "beats", port, connections, rate, name.replace(" ", "-").replace("/", "-"))
+    spent = cpu_s(pid) - before - idle * (time.monotonic() - started)
+    figure["cpu_us"] = round(spent * 1e6 / figure["operations"], 2)
+    figure["idle_cpu_share"] = round(idle, 4)
+    return figure
 
 
 def _cpu_share(pid: int, seconds: float) -> float:
@@ -123,8 +178,10 @@ def failover(run: Run, trials: int = 20) -> None:
     for name, number, count in (("failover SIGKILL", signal.SIGKILL, trials), ("failover SIGSTOP", signal.SIGSTOP, 5)):
         with ours(run, "--restart") as cluster:
             samples = [_failover(cluster, number) for _ in range(count)]
+            syncs = cluster.syncs()  # Of the nodes' present lives.
         samples.sort()
-        run.keep(name, {"p50_ms": samples[len(samples) // 2], "max_ms": samples[-1], "samples_ms": samples})
+        figure = {"p50_ms": samples[len(samples) // 2], "max_ms": samples[-1], "samples_ms": samples, "syncs": syncs}
+        run.keep(name, figure)
 
 
 def _failover(cluster: Ours, number: signal.Signals) -> float:
@@ -185,7 +242,8 @@ def scale(run: Run, sizes: tuple[int, ...] = (100, 500, 2000)) -> None:
                 text=True,
             )
             try:
-                run.keep(f"scale {sets}", _scale(cluster, leader, fleet, sets))
+                figure = _scale(cluster, leader, fleet, sets)
+                run.keep(f"scale {sets}", {**figure, "syncs": cluster.syncs()})
             finally:
                 fleet.kill()
                 fleet.wait()
