@@ -16,7 +16,13 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HOLDS = ("quorate/cli/__init__.py", "quorate_projections/__init__.py", "quorate_spark/__init__.py", "quorate/_schemas/")
+HOLDS = (
+    "quorate/cli/__init__.py",
+    "quorate_projections/__init__.py",
+    "quorate_spark/__init__.py",
+    "quorate/_schemas/",
+    "quorate_spark/dashboard/assets/index.html",
+)
 READY_S = 60
 
 
