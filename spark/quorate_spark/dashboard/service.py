@@ -313,7 +313,8 @@ class Service:
         try:
             number, answer = await self._soft.ask_any("/v1/whatif", body, NodeWhatIf)
         except AskError as error:
-            raise ApiError("invalid" if error.status == 400 else "node_failed", str(error)) from error
+            code = {400: "invalid", 404: "not_found"}.get(error.status, "node_failed")
+            raise ApiError(code, str(error)) from error
         data = WhatIfAnswer(quorum=answer.quorum, rows=answer.rows, fail=fail)
         return _json(msgspec.json.encode(self._frame(answer.offset, answer.time_ms, number, "node", data)), 200)
 

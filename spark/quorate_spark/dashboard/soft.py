@@ -154,14 +154,14 @@ class SoftState:
         return self._decoded(await self._fetch("GET", number, path), kind)
 
     async def ask_any(self, path: str, body: bytes, kind: type[T]) -> tuple[int, T]:
-        """What some node answers to a POST, and which. Raises AskError: the last one's, or the first refusal (400)."""
+        """What some node answers to a POST, and which. Raises AskError: the last one's, or the first refusal (400, 404)."""
         failed = AskError("no node is known")
         for number in self._by_load():
             try:
                 return number, self._decoded(await self._fetch("POST", number, path, body), kind)
             except AskError as error:
                 failed = error
-                if error.status == 400:
+                if error.status in (400, 404):
                     break
         raise failed
 
