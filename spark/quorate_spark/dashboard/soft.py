@@ -154,7 +154,7 @@ class SoftState:
         return self._decoded(await self._fetch("GET", number, path), kind)
 
     async def ask_any(self, path: str, body: bytes, kind: type[T]) -> tuple[int, T]:
-        """What some node answers to a POST, and which. Raises AskError: the last one's, or the first refusal (400, 404)."""
+        """What some node answers to a POST, and which. Raises AskError: of the last one, or a refusal."""
         failed = AskError("no node is known")
         for number in self._by_load():
             try:
