@@ -516,6 +516,72 @@ def test_many_proposals_of_one_turn_are_one_message() -> None:
     assert counts == [64, 64]
 
 
+def sent_appends(cluster: Cluster) -> list[tuple[int, AppendEntries]]:
+    """The AppendEntries that leave from now on, each with the node it goes to."""
+    found: list[tuple[int, AppendEntries]] = []
+
+    def watch(_: int, target: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if isinstance(message, AppendEntries):
+            found.append((target, message))
+
+    cluster.wires.watch = watch
+    return found
+
+
+def test_a_commit_index_travels_with_the_next_entries() -> None:
+    """While entries keep coming no frame is sent for a commit index alone; followers know it with the next entries."""
+    cluster = Cluster(3, settings=EngineSettings(commit_news_s=0.02))
+    leader = cluster.elect()
+    cluster.settle()
+    sent = sent_appends(cluster)
+    for i in range(4):
+        write(cluster, leader, 1, b"%d" % i)
+    alone = [message for _, message in sent if not message.entries and message.commit == leader.engine.commit_index]
+    assert not alone
+    assert [message.commit - message.prev_index for _, message in sent if message.entries] == [0] * 8
+
+
+def test_a_commit_index_alone_is_told_soon_and_not_acknowledged() -> None:
+    """When no entries follow, the commit index goes by itself, before any heartbeat; nobody answers that."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    acks: list[Ack] = []
+
+    def watch(_: int, target: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if isinstance(message, Ack):
+            acks.append(message)
+
+    cluster.wires.watch = watch
+    start = cluster.time.now
+    write(cluster, leader, 1)
+    cluster.run_until(lambda: all(node.machine.offset == leader.machine.offset for node in cluster.nodes.values()))
+    assert cluster.time.now - start < EngineSettings().heartbeat_s / 2
+    cluster.run(0.002)
+    assert len(acks) == 2
+
+
+def test_an_acknowledgement_lost_with_its_link_is_said_again() -> None:
+    """Whoever reconnects is answered at once, however lately the same was acknowledged on the old connection."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.settle()
+    follower, other = (node for node in cluster.nodes.values() if node is not leader)
+    cluster.wires.isolate(other.id)
+    cluster.wires.cut.add((follower.id, leader.id))
+    index = leader.propose(b"value")
+    cluster.run(0.005)
+    assert leader.engine.commit_index < (index or 0)
+    cluster.wires.cut.discard((follower.id, leader.id))
+    for one, two in ((leader, follower), (follower, leader)):
+        one.engine.peer_disconnected(NodeId(two.id))
+        one.engine.peer_connected(NodeId(two.id))
+    took = cluster.run_until(lambda: leader.engine.commit_index == index)
+    assert took < EngineSettings().heartbeat_s / 2
+
+
 def test_a_failing_machine_stops_the_node() -> None:
     """An error while applying is told once, and the node does nothing more."""
     cluster = Cluster(1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quorate.errors import PeerError, UsageError
 from quorate.events import Event, Stamp, TopicDeleted, UnknownSchemaError, encode, key
-from quorate.wire.avro import HEADER_NAMES, decode_events, encode_events
+from quorate.wire.avro import HEADER_NAMES, decode_events, encode_events, events_of
 from quorate.wire.records import HEADER_BYTES, BatchError, Record, decode_batch, encode_batch, patch
 from tests.unit.events.strategies import any_event
 
@@ -53,6 +53,40 @@ def test_the_fast_path_writes_the_plain_batch(events: list[Event], stamp: Stamp)
     batch = encode_events(events, stamp)
     assert batch == encode_batch(records, base_offset=stamp.offset, leader_epoch=stamp.term)
     assert decode_events(batch) == tuple(zip(stamps, events, strict=True))
+
+
+@given(EVENTS, STAMPS)
+def test_who_knows_the_stamp_reads_the_same_events(events: list[Event], stamp: Stamp) -> None:
+    """Keys and events are those that were written."""
+    assert events_of(encode_events(events, stamp), stamp) == [(key(event), event) for event in events]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"offset": 42}, {"term": 8}, {"time_ms": 1_700_000_000_001}, {"principal": "q"}, {"cause": "PutTopic"},
+        {"request_id": "r-2"}, {"request_id": ""},
+    ],
+)  # fmt: skip
+def test_a_batch_of_another_stamp_is_refused(other: dict[str, Any]) -> None:
+    """Whatever the entry says of a batch, its own headers must say the same."""
+    batch = encode_events((EVENT, EVENT), STAMP)
+    with pytest.raises(BatchError):
+        events_of(batch, msgspec.structs.replace(STAMP, **other))
+
+
+def test_a_damaged_batch_is_refused_though_its_stamp_is_known() -> None:
+    """Cut short, lengthened, with a record's key or headers of another: a BatchError each."""
+    batch = encode_events((EVENT,), STAMP)
+    record = plain(EVENT, STAMP)
+    foreign = [
+        msgspec.structs.replace(record, key=b"topic/default/others"),
+        msgspec.structs.replace(record, headers=()),
+    ]
+    bad = [encode_batch([one], base_offset=41, leader_epoch=7) for one in foreign]
+    for data in (batch[:-1], batch + b"x", *bad):
+        with pytest.raises(BatchError):
+            events_of(data, STAMP)
 
 
 def test_patching_the_same_place_changes_nothing() -> None:
