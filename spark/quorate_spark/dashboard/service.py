@@ -28,7 +28,7 @@ from quorate_spark.dashboard.site import Site, gzip
 from quorate_spark.dashboard.soft import AskError, SoftState
 from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
 from quorate_spark.dashboard.spark_store import Asked, Page
-from quorate_spark.dashboard.streams import Streams, StreamsAnswer
+from quorate_spark.dashboard.streams import Stream, Streams
 from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class LagEvent(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     message: str
     age_ms: int | None
-    streams: StreamsAnswer
+    streams: list[Stream]
 
 
 class Service:
@@ -183,7 +183,7 @@ class Service:
             state=following.state,
             message=following.message,
             age_ms=now - following.newest_at if following.newest_at else None,
-            streams=self._streams.answer(self.following, offset, now),
+            streams=self._streams.answer(self.following, offset, now).streams,
         )
 
     # Questions.

@@ -8,6 +8,10 @@
 const DEADLINE_MS = 10_000;
 const KEPT = 400;
 const kept = new Map();
+let key = null;
+
+/** Which log this is (`about.key`): said with every question about the past, so that browsers may keep its answer for good. */
+export const setKey = known => { key = known; };
 
 export class Failure extends Error {
   /** `status` 0: nothing answered. `code` as in the service's errors; `where` the path that was asked. */
@@ -21,6 +25,7 @@ export class Failure extends Error {
 const address = (path, query, at) => {
   const text = new URLSearchParams(Object.entries(query ?? {}).filter(([, v]) => v !== null && v !== undefined && v !== ""));
   if (at !== null) text.set("at", at);
+  if (at !== null && key) text.set("key", key);
   return `api/${path}${text.size ? "?" + text : ""}`;
 };
 

@@ -10,7 +10,7 @@
  * between two questions (default 250); `poll` asks again after so many ms; `alone` does not wait for the others;
  * `slot`: until it is answered, the last answer of the same slot of the page stays on screen (under its own stamp).
  */
-import { ask, Failure } from "./api.js";
+import { ask, Failure, setKey } from "./api.js";
 import { Live } from "./live.js";
 import { PATCHES, soften, streams } from "./patches.js";
 
@@ -36,7 +36,7 @@ class Entry {
 
 export class Store {
   constructor(redraw) {
-    Object.assign(this, { redraw, about: null, at: null, head: { offset: null, time: null, moved: 0 }, lag: null, skew: 0, heard: 0, resync: 0 });
+    Object.assign(this, { redraw, about: null, at: null, head: { offset: null, time: null, moved: 0 }, lag: null, skew: 0, heard: 0 });
     this.entries = new Map();
     this.wanted = new Map();
     this.slots = new Map();
@@ -88,6 +88,7 @@ export class Store {
   async #about() {
     try {
       this.about = (await ask({ path: "about" }, null)).data;
+      setKey(this.about.key);
       this.refused = null;
       if (this.head.offset === null) this.#moved(this.about.end_offset, this.about.last_time ?? null);
     } catch (error) {
@@ -166,12 +167,20 @@ export class Store {
   #heard(event, data) {
     this.heard = Date.now();
     if (data.now) this.skew = data.now - Date.now();
-    if (event === "hello") { if (this.resync || data.offset < (this.head.offset ?? 0)) this.#dirty(); this.resync = 0; this.#moved(data.offset, data.time); this.head.time ??= data.time; }
+    if (event === "hello" && this.key && data.key !== this.key) return location.reload();
+    if (event === "hello") this.#hello(data);
     else if (event === "facts") this.#facts(data);
     else if (event === "soft") for (const entry of this.#shownLive()) soften(entry, data);
     else if (event === "lag") this.#lagged(data);
     else if (event === "resync") this.#dirty();
-    this.redraw();
+    return this.redraw();
+  }
+
+  /** The stream begins, perhaps again; facts that were missed come after it. */
+  #hello(data) {
+    this.key = data.key;
+    this.#moved(data.offset, data.time);
+    this.head.time ??= data.time;
   }
 
   #facts(data) {
@@ -188,8 +197,8 @@ export class Store {
   }
 
   #lagged(data) {
-    this.lag = { ...data, streams: data.streams?.streams ?? data.streams ?? [] };
-    for (const entry of this.#shownLive()) if (entry.need.path === "streams") streams(entry, this.lag);
+    this.lag = data;
+    for (const entry of this.#shownLive()) if (entry.need.path === "streams") streams(entry, data);
   }
 
   #shownLive() { return [...this.wanted.values()].filter(e => e.at === null && e.answer); }

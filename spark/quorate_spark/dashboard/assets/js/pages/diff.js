@@ -3,7 +3,7 @@ import { clock, day, num, off, plural, span, zoneName } from "../format.js";
 import { html } from "../html.js";
 import { arrow } from "../icons.js";
 import { panel } from "../panel.js";
-import { eventLink, setLink } from "../words.js";
+import { setLink } from "../words.js";
 
 const BACK = [10, 100, 1000];
 
@@ -34,8 +34,7 @@ function value(v, name) {
 function entity(view, e) {
   const name = e.kind === "broker-set" && e.change !== "removed" ? setLink(view, e.name) : e.name;
   const rows = e.fields.length ? e.fields : [{ field: "", before: null, after: null }];
-  const count = e.events === undefined ? "" : plural(e.events, "event"), last = e.last === null || e.last === undefined ? "" : html`<br>${eventLink(view, e.last)}`;
-  return html`<tbody data-key="${e.kind}/${e.name}">${rows.map((f, i) => html`<tr data-key="${f.field}">${i ? "" : html`<th scope="rowgroup" rowspan="${rows.length}">${name}<span class="mute">${e.change === "changed" ? "" : ` ${e.change}`}</span></th><td class="mute" rowspan="${rows.length}">${count}${last}</td>`}<td class="wrap">${field(f.field)}</td><td class="wrap before">${e.change === "added" ? "" : value(f.before, f.field)}</td><td class="c">${f.field ? arrow : ""}</td><td class="wrap after-v">${e.change === "removed" ? "" : value(f.after, f.field)}</td></tr>`)}</tbody>`;
+  return html`<tbody data-key="${e.kind}/${e.name}">${rows.map((f, i) => html`<tr data-key="${f.field}">${i ? "" : html`<th scope="rowgroup" rowspan="${rows.length}">${name}<span class="mute">${e.change === "changed" ? "" : ` ${e.change}`}</span></th>`}<td class="wrap">${field(f.field)}</td><td class="wrap before">${e.change === "added" ? "" : value(f.before, f.field)}</td><td class="c">${f.field ? arrow : ""}</td><td class="wrap after-v">${e.change === "removed" ? "" : value(f.after, f.field)}</td></tr>`)}</tbody>`;
 }
 
 function body(view, d) {
@@ -45,7 +44,7 @@ function body(view, d) {
   const types = Object.entries(d.types).sort((a, b) => b[1] - a[1]);
   return html`<p class="big">${d.events ? `${plural(d.events, "event")}${apart}: ${d.changed.length ? `${plural(d.changed.length + d.more, "thing is", "things are")} different.` : "nothing is different in the end."}` : "The same offset on both sides."}</p>
   <p class="foot">${types.map(([type, n], i) => html`${i ? ", " : ""}<a href="${view.href("log", "", { q: `type:${type}` })}">${type}</a> ${num(n)}`)}</p>
-  ${kinds.map(kind => html`<h3>${KINDS[kind] ?? kind} <span class="mute">${num(count(kind))}</span></h3><div class="scroll"><table class="rows changes"><thead><tr><th>Name</th><th>Events</th><th>What</th><th>Before ${off(d.from)}</th><th class="c"></th><th>After ${off(d.to)}</th></tr></thead>${d.changed.filter(e => e.kind === kind).map(e => entity(view, e))}</table></div>`)}
+  ${kinds.map(kind => html`<h3>${KINDS[kind] ?? kind} <span class="mute">${num(count(kind))}</span></h3><div class="scroll"><table class="rows changes"><thead><tr><th>Name</th><th>What</th><th>Before ${off(d.from)}</th><th class="c"></th><th>After ${off(d.to)}</th></tr></thead>${d.changed.filter(e => e.kind === kind).map(e => entity(view, e))}</table></div>`)}
   ${d.more ? html`<p class="foot">${plural(d.more, "more thing")} not shown: bring A and B closer.</p>` : ""}`;
 }
 
