@@ -116,7 +116,11 @@ def everything() -> list[Step]:
     return [
         *test(),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
-        pytest("long loops and oracles", 1200, ["tests"], marks="(slow or oracle) and not bench"),
+        pytest(
+            "long loops and oracles", 1200, ["tests"], "--ignore=tests/browser", marks="(slow or oracle) and not bench"
+        ),
+        # In a process of its own: the browser's driver keeps an event loop running, which asyncio.run refuses.
+        pytest("every picture of the page", 300, ["tests/browser"], marks="slow and not bench"),
         sim("simulator, all seeds", "1..2000", 1800),
         Step("mutants", module("tests.sim", "--mutants"), 900),
         *(Step(path.stem, [sys.executable, str(path), "--seconds", "60"], 120) for path in fuzzers),
