@@ -23,8 +23,8 @@ from tests.spark.compare import Tables, stored
 from tests.spark.replay import Facts
 
 TOPIC = "quorate.metadata.events"
-START_S = 240.0
-"""Generous: a first batch takes ten seconds on a quiet machine, and minutes on a busy one."""
+START_S = 400.0
+"""Generous: a first batch takes fifteen seconds on a quiet machine, and minutes on a busy one."""
 
 
 class Stream:
@@ -135,7 +135,10 @@ class Stream:
             assert self.process is None or self.process.poll() is None, self.told()
             return self.position() >= position
 
-        until(there, f"position {position}; {self.progress('serving')} {self.told()}", START_S)
+        try:
+            until(there, f"position {position}", START_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.progress('serving')}\n{self.told()}") from None
 
 
 def log(nodes: str, end: int) -> Facts:
