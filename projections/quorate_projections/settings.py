@@ -34,7 +34,7 @@ class ProjectionSettings(msgspec.Struct, frozen=True, kw_only=True):
         "projections-data"
     )
     host: Annotated[str, Meta(description="address to serve HTTP on")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=1, le=_PORT_MAX, description="port to serve HTTP on")] = 9880
+    port: Annotated[int, Meta(ge=1, le=_PORT_MAX, description="port to serve HTTP on")] = 9951
     insecure: Annotated[bool, Meta(description="serve off loopback although nothing is encrypted")] = False
     save_every: Annotated[Count, Meta(description="events of one write while catching up")] = 500
     cache_rows: Annotated[Count, Meta(description="decoded rows kept in memory")] = 20_000

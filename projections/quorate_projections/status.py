@@ -23,7 +23,7 @@ class AskError(QuorateError):
 
 def arguments(parser: ArgumentParser) -> None:
     """Whom to ask."""
-    parser.add_argument("--at", default="127.0.0.1:9880", metavar="HOST:PORT,…", help="workers; default: %(default)s")
+    parser.add_argument("--at", default="127.0.0.1:9951", metavar="HOST:PORT,…", help="workers; default: %(default)s")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
 
 

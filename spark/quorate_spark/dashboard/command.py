@@ -6,7 +6,7 @@ from pathlib import Path
 from quorate.errors import UsageError
 
 HOST = "127.0.0.1"
-PORT = 9860
+PORT = 9950
 NODES = "127.0.0.1:9872"
 
 

@@ -20,7 +20,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rack: str = ""
     """Kafka's ``client.rack``: read from the node of this zone."""
     host: str = "127.0.0.1"
-    port: int = 9860
+    port: int = 9950
     names: tuple[str, ...] = ()
     """Host names browsers may call it by, besides its own address."""
     serving: str = ""
