@@ -113,23 +113,27 @@ class EventLog:
 
     def position_of(self, offset: int) -> int:
         """The position of an event offset: of the first record with it or a later one; the end when there is none."""
-        if not self._options.mirror:
-            return offset
-        high = self.end()
-        low = max(self.begin(), min(offset, high))  # Holes only push records back.
+        return self._first(lambda record: record.offset >= offset) if self._options.mirror else offset
+
+    def position_at(self, time: str) -> int:
+        """The position of the first event of that time (``epoch_ms`` reads it) or later; the end when there is none."""
+        time_ms = epoch_ms(time)
+        if self._options.mirror:  # Markers there bear the time of the copying, so the broker's answer may be too early.
+            return self._first(lambda record: record.time_ms >= time_ms)
+        found = self._found("offsets by time", time_ms)
+        return found if found >= 0 else self.end()
+
+    def _first(self, wanted: Callable[[LogRecord], bool]) -> int:
+        """The least position from which the next record is wanted, as all later ones are; the end if there is none."""
+        low, high = self.begin(), self.end()
         while low < high:
             middle = (low + high) // 2
             found = next(self.records(middle, high), None)
-            if found is None or found.offset >= offset:
+            if found is None or wanted(found):
                 high = middle
             else:
                 low = middle + 1
         return low
-
-    def position_at(self, time: str) -> int:
-        """The position of the first event of that time (``epoch_ms`` reads it) or later; the end when there is none."""
-        found = self._found("offsets by time", epoch_ms(time))
-        return found if found >= 0 else self.end()
 
     def records(self, start: int, end: int) -> Iterator[LogRecord]:
         """The events at positions from ``start`` to before ``end``, in order.

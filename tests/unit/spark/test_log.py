@@ -12,7 +12,7 @@ from quorate.events import ClusterCreated, UnknownSchemaError
 from quorate.gateway.kafka import KafkaSettings
 from quorate.wire.kafka import Api
 from quorate_spark.source.columns import COLUMNS
-from quorate_spark.source.log import Bell, EventLog, LogError, LostRangeError, WrongLogError, pooled
+from quorate_spark.source.log import Bell, EventLog, LogError, LogRecord, LostRangeError, WrongLogError, pooled
 from quorate_spark.source.options import SourceOptions
 from quorate_spark.source.pace import Deadline, Pace
 from quorate_spark.source.reader import BatchReader, Range, StreamReader
@@ -221,6 +221,33 @@ def test_a_part_by_offsets_or_times_is_that_part(served: ServedLog) -> None:
     ):
         reader = BatchReader(options(served, **part), COLUMNS)
         assert rows(reader, reader.partitions()) == list(wanted)
+
+
+def test_a_mirrors_positions_are_found_by_the_records_themselves() -> None:
+    """Offsets and times are looked up in the events' headers: holes shift positions, and markers bear other times."""
+    positions = [2, 3, 4, 7, 8, 12, 13]  # Of the events 0 to 6; every other position is a hole; the log ends at 15.
+
+    class Copy(EventLog):
+        def begin(self) -> int:
+            return 0
+
+        def end(self) -> int:
+            return 15
+
+        def records(self, start: int, end: int) -> Iterator[LogRecord]:
+            for number, position in enumerate(positions):
+                if start <= position < end:
+                    yield LogRecord(number, 1, 1_000 + 10 * number, "", "", "", "", "", b"")
+
+    log = Copy(SourceOptions(nodes="127.0.0.1:1", mirror=True))
+    for number in range(7):
+        before = positions[number - 1] if number else -1
+        for found in (log.position_of(number), log.position_at(str(1_000 + 10 * number))):
+            assert before < found <= positions[number]
+    assert log.position_at("1015") == log.position_of(2)
+    assert positions[-1] < log.position_of(7) <= 15
+    assert positions[-1] < log.position_at("2000") <= 15
+    log.close()
 
 
 def test_an_event_newer_than_this_build_stops_the_query(served: ServedLog) -> None:
