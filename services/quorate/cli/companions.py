@@ -25,6 +25,8 @@ STANDS_TIMEOUT_S = 60.0
 WARM_TIMEOUT_S = 300.0
 STOP_PATIENCE_S = 10.0
 LOOK_S = 0.1
+NICENESS = 10
+"""Of what reads the log: on a small machine the controllers and their brokers go first."""
 ASK_TIMEOUT_S = 1.0
 _PACKAGES = {"views": ("faust", "aiohttp"), "spark": ("pyspark", "pyarrow"), "page": ("aiohttp", "confluent_kafka")}
 _SPARK_READY = re.compile(rb'^\{"ready": ?true', re.MULTILINE)
@@ -119,7 +121,8 @@ def companions(names: Iterable[str], folder: Path, places: Iterable[NodePlace], 
             home = folder / name
             home.mkdir(parents=True, exist_ok=True)
             log = home / f"{name}.log"
-            made.append(Companion(name, Child(name, [*words[name], "--nodes", nodes], log), log, *where[name]))
+            child = Child(name, [*words[name], "--nodes", nodes], log, niceness=NICENESS)
+            made.append(Companion(name, child, log, *where[name]))
     return made
 
 

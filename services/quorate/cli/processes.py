@@ -47,8 +47,9 @@ async def until_orphaned(parent: int) -> None:
 class Child:
     """One child process; its output goes to a file (or nowhere), its end is an event."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path | None) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], log: Path | None, *, niceness: int = 0) -> None:
         self.name = name
+        self._before = ["nice", "-n", str(niceness)] if niceness else []
         word, *rest = arguments  # The word's own option: a command may have further words, with options of theirs.
         self._arguments = [word, "--die-with", str(os.getpid()), *rest]
         self._log = log
@@ -70,6 +71,7 @@ class Child:
         """Start it (again); output is appended to its file."""
         with open(self._log or os.devnull, "ab") as output:  # noqa: ASYNC230, PTH123
             self._process = await asyncio.create_subprocess_exec(
+                *self._before,
                 sys.executable,
                 "-m",
                 "quorate",
