@@ -18,6 +18,7 @@ import psutil
 
 from quorate.cli.client import NodeError
 from quorate.gateway.http.answers import Status
+from tests.bench.consumers import consumers
 from tests.bench.harness import (
     Ours,
     Run,
@@ -366,6 +367,7 @@ MEASURES: dict[str, Callable[[Run], None]] = {
     "failover": failover,
     "scale": scale,
     "java": java,
+    "consumers": consumers,
     "spark": spark_source,
     "projections": projections,
 }
