@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +48,9 @@ def lines(told: Facts, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = [json.dumps({**one, "time": _time(one["time_ms"])}) for one in rows(told)]
     for number in range(6):
         part = made[number * len(made) // 6 : (number + 1) * len(made) // 6]
-        (folder / f"{number}.json").write_text("\n".join(reversed(part)) + "\n")
+        file = folder / f"{number}.json"
+        file.write_text("\n".join(reversed(part)) + "\n")
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))  # Spark reads the oldest file first.
     return folder
 
 
