@@ -83,15 +83,17 @@ def sim(name: str, seeds: str, budget_s: int, *arguments: str) -> Step:
 
 def test() -> list[Step]:
     """What must be green before a change lands."""
-    measured = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-m", FAST, *UNIT]
+    measured = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "-m", FAST, *UNIT]
     return [
         *check()[:-1],  # The unit and property tests run once, measured.
+        Step("no coverage yet", tool("coverage", "erase"), 60),
         Step(
             "unit and property tests, measured",
             [path for path in measured if not path.startswith("tests/") or (ROOT / path).exists()],
             900,
             tests=True,
         ),
+        Step("coverage of both workers", tool("coverage", "combine", "--quiet"), 60),
         Step("coverage floor", tool("coverage", "report", "--format=total", "--fail-under=88"), 30),
         Step("coverage of the pure rooms", tool("coverage", "report", f"--include={PURE}", "--fail-under=99"), 30),
         Step("the wheel, installed alone", [sys.executable, ".ci/wheel.py"], 400),
