@@ -116,6 +116,7 @@ def _goes_on(stream: Stream) -> bool:
     return stream.process is not None and stream.process.poll() is None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_three_kills_change_nothing(tmp_path: Path) -> None:
     """SQLite: three kills of whoever, with events flowing; samples between them, the end, and the archive are exact."""
