@@ -10,6 +10,7 @@ Usage: ``tiers.py check|test|all [STEP …]`` (names narrow it to those steps).
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -23,6 +24,8 @@ COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)")
 FAST = "not slow and not bench and not oracle"
 PURE = "*/quorate/metadata/*,*/quorate/wire/*"
 UNIT = ["tests/unit", "tests/property", "tests/model"]
+GRACE_S = 45
+"""For an interrupted step to end its processes."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,15 @@ def environment(step: Step) -> dict[str, str]:
     return kept | step.env
 
 
+def end(process: subprocess.Popen[str]) -> None:
+    """Let a step end what it started (pytest takes down its fixtures); what has not ended after a while is killed."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def run(step: Step) -> tuple[int, str]:
     """Run one step, showing and keeping its output; ends it (with its group) when its budget is spent."""
     process = subprocess.Popen(
@@ -150,11 +162,11 @@ def run(step: Step) -> tuple[int, str]:
     )
     assert process.stdout is not None
 
-    def end() -> None:
+    def over() -> None:
         print(f"{step.name}: over its budget of {step.budget_s} s", file=sys.stderr, flush=True)
-        os.killpg(process.pid, 9)
+        end(process)
 
-    timer = threading.Timer(step.budget_s, end)
+    timer = threading.Timer(step.budget_s, over)
     timer.start()
     lines: list[str] = []
     try:
@@ -163,7 +175,7 @@ def run(step: Step) -> tuple[int, str]:
             lines.append(line)
         return process.wait(), "".join(lines[-3:])
     except KeyboardInterrupt:
-        os.killpg(process.pid, 15)
+        end(process)
         raise
     finally:
         timer.cancel()
@@ -189,6 +201,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in tiers:
         print(__doc__, file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # As Ctrl-C: what runs is ended, not left behind.
     steps = [step for step in tiers[arguments[0]]() if not arguments[1:] or step.name in arguments[1:]]
     tally, troubled, started = Tally(), [], time.monotonic()
     for step in steps:

@@ -1,6 +1,8 @@
 """What every test has: reproducible chance, and skips that are named and counted."""
 
 import os
+import signal
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -25,6 +27,12 @@ MARKS = {
     "browser": ("integration", "peers"),
     "bench": ("bench",),
 }
+
+
+def pytest_configure() -> None:
+    """SIGTERM is an interrupt: fixtures are taken down, so that no process of a test outlives the run."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
