@@ -58,7 +58,7 @@ def until(true: Callable[[], object], what: str, timeout_s: float = READY_TIMEOU
 def gone(pid: int) -> bool:
     """Has this process ended?"""
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 

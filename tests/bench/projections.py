@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.cli.client import Node
+from quorate.gateway.http.answers import Done
 from quorate_projections.folding import Folding, Taken
 from quorate_projections.store import RowStore
 from tests.bench.harness import Ours, Run, cpu_s, finish_load, ours, start_load
@@ -114,7 +115,7 @@ def _write(node: Node, count: int, rate: float) -> None:
     began = time.monotonic()
     for number in range(count):
         time.sleep(max(0.0, began + number / rate - time.monotonic()))
-        node.send("PUT", f"/v1/topics/fresh-{number}", body, dict)
+        node.send("PUT", f"/v1/topics/fresh-{number}", body, Done)
 
 
 def read_servers(run: Run) -> None:

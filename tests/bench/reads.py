@@ -18,11 +18,12 @@ def main(ports: list[int], path: str, seconds: float, rate: float, connections: 
     """Ask until the time is up; what was answered."""
     request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     selector, good, every = selectors.DefaultSelector(), 0, 0
+    links: list[socket.socket] = []
     for number in range(connections):
         link = socket.create_connection(("127.0.0.1", ports[number % len(ports)]))
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(link, selectors.EVENT_READ)
-    links = [key.fileobj for key in selector.get_map().values()]
+        selector.register(link, selectors.EVENT_READ, link)
+        links.append(link)
     began = time.monotonic()
     end, asked = began + seconds, 0
     if rate == 0:
@@ -35,11 +36,12 @@ def main(ports: list[int], path: str, seconds: float, rate: float, connections: 
                 links[(asked + number) % len(links)].sendall(request)
             asked += due
         for key, _ in selector.select(0.001 if rate else 0.1):
-            data = key.fileobj.recv(1 << 18)
+            reader: socket.socket = key.data
+            data = reader.recv(1 << 18)
             found = data.count(ANY)
             good, every = good + data.count(OK), every + found
             if rate == 0 and found:
-                key.fileobj.sendall(request * found)
+                reader.sendall(request * found)
     took = time.monotonic() - began
     return {"per_second": round(good / took, 1), "operations": good, "others": every - good}
 

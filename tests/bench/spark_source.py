@@ -1,6 +1,5 @@
 """How fast the log comes into Spark by either reader, beside librdkafka alone and decoding alone, on one node's log."""
 
-import itertools
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,10 +28,12 @@ def spark_source(run: Run) -> None:
     with tempfile.TemporaryDirectory(dir=run.folder) as folder, up(Path(folder) / "c", nodes=1) as cluster:
         node = cluster.nodes[0]
         log = EventLog(SourceOptions(nodes=node["kafka"]))
-        for turn in itertools.count():
-            if (end := log.end()) >= EVENTS or turn == 12:
+        end = log.end()
+        for turn in range(12):
+            if end >= EVENTS:
                 break
             load(run, "commits", int(node["rpc"].rpartition(":")[2]), 64, 0, f"fill-{turn}", 10)
+            end = log.end()
         records = list(log.records(0, end))
         size = round(sum(len(record.value) for record in records) / end)
         run.keep("log alone", _best(end, lambda: sum(1 for _ in log.records(0, end)), event_bytes=size))

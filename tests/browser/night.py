@@ -9,6 +9,7 @@ import heapq
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -318,7 +319,7 @@ class Night:
         self._acknowledge(found, election, found.epoch)
         for broker in found.brokers.values():
             if broker.alive and broker.broker_id != winner.broker_id and broker.behind == 0 and before:
-                self.later(self.chance.uniform(900, 9_000), lambda i=broker.broker_id: self.expand(found, i))
+                self.later(self.chance.uniform(900, 9_000), partial(self.expand, found, broker.broker_id))
 
     def _acknowledge(self, found: BrokerSet, election: int, epoch: int) -> None:
         committed = self.now_ms + self.chance.randrange(2, 6)
@@ -419,19 +420,26 @@ def _troubles(night: Night, hours: float) -> None:
         if found.name not in spared:
             which = chance.choice(list(found.brokers))
             back = chance.uniform(3_000, 240_000)
-            night.later(chance.uniform(0, length), lambda f=found, i=which, b=back: night.shrink(f, i, b))
+            night.later(chance.uniform(0, length), partial(night.shrink, found, which, back))
     for evidence, count in (("connection closed", 4), ("heartbeat expired", 2), ("shut down", 1)):
         for _ in range(int(hours * count)):
             found = chance.choice(sets)
             if found.name not in spared:
                 back = chance.uniform(20_000, 200_000)
-                act = lambda f=found, e=evidence, b=back: night.kill(f, f.master or 1, e, b)  # noqa: E731
-                night.later(chance.uniform(0, length * 0.96), act)
+                night.later(chance.uniform(0, length * 0.96), partial(_kill_master, night, found, evidence, back))
     for i in range(int(hours * 12)):
-        act = lambda i=i: night.topic(f"{chance.choice(PREFIXES)[0]}.events.v{i}", "create")  # noqa: E731
-        night.later(chance.uniform(0, length), act)
+        night.later(chance.uniform(0, length), partial(_new_topic, night, i))
     for i in range(int(hours * 2)):
-        night.later(chance.uniform(0, length), lambda i=i: night.configure("scanNotActiveBrokerInterval", str(5 + i)))
+        change = partial(night.configure, "scanNotActiveBrokerInterval", str(5 + i))
+        night.later(chance.uniform(0, length), change)
+
+
+def _kill_master(night: Night, found: BrokerSet, evidence: str, back_after_ms: float) -> None:
+    night.kill(found, found.master or 1, evidence, back_after_ms)
+
+
+def _new_topic(night: Night, number: int) -> None:
+    night.topic(f"{night.chance.choice(PREFIXES)[0]}.events.v{number}", "create")
 
 
 def _ending(night: Night, hours: float) -> None:

@@ -47,6 +47,8 @@ def replay(facts: list[dict[str, Any]], before: int) -> dict[str, Replayed]:
                 found.master, found.epoch = None, event["master_epoch"]
             case "SyncStateSetAltered":
                 found.sync = event["new"]
+            case _:
+                pass
     return sets
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -69,7 +70,7 @@ def moved(cluster: Cluster, writer: Writer) -> None:
         cluster.send(leader, signal.SIGTERM)
         writer.more(10)
         cluster.start(leader)
-        until(lambda leader=leader: cluster.status(cluster.places[leader]), "the node that was leader")
+        until(partial(cluster.status, cluster.places[leader]), "the node that was leader")
 
 
 def killed(cluster: Cluster, writer: Writer) -> None:
@@ -144,7 +145,7 @@ def told(cluster: Cluster, trouble: Callable[[Cluster, Writer], None], folder: P
     try:
         writer.more(WARM_UP)
         for reader in readers.values():
-            until(lambda reader=reader: reader.read_to(WARM_UP), f"{reader.name} reads", PATIENCE_S)
+            until(partial(reader.read_to, WARM_UP), f"{reader.name} reads", PATIENCE_S)
         trouble(cluster, writer)
         writer.more(AFTERWARDS)
         writer.stop()

@@ -9,6 +9,7 @@ import re
 import struct
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from quorate.wire.remoting import Response
 from tests.contract.client import Remoting
@@ -22,7 +23,7 @@ def framed(header: bytes, body: bytes = b"", header_type: int = 0) -> bytes:
     return struct.pack(">II", 4 + len(header) + len(body), header_type << 24 | len(header)) + header + body
 
 
-def named(s: Speaker) -> Mapping[str, object]:
+def named(s: Speaker) -> Mapping[str, Any]:
     """The two names of most requests."""
     return {"clusterName": "C", "brokerName": s.set}
 

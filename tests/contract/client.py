@@ -82,7 +82,7 @@ class Remoting:
         shown: dict[str, object] = {"flag": decode_header(frame).flag, "type": frame.header_type.name}
         return decode_response(frame), shown
 
-    def ask(self, code: int, body: bytes | Mapping[str, object] | list[object] = b"", /, **fields: object) -> Response:
+    def ask(self, code: int, body: bytes | Mapping[str, object] | list[object] = b"", /, **fields: Any) -> Response:
         """A request and its answer, matched by opaque."""
         encoded = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
         opaque = self.send(code, encoded, **fields)

@@ -282,7 +282,7 @@ class Life:
     def _keep_beating(self) -> None:
         for number, line in self._beats.items():
             channels = self._channels.setdefault(number, {})
-            fields = {name: self._here(value) for name, value in line.said["extFields"].items()}
+            fields: dict[str, Any] = {name: self._here(value) for name, value in line.said["extFields"].items()}
             for address in self._cluster.addresses:
                 try:
                     if address not in channels:

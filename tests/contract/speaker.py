@@ -159,7 +159,7 @@ class Speaker:
         assert self.quiet(1003, **known, brokerId=broker_id, brokerAddress=self.serves(broker_id)).code == 0
         self.beat(broker_id, name, **beat)
 
-    def replicas(self, *broker_ids: int, **beats: Mapping[str, object]) -> None:
+    def replicas(self, *broker_ids: int, **beats: Mapping[str, Any]) -> None:
         """Brokers booted in order, the first elected, all in sync: sync state set epoch 2, master epoch 1."""
         for broker_id in broker_ids:
             self.boot(broker_id, **beats.get(f"b{broker_id}", {}))

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.contract.speaker import Speaker
 JAVA_CLIENT_PATIENCE_S = 3.0
 NEED_THE_LEADER = (1001, 1002, 1003, 1004, 1006, 1011, 1012, 1013, 17, 21, 215, 351)
 BODIES = {1001: b'{"syncStateSet":[1],"syncStateSetEpoch":2}', 1006: b'["alone"]'}
-TOPIC = {"topic": "T", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+TOPIC: dict[str, Any] = {"topic": "T", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
 
 
 @pytest.mark.timeout(120)
@@ -49,7 +50,7 @@ def test_without_a_majority_every_request_is_answered_in_time(tmp_path: Path) ->
         speaker.replicas(1, 2)
         for number in (2, 3):
             cluster.kill(number)
-        named = {"clusterName": "C", "brokerName": "alone", "brokerId": 1}
+        named: dict[str, Any] = {"clusterName": "C", "brokerName": "alone", "brokerId": 1}
         with Remoting(cluster.addresses[0]) as client:
             started = time.monotonic()
             asked = {client.send(code, BODIES.get(code, b""), **named, **TOPIC): code for code in NEED_THE_LEADER}

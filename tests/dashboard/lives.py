@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from aiohttp import web
+from aiohttp.test_utils import TestClient
 
 from quorate.events import encode
 from quorate_spark.dashboard.log import FoldedLog
@@ -14,6 +16,7 @@ from quorate_spark.dashboard.spool import Fact
 from tests.projections.history import History
 
 RECORDED = Path(__file__).with_name("recorded.jsonl")
+Http = TestClient[web.Request, web.Application]
 FLAPPING = Flapping(elections=2, window_ms=60)
 """Made-up lives are short: some hundred milliseconds."""
 
@@ -21,7 +24,8 @@ FLAPPING = Flapping(elections=2, window_ms=60)
 @cache
 def life(seed: int, events: int) -> tuple[Fact, ...]:
     """At least so many events, whole commands."""
-    history, facts = History(seed), []
+    history = History(seed)
+    facts: list[Fact] = []
     while len(facts) < events:
         facts += [Fact(stamp, event, encode(event)) for event, stamp in history.commit()]
     return tuple(facts)

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from quorate.events import Stamp, decode
 from quorate.wire.records import Record
+from tests.consumed import record_of
 from tests.dashboard.replay import Replay as PageReplay
 from tests.equality.world import Row, World, ask, world
 from tests.projections.samples import VIEWS, Samples
@@ -115,8 +116,7 @@ def read_log(bootstrap: str, end: int) -> list[Record]:
             assert batch, f"{len(found)} of {end} events"
             for message in batch:
                 assert message.error() is None, message.error()
-                headers = tuple((name, value) for name, value in message.headers())
-                found.append(Record(message.key(), message.value(), headers, message.timestamp()[1], message.offset()))
+                found.append(record_of(message))
     finally:
         consumer.close()
     return found
@@ -127,8 +127,8 @@ def facts_of(records: list[Record]) -> list[tuple[Stamp, Any]]:
     found = []
     for record in records:
         said = {name: value.decode() for name, value in record.headers}
-        numbers = {name: int(said[name]) for name in ("offset", "term", "time_ms")}
-        texts = {name: said[name] for name in ("principal", "cause", "request_id")}
+        numbers: dict[str, Any] = {name: int(said[name]) for name in ("offset", "term", "time_ms")}
+        texts: dict[str, Any] = {name: said[name] for name in ("principal", "cause", "request_id")}
         found.append((Stamp(**numbers, **texts), decode(record.value or b"")))
     return found
 

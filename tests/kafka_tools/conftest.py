@@ -36,7 +36,8 @@ def metric(cluster: Started, index: int, name: str) -> int:
 
 def log(cluster: Started, index: int = 0) -> list[dict[str, Any]]:
     """All events, as a node's HTTP interface tells them."""
-    events, start = [], 0
+    events: list[dict[str, Any]] = []
+    start: int | None = 0
     while start is not None:
         page = http(cluster, index, f"/v1/log?from={start}&limit=1000")
         events += page["events"]

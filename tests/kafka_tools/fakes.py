@@ -6,8 +6,8 @@ import itertools
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Self
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 import uvloop
 
@@ -19,6 +19,7 @@ from quorate.gateway.kafka import KafkaNode, KafkaServer, KafkaSettings
 from quorate.metrics import Metrics
 from quorate.wire.avro import encode_events
 
+T = TypeVar("T")
 TOPIC = KafkaSettings().topic
 START_MS = 1_700_000_000_000
 
@@ -220,7 +221,8 @@ class ServedLog:
             await server.start("127.0.0.1", port)
             self.servers.append(server)
 
-    def do(self, coroutine):
+    def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it on the loop's thread; what it makes."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     def append(self, batches: int = 1, count: int = 1, term: int = 1) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -37,6 +38,10 @@ class Reader:
         self.thread = threading.Thread(target=self._run, args=(read,), daemon=True)
         self.thread.start()
 
+    def reached(self, end: int) -> bool:
+        """It has so many, or is in trouble."""
+        return len(self.seen) >= end or bool(self.trouble)
+
     def _run(self, read: Callable[["Reader"], None]) -> None:
         try:
             read(self)
@@ -56,8 +61,8 @@ def by_confluent(where: str, *, group: bool, **how: Any) -> Callable[[Reader], N
             consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
         while not reader.stop.is_set():
             message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                reader.seen.append(message.offset())
+            if message is not None and message.error() is None and (offset := message.offset()) is not None:
+                reader.seen.append(offset)
         consumer.close()
 
     return read
@@ -87,7 +92,12 @@ def by_kafka_python(where: str) -> Callable[[Reader], None]:
         command = [sys.executable, "-m", "tests.kafka_tools.follow", where, TOPIC]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             assert process.stdout is not None
-            threading.Thread(target=lambda: (reader.stop.wait(), process.kill()), daemon=True).start()
+
+            def end() -> None:
+                reader.stop.wait()
+                process.kill()
+
+            threading.Thread(target=end, daemon=True).start()
             for line in process.stdout:
                 reader.seen.append(int(line))
 
@@ -149,7 +159,7 @@ def test_the_loss_of_the_leader_costs_no_event_and_repeats_none(tmp_path: Path) 
             survivor = (led + 1) % 3
             last = max(write(cluster, survivor, f"after-{i}") for i in range(30))
             for reader in readers:
-                until(lambda reader=reader: len(reader.seen) >= last or reader.trouble, f"{reader.name} to the end")
+                until(partial(reader.reached, last), f"{reader.name} to the end")
             until(lambda: set(range(last)) <= set(group.seen) or group.trouble, "the group to the end")
         # Committed offsets are soft, so a group may read again what it has read; those that keep their own may not.
         assert {reader.name: reader.seen for reader in readers} == {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from quorate.wire.kafka import Api
 from quorate.wire.records import scan
 from tests.clusters import Started
 from tests.kafka_tools.conftest import http, log, metric
@@ -156,7 +157,7 @@ def segment(cluster: Started, folder: Path) -> tuple[Path, int]:
     host, port = cluster.nodes[0]["kafka"].rsplit(":", 1)
     assert host == "127.0.0.1"
     client, data, offset = Client(int(port)), b"", 0
-    while records := fetched(client.ask(1, 11, fetch(offset)))["records"]:
+    while records := fetched(client.ask(Api.FETCH, 11, fetch(offset)))["records"]:
         data += records
         offset = list(scan(records))[-1].last_offset + 1
     client.socket.close()

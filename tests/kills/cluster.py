@@ -144,6 +144,7 @@ class Cluster:
             for node, place in self.places.items():
                 try:
                     answer = Node(place.http, 2.0).get("/v1/state-hash", StateHash)
+                    assert answer.hash is not None, "only the past has none"
                     hashes[node] = (answer.offset, answer.hash)
                 except NodeError:
                     hashes.pop(node, None)

@@ -8,6 +8,7 @@ import threading
 import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,8 @@ def committed(broker: KafkaBroker, topic: str) -> list[tuple[int, bytes, bytes]]
     """(event offset, key, value) of every committed record, in the target's order."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+    from tests.consumed import record_of
+
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -80,13 +83,19 @@ def committed(broker: KafkaBroker, topic: str) -> list[tuple[int, bytes, bytes]]
         while True:
             message = consumer.poll(10)
             assert message is not None, "the target does not answer"
-            if message.error() is not None:
-                assert message.error().code() in {KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART}
+            if (error := message.error()) is not None:
+                assert error.code() in {KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART}
                 return found
-            headers = dict(message.headers())
-            found.append((int(headers["offset"]), message.key(), message.value()))
+            record = record_of(message)
+            assert record.key is not None
+            assert record.value is not None
+            found.append((int(dict(record.headers)["offset"]), record.key, record.value))
     finally:
         consumer.close()
+
+
+def _longer(broker: KafkaBroker, than: int) -> bool:
+    return len(committed(broker, TOPIC)) > than
 
 
 def offsets_in(broker: KafkaBroker, topic: str) -> list[int]:
@@ -127,14 +136,14 @@ def test_exact_through_kills_and_zombies(broker: KafkaBroker, tmp_path: Path) ->
         writer = threading.Thread(target=write, daemon=True)
         writer.start()
         for turn in range(4):
-            until(lambda seen=10 * turn: len(committed(broker, TOPIC)) > seen, "the mirror copies")
+            until(partial(_longer, broker, 10 * turn), "the mirror copies")
             here = running[leader(cluster)]
             if turn % 2:
                 here.process.send_signal(signal.SIGSTOP)
                 zombie = here.process
                 _hand_over(cluster, chance)
                 seen = len(committed(broker, TOPIC))
-                until(lambda: done.is_set() or len(committed(broker, TOPIC)) > seen, "another mirror copies")  # noqa: B023 - used at once
+                until(lambda: done.is_set() or _longer(broker, seen), "another mirror copies")  # noqa: B023 - used at once
                 zombie.send_signal(signal.SIGCONT)
             else:
                 here.end(signal.SIGKILL)
@@ -196,6 +205,7 @@ def test_two_at_once_fence_each_other(broker: KafkaBroker, tmp_path: Path) -> No
 def test_another_clusters_log_is_refused(broker: KafkaBroker, tmp_path: Path) -> None:
     """A mirror pointed at a topic that holds another cluster's log ends with status 1 and leaves it as it was."""
     topic = "refused"
+    before: list[tuple[int, bytes, bytes]] = []
     for name in ("one", "two"):
         with up(tmp_path / name, nodes=1) as cluster:
             mirror = Mirror(cluster, 0, broker, topic, tmp_path / f"{name}.log")
@@ -203,6 +213,7 @@ def test_another_clusters_log_is_refused(broker: KafkaBroker, tmp_path: Path) ->
                 if name == "one":
                     until(lambda: len(committed(broker, topic)) >= len(expected(cluster)), "the copy")
                     before = committed(broker, topic)
+                    assert before
                     assert mirror.end() == 0
                 else:
                     assert mirror.process.wait(30) == 1

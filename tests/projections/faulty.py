@@ -7,6 +7,8 @@ import argparse
 import os
 import random
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 from quorate_projections import command, table
 
@@ -16,19 +18,19 @@ chance = random.Random(os.getpid())
 real = table.EventTable.apply_changelog_batch
 
 
-def bad(self, batch):
+def bad(self: table.EventTable, batch: Iterable[Any]) -> None:
     """Deliver, or do not, or twice; never the truth about it."""
     global lose_first
     batch = list(batch)
     if lose_first > 0 and batch:
         lose_first -= 1
-        return None
+        return
     if chance.random() < LOSE:
-        return None
-    return real(self, batch + batch if chance.random() < DOUBLE else batch)
+        return
+    real(self, batch + batch if chance.random() < DOUBLE else batch)
 
 
-table.EventTable.apply_changelog_batch = bad
+table.EventTable.apply_changelog_batch = bad  # type: ignore[method-assign]  # the fault comes in between
 parser = argparse.ArgumentParser()
 command.arguments(parser)
 sys.exit(command.run(parser.parse_args(["serve", *sys.argv[1:]])))

@@ -200,6 +200,9 @@ class _Live:
     def info(self, cluster: str, broker_set: str, broker_id: int) -> None:
         return None
 
+    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
+        return False
+
 
 def record(event: Event, stamp: Stamp) -> Record:
     """The record an event is in the log."""

@@ -106,4 +106,5 @@ def marker(offset: int, time_ms: int) -> bytes:
     framed = bytes([len(body) * 2]) + body
     checked = _MARKER_CHECKED.pack(_TRANSACTIONAL_CONTROL, 0, time_ms, time_ms, 7, 0, -1, 1) + framed
     head = struct.pack(">qiiB", offset, len(checked) + 9, 1, 2)
-    return head + google_crc32c.value(checked).to_bytes(4, "big") + checked
+    checksum: int = google_crc32c.value(checked)
+    return head + checksum.to_bytes(4, "big") + checked

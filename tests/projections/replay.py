@@ -42,9 +42,11 @@ class Replay:
         """One more record."""
         head = {name: text.decode() for name, text in record.headers}
         assert int(head["offset"]) == self.count
+        assert record.value is not None
         _, schema_id = struct.unpack(">BI", record.value[:5])
         schema = self._schemas[schema_id]
         event = fastavro.schemaless_reader(io.BytesIO(record.value[5:]), schema, None)
+        assert isinstance(event, dict)
         kind = schema["name"].rpartition(".")[2]
         at = {"offset": self.count, "ms": int(head["time_ms"]), "term": int(head["term"]), "by": head["principal"]}
         self._audit(kind, schema, event, head)
@@ -101,7 +103,7 @@ class Replay:
             }  # fmt: skip
 
     def _election(self, e: Row, at: Row, *, elected: bool) -> None:
-        empty = {
+        empty: Row = {
             "master": None, "master_address": "", "old_sync_state_set": [], "sync_state_set": [],
             "sync_state_set_epoch": 0, "decided_by": "", "unclean": False,
         }  # fmt: skip

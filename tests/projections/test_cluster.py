@@ -12,8 +12,10 @@ pytest.importorskip("faust", reason="projections are not installed (make setup-a
 from confluent_kafka import Consumer, TopicPartition
 
 from quorate.cli.client import Node, NodeError
+from quorate.gateway.http.answers import Done, Status
 from quorate.wire.records import Record
 from tests.clusters import up
+from tests.consumed import record_of
 from tests.projections.samples import VIEWS, Samples
 from tests.projections.worker import Worker, workers
 
@@ -31,8 +33,7 @@ def log_of(bootstrap: str, count: int) -> list[Record]:
         message = consumer.poll(30)
         assert message is not None
         assert not message.error()
-        headers = tuple((name, bytes(text)) for name, text in message.headers())
-        found.append(Record(message.key(), message.value(), headers, message.timestamp()[1], message.offset()))
+        found.append(record_of(message))
     consumer.close()
     return found
 
@@ -43,12 +44,12 @@ def write(nodes: list[Node], chance: random.Random, number: int) -> int:
     for node in nodes:
         try:
             if number % 3:
-                done = node.send("PUT", f"/v1/topics/t{number % 7}", settings, dict)
+                done = node.send("PUT", f"/v1/topics/t{number % 7}", settings, Done)
             else:
-                done = node.send("PUT", "/v1/config/cluster", {"changes": {"x": str(number)}}, dict)
+                done = node.send("PUT", "/v1/config/cluster", {"changes": {"x": str(number)}}, Done)
         except NodeError:
             continue
-        return int(done["offset"])
+        return done.offset
     return 0
 
 
@@ -63,7 +64,7 @@ def test_a_worker_follows_through_the_death_of_the_leader(tmp_path: Path) -> Non
             reached = 0
             for number in range(40):
                 if number == 20:
-                    leader = nodes[0].get("/v1/status", dict)["leader"]
+                    leader = nodes[0].get("/v1/status", Status).leader
                     index = next(at for at, node in enumerate(cluster.nodes) if node["id"] == leader)
                     os.kill(cluster.nodes[index]["pid"], signal.SIGKILL)
                     del nodes[index], kafka[index]

@@ -1,6 +1,7 @@
 """Whose log is it, where does it go on, and how does it end: the reader against served logs, without Faust."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def catch_up(log: HistoryLog, folding: Folding, tmp_path: Path) -> bool:
 
 
 @pytest.fixture(name="folding")
-def _folding(tmp_path: Path):
+def _folding(tmp_path: Path) -> Iterator[Folding]:
     store = RowStore(tmp_path / "rows")
     yield Folding(store)
     store.close()
@@ -73,7 +74,7 @@ def test_the_place_in_a_mirror_is_found_by_the_events_own_offsets(folding: Foldi
 def test_another_cluster_s_log_is_refused(folding: Folding, tmp_path: Path) -> None:
     """Rows of one cluster never follow the log of another, however long it is."""
 
-    def commits():
+    def commits() -> Iterator[list[Record]]:
         history = History(1, cluster_id="somebody-else")
         while True:
             yield [record(event, stamp) for event, stamp in history.commit()]
@@ -114,7 +115,7 @@ def test_a_log_that_is_shorter_than_our_position_is_waited_for(folding: Folding,
 def test_a_missing_event_is_a_gap(folding: Folding, tmp_path: Path) -> None:
     """Where the log itself has no event that must be there, nothing after it is applied."""
 
-    def commits():
+    def commits() -> Iterator[list[Record]]:
         history = History(6)
         for number in range(1000):
             commit = [record(event, stamp) for event, stamp in history.commit()]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_stored_rows_are_served_without_a_node_and_a_wiped_worker_rebuilds(tmp_p
 def test_another_cluster_s_log_is_refused_and_the_old_rows_stay(tmp_path: Path) -> None:
     """Pointed at another cluster a worker says so, is not ready, and keeps serving what it has."""
 
-    def elsewhere():
+    def elsewhere() -> Iterator[list[Record]]:
         history = History(1, cluster_id="somebody-else")
         while True:
             yield [record(event, stamp) for event, stamp in history.commit()]
@@ -140,7 +141,9 @@ def test_a_rebuild_beside_a_worker_is_switched_to_and_no_answer_goes_back(tmp_pa
             assert not (worker.folder / "g000001").exists()
             for view in VIEWS:
                 samples.take(worker, view)
-            assert Worker({"nodes": log.bootstrap}, worker.folder).start().process.wait(60) == 2  # One worker each.
+            second = Worker({"nodes": log.bootstrap}, worker.folder).start().process
+            assert second is not None
+            assert second.wait(60) == 2  # One worker each.
         compare(samples, log)
 
 

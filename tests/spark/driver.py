@@ -16,7 +16,7 @@ def main(nodes: str, checkpoint: str, sink: str, *now: str) -> None:
     writer = frame.writeStream.format("parquet").option("path", sink).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start() if now else writer.start()
     told = -1
-    while not query.awaitTermination(0.05):
+    while not query.awaitTermination(0.05):  # type: ignore[arg-type]  # PySpark takes parts of a second, its hint not
         progress = query.lastProgress
         if progress is not None and progress["batchId"] != told:
             told = progress["batchId"]

@@ -47,7 +47,8 @@ class Feed:
 
     def log(self) -> list[dict[str, Any]]:
         """All events, as the node's HTTP interface tells them: another reader of the same log."""
-        found, start = [], 0
+        found: list[dict[str, Any]] = []
+        start: int | None = 0
         while start is not None:
             page = self.get(f"/v1/log?from={start}&limit=1000")
             found += page["events"]

@@ -145,6 +145,7 @@ def _sync_changes(facts: Facts, states: Sequence[State]) -> dict[Any, dict[str, 
         name = getattr(event, "broker_set", None)
         if name is None:
             continue
+        assert hasattr(event, "cluster"), "it is of a broker set"
         was, now = before.broker_sets.get(name), after.broker_sets.get(name)
         old, new = set(was.sync_state_set if was else ()), set(now.sync_state_set if now else ())
         if old == new:
@@ -185,6 +186,7 @@ def _availability(facts: Facts, states: Sequence[State]) -> dict[Any, dict[str, 
         for number, status in now.items():
             if was.get(number) == status:
                 continue
+            assert hasattr(event, "cluster"), "it is of a broker set"
             fenced = event if isinstance(event, e.BrokerFenced) else None
             row = {
                 "event_offset": stamp.offset,

@@ -6,7 +6,7 @@ elections that find nobody, masters that return, deliveries given up or late, id
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,7 +112,8 @@ class Story:
         name, found, number = some
         moved = found.members[number].registered and self.chance.random() < 0.5
         found.members[number].registered = True
-        which = {"cluster": "c", "broker_set": name, "broker_id": number, "topics": ("t",), "capabilities": {"a": "b"}}
+        which: dict[str, Any] = {"cluster": "c", "broker_set": name, "broker_id": number}
+        which |= {"topics": ("t",), "capabilities": {"a": "b"}}
         if moved:
             self._add(e.BrokerAddressChanged(old_address="h:1", new_address="h:99", **which))
         else:
@@ -335,6 +336,6 @@ def row(stamp: Stamp, event: Event) -> dict[str, Any]:
     }
 
 
-def rows(facts: list[tuple[Stamp, Event]]) -> Iterator[dict[str, Any]]:
+def rows(facts: Sequence[tuple[Stamp, Event]]) -> Iterator[dict[str, Any]]:
     """All of them."""
     return (row(stamp, event) for stamp, event in facts)

@@ -19,6 +19,7 @@ from quorate.errors import QuorateError
 from quorate.events import Stamp, decode
 from quorate_spark.sinks.sql import connect
 from tests.clusters import END_TIMEOUT_S, gone, until
+from tests.consumed import record_of
 from tests.spark.compare import Tables, stored
 from tests.spark.replay import Facts
 
@@ -41,10 +42,11 @@ class Stream:
 
     def start(self) -> None:
         """In a group of its own."""
-        folder = {"cwd": self.folder, "start_new_session": True}
         with self.stderr.open("ab") as errors:
             words = [sys.executable, "-m", "quorate", *self._words]
-            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, **folder)
+            self.process = subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=errors, cwd=self.folder, start_new_session=True
+            )
 
     def ready(self) -> dict[str, Any]:
         """Its ready line."""
@@ -102,7 +104,8 @@ class Stream:
 
     def position(self) -> int:
         """Events the store reflects; 0 before there is one."""
-        return self.progress("serving").get("position", 0)
+        found: int = self.progress("serving").get("position", 0)
+        return found
 
     def progress(self, name: str) -> dict[str, Any]:
         """A row of ``progress``; empty when there is none."""
@@ -152,7 +155,8 @@ def log(nodes: str, end: int) -> Facts:
             assert time.monotonic() < deadline, f"{len(found)} of {end} events"
             for message in consumer.consume(500, 0.5):
                 assert message.error() is None, message.error()
-                text = {name: value.decode() for name, value in message.headers()}
+                record = record_of(message)
+                text = {name: value.decode() for name, value in record.headers}
                 stamp = Stamp(
                     offset=int(text["offset"]),
                     term=int(text["term"]),
@@ -161,7 +165,7 @@ def log(nodes: str, end: int) -> Facts:
                     cause=text["cause"],
                     request_id=text["request_id"],
                 )
-                found.append((stamp, decode(message.value())))
+                found.append((stamp, decode(record.value or b"")))
     finally:
         consumer.close()
     return found[:end]

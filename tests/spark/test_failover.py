@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ class Trial:
         for _ in range(count):
             self.topics += 1
             made: list[int] = []
-            until(lambda made=made: self._put(made, through), "a node that takes an event", WAIT_S)
+            until(partial(self._put, made, through), "a node that takes an event", WAIT_S)
             end = max(end, made[-1])
         return end
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import DataFrame, SparkSession
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from quorate.events import ClusterCreated, Event, encode, key
 from quorate_spark.source import SourceOptions, events
+from quorate_spark.source.frames import Source
 from quorate_spark.source.log import EventLog, WrongLogError
 from tests.kafka_broker import KafkaBroker, kafka_broker
 from tests.kafka_tools.fakes import START_MS, sample_event
@@ -57,14 +60,15 @@ def send(producer: Producer, offset: int, event: Event) -> None:
     )
 
 
-def options(broker: KafkaBroker, **more: str | int) -> SourceOptions:
+def options(broker: KafkaBroker, **more: Any) -> SourceOptions:
     """Where the copy is."""
     return SourceOptions(nodes=broker.bootstrap, topic=TOPIC, mirror=True, **more)
 
 
 @pytest.mark.parametrize("source", ["quorate", "kafka"])
-def test_rows_of_a_mirror_are_those_of_the_log(spark: SparkSession, broker: KafkaBroker, source: str) -> None:
+def test_rows_of_a_mirror_are_those_of_the_log(spark: SparkSession, broker: KafkaBroker, source: Source) -> None:
     """Every event once, numbered by its header; a part by event offsets or times is that part."""
+    found: list[Row] = []
     for part, wanted in (
         ({}, range(EVENTS)),
         ({"starting_offset": "13", "ending_offset": "29"}, range(13, 29)),
@@ -85,7 +89,7 @@ def test_rows_of_a_mirror_are_those_of_the_log(spark: SparkSession, broker: Kafk
 
 @pytest.mark.parametrize("source", ["quorate", "kafka"])
 def test_a_stream_of_a_mirror_has_no_holes(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, source: str
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, source: Source
 ) -> None:
     """Bounded batches, some of which end in a hole of Kafka's offsets: every event once, in order."""
     seen: list[list[int]] = []

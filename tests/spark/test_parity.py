@@ -2,11 +2,13 @@
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 
+from quorate.events import Event
 from quorate_spark.source import COLUMNS, SourceOptions, events, typed
 from tests.kafka_tools.fakes import ServedLog
 from tests.peers import peer
@@ -31,7 +33,7 @@ def served_examples(served: ServedLog, each: int) -> Counter[str]:
         suppress_health_check=list(HealthCheck),
     )
     @given(any_event())
-    def fill(event):
+    def fill(event: Event) -> None:
         name = type(event).__name__
         if count[name] < each:
             put(served, [event], 1 + count[name] % 3, principal="a/ü", cause="why\t", request_id=f"r-{count.total()}")
@@ -56,9 +58,9 @@ def test_both_implementations_give_the_same_rows_for_every_event_type(spark: Spa
         for mine, its in zip(ours, theirs, strict=True):
             assert mine == its
         for name in ("ClusterCreated", "MasterElected", "BrokerRegistered", "ConfigChanged"):
-            mine, its = (typed(frame, name).orderBy("offset").collect() for frame in (python, jvm))
-            assert mine == its, name
-            assert len(mine) == count[name]
+            one, other = (typed(frame, name).orderBy("offset").collect() for frame in (python, jvm))
+            assert one == other, name
+            assert len(one) == count[name]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_both_implementations_give_the_same_rows_for_every_event_type(spark: Spa
         {"starting_offset": "9", "ending_offset": "3"},
     ],
 )
-def test_both_implementations_read_the_same_part(spark: SparkSession, part: dict[str, str]) -> None:
+def test_both_implementations_read_the_same_part(spark: SparkSession, part: dict[str, Any]) -> None:
     """A part by offsets or by times is the same part; one that ends before it begins is empty."""
     peer("spark")
     with ServedLog() as served:

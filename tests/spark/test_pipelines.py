@@ -65,8 +65,8 @@ def spark_as_deployed(spark: "SparkSession") -> Iterator["SparkSession"]:
     for name, value in SPARK.items():
         spark.conf.set(name, value)
     yield spark
-    for name, value in before.items():
-        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+    for name, was in before.items():
+        spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
 
 def streamed(rows_: "DataFrame", feed: Feed, checkpoint: Path) -> Any:
@@ -127,7 +127,11 @@ def archive(told: Facts, lines: Path, spark: "SparkSession", tmp_path_factory: p
     folder = tmp_path_factory.mktemp("archive")
     source = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).json(str(lines))
     kept = Archive(str(folder / "a"), compact_every=4)
-    feed = Feed(lambda query, batch, frame: kept.apply(query, batch, frame.toArrow()))
+
+    def deliver(query: str, batch: int, frame: "DataFrame") -> None:
+        kept.apply(query, batch, frame.toArrow())
+
+    feed = Feed(deliver)
     streamed(bronze(source), feed, folder / "checkpoint")
     assert kept.position() == len(told)
     return kept.uri

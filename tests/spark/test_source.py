@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.clusters import gone, until
 from tests.peers import peer
 from tests.spark.feed import Feed, feed
 
-WAIT_S = 120.0
+WAIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -167,12 +168,16 @@ def test_killed_drivers_write_every_event_once(node: Feed, tmp_path: Path, spark
         process.communicate(timeout=WAIT_S)
         for child in family:  # The JVM and its workers are of the driver: they die with it, or by our hand.
             _kill(child)
-        until(lambda family=family: all(map(gone, family)), "the end of the driver", WAIT_S)
+        until(partial(_all_gone, family), "the end of the driver", WAIT_S)
     end = node.burst(5)
     last = subprocess.run([*command, "--now"], capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert last.returncode == 0, last.stderr[-2000:]
     offsets = sorted(row.offset for row in spark.read.parquet(str(sink)).select("offset").collect())
     assert offsets == list(range(end))
+
+
+def _all_gone(family: list[int]) -> bool:
+    return all(map(gone, family))
 
 
 def _family(pid: int) -> list[int]:

@@ -134,6 +134,7 @@ def test_the_same_job_runs_on_a_cluster(spark: SparkSession, node: Feed, tmp_pat
         str(tmp_path / "checkpoint"),
         "--once",
     ]
+    end = 0
     with spark_cluster(tmp_path / "spark") as cluster:
         for _ in range(2):
             end = node.burst(20)

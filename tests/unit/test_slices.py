@@ -32,7 +32,8 @@ def count(to: int) -> Steps[int]:
 
 def test_work_takes_turns_with_others() -> None:
     """No turn has more steps than its time allows, and what others asked for in between runs in between."""
-    scheduler, results, others = Ticking(), [], 0
+    scheduler, others = Ticking(), 0
+    results: list[int] = []
     in_slices(count(100), scheduler, lambda made: results.append(made()))  # type: ignore[arg-type]
     turns = 1
     while scheduler.soon:
@@ -47,7 +48,8 @@ def test_work_takes_turns_with_others() -> None:
 
 def test_short_work_is_done_at_once() -> None:
     """Nothing is put off that fits the turn."""
-    scheduler, results = Ticking(), []
+    scheduler = Ticking()
+    results: list[int] = []
     in_slices(count(2), scheduler, lambda made: results.append(made()))  # type: ignore[arg-type]
     assert results == [2]
     assert not scheduler.soon
@@ -60,7 +62,8 @@ def test_an_error_in_the_work_is_raised_where_the_answer_is_made() -> None:
         yield
         raise ValueError("broken")
 
-    scheduler, makes = Ticking(), []
+    scheduler = Ticking()
+    makes: list[Callable[[], int]] = []
     in_slices(failing(), scheduler, makes.append)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="broken"):
         makes[0]()

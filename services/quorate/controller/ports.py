@@ -56,7 +56,7 @@ class CommandLine(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defa
 class Journalist(Protocol):
     """Takes the canonical lines; must not block."""
 
-    def __call__(self, line: CommandLine) -> None:
+    def __call__(self, line: CommandLine, /) -> None:
         """One command ended."""
 
 

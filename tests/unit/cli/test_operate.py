@@ -183,7 +183,14 @@ def json_of(quorum: Quorum, address: str) -> dict[str, Any]:
 def a_log(query: dict[str, str]) -> Log:
     """Twelve facts."""
     start, limit = int(query["from"]), int(query["limit"])
-    stamp = {"term": 1, "type": "ControllerLeaderElected", "key": "k", "principal": "p", "cause": "", "request_id": ""}
+    stamp: dict[str, Any] = {
+        "term": 1,
+        "type": "ControllerLeaderElected",
+        "key": "k",
+        "principal": "p",
+        "cause": "",
+        "request_id": "",
+    }
     events = [LogEvent(offset=n, time_ms=n, event=leads(1), **stamp) for n in range(start, min(start + limit, 12))]
     return Log(**AT, events=events, end_offset=12, next=None)
 

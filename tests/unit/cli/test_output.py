@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from quorate.cli.output import columns, show, yaml
+from quorate.cli.output import Plain, columns, show, yaml
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -18,7 +18,7 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
 
 def test_yaml_is_block_style_with_json_scalars() -> None:
     """Nested values are indented, empty ones are written in place, odd names are quoted."""
-    value = {"a": [1, {"b": "x: y", "c": []}], "two words": None, "d": {"e": True}, "7": 1.5}
+    value: Plain = {"a": [1, {"b": "x: y", "c": []}], "two words": None, "d": {"e": True}, "7": 1.5}
     assert list(yaml(value)) == [
         "a:", "  - 1", "  -", '    b: "x: y"', "    c: []", '"two words": null', "d:", "  e: true", '"7": 1.5',
     ]  # fmt: skip

@@ -15,7 +15,7 @@ def voter(number: int, host: str = "127.0.0.1", base: int = 7000) -> dict[str, A
 
 
 def a_tree(**sections: dict[str, Any]) -> dict[str, Any]:
-    tree = {
+    tree: dict[str, Any] = {
         "node": {"id": 1, "data_dir": "data"},
         "cluster": {"id": "c1", "voters": [voter(1), voter(2), voter(3)]},
     }

@@ -1,5 +1,7 @@
 """The demonstration's story: what is put down to a fault, and what is not."""
 
+from typing import Any
+
 from quorate.cli.screen import figures
 from quorate.cli.story import NEAR_MS, Story
 from quorate.events import BrokerFenced, BrokerRegistered, BrokerUnfenced, ElectionFailed, SyncStateSetAltered
@@ -54,18 +56,24 @@ def test_a_change_of_leader_needs_a_fault_of_a_node() -> None:
 def test_sets_are_followed_through_their_events() -> None:
     """Members, in-sync replicas, fencing and the loss of a master are kept per set."""
     story = Story()
-    who = {"cluster": "c", "broker_set": "broker-a", "broker_id": 2}
+    who: dict[str, Any] = {"cluster": "c", "broker_set": "broker-a", "broker_id": 2}
     story.tell(fact(0, 0, BrokerRegistered(**who, address="h:2")))
     story.tell(fact(1, 0, elected(1, 1)))
-    change = {"master": 1, "master_epoch": 1, "old": (1,), "new": (1, 2), "sync_state_set_epoch": 2}
+    change: dict[str, Any] = {"master": 1, "master_epoch": 1, "old": (1,), "new": (1, 2), "sync_state_set_epoch": 2}
     story.tell(fact(2, 0, SyncStateSetAltered(cluster="c", broker_set="broker-a", **change)))
-    times = {"detected_ms": 0, "proposed_ms": 0}
+    times: dict[str, Any] = {"detected_ms": 0, "proposed_ms": 0}
     story.tell(fact(3, 0, BrokerFenced(**who, evidence="heartbeat expired", last_heartbeat_ms=0, **times)))
     known = story.sets["broker-a"]
     assert (known.members, known.sync_set, known.fenced, known.master) == ({2}, (1, 2), {2}, 1)
     story.tell(fact(4, 0, BrokerUnfenced(**who, **times)))
-    failed = {"trigger": "master lost", "evidence": "", "old_master": 1, "master_epoch": 2, "candidates": ()}
-    told = {"explanation": "nobody", "last_heartbeat_ms": 0, **times}
+    failed: dict[str, Any] = {
+        "trigger": "master lost",
+        "evidence": "",
+        "old_master": 1,
+        "master_epoch": 2,
+        "candidates": (),
+    }
+    told: dict[str, Any] = {"explanation": "nobody", "last_heartbeat_ms": 0, **times}
     assert story.tell(fact(5, 0, ElectionFailed(cluster="c", broker_set="broker-a", **failed, **told))) == "nobody"
     assert (known.fenced, known.master, known.master_address) == (set(), None, "")
     assert story.summary()["failed_elections"] == 1

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_diff_reads_every_page_of_one_pair_of_states(node: Served, capsys: pytes
     """The end is fixed by the first page; entities are told field by field, before and after."""
 
     def page(query: dict[str, str]) -> Diff:
-        kind = "changed" if "after" not in query else "added"
+        kind: Literal["changed", "added"] = "changed" if "after" not in query else "added"
         before: dict[str, object] | None = {"master": 1} if kind == "changed" else None
         name = "a" if kind == "changed" else "b"
         change = Change(
@@ -82,7 +82,7 @@ def test_diff_reads_every_page_of_one_pair_of_states(node: Served, capsys: pytes
             name=name,
             change=kind,
             before=before,
-            after={"master": 2},  # type: ignore[arg-type]
+            after={"master": 2},
         )
         return Diff(
             **AT, start=3, start_time_ms=1, entities=[change], entity_count=2, event_count=6, events=[],

@@ -37,7 +37,7 @@ from quorate.consensus.ports import Index, Term
 from quorate.errors import PeerError, UsageError
 
 NUMBER = st.integers(0, codec.NUMBER_MAX)
-NUMBERS_ONLY = [
+NUMBERS_ONLY: list[type[Message]] = [
     Ack, Alive, PreVote, PreVoteAnswer, ReadProbe, ReadProbeAnswer, RejoinAsk, RejoinIndex, RejoinRead, RejoinTerm,
     RequestVote, SnapshotAck, SnapshotBegin, TermNotice, TimeoutNow, VoteGranted,
 ]  # fmt: skip
@@ -60,7 +60,8 @@ def appends(draw: st.DrawFn) -> AppendEntries:
     prev = draw(st.integers(0, 1 << 40))
     blobs = draw(st.lists(st.binary(max_size=40).filter(lambda entry: len(entry) != 1), max_size=5))
     entries = tuple((Index(prev + 1 + i), Term(draw(NUMBER)), blob) for i, blob in enumerate(blobs))
-    return AppendEntries(draw(NUMBER), draw(NUMBER), Index(prev), draw(NUMBER), draw(NUMBER), entries)
+    term, prev_term, commit = Term(draw(NUMBER)), Term(draw(NUMBER)), Index(draw(NUMBER))
+    return AppendEntries(term, draw(NUMBER), Index(prev), prev_term, commit, entries)
 
 
 CHUNKS = st.builds(SnapshotChunk, NUMBER, NUMBER, NUMBER, st.integers(0, 1), st.booleans(), st.binary(max_size=60))

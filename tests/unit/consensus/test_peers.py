@@ -5,14 +5,14 @@ import random
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
 from quorate.consensus import codec
 from quorate.consensus.codec import Hello, Proof, Refused, Welcome
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers, proof
-from quorate.consensus.ports import NodeId
+from quorate.consensus.ports import NodeId, Term
 from quorate.consensus.settings import PeerSettings
 from quorate.errors import PeerError, UsageError
 
@@ -89,7 +89,7 @@ def with_ends(scenario: Callable[..., Awaitable[None]], *ends: End) -> None:
     asyncio.run(run())
 
 
-def pair(**second: object) -> tuple[End, End]:
+def pair(**second: Any) -> tuple[End, End]:
     """Two nodes; the second's identity can differ."""
     ports = {1: free_port(), 2: free_port()}
     return End(1, ports), End(2, ports, **second)
@@ -219,7 +219,7 @@ def hello(**changes: object) -> bytes:
 
 HOSTILE: dict[str, tuple[list[bytes], str]] = {
     "no hello": ([b"\x01what"], "malformed"),
-    "consensus frame first": ([codec.encode(codec.Alive(codec.Term(1)))], "malformed"),
+    "consensus frame first": ([codec.encode(codec.Alive(Term(1)))], "malformed"),
     "proof first": ([codec.encode_hello(Proof(bytes(32)))], "malformed"),
     "wrong version": ([b"\x20\x63" + hello()[2:]], "version"),
     "to another node": ([hello(to_node_id=NodeId(3))], "node id"),
@@ -227,7 +227,7 @@ HOSTILE: dict[str, tuple[list[bytes], str]] = {
     "unknown node": ([hello(node_id=NodeId(77))], "node id"),
     "wrong cluster": ([hello(cluster_id="d")], "cluster id"),
     "guessed proof": ([hello(), codec.encode_hello(Proof(bytes(32)))], "cluster key"),
-    "frame instead of proof": ([hello(), codec.encode(codec.Alive(codec.Term(1)))], "malformed"),
+    "frame instead of proof": ([hello(), codec.encode(codec.Alive(Term(1)))], "malformed"),
     "welcome instead of proof": ([hello(), codec.encode_hello(Welcome())], "cluster key"),
     "truncated hello": ([hello()[:-1]], "malformed"),
     "above the hello limit": ([b"\x20" * 5000], "malformed"),

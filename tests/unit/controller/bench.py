@@ -6,7 +6,15 @@ from typing import Any
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
 from quorate.consensus.store import MemoryStore
-from quorate.controller import Caller, Controller, ControllerSettings, DialResult, ReplicatedState, RoleChange
+from quorate.controller import (
+    Caller,
+    CommandLine,
+    Controller,
+    ControllerSettings,
+    DialResult,
+    ReplicatedState,
+    RoleChange,
+)
 from quorate.controller.live import Heartbeat
 from quorate.errors import UsageError
 from quorate.events import NodeAddresses, Voter
@@ -151,7 +159,7 @@ class Bench:
         self.engine = ScriptedEngine(self.machine)
         self.wire = Wire()
         self.brokers = Brokers()
-        self.lines: list[Any] = []
+        self.lines: list[CommandLine] = []
         self.controller = Controller(
             node_id,
             self.machine,

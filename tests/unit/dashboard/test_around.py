@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestServer
 
 from quorate.errors import UsageError
 from quorate.events import ConfigChange, ConfigChanged, Stamp, encode
@@ -22,7 +22,7 @@ from quorate_spark.dashboard.spool import Fact
 from quorate_spark.dashboard.whatif import WhatIf, spelled_out
 from quorate_spark.serving import Election, Progress
 from quorate_spark.sinks.sql import connect, tables, upsert
-from tests.dashboard.lives import RECORDED, folded, plain, view
+from tests.dashboard.lives import RECORDED, Http, folded, plain, view
 
 FACTS = list(recorded(RECORDED))
 END = len(FACTS)
@@ -117,19 +117,19 @@ def with_streams(act: Any, **settings: Any) -> Any:
 
     async def run() -> Any:
         service = Service(Settings(recorded=RECORDED, poll_ms=20, **settings), lambda: 0)
-        async with TestClient(TestServer(service.app())) as client:
+        async with Http(TestServer(service.app())) as client:
             return await act(client)
 
     return asyncio.run(run())
 
 
-async def data_of(client: TestClient, path: str) -> Any:
+async def data_of(client: Http, path: str) -> Any:
     async with client.get(f"/api/{path}") as response:
         assert response.status == 200, await response.text()
         return json.loads(await response.read())
 
 
-async def streams_when(client: TestClient, state: str) -> Any:
+async def streams_when(client: Http, state: str) -> Any:
     """The second stream once it is in a state."""
     async with asyncio.timeout(20):
         while True:
@@ -142,7 +142,7 @@ async def streams_when(client: TestClient, state: str) -> Any:
 def test_elections_come_from_spark_when_it_knows_all(tmp_path: Path) -> None:
     """With a store that has caught up the answer is Spark's, stamped, and equal in every page to the fold's."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         serving = await streams_when(client, "running")
         assert (serving["kind"], serving["offset"], serving["lag"], serving["batch"]) == ("spark", END, 0, 7)
         for query in (
@@ -164,10 +164,12 @@ def test_elections_come_from_spark_when_it_knows_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("position", "seen_ms", "state"), [(40, NOW, "running"), (END, NOW - 60_000, "down")])
-def test_a_store_that_is_behind_or_dead_is_not_shown_as_new(tmp_path, position, seen_ms, state) -> None:
+def test_a_store_that_is_behind_or_dead_is_not_shown_as_new(
+    tmp_path: Path, position: int, seen_ms: int, state: str
+) -> None:
     """When Spark lacks an election, or is not alive, the fold answers, and the stream says how it is."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         serving = await streams_when(client, state)
         assert serving["lag"] == END - position
         assert (await data_of(client, "elections"))["source"] == "fold"
@@ -178,7 +180,7 @@ def test_a_store_that_is_behind_or_dead_is_not_shown_as_new(tmp_path, position, 
 def test_a_store_that_is_not_there_is_down(tmp_path: Path) -> None:
     """Neither a missing file nor a wrong URL breaks anything else; a URL of no store at all is refused at once."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         assert (await streams_when(client, "down"))["message"]
         assert (await data_of(client, "elections"))["source"] == "fold"
 
@@ -200,7 +202,7 @@ def test_projections_say_how_they_are() -> None:
         async with TestServer(app) as worker:
             address = f"127.0.0.1:{worker.port}"
             service = Service(Settings(recorded=RECORDED, poll_ms=20, projections=(address, "127.0.0.1:1")), lambda: 0)
-            async with TestClient(TestServer(service.app())) as client:
+            async with Http(TestServer(service.app())) as client:
                 first = await streams_when(client, "behind")
                 assert (first["name"], first["offset"], first["lag"], first["message"]) == (
                     address,

@@ -44,7 +44,9 @@ def test_a_record_is_the_event_it_was_made_from() -> None:
         (LIFE[0].frame, {"offset": "x"}, PeerError),
     ],
 )
-def test_a_record_that_is_no_event_is_refused(value, headers, error) -> None:
+def test_a_record_that_is_no_event_is_refused(
+    value: bytes | None, headers: dict[str, str], error: type[Exception]
+) -> None:
     """Neither other bytes nor another stamp are taken for an event."""
     wrong = record(LIFE[0], **headers)
     wrong.value = value

@@ -1,30 +1,34 @@
 """Every panel, at any offset, against a plain replay of the events up to there."""
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.errors import UsageError
+from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.panels import density, diff, elections, events, health, quorum, sets, timeline
+from quorate_spark.dashboard.panels.view import View
 from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
 from tests.dashboard.replay import Replay
 
 EVENTS = 260
 SEEDS = st.integers(0, 11)
 SHARES = st.floats(0, 1)
-LOGS = {}
+LOGS: dict[int, FoldedLog] = {}
 
 
-def log_of(seed: int):
+def log_of(seed: int) -> FoldedLog:
     """A folded life; folded once."""
     if seed not in LOGS:
         LOGS[seed] = folded(life(seed, EVENTS))
     return LOGS[seed]
 
 
-def both(seed: int, share: float):
+def both(seed: int, share: float) -> tuple[View, Replay]:
     """The view at some offset, and the replay up to it."""
     log = log_of(seed)
     offset = round(share * log.tip.offset)
@@ -33,7 +37,7 @@ def both(seed: int, share: float):
 
 @given(SEEDS, SHARES)
 @settings(max_examples=25, deadline=None)
-def test_sets_are_what_a_replay_says(seed, share) -> None:
+def test_sets_are_what_a_replay_says(seed: int, share: float) -> None:
     """At every offset each broker set's row equals one made from the events before it alone."""
     seen, replay = both(seed, share)
     answer = plain(sets.sets(seen))
@@ -44,7 +48,7 @@ def test_sets_are_what_a_replay_says(seed, share) -> None:
 
 @given(SEEDS, SHARES, SHARES)
 @settings(max_examples=25, deadline=None)
-def test_what_is_new_in_sets_completes_what_was_known(seed, share, earlier) -> None:
+def test_what_is_new_in_sets_completes_what_was_known(seed: int, share: float, earlier: float) -> None:
     """Rows touched since an offset, and the removed ones, turn the old answer into the new one."""
     seen, _ = both(seed, share)
     old = view(seen.log, round(earlier * seen.offset))
@@ -58,13 +62,13 @@ def test_what_is_new_in_sets_completes_what_was_known(seed, share, earlier) -> N
     assert {n: strip(r, moving) for n, r in known.items()} == {n: strip(r, moving) for n, r in now.items()}
 
 
-def strip(row: dict, names: tuple[str, ...]) -> dict:
+def strip(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in names}
 
 
 @given(SEEDS, SHARES)
 @settings(max_examples=25, deadline=None)
-def test_health_counts_what_a_replay_counts(seed, share) -> None:
+def test_health_counts_what_a_replay_counts(seed: int, share: float) -> None:
     """The figures of health are those of a replay, and its level follows from them."""
     seen, replay = both(seed, share)
     answer = plain(health.health(seen))
@@ -82,7 +86,7 @@ def test_health_counts_what_a_replay_counts(seed, share) -> None:
 
 @given(SEEDS, SHARES)
 @settings(max_examples=20, deadline=None)
-def test_the_quorum_is_what_a_replay_says(seed, share) -> None:
+def test_the_quorum_is_what_a_replay_says(seed: int, share: float) -> None:
     """Who leads, since when and why, and every node's last start."""
     seen, replay = both(seed, share)
     answer = plain(quorum.quorum(seen))
@@ -97,7 +101,7 @@ def test_the_quorum_is_what_a_replay_says(seed, share) -> None:
 
 @given(SEEDS, SHARES)
 @settings(max_examples=25, deadline=None)
-def test_elections_are_what_a_replay_says(seed, share) -> None:
+def test_elections_are_what_a_replay_says(seed: int, share: float) -> None:
     """Each election with its fault, and with its acknowledgement only once that was written."""
     seen, replay = both(seed, share)
     answer = plain(elections.elections(seen, first=True, limit=1_000))
@@ -109,7 +113,7 @@ def test_elections_are_what_a_replay_says(seed, share) -> None:
         (e["offset"], e["set"], e["kind"], e["first"], e["fault_at"], e["unavailable_ms"]) for e in answer["elections"]
     ]
     assert got == expected
-    took = {}
+    took: dict[str, list[int]] = {}
     for election in replay.elections:
         if not election["first"] and (ms := replay.unavailable(election)) is not None:
             took.setdefault(election["kind"], []).append(ms)
@@ -122,7 +126,7 @@ def test_elections_are_what_a_replay_says(seed, share) -> None:
 
 @given(SEEDS, st.integers(1, 9))
 @settings(max_examples=20, deadline=None)
-def test_pages_of_elections_join_up(seed, limit) -> None:
+def test_pages_of_elections_join_up(seed: int, limit: int) -> None:
     """Page after page, newest first and oldest first, gives every election once."""
     seen, replay = both(seed, 1.0)
     wanted = [election["offset"] for election in replay.elections if not election["first"]]
@@ -132,7 +136,8 @@ def test_pages_of_elections_join_up(seed, limit) -> None:
         backward += [election.offset for election in page.elections]
         if (before := page.next) is None:
             break
-    forward, after = [], 0
+    forward: list[int] = []
+    after: int | None = 0
     while after is not None:
         page = elections.elections(seen, after=after, limit=limit)
         forward += [election.offset for election in page.elections]
@@ -143,12 +148,13 @@ def test_pages_of_elections_join_up(seed, limit) -> None:
 
 @given(SEEDS, SHARES)
 @settings(max_examples=20, deadline=None)
-def test_one_election_tells_the_set_before_and_after(seed, share) -> None:
+def test_one_election_tells_the_set_before_and_after(seed: int, share: float) -> None:
     """Before and after are the set as a replay has it at those offsets, the candidates as the event has them."""
     seen, replay = both(seed, share)
     at = seen.log.history.at
     for told_ in replay.elections[-3:]:
         row = seen.log.index.election_at(told_["offset"])
+        assert row is not None
         base = elections.base_of(seen, row)
         answer = plain(elections.election(seen, row, at(base), at(row.offset), at(row.offset + 1)))
         for side, offset in (("before", base), ("after", row.offset + 1)):
@@ -165,7 +171,7 @@ def test_one_election_tells_the_set_before_and_after(seed, share) -> None:
 
 @given(SEEDS, SHARES, st.tuples(SHARES, SHARES))
 @settings(max_examples=25, deadline=None)
-def test_the_timeline_is_what_a_replay_says(seed, share, window) -> None:
+def test_the_timeline_is_what_a_replay_says(seed: int, share: float, window: tuple[float, float]) -> None:
     """Gaps, masters and sync sizes in a window are those a replay finds there, with the one value before it."""
     seen, replay = both(seed, share)
     if not seen.offset:
@@ -190,7 +196,7 @@ def test_the_timeline_is_what_a_replay_says(seed, share, window) -> None:
 
 @given(SEEDS, SHARES, st.integers(1, 40))
 @settings(max_examples=25, deadline=None)
-def test_the_density_adds_up(seed, share, buckets) -> None:
+def test_the_density_adds_up(seed: int, share: float, buckets: int) -> None:
     """Every event and every election is in exactly one bucket, and a bucket's end is an offset of that time."""
     seen, replay = both(seed, share)
     answer = plain(density.density(seen, buckets))
@@ -217,7 +223,7 @@ QUERIES = st.sampled_from([
 
 @given(SEEDS, SHARES, QUERIES, st.integers(1, 30))
 @settings(max_examples=25, deadline=None)
-def test_the_log_is_filtered_as_its_words_say(seed, share, q, limit) -> None:
+def test_the_log_is_filtered_as_its_words_say(seed: int, share: float, q: str, limit: int) -> None:
     """Page after page gives each event that matches all words once, newest first, and counts them."""
     seen, replay = both(seed, share)
     wanted = [row for row in reversed(replay.rows) if matches(row, q)]
@@ -230,10 +236,11 @@ def test_the_log_is_filtered_as_its_words_say(seed, share, q, limit) -> None:
     assert [row["offset"] for row in found] == [row["offset"] for row in wanted]
     assert [row["value"] for row in found] == [row["event"] for row in wanted]
     assert page.matched == len(wanted)
+    assert page.types is not None
     assert sum(page.types.values()) == len(wanted)
 
 
-def matches(row: dict, q: str) -> bool:
+def matches(row: dict[str, Any], q: str) -> bool:
     """The filter, told again."""
     event = row["event"]
     kinds = {"broker_set": "broker-set", "topic": "topic", "scope": "config", "cluster_id": "cluster"}
@@ -244,18 +251,18 @@ def matches(row: dict, q: str) -> bool:
         key = "leader/controller"
     elif row["type"] == "FeatureLevelChanged":
         key = "feature-level/cluster"
+    checks: dict[str, Callable[[str], bool]] = {
+        "type": lambda v: any(row["type"].lower().startswith(one) for one in v.split(",")),
+        "key": lambda v: key.lower().startswith(v),
+        "set": lambda v: key.lower() == f"broker-set/{v}",
+        "by": lambda v: v in row["principal"].lower(),
+        "term": lambda v: bool(row["term"] == int(v)),
+    }
     for word in q.lower().split():
         name, _, value = word.partition(":")
-        checks = {
-            "type": lambda v=value: any(row["type"].lower().startswith(one) for one in v.split(",")),
-            "key": lambda v=value: key.lower().startswith(v),
-            "set": lambda v=value: key.lower() == f"broker-set/{v}",
-            "by": lambda v=value: v in row["principal"].lower(),
-            "term": lambda v=value: row["term"] == int(v),
-        }
         texts = (row["type"], key, row["principal"], row["cause"])
         anywhere = any(word in text.lower() for text in texts)
-        if not (checks[name]() if name in checks else anywhere):
+        if not (checks[name](value) if name in checks else anywhere):
             return False
     return True
 
@@ -270,7 +277,7 @@ def test_a_filter_that_makes_no_sense_is_refused() -> None:
 
 @given(SEEDS, SHARES, SHARES)
 @settings(max_examples=25, deadline=None)
-def test_a_diff_names_every_field_that_differs(seed, share, earlier) -> None:
+def test_a_diff_names_every_field_that_differs(seed: int, share: float, earlier: float) -> None:
     """Masters, epochs, topics and settings that differ between two replays are in the diff, and nothing else is."""
     seen, replay = both(seed, share)
     start = round(earlier * seen.offset)

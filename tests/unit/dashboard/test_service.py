@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestServer
 
 from quorate.errors import UsageError
 from quorate_spark.dashboard.live import Client, facts_since
@@ -20,14 +20,14 @@ from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.site import Site
-from tests.dashboard.lives import RECORDED, folded, life, plain, view
+from tests.dashboard.lives import RECORDED, Http, folded, life, plain, view
 
 FACTS = list(recorded(RECORDED))
 END = len(FACTS)
 GETS = ("about", "health", "quorum", "sets", "timeline", "elections", "log", "density", "seek?t=1795262500000")
 ELECTION = next(fact.stamp.offset for fact in FACTS if getattr(fact.event, "trigger", "") == "master lost")
 
-Act = Callable[[TestClient], Awaitable[Any]]
+Act = Callable[[Http], Awaitable[Any]]
 
 
 def served(act: Act, **settings: Any) -> Any:
@@ -35,13 +35,13 @@ def served(act: Act, **settings: Any) -> Any:
 
     async def run() -> Any:
         service = Service(Settings(recorded=RECORDED, **settings), lambda: 0, Site(Path(__file__).parent / "no"))
-        async with TestClient(TestServer(service.app())) as client:
+        async with Http(TestServer(service.app())) as client:
             return await act(client)
 
     return asyncio.run(run())
 
 
-async def ask(client: TestClient, path: str, **more: Any) -> tuple[int, Any]:
+async def ask(client: Http, path: str, **more: Any) -> tuple[int, Any]:
     """Status and body of a GET."""
     async with client.get(f"/api/{path}", **more) as response:
         return response.status, json.loads(await response.read())
@@ -50,7 +50,7 @@ async def ask(client: TestClient, path: str, **more: Any) -> tuple[int, Any]:
 def test_every_panel_answers_in_the_same_frame() -> None:
     """Now and in the past, an answer says which offset it reflects and where it comes from."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         for path in GETS:
             status, body = await ask(client, path)
             assert (status, body["offset"], body["source"], body["age_ms"]) == (200, END, "fold", 0), path
@@ -115,7 +115,7 @@ def test_every_panel_answers_in_the_same_frame() -> None:
 def test_a_question_that_cannot_be_is_refused_by_name(path: str, status: int, code: str) -> None:
     """Every wrong parameter has its status and its code, and the end of the log is told to who asks beyond it."""
 
-    async def act(client: TestClient) -> tuple[int, Any]:
+    async def act(client: Http) -> tuple[int, Any]:
         return await ask(client, path)
 
     got, body = served(act)
@@ -127,7 +127,7 @@ def test_a_question_that_cannot_be_is_refused_by_name(path: str, status: int, co
 def test_the_past_may_be_kept_and_now_may_not() -> None:
     """An answer about the past has an ETag, is answered 304 when known, and with its key never asked for again."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         async with client.get("/api/health") as now:
             assert now.headers["Cache-Control"] == "no-store"
             assert "ETag" not in now.headers
@@ -149,7 +149,7 @@ def test_the_past_may_be_kept_and_now_may_not() -> None:
 def test_answers_are_packed_for_who_can_unpack_them() -> None:
     """With gzip the same bytes come, smaller; without it they come plain."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         address = str(client.make_url("/api/log?at=40&limit=40"))
         async with ClientSession(auto_decompress=False) as session:
             async with session.get(address, headers={"Accept-Encoding": "gzip"}) as packed:
@@ -168,7 +168,7 @@ def test_answers_are_packed_for_who_can_unpack_them() -> None:
 def test_every_answer_is_guarded() -> None:
     """Security headers are on answers, refusals and files; only our own address and names are served."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         for path in ("/api/health", "/api/nothing", "/", "/api/live"):
             async with client.get(path) as response:
                 policy = response.headers["Content-Security-Policy"]
@@ -200,7 +200,7 @@ def test_every_answer_is_guarded() -> None:
 def test_what_if_wants_a_question_and_a_node(body: bytes, status: int) -> None:
     """A body that is no question is refused, and a recorded log has nobody to ask."""
 
-    async def act(client: TestClient) -> int:
+    async def act(client: Http) -> int:
         async with client.post("/api/whatif", data=body) as response:
             return response.status
 
@@ -217,7 +217,7 @@ def parts(text: str) -> list[tuple[str, str, Any]]:
     return found
 
 
-async def stream(client: TestClient, path: str, wanted: int, **headers: str) -> list[tuple[str, str, Any]]:
+async def stream(client: Http, path: str, wanted: int, **headers: str) -> list[tuple[str, str, Any]]:
     """The first events of a stream."""
     async with client.get(path, headers={name.replace("_", "-"): text for name, text in headers.items()}) as response:
         text = ""
@@ -230,7 +230,7 @@ async def stream(client: TestClient, path: str, wanted: int, **headers: str) -> 
 def test_a_browser_that_returns_gets_what_it_missed() -> None:
     """From an offset on: hello, then every event since with the rows it changed; the same by Last-Event-ID."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         hello, facts = (await stream(client, f"/api/live?from={END - 5}", 2))[:2]
         assert (hello[1], hello[2]["offset"], facts[:2]) == ("hello", END, (str(END), "facts"))
         assert [event["offset"] for event in facts[2]["events"]] == list(range(END - 5, END))
@@ -248,7 +248,7 @@ def test_a_browser_that_returns_gets_what_it_missed() -> None:
 def test_a_browser_that_was_away_too_long_reads_again() -> None:
     """Beyond what may be sent late, and from an offset that is not there, there is a resync."""
 
-    async def act(client: TestClient) -> None:
+    async def act(client: Http) -> None:
         for since in (0, END + 50):
             found = await stream(client, f"/api/live?from={since}", 2)
             assert found[1] == (str(END), "resync", {"offset": END})
@@ -272,7 +272,7 @@ def test_a_slow_browser_loses_what_waits_and_is_told() -> None:
 def test_only_so_many_streams_are_open() -> None:
     """One more than allowed is refused as busy."""
 
-    async def act(client: TestClient) -> tuple[int, Any]:
+    async def act(client: Http) -> tuple[int, Any]:
         async with client.get("/api/live") as first:
             await first.content.readany()
             return await ask(client, "live")
@@ -286,7 +286,7 @@ def test_nothing_is_answered_before_anything_was_read() -> None:
 
     async def run() -> None:
         service = Service(Settings(nodes=("127.0.0.1:1",)), lambda: 0)
-        async with TestClient(TestServer(service.app())) as client:
+        async with Http(TestServer(service.app())) as client:
             status, body = await ask(client, "health")
             assert (status, body["error"]["code"]) == (503, "not_followed")
             status, body = await ask(client, "streams")
@@ -336,7 +336,7 @@ def test_the_documented_answers_are_the_real_ones() -> None:
     }  # fmt: skip
     assert asked.keys() < sections.keys()
 
-    async def act(client: TestClient) -> dict[str, Any]:
+    async def act(client: Http) -> dict[str, Any]:
         return {name: (await ask(client, path))[1]["data"] for name, path in asked.items()}
 
     for name, data in served(act).items():

@@ -51,6 +51,10 @@ class InlineLink:
     def close(self) -> None:
         self.listener = None
 
+    def listened(self) -> bool:
+        """Somebody still waits for reports: neither closed nor dead."""
+        return self.listener is not None
+
 
 class Times:
     """A bench with a past."""

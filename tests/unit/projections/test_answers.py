@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def body(answer: Answer, status: int) -> dict[str, Any]:
 
 
 @pytest.fixture(name="world")
-def _world(tmp_path: Path):
+def _world(tmp_path: Path) -> Iterator[Setup]:
     world = Setup(tmp_path)
     world.feed(0, COUNT)
     yield world

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,7 +34,7 @@ def stored(store: RowStore, view: str) -> dict[str, Any]:
 
 
 @pytest.fixture(name="folding")
-def _folding(tmp_path: Path):
+def _folding(tmp_path: Path) -> Iterator[Folding]:
     store = RowStore(tmp_path / "rows")
     yield Folding(store)
     store.close()

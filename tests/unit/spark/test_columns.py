@@ -1,7 +1,7 @@
 """Spark's types for events, derived from their schemas."""
 
 import pytest
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, MapType, StringType
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, MapType, StringType, StructType
 
 from quorate.errors import UsageError
 from quorate_spark.source.columns import COLUMNS, STAMP, column_of, newest_schema, record_type, schemas
@@ -25,6 +25,7 @@ def test_avro_types_become_spark_types() -> None:
     assert elected["sync_state_set"].dataType == ArrayType(LongType())
     candidate = elected["candidates"].dataType
     assert isinstance(candidate, ArrayType)
+    assert isinstance(candidate.elementType, StructType)
     assert candidate.elementType["verdict"].dataType == StringType()
     assert record_type("TopicCreated")["attributes"].dataType == MapType(StringType(), StringType())
 

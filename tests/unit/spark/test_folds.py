@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="absent peer: pyspark (make setup-all)")
 
 from pyspark.sql import Row
-from pyspark.sql.streaming import TwsTester
+from pyspark.sql.streaming.tws_tester import TwsTester
 
 from quorate import events as e
 from quorate.errors import InvariantBrokenError
@@ -138,6 +138,7 @@ def test_a_checkpoint_of_other_folds_is_refused() -> None:
     facts = [Row(**row(stamp, event)) for stamp, event in story(1, 5)[1:2]]
     tester.test("leader/default/controller", facts)
     held = tester.peekValueState("kept", "leader/default/controller")
+    assert held is not None
     other = TwsTester(Keyed(folds(threshold=5)))
     other.updateValueState("kept", "leader/default/controller", held)
     with pytest.raises(StaleCheckpointError):

@@ -182,19 +182,16 @@ def test_a_store_that_is_away_stops_nobody(world: World, tmp_path: Path) -> None
     assert [one.state for one in world.supervisor.watched] == ["running", "running"]
 
 
-def test_when_spark_is_gone_it_ends_with_one_line(world: World) -> None:
+def test_when_spark_is_gone_it_ends_with_one_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The JVM died: there is nothing to keep running, and whoever started the program starts it again."""
     world.warm()
 
-    def refused() -> bool:
+    def refused(_: Running) -> bool:
         raise ConnectionRefusedError
 
-    type(world.runs["serving"][-1]).isActive = property(lambda _: refused())  # type: ignore[assignment]
-    try:
-        with pytest.raises(SparkGoneError, match="nothing is lost"):
-            world.turn()
-    finally:
-        del type(world.runs["serving"][-1]).isActive
+    monkeypatch.setattr(Running, "isActive", property(refused), raising=False)
+    with pytest.raises(SparkGoneError, match="nothing is lost"):
+        world.turn()
 
 
 def test_stopping_waits_for_a_batch_and_tells_the_store(world: World) -> None:

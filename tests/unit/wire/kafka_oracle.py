@@ -57,7 +57,8 @@ def request_frame(api: Api, version: int, value: dict[str, Any], client_id: str 
     header = int16(api) + int16(version) + int32(77) + nullable_string(client_id)
     if version >= FLEXIBLE.get(api, version + 1):
         header += b"\x00"
-    return header + build(message(api, "Request"), value).encode(version=version)
+    body: bytes = build(message(api, "Request"), value).encode(version=version)
+    return header + body
 
 
 def plain(value: Any, version: int) -> Any:

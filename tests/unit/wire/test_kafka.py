@@ -1,6 +1,6 @@
 """Requests: what kafka-python writes, we read; what nobody should write raises one declared error."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -13,12 +13,19 @@ from quorate.wire.kafka import WINDOW, Api, KafkaFormatError, UnsupportedRequest
 from quorate.wire.kafka_primitives import MAX_ITEMS, Reader, int16, int32, string
 from tests.unit.wire.kafka_oracle import request_frame
 
+T = TypeVar("T")
+
 names = st.text(max_size=20)
 int8s = st.integers(0, 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
 blobs = st.binary(max_size=20)
-few = {"max_size": 3}
+
+
+def few(items: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
+    """Up to three of them."""
+    return st.lists(items, max_size=3)
+
 
 REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
     Api.FETCH: st.fixed_dictionaries(
@@ -30,11 +37,11 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
             "isolation_level": int8s,
             "session_id": int32s,
             "session_epoch": int32s,
-            "topics": st.lists(
+            "topics": few(
                 st.fixed_dictionaries(
                     {
                         "topic": names,
-                        "partitions": st.lists(
+                        "partitions": few(
                             st.fixed_dictionaries(
                                 {
                                     "partition": int32s,
@@ -43,16 +50,12 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
                                     "log_start_offset": int64s,
                                     "partition_max_bytes": int32s,
                                 }
-                            ),
-                            **few,
+                            )
                         ),
                     }
-                ),
-                **few,
+                )
             ),
-            "forgotten_topics_data": st.lists(
-                st.fixed_dictionaries({"topic": names, "partitions": st.lists(int32s, **few)}), **few
-            ),
+            "forgotten_topics_data": few(st.fixed_dictionaries({"topic": names, "partitions": few(int32s)})),
             "rack_id": names,
         }
     ),
@@ -60,19 +63,17 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
         {
             "replica_id": st.just(-1),
             "isolation_level": int8s,
-            "topics": st.lists(
+            "topics": few(
                 st.fixed_dictionaries(
                     {
                         "name": names,
-                        "partitions": st.lists(
+                        "partitions": few(
                             st.fixed_dictionaries(
                                 {"partition_index": int32s, "current_leader_epoch": int32s, "timestamp": int64s}
-                            ),
-                            **few,
+                            )
                         ),
                     }
-                ),
-                **few,
+                )
             ),
         }
     ),
@@ -84,7 +85,7 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
             "member_id": names,
             "group_instance_id": st.none() | names,
             "protocol_type": names,
-            "protocols": st.lists(st.fixed_dictionaries({"name": names, "metadata": blobs}), **few),
+            "protocols": few(st.fixed_dictionaries({"name": names, "metadata": blobs})),
         }
     ),
     Api.SYNC_GROUP: st.fixed_dictionaries(
@@ -93,7 +94,7 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
             "generation_id": int32s,
             "member_id": names,
             "group_instance_id": st.none() | names,
-            "assignments": st.lists(st.fixed_dictionaries({"member_id": names, "assignment": blobs}), **few),
+            "assignments": few(st.fixed_dictionaries({"member_id": names, "assignment": blobs})),
         }
     ),
     Api.OFFSET_COMMIT: st.fixed_dictionaries(
@@ -103,11 +104,11 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
             "member_id": names,
             "group_instance_id": st.none() | names,
             "retention_time_ms": int64s,
-            "topics": st.lists(
+            "topics": few(
                 st.fixed_dictionaries(
                     {
                         "name": names,
-                        "partitions": st.lists(
+                        "partitions": few(
                             st.fixed_dictionaries(
                                 {
                                     "partition_index": int32s,
@@ -115,12 +116,10 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
                                     "committed_leader_epoch": int32s,
                                     "committed_metadata": st.none() | names,
                                 }
-                            ),
-                            **few,
+                            )
                         ),
                     }
-                ),
-                **few,
+                )
             ),
         }
     ),

@@ -19,7 +19,7 @@ from quorate.wire.kafka_responses import (
 from tests.unit.wire.kafka_oracle import decoded
 
 
-def all_versions(*apis: Api) -> Any:
+def all_versions(*apis: Api) -> pytest.MarkDecorator:
     """Run a test for each version of these keys."""
     cases = [(api, version) for api in apis for version in range(WINDOW[api][0], WINDOW[api][1] + 1)]
     return pytest.mark.parametrize(("api", "version"), cases, ids=[f"{a.name}-{v}" for a, v in cases])

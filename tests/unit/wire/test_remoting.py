@@ -3,6 +3,7 @@
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -53,7 +54,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "contract" / "golden" / "controll
 BOTH = (HeaderType.JSON, HeaderType.BINARY)
 
 
-def golden() -> list[dict[str, str]]:
+def golden() -> list[dict[str, Any]]:
     """The recorded traffic, a line each."""
     return [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 

@@ -69,10 +69,16 @@ class LogView(Protocol):
 
     node_id: int
     cluster_id: str
-    log: EventLogReader
-    groups: GroupLedger
     on_applied: list[Callable[[int], None]]
     """Called with the new end offset after each slice of applied entries."""
+
+    @property
+    def log(self) -> EventLogReader:
+        """The applied events, as record batches."""
+
+    @property
+    def groups(self) -> GroupLedger:
+        """What the cluster keeps for consumer groups."""
 
     @property
     def leader_id(self) -> int | None:

@@ -414,7 +414,8 @@ def test_the_log_can_be_read_through_and_from_its_end() -> None:
     house = House()
     house.topics("a", "b", "c")
     end = house.bench.controller.offset
-    seen, start = [], 0
+    seen: list[dict[str, Any]] = []
+    start: int | None = 0
     while start is not None:
         page = house.get(f"/v1/log?from={start}&limit=2")
         seen += page["events"]

@@ -6,8 +6,8 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
 import uvloop
@@ -18,6 +18,8 @@ from quorate.gateway.http.messages import Request, Response
 from quorate.gateway.http.server import Respond
 from quorate.metrics import Metrics
 from tests.kafka_tools.fakes import free_port
+
+T = TypeVar("T")
 
 
 class Served:
@@ -37,11 +39,11 @@ class Served:
         elif request.path == ("large",):
             respond(Response(200, b"x" * 8_000_000))
         else:
-            told = {"method": request.method, "path": request.path, "query": dict(request.query)}
+            told: dict[str, object] = {"method": request.method, "path": request.path, "query": dict(request.query)}
             told |= {"body": request.body.decode(), "key": request.headers.get("idempotency-key")}
             respond(Response(200, json.dumps(told).encode()))
 
-    def do(self, coroutine: Any) -> Any:
+    def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
 
 

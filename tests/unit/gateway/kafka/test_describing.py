@@ -73,7 +73,7 @@ def test_a_group_is_described_by_its_coordinator_only() -> None:
         served.set_leader(1, 3)
         served.views[0].open = False
         assert described(client)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        asked = {"states_filter": [], "types_filter": []}
+        asked: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
         assert client.ask(Api.LIST_GROUPS, 5, asked)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 

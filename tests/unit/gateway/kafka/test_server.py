@@ -226,7 +226,7 @@ def test_a_leader_that_never_answers_has_a_deadline() -> None:
     """ListOffsets(latest) is error 6 after the time-out, and a late word changes nothing."""
     with serving(confirm_timeout_s=0.05) as (served, client):
         asked: list[Any] = []
-        served.views[0].confirmed_end = asked.append  # type: ignore[method-assign]
+        served.views[0].confirmed_end = asked.append  # type: ignore[assignment, method-assign]
         assert found_offset(client.ask(Api.LIST_OFFSETS, 5, list_offsets(-1)))[0] == 6
 
         async def late() -> None:
@@ -606,9 +606,14 @@ def test_one_encoding_serves_all_who_ask_the_same() -> None:
     """The log is read once for many equal fetches, and again only when it has grown."""
     with serving() as (served, client):
         served.append(3)
-        reads = []
+        reads: list[int] = []
         read = served.log.read
-        served.log.read = lambda offset, most: reads.append(offset) or read(offset, most)  # type: ignore[func-returns-value, method-assign]
+
+        def counted(offset: int, max_bytes: int) -> list[bytes]:
+            reads.append(offset)
+            return read(offset, max_bytes)
+
+        served.log.read = counted  # type: ignore[method-assign]
         for _ in range(5):
             client.ask(Api.FETCH, FETCH, fetch(1))
         assert reads == [1]

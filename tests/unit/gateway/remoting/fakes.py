@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from quorate.clock import ManualClock
-from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
+from quorate.controller.live import Beat, Channel, LiveNow, LiveTable
 from quorate.controller.loop import ReadResult, ReadView, answered
 from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, ReadOutcome, Refused, Unavailable
 from quorate.events import Event, Stamp
@@ -83,7 +83,7 @@ class InstantController:
         else:
             done(answered(query, self.view()))
 
-    def heartbeat(self, beat: Heartbeat, channel: Channel) -> None:
+    def heartbeat(self, beat: Beat, channel: Channel) -> None:
         self.live.heard(beat, channel, self.clock.monotonic())
 
     def channel_closed(self, channel: Channel) -> None:

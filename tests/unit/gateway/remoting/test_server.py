@@ -262,12 +262,15 @@ def test_reading_stops_while_too_much_is_in_flight() -> None:
     """Backpressure: what is not answered bounds what is read; answering lets it flow again, and nothing is lost."""
 
     async def body(service: Echo, server: RemotingServer, port: int) -> None:
+        def heard(count: int) -> Callable[[], bool]:
+            return lambda: len(service.requests) >= count
+
         service.hold = True
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for number in range(8):
             writer.write(encode_request(1005, number))
             await writer.drain()
-            await until(lambda number=number: len(service.requests) > number)
+            await until(heard(number + 1))
         connection = service.waiting[0][0]
         assert connection._transport is not None
         writer.write(encode_request(1005, 8))

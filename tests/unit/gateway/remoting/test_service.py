@@ -193,8 +193,8 @@ def test_a_refused_alter_carries_epoch_0_and_java_s_remark(alter: dict[str, obje
     gateway = Gateway()
     gateway.pair()
     before = len(gateway.controller.events)
-    fields = {"brokerName": "b", "masterBrokerId": 1, "masterEpoch": 1}
-    fields |= {name: alter[name] for name in fields if name in alter}  # type: ignore[misc]
+    fields: dict[str, object] = {"brokerName": "b", "masterBrokerId": 1, "masterEpoch": 1}
+    fields |= {name: alter[name] for name in fields if name in alter}
     body = {"syncStateSet": alter.get("set", [1]), "syncStateSetEpoch": alter.get("epoch", 2)}
     assert said(gateway.ask(1001, body, **fields)) == (code, remark, {"newSyncStateSetEpoch": "0"}, None)
     assert len(gateway.controller.events) == before
@@ -554,7 +554,7 @@ def test_config_is_shown_changed_and_kept_in_the_log() -> None:
     body = b"enableElectUncleanMaster=TRUE\nprocessReadEvent=true\nscanNotActiveBrokerInterval=4000\n"
     assert said(gateway.ask(1009, body)) == (0, None, {}, None)
     changes = {"enableElectUncleanMaster": "true", "processReadEvent": "true", "scanNotActiveBrokerInterval": "4000"}
-    assert gateway.controller.submitted[-1][0] == ChangeConfig(scope="node/1", changes=changes)
+    assert gateway.controller.submitted[-1][0] == ChangeConfig(scope="node/1", changes={**changes})
     now = shown(gateway)
     assert (now["enableElectUncleanMaster"], now["isProcessReadEvent"]) == ("true", "true")
     assert now["scanNotActiveBrokerInterval"] == "4000"
