@@ -101,7 +101,7 @@ def test() -> list[Step]:
         Step("coverage of the pure rooms", tool("coverage", "report", f"--include={PURE}", "--fail-under=99"), 30),
         Step("the wheel, installed alone", [sys.executable, ".ci/wheel.py"], 400),
         pytest("integration", 900, ["tests/integration", "tests/contract"]),
-        pytest("kills", 900, ["tests/kills"]),
+        pytest("kills", 900, ["tests/kills", "tests/linearizability"]),
         sim("simulator", "1..4000", 240, "--seconds", "90", "--at-least", "100"),
         pytest("stock kafka tools", 900, ["tests/kafka_tools"]),
         pytest("stock kafka clients", 900, ["tests/clients"]),

@@ -105,6 +105,12 @@ class Cluster:
         """Take back what these (dead) nodes never synced; returns the bytes."""
         return sum(power.lose_power(self._logs(node)) for node in nodes)
 
+    def revive(self) -> None:
+        """Have every paused node go on."""
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """SIGTERM, in order; SIGKILL for one that does not go."""
         for process in self._processes.values():

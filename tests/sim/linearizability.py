@@ -6,8 +6,9 @@ after its call, or never. ``check`` answers False only when no order of instants
 Theory: Wing & Gong's search with Lowe's memory (G. Lowe, "Testing for linearizability", 2017): walk the calls in
 order of time; take any operation whose call comes before the first return still open and that the model accepts;
 remember (set of operations taken, state) so that no pair is explored twice; on a return whose operation was not taken,
-step back. Exponential in the number of operations in flight at once, so a budget of steps bounds it: exceeding the
-budget is an answer of its own (``None``), and the runner counts it as a failure.
+step back to the last write (a read that could be taken is no choice). Exponential in the number of writes in flight at
+once, so a budget of steps bounds it: exceeding the budget is an answer of its own (``None``), and the runner counts it
+as a failure.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -106,9 +107,10 @@ class _Search:
                 return None
             is_return, number = self._order[at] if at != self._head else (True, -1)
             if is_return:
-                if not self._path:
+                back = self._step_back()
+                if back is None:
                     return False
-                at = self._step_back()
+                at = back
             elif self._take(number):
                 at = self._next[self._head]
             else:
@@ -129,14 +131,21 @@ class _Search:
             self._lift(self._return_at[number])
         return True
 
-    def _step_back(self) -> int:
-        number, self._state = self._path.pop()
-        self._taken &= ~(1 << number)
-        if number in self._return_at:
-            self._open += 1
-            self._unlift(self._return_at[number])
-        self._unlift(self._call_at[number])
-        return self._next[self._call_at[number]]
+    def _step_back(self) -> int | None:
+        """To the last choice there was, and past it; None: there was none.
+
+        A ``get`` is none: it changes nothing, so where it can be taken, taking it forbids nothing that comes after.
+        """
+        while self._path:
+            number, self._state = self._path.pop()
+            self._taken &= ~(1 << number)
+            if number in self._return_at:
+                self._open += 1
+                self._unlift(self._return_at[number])
+            self._unlift(self._call_at[number])
+            if self._ops[number].what != "get":
+                return self._next[self._call_at[number]]
+        return None
 
     def _lift(self, at: int) -> None:
         before, after = self._previous[at], self._next[at]
