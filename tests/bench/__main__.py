@@ -1,44 +1,59 @@
-"""``make bench``: measure beside controls in the same run. Raw samples, figures and the report go to ``.run/bench``."""
+"""``make bench``: measure beside controls in the same run. Raw samples, figures and the report go to ``.run/bench``.
+
+A measure that fails, or does not end in time, is told in the report, and the next one goes on. The report is written
+anew after each.
+"""
 
 import argparse
 import os
 import platform
+import sys
 import time
 from pathlib import Path
 
-from tests.bench.harness import Run, build_tools
+from tests.bench.apart import apart
+from tests.bench.harness import Figure, Run, build_tools
 from tests.bench.measures import MEASURES
-from tests.bench.report import render
+from tests.bench.report import failures, render
 
 ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 5
 
 
-def main() -> None:
-    """Run the chosen measurements, once or more often."""
+def main() -> int:
+    """Run the chosen measures, once or more often. 1 when a figure of ours failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("measures", nargs="*", choices=[*MEASURES, []], help="default: all")
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"default: all of {', '.join(MEASURES)}")
     parser.add_argument("--runs", type=int, default=1, help="how often; two or more are compared")
-    parser.add_argument("--seconds", type=int, default=8, help="of each load")
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="of each load")
     options = parser.parse_args()
+    chosen = options.measures or list(MEASURES)
+    if unknown := [name for name in chosen if name not in MEASURES]:
+        parser.error(f"no such measure: {', '.join(unknown)}")
     folder = ROOT / ".run" / "bench" / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
-    tools = build_tools(folder)
-    runs = []
+    tools, began, report = build_tools(folder), time.monotonic(), folder / "report.md"
+    runs: list[dict[str, Figure]] = []
     for number in range(1, options.runs + 1):
-        run = Run(folder / f"run-{number}", tools, options.seconds)
-        run.folder.mkdir()
-        for name in options.measures or MEASURES:
-            print(f"{name} (run {number})", flush=True)
-            MEASURES[name](run)
-        runs.append(run.figures)
-    machine = (
-        f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
-    )
-    report = folder / "report.md"
-    report.write_text(render(runs, machine))
+        where = folder / f"run-{number}"
+        where.mkdir()
+        runs.append({})
+        for place, name in enumerate(chosen, start=1):
+            gone = time.monotonic() - began
+            print(f"[{place}/{len(chosen)}] {name} (run {number} of {options.runs}, {gone:.0f} s so far)", flush=True)
+            runs[-1].update(apart(Run(where, tools, options.seconds, name)))
+            report.write_text(render(runs, _machine(options.seconds, time.monotonic() - began)))
     print(report.read_text())
     print(f"kept in {folder.relative_to(ROOT)}")
+    return int(any(failures(figures, ours_only=True) for figures in runs))
+
+
+def _machine(seconds: int, took_s: float) -> str:
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+        f"; loads of {seconds} s; {took_s / 60:.1f} min in all"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,13 +8,14 @@ import asyncio
 import json
 import subprocess
 import sys
+from functools import partial
 from typing import Any, cast
 
 import uvloop
 
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.wire.kafka_primitives import int16, int32, int64, string
-from tests.bench.harness import Run, load, ours
+from tests.bench.harness import Figure, Ours, Run, ending, load, ours, said
 
 TOPIC = KafkaSettings().topic
 COUNT = 200
@@ -81,20 +82,25 @@ def consumers(run: Run) -> None:
     """The leader's commits at 50 a second: alone, and with 200 consumers waiting at a follower."""
     seconds = 2 * run.seconds
     with ours(run) as cluster:
-        leader = cluster.leader()
-        follower = next(node for node in cluster.started.nodes if node is not leader)
-        port = cluster.rpc(leader)
-        alone = run.keep("commits at 50/s", load(run, "commits", port, CLIENTS, RATE, "commits-50", seconds))
-        kafka = follower["kafka"].rpartition(":")[2]
-        command = [sys.executable, "-m", "tests.bench.consumers", kafka, str(COUNT), str(seconds + 2)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            beside = load(run, "commits", port, CLIENTS, RATE, "commits-50-beside", seconds)
-            read = json.loads(process.stdout.readline())
-        run.keep("commits at 50/s beside 200 consumers", beside)
-        ratios = {f"p{q}_ratio": round(beside[f"p{q}_us"] / max(alone[f"p{q}_us"], 1), 3) for q in (50, 99)}
-        run.keep("200 consumers on a follower", read | ratios)
+        port = cluster.rpc(cluster.leader())
+        load(run, "commits", port, CLIENTS, RATE, "commits-50-warm-up", 2)
+        alone = run.take("commits at 50/s", partial(load, run, "commits", port, CLIENTS, RATE, "commits-50", seconds))
+        run.take("200 consumers on a follower", lambda: _beside(run, cluster, port, alone, seconds))
+
+
+def _beside(run: Run, cluster: Ours, port: int, alone: Figure, seconds: int) -> Figure:
+    """The same commits; the consumers must have read them."""
+    kafka = cluster.follower()["kafka"].rpartition(":")[2]
+    command = [sys.executable, "-m", "tests.bench.consumers", kafka, str(COUNT), str(seconds)]
+    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
+        said(process)
+        syncs = cluster.syncs()
+        figure = load(run, "commits", port, CLIENTS, RATE, "commits-50-beside", seconds)
+        figure["syncs"] = [after - earlier for after, earlier in zip(cluster.syncs(), syncs, strict=True)]
+        figure |= json.loads(said(process))
+    if figure["events_min"] < RATE * seconds / 2:
+        raise RuntimeError(f"a consumer got {figure['events_min']} events only")
+    return figure | {f"p{q}_ratio": round(figure[f"p{q}_us"] / max(alone[f"p{q}_us"], 1), 3) for q in (50, 99)}
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
-"""What a benchmark stands on: the compiled load generators, the machine's own figures, processes and their CPU."""
+"""What a benchmark stands on: the compiled load generators, the machine's own figures, processes and their CPU.
+
+A figure that cannot be had is a figure too (``{"failed": why}``), and the others go on. Beside each lies what the
+machine gave meanwhile: the load average, and the share of the CPU that its host took away.
+"""
 
 import json
 import os
 import shutil
-import statistics
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,25 +24,103 @@ from quorate.consensus.disk import FileDisk
 from tests.clusters import Started, free_ports, running
 
 HERE = Path(__file__).parent
-TICKS_S = os.sysconf("SC_CLK_TCK")
+Figure = dict[str, Any]
+
+
+class OverdueError(BaseException):
+    """A measurement did not end in time. No ``except Exception`` may take it for the failure of one figure."""
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """What is done meanwhile, wherever it waits, ends by then with an OverdueError. In the main thread only."""
+
+    def ring(*_: object) -> None:
+        raise OverdueError(f"not done within {seconds:.0f} s")
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Watch:
+    """What the machine gave from here on."""
+
+    def __init__(self) -> None:
+        self._began, self._ticks = time.monotonic(), machine_ticks()
+
+    def seen(self) -> Figure:
+        """Seconds gone, the share of the CPU that the host took (steal), and the load average now."""
+        ticks = [now - then for now, then in zip(machine_ticks(), self._ticks, strict=True)]
+        return {
+            "took_s": round(time.monotonic() - self._began, 1),
+            "steal_pct": round(100 * ticks[STEAL] / max(sum(ticks), 1), 1),
+            "load_average": round(os.getloadavg()[0], 2),
+        }
+
+
+STEAL = 7
+"""Of ``user nice system idle iowait irq softirq steal`` (proc(5)); what follows is in them already."""
+
+
+def machine_ticks() -> list[int]:
+    """The first line of ``/proc/stat``."""
+    with Path("/proc/stat").open() as lines:
+        return [int(number) for number in lines.readline().split()[1 : STEAL + 2]]
 
 
 @dataclass
 class Run:
-    """One run of all measurements: its folder, its figures, and the raw samples beside them."""
+    """One run of one measure: its folder, its figures, and the raw samples beside them."""
 
     folder: Path
     tools: Path
     seconds: int
-    figures: dict[str, Any] = field(default_factory=dict)
+    measure: str
+    figures: dict[str, Figure] = field(default_factory=dict)
 
-    def keep(self, name: str, figure: dict[str, Any]) -> dict[str, Any]:
-        """Note a figure under a name, with the load average of the moment."""
-        figure["load_average"] = round(os.getloadavg()[0], 2)
+    def take(self, name: str, work: Callable[[], Figure]) -> Figure:
+        """Note what is found, or why it failed, and what the machine gave meanwhile."""
+        watch = Watch()
+        try:
+            figure = work()
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next figure is worth as much as without it
+            figure = {"failed": reason(error)}
+        return self.keep(name, figure | watch.seen())
+
+    def keep(self, name: str, figure: Figure) -> Figure:
+        """Note a figure."""
         self.figures[name] = figure
-        (self.folder / "figures.json").write_text(json.dumps(self.figures, indent=1))
+        kept = self.folder / f"figures-{self.measure}.json"
+        kept.write_text(json.dumps(self.figures, indent=1))
         print(f"  {name}: {json.dumps(figure)}", flush=True)
         return figure
+
+    def samples(self, name: str, values: list[float]) -> None:
+        """Keep raw samples that no generator wrote, in the order they came."""
+        (self.folder / f"{name}.json").write_text(json.dumps(values))
+
+
+def reason(error: BaseException) -> str:
+    """Why, in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:400]}" if text else type(error).__name__
+
+
+def quantiles(samples: list[float]) -> Figure:
+    """p50, p99 and the greatest, in the samples' own unit, milliseconds."""
+    if not samples:
+        raise RuntimeError("no samples")
+    ordered = sorted(samples)
+    return {
+        "samples": len(ordered),
+        "p50_ms": round(ordered[len(ordered) // 2], 2),
+        "p99_ms": round(ordered[len(ordered) * 99 // 100], 2),
+        "max_ms": round(ordered[-1], 2),
+    }
 
 
 def build_tools(folder: Path) -> Path:
@@ -52,34 +134,41 @@ def build_tools(folder: Path) -> Path:
     return folder
 
 
-def load(run: Run, mode: str, port: int, connections: int, rate: float, name: str, seconds: int = 0) -> dict[str, Any]:
+def load(run: Run, mode: str, port: int, connections: int, rate: float, name: str, seconds: int = 0) -> Figure:
     """Run the generator; its JSON line. Raw samples go to ``<name>.u32`` (microseconds)."""
-    process = start_load(run, mode, port, connections, rate, name, seconds)
-    return finish_load(process)
+    return finish_load(start_load(run, mode, port, connections, rate, name, seconds))
 
 
 def start_load(
     run: Run, mode: str, port: int, connections: int, rate: float, name: str, seconds: int = 0
 ) -> "subprocess.Popen[str]":
-    """Begin a run of the generator."""
+    """Begin a run of the generator; it has prepared its broker sets when this returns."""
     arguments = [mode, "127.0.0.1", str(port), str(connections), str(seconds or run.seconds), str(rate)]
-    samples = run.folder / f"{name}.u32"
-    return subprocess.Popen(
-        [str(run.tools / "load"), *arguments, str(samples)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [str(run.tools / "load"), *arguments, str(run.folder / f"{name}.u32")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    if process.stdout.readline() != "ready\n":
+        finish_load(process)
+    return process
 
 
-def finish_load(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    """Its JSON line. Raises RuntimeError with what it said instead."""
-    out, err = process.communicate(timeout=180)
+def finish_load(process: "subprocess.Popen[str]") -> Figure:
+    """Its JSON line. Raises RuntimeError with what it said instead, or when nothing at all was answered."""
+    try:
+        out, err = process.communicate(timeout=180)
+    finally:
+        process.kill()
     if not out:
-        raise RuntimeError(f"the load generator failed: {err}")
-    found: dict[str, Any] = json.loads(out)
-    found.pop("first_error") if not found["errors"] else None
+        raise RuntimeError(f"the load generator ended with {process.returncode}: {err.strip()}")
+    found: Figure = json.loads(out)
+    if not found["operations"]:
+        raise RuntimeError(f"nothing was answered: {found['first_error']}")
+    if not found["errors"]:
+        found.pop("first_error")
     return found
 
 
-def fsync_probe(run: Run, count: int = 1000) -> dict[str, Any]:
+def fsync_probe(run: Run, name: str, count: int = 1000) -> Figure:
     """240 bytes written in place and synced, as the journal does it; microseconds."""
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
         disk = FileDisk(folder)
@@ -91,15 +180,21 @@ def fsync_probe(run: Run, count: int = 1000) -> dict[str, Any]:
             disk.sync("probe")
             samples.append((time.perf_counter_ns() - start) // 1000)
         disk.close()
-    (run.folder / f"fsync-{len(run.figures)}.u32").write_bytes(struct.pack(f"={count}I", *samples))
+    (run.folder / f"fsync-{name}.u32").write_bytes(struct.pack(f"={count}I", *samples))
     samples.sort()
     return {"p50_us": samples[count // 2], "p99_us": samples[count * 99 // 100], "max_us": samples[-1]}
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time a process has used, seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_S
+    """CPU time a process has used, seconds, by its own clock (clock_getcpuclockid(3)): /proc counts in 10 ms."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def cpu_share(pid: int, seconds: float) -> float:
+    """CPU of a process from now on, as a share of one core."""
+    before, began = cpu_s(pid), time.monotonic()
+    time.sleep(seconds)
+    return (cpu_s(pid) - before) / (time.monotonic() - began)
 
 
 def rss_mib(pid: int) -> float:
@@ -110,19 +205,29 @@ def rss_mib(pid: int) -> float:
     return 0.0
 
 
-@contextmanager
-def profiled(run: Run, pid: int, name: str, seconds: int) -> Iterator[None]:
-    """Sample a process meanwhile; ``<name>.stacks`` holds one stack and its count per line. Not in a measured run."""
-    stacks = run.folder / f"{name}.stacks"
-    words = ["record", "-p", str(pid), "-d", str(seconds), "-r", "200", "-f", "raw", "-o", str(stacks)]
-    spy = subprocess.Popen(
-        [str(Path(sys.executable).with_name("py-spy")), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        yield
-    finally:
-        spy.wait(timeout=60)
-    run.keep(f"profile {name}", {"top": hottest(stacks)})
+def profile(run: Run, pid: int, name: str, work: Callable[[int], Figure]) -> None:
+    """Sample a process while ``work(seconds)`` is done once more, apart from the measurement.
+
+    ``<name>.stacks`` holds one stack and its count per line.
+    """
+    seconds = 3
+
+    def sampled() -> Figure:
+        stacks = run.folder / f"{name.replace(' ', '-')}.stacks"
+        words = ["record", "-p", str(pid), "-d", str(seconds), "-r", "200", "-f", "raw", "-o", str(stacks)]
+        program = Path(sys.executable).with_name("py-spy")
+        spy = subprocess.Popen([str(program), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            work(seconds + 1)
+            _, err = spy.communicate(timeout=60)
+        finally:
+            spy.kill()
+        top = hottest(stacks)
+        if not top:
+            raise RuntimeError(f"py-spy took no samples: {err.strip()}")
+        return {"top": top}
+
+    run.take(f"profile {name}", sampled)
 
 
 def hottest(stacks: Path, count: int = 15) -> list[str]:
@@ -140,19 +245,33 @@ def hottest(stacks: Path, count: int = 15) -> list[str]:
 
 
 @contextmanager
+def ending(process: "subprocess.Popen[str]") -> Iterator["subprocess.Popen[str]"]:
+    """A child that is killed when it is no longer needed, if it has not ended by itself."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
 def null_server() -> Iterator["tuple[int, subprocess.Popen[str]]"]:
     """The control server: its port and its process."""
     port = free_ports(1)
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / "null_server.py"), str(port)], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
+    command = [sys.executable, str(HERE / "null_server.py"), str(port)]
+    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
+        said(process)
         yield port, process
-    finally:
-        process.kill()
-        process.wait()
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    """The next line of a child. Raises RuntimeError when it ended instead."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        code, why = process.wait(10), process.stderr.read().strip() if process.stderr else ""
+        raise RuntimeError(f"{process.args!r} ended with {code}: {why}")
+    return line
 
 
 class Ours:
@@ -177,6 +296,11 @@ class Ours:
                     return node
             time.sleep(0.02)
         raise RuntimeError("no leader")
+
+    def follower(self) -> dict[str, Any]:
+        """A node that does not lead."""
+        leader = self.leader()
+        return next(node for node in self.started.nodes if node is not leader)
 
     def rpc(self, node: dict[str, Any]) -> int:
         """The port of its remoting listener."""
@@ -208,8 +332,3 @@ def ours(run: Run, *words: str) -> Iterator[Ours]:
             cluster = Ours(up)
             cluster.leader()
             yield cluster
-
-
-def median(values: list[float]) -> float:
-    """The middle one."""
-    return statistics.median(values)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from quorate.cli.client import Node
 from quorate.gateway.http.answers import Done
 from quorate_projections.folding import Folding, Taken
 from quorate_projections.store import RowStore
-from tests.bench.harness import Ours, Run, cpu_s, finish_load, ours, start_load
+from tests.bench.harness import Figure, Ours, Run, cpu_share, finish_load, ours, quantiles, start_load
 from tests.contract.client import Remoting
 from tests.projections.history import records
 from tests.projections.log import HistoryLog
@@ -29,12 +30,12 @@ PER_SECOND = 1000
 
 def projections(run: Run) -> None:
     """All of it."""
-    catch_up(run)
-    freshness(run)
+    run.take("projections catch-up", partial(catch_up, run))
+    run.take("projections freshness", partial(freshness, run))
     read_servers(run)
 
 
-def catch_up(run: Run) -> None:
+def catch_up(run: Run) -> Figure:
     """Folding and storing alone; the same events from a served log; a wiped worker until it is ready."""
     log = records(99, EVENTS)
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
@@ -50,16 +51,13 @@ def catch_up(run: Run) -> None:
             with workers(worker):
                 worker.wait(ready=True, offset=served.events)
                 ready_s = time.monotonic() - began
-    run.keep(
-        "projections catch-up",
-        {
-            "events": EVENTS,
-            "fold_and_store_per_second": round(alone),
-            "catch_up_per_second": round(reached),
-            "share": round(reached / alone, 2),
-            "wiped_until_ready_s": round(ready_s, 2),
-        },
-    )
+    return {
+        "events": EVENTS,
+        "fold_and_store_per_second": round(alone),
+        "catch_up_per_second": round(reached),
+        "share": round(reached / alone, 2),
+        "wiped_until_ready_s": round(ready_s, 2),
+    }
 
 
 def _fold_alone(folder: Path, log: Any) -> float:
@@ -90,7 +88,7 @@ def beside(run: Run, cluster: Ours, count: int) -> Iterator[list[Worker]]:
         yield all_of_them
 
 
-def freshness(run: Run, count: int = 400, rate: float = 50.0) -> None:
+def freshness(run: Run, count: int = 400, rate: float = 50.0) -> Figure:
     """An event is decided (its own time) → a reader that waits for it has it, commit and HTTP included; ms."""
     with ours(run) as cluster, beside(run, cluster, 1) as (worker,):
         node, samples = Node(cluster.leader()["http"]), list[float]()
@@ -103,11 +101,8 @@ def freshness(run: Run, count: int = 400, rate: float = 50.0) -> None:
                 raise RuntimeError(str(page))
             samples.append(time.time() * 1000 - page["row"]["changed_ms"])
         writer.join()
-    samples.sort()
-    run.keep(
-        "projections freshness",
-        {"samples": count, "p50_ms": round(samples[count // 2], 1), "p99_ms": round(samples[count * 99 // 100], 1)},
-    )
+    run.samples("projections-freshness", samples)
+    return quantiles(samples)
 
 
 def _write(node: Node, count: int, rate: float) -> None:
@@ -121,30 +116,39 @@ def _write(node: Node, count: int, rate: float) -> None:
 def read_servers(run: Run) -> None:
     """Reads a second of 1, 2 and 3 workers; the leader's CPU for 1,000 reads a second, asked itself and not."""
     with ours(run) as cluster:
-        leader = cluster.leader()
-        _register(leader["rpc"])
-        idle = _share(leader["pid"], 3.0)
-        process = start_load(run, "reads", cluster.rpc(leader), 16, PER_SECOND, "reads-at-leader", 6)
-        busy = _share(leader["pid"], 5.0)
-        at_leader = finish_load(process)["per_second"]
+        _register(cluster.leader()["rpc"])
+        asked = run.take("projections leader asked", partial(_leader_asked, run, cluster))
         with beside(run, cluster, max(SERVERS)) as all_of_them:
+            ports = [worker.port for worker in all_of_them]
             for count in SERVERS:
-                ports = [worker.port for worker in all_of_them[:count]]
-                found = _reads(ports, 4.0, 0)
-                run.keep(f"projections reads, {count} servers", found)
-            reader = threading.Thread(target=_reads, args=([all_of_them[0].port], 6.0, PER_SECOND))
-            reader.start()
-            spared = _share(leader["pid"], 5.0)
-            reader.join()
-    run.keep(
-        "projections leader",
-        {
-            "reads_per_second": at_leader,
-            "leader_cpu_idle": round(idle, 3),
-            "leader_cpu_asked_itself": round(busy, 3),
-            "leader_cpu_workers_asked": round(spared, 3),
-        },
-    )
+                run.take(f"projections reads, {count} servers", partial(_reads, ports[:count], 4.0, 0))
+            run.take("projections leader", lambda: asked | _leader_spared(cluster, ports[0]))
+
+
+def _leader_asked(run: Run, cluster: Ours) -> Figure:
+    leader = cluster.leader()
+    idle = cpu_share(leader["pid"], 3.0)
+    process = start_load(run, "reads", cluster.rpc(leader), 16, PER_SECOND, "reads-at-leader", 5)
+    busy = cpu_share(leader["pid"], 4.0)
+    found = finish_load(process)["per_second"]
+    return {
+        "reads_per_second": found,
+        "leader_cpu_idle": round(idle, 3),
+        "leader_cpu_asked_itself": round(busy, 3),
+    }
+
+
+def _leader_spared(cluster: Ours, port: int) -> Figure:
+    """The same reads of a worker; the CPU of the leader meanwhile."""
+    found: list[Figure] = []
+    reader = threading.Thread(target=lambda: found.append(_reads([port], 5.0, PER_SECOND)))
+    reader.start()
+    time.sleep(0.5)
+    spared = cpu_share(cluster.leader()["pid"], 4.0)
+    reader.join()
+    if not found:
+        raise RuntimeError("the worker did not answer")
+    return {"worker_reads_per_second": found[0]["per_second"], "leader_cpu_workers_asked": round(spared, 3)}
 
 
 def _register(address: str) -> None:
@@ -155,17 +159,10 @@ def _register(address: str) -> None:
         )  # fmt: skip
 
 
-def _share(pid: int, seconds: float) -> float:
-    """CPU of a process, as a share of one core."""
-    before = cpu_s(pid)
-    time.sleep(seconds)
-    return (cpu_s(pid) - before) / seconds
-
-
-def _reads(ports: list[int], seconds: float, rate: float) -> dict[str, Any]:
+def _reads(ports: list[int], seconds: float, rate: float) -> Figure:
     words = [",".join(map(str, ports)), "/views/broker_sets/asked", str(seconds), str(rate), str(8 * len(ports))]
     command = [sys.executable, "-m", "tests.bench.reads", *words]
-    found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+    found: Figure = json.loads(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
     if found["others"] or not found["operations"]:
         raise RuntimeError(str(found))
     return found

@@ -18,7 +18,7 @@ def main(ports: list[int], path: str, seconds: float, rate: float, connections: 
     """Ask until the time is up; what was answered."""
     request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     selector, good, every = selectors.DefaultSelector(), 0, 0
-    links: list[socket.socket] = []
+    links = []
     for number in range(connections):
         link = socket.create_connection(("127.0.0.1", ports[number % len(ports)]))
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -36,12 +36,14 @@ def main(ports: list[int], path: str, seconds: float, rate: float, connections: 
                 links[(asked + number) % len(links)].sendall(request)
             asked += due
         for key, _ in selector.select(0.001 if rate else 0.1):
-            reader: socket.socket = key.data
-            data = reader.recv(1 << 18)
+            link = key.data
+            data = link.recv(1 << 18)
+            if not data:
+                raise ConnectionError("a worker hung up")
             found = data.count(ANY)
             good, every = good + data.count(OK), every + found
             if rate == 0 and found:
-                reader.sendall(request * found)
+                link.sendall(request * found)
     took = time.monotonic() - began
     return {"per_second": round(good / took, 1), "operations": good, "others": every - good}
 

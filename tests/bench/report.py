@@ -1,8 +1,36 @@
 """From figures to a report: each bar of the project with what was measured, its ratio to a control of the same run."""
 
+from dataclasses import dataclass
 from typing import Any
 
-Figures = dict[str, Any]
+Figures = dict[str, dict[str, Any]]
+APART = 1.25
+DISTURBED_PCT = 3.0
+"""Of the CPU, taken by the machine's host: such a figure is marked."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line: ``key`` of figure ``name``, times ``scale``. ``limit``: at most, or (negative) at least, or none."""
+
+    what: str
+    name: str
+    key: str
+    limit: float | None
+    unit: str
+    scale: float = 1
+    control: tuple[str, str] | None = None
+
+    def raw(self, figures: Figures) -> float | None:
+        """As measured."""
+        return _get(figures, self.name, self.key)
+
+    def kept(self, figures: Figures) -> bool | None:
+        """Is it? None: not measured, or there is no bar."""
+        raw = self.raw(figures)
+        if raw is None or self.limit is None:
+            return None
+        return raw * self.scale <= self.limit if self.limit > 0 else raw * self.scale >= -self.limit
 
 
 def _get(figures: Figures, name: str, key: str) -> float | None:
@@ -10,180 +38,210 @@ def _get(figures: Figures, name: str, key: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _ratio(a: float | None, b: float | None) -> str:
-    return "–" if a is None or not b else f"{a / b:.2f}"
-
-
 LOG = ("log alone", "per_second")
-BARS: tuple[tuple[str, str, str, float, float, str, tuple[str, str] | None], ...] = (
-    # what, figure, key, scale, bar (positive: at most; negative: at least), unit, control
-    (
-        "open loop 1,000 commits/s, 64 connections: p99",
-        "open 1000",
-        "p99_us",
-        1e-3,
-        5,
-        "ms",
-        ("null open 1000", "p99_us"),
-    ),
-    (
-        "closed loop, 64 clients: commits/s",
-        "closed 64",
-        "per_second",
-        1,
-        -10_000,
-        "/s",
-        ("null closed 64", "per_second"),
-    ),
-    ("closed loop, 64 clients: p99", "closed 64", "p99_us", 1e-3, 10, "ms", ("null closed 64", "p99_us")),
-    ("SIGKILL of the leader → next write: p50", "failover SIGKILL", "p50_ms", 1, 150, "ms", ("null SIGKILL", "p50_ms")),
-    ("SIGKILL of the leader → next write: max", "failover SIGKILL", "max_ms", 1, 500, "ms", ("null SIGKILL", "max_ms")),
-    (
-        "heartbeats pipelined on one node",
-        "heartbeats pipelined",
-        "per_second",
-        1,
-        -200_000,
-        "/s",
-        ("null heartbeats pipelined", "per_second"),
-    ),
-    (
-        "heartbeat at 10,000/s, 500 connections: CPU",
-        "heartbeats 10000/s",
-        "cpu_us",
-        1,
-        12,
-        "µs",
-        ("null heartbeats 10000/s", "cpu_us"),
-    ),
-    ("linearizable read, idle: p99", "reads idle", "p99_us", 1e-3, 1, "ms", ("null reads 500", "p99_us")),
-    (
-        "linearizable read under 500 commits/s: p99",
-        "reads under 500 commits",
-        "p99_us",
-        1e-3,
-        1,
-        "ms",
-        ("null reads 500", "p99_us"),
-    ),
-    ("read on the leader, idle: p99", "leader reads idle", "p99_us", 1e-3, 1, "ms", None),
-    ("read on a follower, idle: p99", "follower reads idle", "p99_us", 1e-3, 1, "ms", None),
-    (
-        "read on the leader under 500 commits/s: p99, to 2 × fsync p99 + idle p99",
-        "leader reads under 500 commits",
-        "p99_to_allowed",
-        1,
-        1,
-        "×",
-        None,
-    ),
-    (
-        "read on a follower under 500 commits/s: p99, to 2 × fsync p99 + idle p99",
-        "follower reads under 500 commits",
-        "p99_to_allowed",
-        1,
-        1,
-        "×",
-        None,
-    ),
-    (
-        "commit p99 with 200 consumers on a follower, to alone",
-        "200 consumers on a follower",
-        "p99_ratio",
-        1,
-        1.5,
-        "×",
-        None,
-    ),
-    ("resident memory after 150,000 commits", "memory", "max_mib", 1, 90, "MiB", ("null memory", "rss_mib")),
-    ("2,000 sets, 500 masters lost: share elected", "scale 2000", "elected_share", 1, -1, "", None),
-    ("2,000 sets, 500 masters lost: the last elected after", "scale 2000", "elected_ms_max", 1e-3, 2, "s", None),
-    ("heartbeat p99 meanwhile, to before", "scale 2000", "heartbeat_p99_storm_to_calm", 1, 1.5, "×", None),
-    ("CPU per heartbeat, 2,000 sets to 100", "scale growth", "heartbeat_cpu_us", 1, 1.5, "×", None),
-    ("events through the Spark source, streaming", "spark stream quorate", "per_second", 1, -10_000, "/s", LOG),
-    ("events through Spark's own connector, streaming", "spark stream kafka", "per_second", 1, -10_000, "/s", LOG),
-    ("CPU per election, 2,000 sets to 100", "scale growth", "election_cpu_us", 1, 1.5, "×", None),
-)
+FSYNC = ("fsync", "p99_us")
+READS = ("null reads 500", "p99_us")
+KILL, STOP, PAGE = "failover SIGKILL", "failover SIGSTOP", "page"
+FRESH, SOURCE, THERE = "projections freshness", "spark stream quorate", "200 consumers on a follower"
+L_IDLE, F_IDLE = "leader reads idle", "follower reads idle"
+L_BUSY, F_BUSY = "leader reads under 500 commits", "follower reads under 500 commits"
+PIPED, PACED = "heartbeats pipelined", "heartbeats 10000/s"
+MS = 1e-3
+BARS = (
+    Bar("open loop 1,000/s, 64 connections: p99", "open 1000", "p99_us", 5, "ms", MS, ("null open 1000", "p99_us")),
+    Bar("closed loop, 64: commits/s", "closed 64", "per_second", -10_000, "/s", 1, ("null closed 64", "per_second")),
+    Bar("closed loop, 64: p99", "closed 64", "p99_us", 10, "ms", MS, ("null closed 64", "p99_us")),
+    Bar("SIGKILL of the leader → next write: p50", KILL, "p50_ms", 150, "ms", 1, ("null SIGKILL", "p50_ms")),
+    Bar("SIGKILL of the leader → next write: max", KILL, "max_ms", 500, "ms", 1, ("null SIGKILL", "max_ms")),
+    Bar("SIGSTOP of the leader → next write: p50", STOP, "p50_ms", None, "ms"),
+    Bar("SIGSTOP of the leader → next write: max", STOP, "max_ms", None, "ms"),
+    Bar("heartbeats pipelined on one node", PIPED, "per_second", -200_000, "/s", 1, (f"null {PIPED}", "per_second")),
+    Bar("heartbeats pipelined: CPU each", PIPED, "cpu_us", None, "µs", 1, (f"null {PIPED}", "cpu_us")),
+    Bar("heartbeat at 10,000/s, 500 connections: CPU", PACED, "cpu_us", 12, "µs", 1, (f"null {PACED}", "cpu_us")),
+    Bar("linearizable read on the leader, idle: p99", L_IDLE, "p99_us", 1, "ms", MS, READS),
+    Bar("linearizable read on a follower, idle: p99", F_IDLE, "p99_us", 1, "ms", MS, READS),
+    Bar("the same on the leader under 500 commits/s: p99", L_BUSY, "p99_us", 1, "ms", MS, FSYNC),
+    Bar("the same on a follower under 500 commits/s: p99", F_BUSY, "p99_us", 1, "ms", MS, FSYNC),
+    Bar("on the leader: p99 to (2 × fsync p99 + idle p99)", L_BUSY, "p99_to_allowed", 1, "×"),
+    Bar("on a follower: p99 to (2 × fsync p99 + idle p99)", F_BUSY, "p99_to_allowed", 1, "×"),
+    Bar("commit p99 with 200 consumers on a follower, to alone", THERE, "p99_ratio", 1.5, "×"),
+    Bar("resident memory after 150,000 commits", "memory", "max_mib", 90, "MiB", 1, ("null memory", "rss_mib")),
+    Bar("2,000 sets, 500 masters lost: share elected", "scale 2000", "elected_share", -1, ""),
+    Bar("2,000 sets, 500 masters lost: the last elected after", "scale 2000", "elected_ms_max", 2, "s", MS),
+    Bar("heartbeat p99 before", "scale 2000", "heartbeat_p99_us_calm", None, "ms", MS),
+    Bar("heartbeat p99 meanwhile", "scale 2000", "heartbeat_p99_us_storm", None, "ms", MS),
+    Bar("heartbeat p99 meanwhile, to before", "scale 2000", "heartbeat_p99_storm_to_calm", 1.5, "×"),
+    Bar("CPU per heartbeat, 2,000 sets", "scale 2000", "heartbeat_cpu_us", None, "µs"),
+    Bar("CPU per heartbeat, 2,000 sets to 100", "scale growth", "heartbeat_cpu_us", 1.5, "×"),
+    Bar("CPU per election, 2,000 sets", "scale 2000", "election_cpu_us", None, "µs"),
+    Bar("CPU per election, 2,000 sets to 100", "scale growth", "election_cpu_us", 1.5, "×"),
+    Bar("event → Faust view: p50", FRESH, "p50_ms", 10, "ms"),
+    Bar("event → Faust view: p99", FRESH, "p99_ms", None, "ms"),
+    Bar("projections' catch-up, to fold and store alone", "projections catch-up", "share", -0.5, "×"),
+    Bar("projections' catch-up: events/s", "projections catch-up", "catch_up_per_second", -10_000, "/s"),
+    Bar("reads of 3 projection workers, to 1", "projections reads, 3 servers", "per_second", None, "/s", 1,
+        ("projections reads, 1 servers", "per_second")),
+    Bar("leader's CPU, 1,000 reads/s asked of it", "projections leader", "leader_cpu_asked_itself", None, "cores", 1,
+        ("projections leader", "leader_cpu_workers_asked")),
+    Bar("event → page: p50", PAGE, "p50_ms", 500, "ms"),
+    Bar("event → page: p99", PAGE, "p99_ms", 1500, "ms"),
+    Bar("events through the Spark source, streaming", SOURCE, "per_second", -10_000, "/s", 1, LOG),
+    Bar("through Spark's own Kafka connector", "spark stream kafka", "per_second", None, "/s", 1, LOG),
+)  # fmt: skip
+KINDS = ("dledger", "jraft")
+CLIENTS = (1, 16, 64)
 
 
-def table(figures: Figures) -> str:
+def failures(figures: Figures, *, ours_only: bool = False) -> list[str]:
+    """What could not be measured, and why. Not ours: the Java controllers, and peers that are not there."""
+    return [
+        f"{name}: {figure['failed']}"
+        for name, figure in figures.items()
+        if "failed" in figure
+        and not (ours_only and (name.startswith(KINDS) or str(figure["failed"]).startswith("absent:")))
+    ]
+
+
+def machine(figures: Figures, name: str) -> str:
+    """What the machine gave meanwhile: steal and load average, marked where the host took much; and errors, if any."""
+    figure = figures.get(name, {})
+    if "steal_pct" not in figure:
+        return ""
+    mark = " ⚠" if figure["steal_pct"] >= DISTURBED_PCT else ""
+    errors = f"; **{figure['errors']} errors**" if figure.get("errors") else ""
+    return f"{figure['steal_pct']:g} %{mark}, {figure['load_average']:g}{errors}"
+
+
+def table(figures: Figures) -> list[str]:
     """The bars as Markdown."""
-    lines = ["| what | measured | bar | kept | ratio to control |", "|---|---:|---:|---|---|"]
-    for what, name, key, scale, bar, unit, control in BARS:
-        raw = _get(figures, name, key)
+    lines = ["| what | measured | bar | kept | ratio to control | steal, load |", "|---|---:|---:|---|---|---:|"]
+    for bar in BARS:
+        raw = bar.raw(figures)
         if raw is None:
-            lines.append(f"| {what} | not measured | | | |")
+            if "failed" in figures.get(bar.name, {}):
+                lines.append(f"| {bar.what} | **failed** | {_limit(bar)} | | | {machine(figures, bar.name)} |")
             continue
-        value, limit = raw * scale, abs(bar)
-        kept = value <= limit if bar > 0 else value >= limit
-        ratio = f"{_ratio(raw, _get(figures, *control))} × {control[0]}" if control else "–"
-        sign = "≤" if bar > 0 else "≥"
-        lines.append(
-            f"| {what} | {value:,.2f} {unit} | {sign} {limit:,g} {unit} | {'yes' if kept else '**no**'} | {ratio} |"
-        )
-    for kind in ("dledger", "jraft"):
-        mine, java = _get(figures, "closed 64", "per_second"), _get(figures, f"{kind} closed 64", "per_second")
-        if java:
-            wanted = "≥ 10 ×" if kind == "dledger" else "–"
-            met = "–" if kind != "dledger" else "yes" if mine and mine >= 10 * java else "**no**"
-            lines.append(
-                f"| closed loop 64, ratio to Java {kind} | {_ratio(mine, java)} × | {wanted} | {met} | {java:,.0f}/s |"
-            )
-        for name, figure in figures.items():
-            if name.startswith(f"{kind} ") and "failed" in figure:
-                lines.append(f"| Java {name} | it hung up: {figure['failed'].strip()} | | | |")
-    return "\n".join(lines)
+        kept = {True: "yes", False: "**no**", None: "–"}[bar.kept(figures)]
+        control = _get(figures, *bar.control) if bar.control else None
+        ratio = f"{raw / control:.2f} × {bar.control[0]}" if bar.control and control else "–"
+        shown = f"{raw * bar.scale:,.2f} {bar.unit}"
+        lines.append(f"| {bar.what} | {shown} | {_limit(bar)} | {kept} | {ratio} | {machine(figures, bar.name)} |")
+    absent = [bar.what for bar in BARS if bar.name not in figures]
+    return [*lines, *(["", f"Not measured: {'; '.join(absent)}."] if absent else [])]
+
+
+def _limit(bar: Bar) -> str:
+    if bar.limit is None:
+        return "–"
+    return f"{'≤' if bar.limit > 0 else '≥'} {abs(bar.limit):,g} {bar.unit}"
+
+
+def beside_java(figures: Figures) -> list[str]:
+    """The closed loops beside the Java controllers and the server that does nothing."""
+    lines = [
+        "| clients | commits/s | p50, p99 ms | CPU leader, follower µs | DLedger | × | JRaft | × | null server |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for clients in CLIENTS:
+        name = f"closed {clients}"
+        mine = figures.get(name, {})
+        rate = _get(figures, name, "per_second")
+        if rate is None:
+            continue
+        latency = f"{mine['p50_us'] / 1000:.1f}, {mine['p99_us'] / 1000:.1f}"
+        cpu = f"{mine['leader_cpu_us']:.0f}, {mine['follower_cpu_us']:.0f}"
+        others = []
+        for kind in KINDS:
+            theirs = figures.get(f"{kind} {name}", {})
+            its = _get(figures, f"{kind} {name}", "per_second")
+            told = f"{its:,.0f}/s, p99 {theirs['p99_us'] / 1000:.0f} ms" if its else "failed" if theirs else "–"
+            told += f" ({theirs['errors']} errors)" if theirs.get("errors") else ""
+            others += [told, f"{rate / its:.1f}" if its else "–"]
+        null = _get(figures, f"null {name}", "per_second")
+        others.append(f"{null:,.0f}/s" if null else "–")
+        lines.append(f"| {clients} | {rate:,.0f}/s | {latency} | {cpu} | {' | '.join(others)} |")
+    mine_, java = _get(figures, "closed 64", "per_second"), _get(figures, "dledger closed 64", "per_second")
+    if mine_ and java:
+        lines += ["", f"≥ 10 × DLedger with 64 clients: {'yes' if mine_ >= 10 * java else '**no**'}."]
+    return lines
 
 
 PROFILE_OF = {
     "closed 64": "closed 64",
     "open 1000": "open 1000",
-    "reads idle": "reads idle",
-    "reads under 500 commits": "reads idle",
-    "heartbeats pipelined": "heartbeats",
-    "heartbeats 10000/s": "heartbeats",
+    L_IDLE: "reads",
+    L_BUSY: "reads",
+    F_IDLE: "reads",
+    F_BUSY: "reads",
+    PIPED: "heartbeats",
+    PACED: "heartbeats",
     "scale 2000": "heartbeats",
 }
-"""Where the time of a figure goes: the leader, sampled under the same load once more."""
+"""Where the time of a figure goes: the leader, sampled under the same kind of load once more."""
 
 
 def profiles(figures: Figures) -> list[str]:
-    """For each bar that was not kept, once: where the time went."""
+    """For each bar that was not kept: the profile that shows where the time went, each profile once."""
+    missed: dict[str, list[str]] = {}
+    for bar in BARS:
+        if bar.kept(figures) is False:
+            missed.setdefault(PROFILE_OF.get(bar.name, ""), []).append(bar.what)
     found: list[str] = []
-    for what, name, key, scale, bar, *_ in BARS:
-        raw = _get(figures, name, key)
-        if raw is None or (raw * scale <= bar if bar > 0 else raw * scale >= -bar):
-            continue
-        profile = f"profile {PROFILE_OF.get(name, '')}"
-        if profile in figures and f"{profile}:" not in found:
-            found += [f"{profile}:", "", *(f"    {line}" for line in figures[profile]["top"]), ""]
-        elif profile not in figures:
-            found += [f"not profiled: {what}", ""]
-    return found
+    for name, whats in missed.items():
+        profile = figures.get(f"profile {name}", {})
+        found += [f"Profile *{name or 'none'}*, for: {'; '.join(whats)}", ""]
+        found += [f"    {line}" for line in profile.get("top", [profile.get("failed", "not profiled")])] + [""]
+    return found or ["Every bar that was measured is kept.", ""]
 
 
 def agreement(first: Figures, second: Figures) -> list[str]:
-    """Which figures of two runs differ by more than a quarter of the smaller."""
-    apart = []
-    for what, name, key, *_ in BARS:
-        a, b = _get(first, name, key), _get(second, name, key)
-        if a and b and max(a, b) > 1.25 * min(a, b):
-            apart.append(f"{what}: {a:,.0f} and {b:,.0f}")
-    return apart
+    """Every bar in two runs, and their ratios to their controls: within a quarter of the smaller?"""
+    lines = [
+        "| what | first | second | apart | agree | ratios to control apart | steal |",
+        "|---|---:|---:|---:|---|---:|---:|",
+    ]
+    for bar in BARS:
+        a, b = bar.raw(first), bar.raw(second)
+        if a is None or b is None:
+            continue
+        ratios = [raw / control for raw, run in ((a, first), (b, second)) if (control := _control(bar, run))]
+        near = _apart(*ratios) if len(ratios) == 2 else None
+        agree = "yes" if _apart(a, b) <= APART else "**no**"
+        steal = ", ".join(f"{run.get(bar.name, {}).get('steal_pct', 0):g} %" for run in (first, second))
+        shown = f"{a * bar.scale:,.2f} | {b * bar.scale:,.2f} {bar.unit} | {_percent(_apart(a, b))}"
+        lines.append(f"| {bar.what} | {shown} | {agree} | {'–' if near is None else _percent(near)} | {steal} |")
+    return lines
 
 
-def render(runs: list[Figures], machine: str) -> str:
+def _control(bar: Bar, figures: Figures) -> float | None:
+    return _get(figures, *bar.control) if bar.control else None
+
+
+def _apart(a: float, b: float) -> float:
+    """The greater in terms of the smaller."""
+    return 1.0 if a == b else max(a, b) / min(a, b) if min(a, b) > 0 else float("inf")
+
+
+def _percent(apart: float) -> str:
+    return f"{(apart - 1) * 100:.0f} %"
+
+
+def render(runs: list[Figures], machine_of: str) -> str:
     """The whole report."""
-    parts = ["# Benchmarks", "", machine, ""]
+    parts = ["# Benchmarks", "", machine_of, ""]
+    parts += [
+        "Steal: share of the CPU the machine's host took during that figure (⚠: 3 % or more). Load: average of",
+        "",
+    ]
+    parts[-2] += " one minute, the measurement's own load included. Raw samples and every figure lie beside this page."
     for number, figures in enumerate(runs, start=1):
-        parts += [f"## Run {number}", "", table(figures), ""]
-        parts += ["All figures:", "", "```"]
+        parts += [f"## Run {number}", "", *table(figures), "", *beside_java(figures), ""]
+        if told := failures(figures):
+            parts += ["Failed:", "", *(f"- {line}" for line in told), ""]
+        parts += ["Where the time goes where a bar is not kept (share of samples in it or below it):", ""]
+        parts += [*profiles(figures), "All figures:", "", "```"]
         parts += [f"{name}: {figure}" for name, figure in figures.items() if not name.startswith("profile ")]
         parts += ["```", ""]
-        parts += ["Where the time goes where a bar is not kept (share of samples in it or below it):", ""]
-        parts += profiles(figures)
-    if len(runs) > 1:
-        apart = agreement(runs[0], runs[1])
-        parts += ["## Agreement of the runs", ""]
-        parts += [f"- not agreed, more than 25 % apart: {line}" for line in apart] or ["All agree within 25 %."]
+    for number, figures in enumerate(runs[1:], start=2):
+        parts += [f"## Do runs 1 and {number} agree within 25 %?", "", *agreement(runs[0], figures), ""]
     return "\n".join(parts) + "\n"

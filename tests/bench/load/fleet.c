@@ -4,7 +4,8 @@
  *
  * fleet SETS LEADER_PORT PORT [PORT ...]      (controllers on 127.0.0.1)
  * Prints one JSON line per event: ready; killed (Unix ms); each second "probe" with the two-way heartbeat's
- * microseconds p50, p99, max since the last one. "quit" or end of input ends it.
+ * microseconds p50, p99, max since the last one. "probes 0" stops these two-way heartbeats, "probes 1" goes on with them.
+ * "quit" or end of input ends it.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,12 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONTROLLERS_MAX = 5, PROBES = 4096, BUFFER = 1 << 16 };
+enum { CONTROLLERS_MAX = 5, PROBES = 4096, BUFFER = 1 << 16, BATCH = 50 };
 
 static int sets, controllers, ports[CONTROLLERS_MAX], answer_port, poller, listener;
 static int *lines;                              /* [set][replica][controller] */
 static uint32_t probes[PROBES];
-static int probe_count, probe_fd;
+static int probe_count, probe_fd, probing = 1;
 
 static void die(const char *what) { perror(what); exit(2); }
 static uint64_t now_us(clockid_t clock) {
@@ -106,26 +107,80 @@ static long number(const char *text, const char *key) {
     return strtol(p, NULL, 10);
 }
 
-static void found_set(int leader, int set) {
-    static char reply[BUFFER];
-    char ext[512], out[2048];
-    for (int r = 0; r < 2; r++) {
-        snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"appliedBrokerId\":\"%d\",\"registerCheckCode\":\"%s;%d\"", set, r + 1, address(r), r);
-        if (ask(leader, 1013, ext, "", reply)) die("1013");
-        snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"brokerId\":\"%d\",\"brokerAddress\":\"%s\",\"invokeTime\":\"0\"", set, r + 1, address(r));
-        if (ask(leader, 1003, ext, "", reply)) die("1003");
-        for (int c = 0; c < controllers; c++) put(LINE(set, r, c), out, beat(out, set, r, 2));
+/* Founding: the same request for a batch of sets at once, each again until it is taken. */
+static struct set { long epoch, sync; int done; } *known;
+static int founding;                            /* replica */
+
+static void applies(int set, char *ext, char *body) {
+    (void)body;
+    snprintf(ext, 512, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"appliedBrokerId\":\"%d\",\"registerCheckCode\":\"%s;%d\"", set, founding + 1, address(founding), founding);
+}
+
+static void registers(int set, char *ext, char *body) {
+    (void)body;
+    snprintf(ext, 512, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"brokerId\":\"%d\",\"brokerAddress\":\"%s\",\"invokeTime\":\"0\"", set, founding + 1, address(founding));
+}
+
+static void elects(int set, char *ext, char *body) {
+    (void)body;
+    snprintf(ext, 512, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"brokerId\":\"1\",\"designateElect\":\"false\",\"invokeTime\":\"0\"", set);
+}
+
+static void grows(int set, char *ext, char *body) {
+    snprintf(ext, 512, "\"brokerName\":\"fleet-%d\",\"masterBrokerId\":\"1\",\"masterEpoch\":\"%ld\",\"invokeTime\":\"0\"", set, known[set].epoch);
+    snprintf(body, 128, "{\"syncStateSet\":[1,2],\"syncStateSetEpoch\":%ld}", known[set].sync);
+}
+
+static void every(int leader, int code, int first, int end, void (*fill)(int, char *, char *)) {
+    static char out[1 << 17], in[1 << 18];
+    char last[512] = "";
+    for (int set = first; set < end; set++) known[set].done = 0;
+    for (int tries = 0; tries < 500; tries++) { /* heartbeats come by other connections: an election may be too early */
+        size_t size = 0, have = 0, at = 0;
+        int asked = 0;
+        for (int set = first; set < end; set++) {
+            char ext[512], body[128] = "";
+            if (known[set].done) continue;
+            fill(set, ext, body);
+            size += frame(out + size, code, 0, set, ext, body);
+            asked++;
+        }
+        if (!asked) return;
+        if (tries) usleep(2000);
+        put(leader, out, size);
+        while (asked) {
+            ssize_t n = recv(leader, in + have, sizeof in - have, 0);
+            if (n <= 0) die("recv");
+            for (have += (size_t)n; have - at >= 4;) {
+                uint32_t total;
+                char text[2048];
+                memcpy(&total, in + at, 4); total = ntohl(total);
+                if (have - at < 4 + total) break;
+                size_t length = total - 4 < sizeof text - 1 ? total - 4 : sizeof text - 1;
+                memcpy(text, in + at + 8, length); text[length] = 0;
+                at += 4 + total; asked--;
+                long set = number(text, "\"opaque\"");
+                if (set < first || set >= end) { fprintf(stderr, "%d: an answer to nobody: %s\n", code, text); exit(2); }
+                if (number(text, "\"code\"")) { snprintf(last, sizeof last, "%.500s", text); continue; }
+                known[set].done = 1;
+                if (code == 1002) { known[set].epoch = number(text, "\"masterEpoch\""); known[set].sync = number(text, "\"syncStateSetEpoch\""); }
+            }
+        }
     }
-    usleep(300);
-    snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"fleet-%d\",\"brokerId\":\"1\",\"designateElect\":\"false\",\"invokeTime\":\"0\"", set);
-    int code = ask(leader, 1002, ext, "", reply);
-    if (code) { fprintf(stderr, "1002 of set %d: %s\n", set, reply + 8); exit(2); }
-    long epoch = number(reply + 8, "\"masterEpoch\""), sync = number(reply + 8, "\"syncStateSetEpoch\"");
-    char body[128];
-    snprintf(ext, sizeof ext, "\"brokerName\":\"fleet-%d\",\"masterBrokerId\":\"1\",\"masterEpoch\":\"%ld\",\"invokeTime\":\"0\"", set, epoch);
-    snprintf(body, sizeof body, "{\"syncStateSet\":[1,2],\"syncStateSetEpoch\":%ld}", sync);
-    for (int tries = 0; (code = ask(leader, 1001, ext, body, reply)) == 2006 && tries < 50; tries++) usleep(2000);
-    if (code) { fprintf(stderr, "1001 of set %d: %s\n", set, reply + 8); exit(2); }
+    fprintf(stderr, "%d was refused to the end: %s\n", code, last);
+    exit(2);
+}
+
+static void found_sets(int leader, int first, int end) {
+    char out[2048];
+    for (founding = 0; founding < 2; founding++) {
+        every(leader, 1013, first, end, applies);
+        every(leader, 1003, first, end, registers);
+        for (int set = first; set < end; set++)
+            for (int c = 0; c < controllers; c++) put(LINE(set, founding, c), out, beat(out, set, founding, 2));
+    }
+    every(leader, 1002, first, end, elects);
+    every(leader, 1001, first, end, grows);
 }
 
 static void listen_for_role_changes(void) {
@@ -201,10 +256,12 @@ int main(int argc, char **argv) {
     struct rlimit files = {65536, 65536};
     if (argc < 4) { fprintf(stderr, "usage: fleet SETS LEADER_PORT PORT [PORT ...]\n"); return 2; }
     setrlimit(RLIMIT_NOFILE, &files);
+    setvbuf(stdin, NULL, _IONBF, 0);   /* epoll must see every line that waits */
     sets = atoi(argv[1]);
     for (int i = 3; i < argc && controllers < CONTROLLERS_MAX; i++) ports[controllers++] = atoi(argv[i]);
     poller = epoll_create1(0);
     listen_for_role_changes();
+    known = calloc((size_t)sets, sizeof *known);
     lines = malloc(sizeof *lines * (size_t)(sets * 2 * controllers));
     for (int set = 0; set < sets; set++)
         for (int r = 0; r < 2; r++)
@@ -219,7 +276,7 @@ int main(int argc, char **argv) {
     epoll_ctl(poller, EPOLL_CTL_ADD, 0, &keyboard);
     for (;;) {
         uint64_t now = MONO();
-        if (founded < sets) { found_set(leader, (int)founded); if (++founded == sets) { printf("{\"event\":\"ready\",\"sets\":%d,\"connections\":%d}\n", sets, sets * 2 * controllers); fflush(stdout); } }
+        if (founded < sets) { long end = founded + BATCH < sets ? founded + BATCH : sets; found_sets(leader, (int)founded, (int)end); if ((founded = end) == sets) { printf("{\"event\":\"ready\",\"sets\":%d,\"connections\":%d}\n", sets, sets * 2 * controllers); fflush(stdout); } }
         for (long due = (long)((double)(now - epoch) / 1e6 * (double)brokers); sent < due; sent++) {
             int set = (int)(sent % brokers) / 2, replica = (int)(sent % 2);
             char out[1024];
@@ -227,7 +284,7 @@ int main(int argc, char **argv) {
             size_t n = beat(out, set, replica, 2);
             for (int c = 0; c < controllers; c++) if (LINE(set, replica, c) >= 0) put(LINE(set, replica, c), out, n);
         }
-        if (founded == sets && now >= next_probe) { next_probe = now + 5000; probe(); }
+        if (founded == sets && probing && now >= next_probe) { next_probe = now + 5000; probe(); }
         if (founded == sets && now >= next_report) {
             next_report = now + 1000000;
             qsort(probes, (size_t)probe_count, sizeof *probes, by_value);
@@ -241,6 +298,7 @@ int main(int argc, char **argv) {
             int fd = events[k].data.fd;
             if (fd == 0) {
                 if (!fgets(line, sizeof line, stdin) || !strncmp(line, "quit", 4)) return 0;
+                if (!strncmp(line, "probes ", 7)) probing = atoi(line + 7);
                 if (!strncmp(line, "kill ", 5)) kill_masters(atoi(line + 5));
             } else if (fd == listener) {
                 int peer;

@@ -8,7 +8,7 @@
  * Only what follows the preparation of all connections is measured.
  *   RATE  0: closed loop, one request in flight per connection (beats: as many as the socket takes)
  *         >0: open loop, that many a second over all connections; latency counts from the scheduled time
- * Prints one JSON line: operations, errors, seconds, microseconds p50 p99 p999 max, own CPU microseconds per operation.
+ * Prints "ready" when the measured part begins, and at its end one JSON line: operations, errors, seconds, microseconds p50 p99 p999 max, own CPU microseconds per operation.
  * SAMPLES_FILE gets the raw latencies, microseconds, native uint32.
  */
 #define _GNU_SOURCE
@@ -50,6 +50,8 @@ static uint64_t started;
 static struct rusage use_before;
 
 static void die(const char *what) { perror(what); exit(2); }
+
+static void say_ready(void) { puts("ready"); fflush(stdout); }
 
 static uint64_t now_us(void) {
     struct timespec t;
@@ -258,6 +260,7 @@ static void run_requests(int seconds, double rate) {
     double gap = rate > 0 ? 1e6 / rate : 0, scheduled = (double)start;
     int turn = 0, done = 0;
     started = start;
+    say_ready();
     getrusage(RUSAGE_SELF, &use_before);
     for (int i = 0; rate <= 0 && i < connection_count; i++) { connections[i].sent_at = start; request(&connections[i]); }
     int alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
@@ -299,6 +302,7 @@ static void run_requests(int seconds, double rate) {
 
 static void run_beats(int seconds, double rate) {
     static char block[1 << 16];
+    say_ready();
     uint64_t start = now_us(), end = start + (uint64_t)seconds * 1000000u;
     double gap = rate > 0 ? 1e6 / rate : 0, scheduled = (double)start;
     for (uint64_t turn = 0; ; turn++) {

@@ -1,0 +1,125 @@
+"""Broker sets by the thousand: what a heartbeat and an election cost, and what happens when many masters go at once."""
+
+import json
+import subprocess
+import time
+import urllib.request
+from typing import Any
+
+from tests.bench.harness import Figure, Run, cpu_s, cpu_share, ending, ours, said
+
+SIZES = (100, 2000)
+LOST_MIN = 100
+"""Masters lost at least, so that there are enough elections to tell what one costs."""
+BEATS_S = 5.0
+DELIVERED_S = 6.0
+"""Deliveries of the first elections are recorded after 5 s."""
+CALM_S, STORM_S = 5, 3
+WINDOW_S = 1.0
+"""After the loss; the CPU of the elections in it is theirs."""
+
+
+def scale(run: Run) -> None:
+    """Sets of two, heartbeating to every node once a second; a quarter of the masters lost at once."""
+    for sets in SIZES:
+
+        def one(sets: int = sets) -> Figure:
+            with ours(run) as cluster:
+                leader = cluster.leader()
+                rest = cpu_share(leader["pid"], 2.0)
+                ports = [str(cluster.rpc(node)) for node in cluster.started.nodes]
+                command = [str(run.tools / "fleet"), str(sets), str(cluster.rpc(leader)), *ports]
+                pipe = subprocess.PIPE
+                with ending(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)) as fleet:
+                    return _scale(run, leader, fleet, sets, rest) | {"syncs": cluster.syncs()}
+
+        run.take(f"scale {sets}", one)
+    run.take("scale growth", lambda: _growth(run))
+
+
+def _growth(run: Run) -> Figure:
+    small, large = run.figures[f"scale {SIZES[0]}"], run.figures[f"scale {SIZES[-1]}"]
+    return {key: round(large[key] / max(small[key], 0.1), 2) for key in ("heartbeat_cpu_us", "election_cpu_us")}
+
+
+def _scale(run: Run, leader: dict[str, Any], fleet: "subprocess.Popen[str]", sets: int, rest: float) -> Figure:
+    founded = time.monotonic()
+    _until(fleet, "ready")
+    founded = time.monotonic() - founded
+    time.sleep(DELIVERED_S)
+    _tell(fleet, "probes 0")
+    time.sleep(0.2)
+    per_beat_us = (cpu_share(leader["pid"], BEATS_S) - rest) * 1e6 / (2 * sets)
+    _tell(fleet, "probes 1")
+    before, began = cpu_s(leader["pid"]), time.monotonic()
+    calm = _probes(fleet, CALM_S, time.time() * 1000)
+    share = (cpu_s(leader["pid"]) - before) / (time.monotonic() - began)
+    before, began = cpu_s(leader["pid"]), time.monotonic()
+    _tell(fleet, f"kill {max(sets // 4, LOST_MIN)}")
+    killed = _until(fleet, "killed")
+    time.sleep(WINDOW_S)
+    alive = share - per_beat_us * 1e-6 * killed["masters"]
+    spent = cpu_s(leader["pid"]) - before - alive * (time.monotonic() - began)
+    storm = _probes(fleet, STORM_S, killed["at_ms"])
+    took = sorted(_elections(leader["http"], killed["at_ms"]))
+    run.samples(f"elected-ms-{sets}", [float(ms) for ms in took])
+    return _figure(killed["masters"], took, calm, storm) | {
+        "sets": sets,
+        "founded_s": round(founded, 1),
+        "rest_cpu_share": round(rest, 4),
+        "heartbeat_cpu_us": round(per_beat_us, 1),
+        "election_cpu_us": round(spent * 1e6 / max(sum(ms <= WINDOW_S * 1000 for ms in took), 1), 1),
+    }
+
+
+def _figure(masters: int, took: list[int], calm: list[dict[str, Any]], storm: list[dict[str, Any]]) -> Figure:
+    before, during = (max(second["p99_us"] for second in probes) for probes in (calm, storm))
+    return {
+        "masters_lost": masters,
+        "elected": len(took),
+        "elected_share": len(took) / masters,
+        "elected_ms_p50": took[len(took) // 2] if took else None,
+        "elected_ms_max": took[-1] if took else None,
+        "heartbeat_p99_us_calm": before,
+        "heartbeat_p99_us_storm": during,
+        "heartbeat_p99_storm_to_calm": round(during / max(before, 1), 2),
+        "heartbeat_p99_us_calm_seconds": [second["p99_us"] for second in calm],
+        "heartbeat_p99_us_storm_seconds": [second["p99_us"] for second in storm],
+    }
+
+
+def _tell(fleet: "subprocess.Popen[str]", line: str) -> None:
+    assert fleet.stdin is not None
+    fleet.stdin.write(line + "\n")
+    fleet.stdin.flush()
+
+
+def _until(fleet: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
+    while True:
+        found: dict[str, Any] = json.loads(said(fleet))
+        if found["event"] == event:
+            return found
+
+
+def _probes(fleet: "subprocess.Popen[str]", count: int, since_ms: float) -> list[dict[str, Any]]:
+    """The first ``count`` seconds of probes that end after a moment; earlier ones lie unread in the pipe."""
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        probe = _until(fleet, "probe")
+        if probe["at_ms"] > since_ms:
+            found.append(probe)
+    return found
+
+
+def _elections(http: str, since_ms: int) -> list[int]:
+    """Milliseconds after ``since_ms`` of every master elected."""
+    took: list[int] = []
+    at = 0
+    while True:
+        with urllib.request.urlopen(f"http://{http}/v1/log?from={at}&limit=1000", timeout=30) as answer:
+            page = json.load(answer)
+        times = [event["time_ms"] - since_ms for event in page["events"] if event["type"] == "MasterElected"]
+        took += [time_ms for time_ms in times if time_ms >= 0]
+        if page["next"] is None or not page["events"]:
+            return took
+        at = page["next"]

@@ -1,0 +1,73 @@
+"""What ``make bench`` says of its figures: a reader must see what failed, what was disturbed, and if runs agree."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.harness import Run
+from tests.bench.report import BARS, failures, render
+
+KEPT = {"per_second": 12_000.0, "p50_us": 4000, "p99_us": 8000, "leader_cpu_us": 60.0, "follower_cpu_us": 40.0}
+CALM = {"steal_pct": 0.1, "load_average": 2.0}
+
+
+def line(report: str, what: str) -> str:
+    """The first line of the report that begins with a bar's name."""
+    return next(line for line in report.splitlines() if line.startswith(f"| {what} |"))
+
+
+def test_a_figure_that_fails_is_told_and_the_next_one_is_taken(tmp_path: Path) -> None:
+    """Whatever a measurement raises is its figure, with the reason; those after it are as if it had not been."""
+    run = Run(tmp_path, tmp_path, 1, "test")
+
+    def broken() -> dict[str, Any]:
+        raise ConnectionResetError("it hung up")
+
+    run.take("page", broken)
+    run.take("closed 64", lambda: dict(KEPT))
+    assert failures(run.figures) == ["page: ConnectionResetError: it hung up"]
+    report = render([run.figures], "a machine")
+    assert "- page: ConnectionResetError: it hung up" in report
+    assert "**failed**" in line(report, "event → page: p50")
+    assert "yes" in line(report, "closed loop, 64: commits/s")
+
+
+def test_a_control_that_fails_is_no_failure_of_ours() -> None:
+    """A Java controller that hangs up, or a peer that is not there, is told, but it is not ours."""
+    figures = {
+        "jraft closed 64": {"failed": "it hung up"},
+        "spark stream kafka": {"failed": "absent: spark (make peers)"},
+        "memory": {"failed": "no leader"},
+    }
+    assert len(failures(figures)) == 3
+    assert failures(figures, ours_only=True) == ["memory: no leader"]
+
+
+def test_a_disturbed_figure_is_marked() -> None:
+    """Where the host of the machine took much of the CPU, the line of the figure says so."""
+    calm, disturbed = ({"closed 64": KEPT | {"steal_pct": pct, "load_average": 2.0}} for pct in (0.1, 12.0))
+    assert "⚠" not in line(render([calm], ""), "closed loop, 64: p99")
+    assert "12 % ⚠" in line(render([disturbed], ""), "closed loop, 64: p99")
+
+
+@pytest.mark.parametrize(("second", "agree"), [(12_000 * 1.24, "| yes |"), (12_000 * 1.26, "| **no** |")])
+def test_two_runs_agree_within_a_quarter(second: float, agree: str) -> None:
+    """More than 25 % of the smaller apart is not agreed."""
+    runs = [{"closed 64": KEPT | CALM | {"per_second": value}} for value in (12_000.0, second)]
+    told = render(runs, "").partition("agree within 25 %?")[2]
+    assert agree in line(told, "closed loop, 64: commits/s")
+
+
+def test_a_bar_that_is_missed_has_its_profile() -> None:
+    """The report names the profile that shows where the time went, and holds it."""
+    figures = {"closed 64": KEPT | CALM | {"per_second": 9000.0}, "profile closed 64": {"top": ["38 % Decider.take"]}}
+    report = render([figures], "")
+    assert "**no**" in line(report, "closed loop, 64: commits/s")
+    assert "Profile *closed 64*, for: closed loop, 64: commits/s" in report
+    assert "    38 % Decider.take" in report
+
+
+def test_every_bar_has_a_name_of_its_own() -> None:
+    """Two lines that say the same could not be told apart."""
+    assert len({bar.what for bar in BARS}) == len(BARS)
