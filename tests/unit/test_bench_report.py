@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.bench.harness import Run
-from tests.bench.report import BARS, failures, render
+from tests.bench.report import BARS, Figures, failures, render
 
 KEPT = {"per_second": 12_000.0, "p50_us": 4000, "p99_us": 8000, "leader_cpu_us": 60.0, "follower_cpu_us": 40.0}
 CALM = {"steal_pct": 0.1, "load_average": 2.0}
@@ -61,7 +61,8 @@ def test_two_runs_agree_within_a_quarter(second: float, agree: str) -> None:
 
 def test_a_bar_that_is_missed_has_its_profile() -> None:
     """The report names the profile that shows where the time went, and holds it."""
-    figures = {"closed 64": KEPT | CALM | {"per_second": 9000.0}, "profile closed 64": {"top": ["38 % Decider.take"]}}
+    missed = KEPT | CALM | {"per_second": 9000.0}
+    figures: Figures = {"closed 64": missed, "profile closed 64": {"top": ["38 % Decider.take"]}}
     report = render([figures], "")
     assert "**no**" in line(report, "closed loop, 64: commits/s")
     assert "Profile *closed 64*, for: closed loop, 64: commits/s" in report
