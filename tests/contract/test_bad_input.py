@@ -61,6 +61,11 @@ def status(address: str) -> Any:
         return json.load(answer)
 
 
+def terms(cluster: QuorateCluster) -> list[int]:
+    """The term each node is in."""
+    return [status(node["http"])["term"] for node in cluster.nodes.values()]
+
+
 def alter(s: Speaker, members: list[int], *, epoch: int = 2, master: int = 1, master_epoch: int = 1) -> Response:
     """1001 with something wrong in it."""
     body = {"syncStateSet": members, "syncStateSetEpoch": epoch}
@@ -172,6 +177,20 @@ def test_every_bad_request_has_its_answer_and_changes_nothing(pair: Speaker, quo
         answer = ask(pair)
         assert (answer.code, answer.remark if remark else "") == (code, remark), name
     assert settled_offsets(quorate) == before
+
+
+def test_a_command_above_the_limit_of_an_entry_is_refused_by_every_node(pair: Speaker, quorate: QuorateCluster) -> None:
+    """By the leader when it decides, by the others when they would forward: 2005 at once; no link is lost."""
+    before, term = settled_offsets(quorate), terms(quorate)
+    topics = [f"{number:03d}".ljust(4096, "x") for number in range(255)]
+    body = json.dumps({"topics": topics}, separators=(",", ":")).encode()
+    known = {"clusterName": "C", "brokerName": pair.set, "brokerId": 1}
+    for address in quorate.addresses:
+        with Remoting(address) as client:
+            long = client.ask(1003, body, **known, brokerAddress="h" * 4096)  # Body and header are each allowed.
+            assert (long.code, "exceeds the limit of 1048576" in str(long.remark)) == (2005, True)
+            assert client.ask(1003, **known, brokerAddress="h" * (9 << 20)).code == 2005
+    assert (settled_offsets(quorate), terms(quorate)) == (before, term)
 
 
 def test_a_wrong_cluster_is_taken_by_the_set_s_name_alone(pair: Speaker, quorate: QuorateCluster) -> None:

@@ -30,6 +30,7 @@ from quorate.metadata.commands import Accepted, Command, Refusal, Reply
 from quorate.metadata.context import Context, Decision, LiveView
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
+from quorate.metadata.refusals import refuse
 from quorate.metadata.requests import RequestTable
 from quorate.metadata.state import State
 from quorate.metrics import Metrics
@@ -166,7 +167,7 @@ class Decider:
         try:
             index = self.engine.propose(encode_entry(entry, self._command_bytes_max), term)
         except UsageError as error:
-            self._after_tip(pending, Refused(Refusal(code="CommandTooLarge", remark=str(error)), base))
+            self._after_tip(pending, Refused(refuse("CommandTooLarge", str(error)), base))
             return True
         if index is None:
             return False

@@ -1,7 +1,8 @@
 """Commands that another node must decide: one hop to the leader and back.
 
 Rules: what was forwarded is never forwarded again. A command that left this node and was not answered is *unknown*.
-Whatever the leader said about *not* having done it is believed.
+Whatever the leader said about *not* having done it is believed. What is too long for any entry stays here: the link
+closes on a frame above its limit, and consensus is on it too.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from quorate.controller.messages import KIND, ForwardedCommand
 from quorate.controller.outcomes import Caller, NotLeader, UnknownOutcome
 from quorate.controller.pending import AnyPending, Stage
 from quorate.controller.ports import PeerLink
+from quorate.errors import UsageError
 
 
 class Forwarder:
@@ -22,6 +24,7 @@ class Forwarder:
         *,
         origin: str,
         forwarded_max: int,
+        bytes_max: int,
         settle: Callable[[AnyPending, object], None],
         park: Callable[[AnyPending], None],
         first_id: int,
@@ -29,6 +32,7 @@ class Forwarder:
         self._link = link
         self._origin = origin
         self._forwarded_max = forwarded_max
+        self._bytes_max = bytes_max
         self._settle = settle
         self._park = park
         self._next_id = first_id
@@ -45,12 +49,15 @@ class Forwarder:
         return len(self._under_way) >= self._forwarded_max
 
     def send(self, leader: int, pending: AnyPending, now: float) -> bool:
-        """Try; False = provably not sent."""
+        """Try; False = provably not sent. Raises UsageError for a command too long to be sent at all."""
         number = self._next_id
         patience_ms = max(1, int((pending.deadline - now) * 1000))
         caller = Caller(pending.caller.principal, pending.caller.address, self._origin)
         message = ForwardedCommand(number, patience_ms, caller, pending.cause, pending.request_id, pending.request)
-        if not self._link.send(leader, KIND, messages.encode(message)):
+        payload = messages.encode(message)
+        if len(payload) > self._bytes_max:
+            raise UsageError(f"a command of {len(payload)} bytes exceeds the limit of {self._bytes_max}")
+        if not self._link.send(leader, KIND, payload):
             return False
         self._next_id += 1
         self._under_way[number] = pending

@@ -41,11 +41,13 @@ from quorate.controller.pending import AnyPending, Deadlines, Pending, Stage
 from quorate.controller.ports import CommandLine, Journalist, PeerLink
 from quorate.controller.quorum import QuorumDesk
 from quorate.controller.settings import ControllerSettings
+from quorate.errors import UsageError
 from quorate.metadata.commands import Command, CreateCluster, RecordLeader, RecordNodeStart, Refusal
 from quorate.metadata.configs import policy_in_force
 from quorate.metadata.context import LiveView
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.queries import Query, answer
+from quorate.metadata.refusals import refuse
 from quorate.metadata.state import State
 from quorate.metrics import Metrics
 
@@ -55,6 +57,10 @@ RETRY_S = 0.005
 """How often parked requests are tried."""
 UNPARKED_PER_TURN = 64
 """How many of them one turn of the loop routes."""
+
+
+FORWARDED_PER_COMMAND = 2
+"""A command on its way to the leader may be this many times ``command_bytes_max``: JSON of the same facts is longer."""
 
 
 class ReadView(msgspec.Struct, frozen=True):
@@ -115,6 +121,7 @@ class Controller:
             peers,
             origin=f"node/{node_id}",
             forwarded_max=settings.forwarded_max,
+            bytes_max=FORWARDED_PER_COMMAND * settings.command_bytes_max,
             settle=self._settle,
             park=self._park,
             first_id=scheduler.time_ms() << 20,
@@ -328,7 +335,11 @@ class Controller:
         leader = self.engine.leader_id
         if leader is None or leader == self.node_id or not pending.forward:
             return False
-        sent = self._forwarder.send(leader, pending, self._scheduler.monotonic())
+        try:
+            sent = self._forwarder.send(leader, pending, self._scheduler.monotonic())
+        except UsageError as error:
+            self._settle(pending, Refused(refuse("CommandTooLarge", str(error)), self.offset))
+            return True
         self.metrics.forwarded += sent
         return sent
 

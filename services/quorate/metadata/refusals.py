@@ -52,6 +52,7 @@ Code = Literal[
     "UnsupportedFeatureLevel",
     "InvalidRequestId",
     "RequestExpired",
+    "CommandTooLarge",
 ]
 
 SYSTEM_ERROR: Final = 1
@@ -104,6 +105,7 @@ RESPONSE_CODES: Final[dict[str, int]] = {
     "UnsupportedFeatureLevel": INVALID_REQUEST,
     "InvalidRequestId": INVALID_PARAMETER,
     "RequestExpired": SYSTEM_ERROR,
+    "CommandTooLarge": INVALID_REQUEST,
 }
 
 NO_MASTER_REMARK: Final = "Old master has down and failed to elect a new broker master"

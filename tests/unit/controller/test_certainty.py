@@ -25,6 +25,7 @@ from quorate.controller.loop import UNPARKED_PER_TURN
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.errors import UsageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic, RecordNodeStart
+from quorate.metadata.refusals import response
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 from tests.unit.controller.bench import ADDRESSES, CALLER, Bench
@@ -129,6 +130,16 @@ def test_too_many_forwarded_requests_are_busy() -> None:
     bench.submit(topic("a"))
     assert [type(outcome) for outcome in bench.submit(topic("b"))] == [Busy]
     assert len(bench.wire.sent) == 1
+
+
+def test_a_command_too_long_to_be_forwarded_is_refused_here() -> None:
+    """It would cost the link that consensus is on too: CommandTooLarge at once, nothing is sent, nothing waits."""
+    bench = following()
+    (outcome,) = bench.submit(topic("x" * (3 << 20)))
+    assert isinstance(outcome, Refused)
+    assert outcome.refusal.code == "CommandTooLarge"
+    assert bench.wire.sent == []
+    assert (bench.controller.parked, len(bench.controller._forwarder)) == (0, 0)
 
 
 def test_a_read_that_times_out_is_a_plain_no() -> None:
@@ -405,6 +416,7 @@ def test_an_entry_longer_than_the_engine_takes_is_refused() -> None:
     bench.engine.confirm()
     assert isinstance(outcomes[0], Refused)
     assert outcomes[0].refusal.code == "CommandTooLarge"
+    assert response(outcomes[0].refusal) == (2005, "too long")
     assert bench.controller.in_flight == 0
 
 
