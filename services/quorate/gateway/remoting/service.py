@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.controller.live import Beat, Channel
 from quorate.controller.loop import ReadResult, ReadView
-from quorate.controller.outcomes import Caller, Found, Outcome, ReadOutcome
+from quorate.controller.outcomes import Caller, Found, Outcome, ReadOutcome, UnknownOutcome
 from quorate.errors import PeerError, UsageError
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.remoting import answers, topics
@@ -138,10 +138,11 @@ class Exchange:
         self.oneway = request.oneway
         self.name = _NAMES.get(request.__class__, "UNKNOWN")
 
-    def reply(self, message: Message) -> None:
-        """Answer and count it."""
+    def reply(self, message: Message, *, unknown: bool = False) -> None:
+        """Answer and count it; ``unknown``: what became of it was not known when the answer was due."""
         self.connection.answer(self._header_type, self._opaque, None if self.oneway else message)
-        self._service.count(self.name, message.code, self._started)
+        status = "timeout" if unknown else "failed" if message.code in (1, 2) else "success"
+        self._service.count(self.name, status, self._started)
 
 
 _NAMES: dict[type[Request], str] = {kind: RequestCode(code).name for code, kind in remoting.REQUEST_TYPES.items()}
@@ -216,9 +217,8 @@ class RemotingService:
 
     # -- counting
 
-    def count(self, name: str, code: int, started: float) -> None:
+    def count(self, name: str, status: str, started: float) -> None:
         """One request ended (RocketMQ ``request_total``, ``request_latency``)."""
-        status = "failed" if code in (1, 2) else "success"
         self._metrics.requests[name, status] += 1
         self._metrics.request_us[name].observe(int((self.now() - started) * 1e6))
 
@@ -244,7 +244,9 @@ class RemotingService:
             self._controller.submit(
                 command,
                 exchange.connection.caller,
-                lambda outcome: exchange.reply(answers.command_answer(command, outcome)),
+                lambda outcome: exchange.reply(
+                    answers.command_answer(command, outcome), unknown=outcome.__class__ is UnknownOutcome
+                ),
                 cause=exchange.name,
                 forward=self._settings.forward_to_leader,
             )

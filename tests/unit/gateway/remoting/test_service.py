@@ -23,6 +23,7 @@ from quorate.wire.remoting import (
     encode_request,
 )
 from quorate.wire.remoting_headers import RequestCode
+from tests.unit.controller.bench import Bench
 from tests.unit.gateway.remoting.fakes import InstantController
 
 REJECTED = "Rejecting alter syncStateSet request"
@@ -595,6 +596,32 @@ def test_requests_are_counted_by_name_and_status() -> None:
         ("UNKNOWN", "success"): 1,
     }
     assert sum(gateway.metrics.request_us["UNKNOWN"].counts) == 1
+
+
+def test_a_command_without_an_answer_in_time_is_counted_as_a_timeout() -> None:
+    """Neither success nor failure: its entry is proposed, the bound passes, and it is told code 1, outcome unknown."""
+    bench, metrics, peer = Bench(), Metrics(), Peer()
+    bench.open()
+    service = RemotingService(
+        bench.controller,
+        RemotingSettings(),
+        node_id=1,
+        group="group1",
+        addresses=NODES,
+        now=bench.loop.monotonic,
+        metrics=metrics,
+    )
+    (frame,) = FrameSplitter().feed(
+        encode_request(1013, 7, {**SET, "appliedBrokerId": "1", "registerCheckCode": "x;1"})
+    )
+    service.handle(decode_request(frame), frame, peer)
+    bench.after(2.0)
+    assert (peer.sent, metrics.requests) == ([], {})
+    bench.after(1.0)
+    (answer,) = peer.sent
+    assert answer is not None
+    assert (answer.code, answer.remark) == (1, "unknown outcome: no answer in time; proposed")
+    assert metrics.requests == {(RequestCode.CONTROLLER_APPLY_BROKER_ID.name, "timeout"): 1}
 
 
 def test_a_closed_connection_is_told_to_the_controller() -> None:
