@@ -103,13 +103,14 @@ def failures(figures: Figures, *, ours_only: bool = False) -> list[str]:
 
 
 def machine(figures: Figures, name: str) -> str:
-    """What the machine gave meanwhile: steal and load average, marked where the host took much; and errors, if any."""
+    """What the machine gave meanwhile, marked where its host took much; errors; a rate that was not held."""
     figure = figures.get(name, {})
     if "steal_pct" not in figure:
         return ""
     mark = " ⚠" if figure["steal_pct"] >= DISTURBED_PCT else ""
     errors = f"; **{figure['errors']} errors**" if figure.get("errors") else ""
-    return f"{figure['steal_pct']:g} %{mark}, {figure['load_average']:g}{errors}"
+    slow = f"; **{figure['per_second']:,.0f}/s only**" if "rate_not_held" in figure else ""
+    return f"{figure['steal_pct']:g} %{mark}, {figure['load_average']:g}{errors}{slow}"
 
 
 def table(figures: Figures) -> list[str]:

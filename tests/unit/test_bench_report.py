@@ -59,6 +59,14 @@ def test_two_runs_agree_within_a_quarter(second: float, agree: str) -> None:
     assert agree in line(told, "closed loop, 64: commits/s")
 
 
+def test_a_load_that_went_wrong_is_marked() -> None:
+    """Errors, and a rate that was not held, stand in the line of the figure: its value is not worth what it seems."""
+    asked = {"open 1000": KEPT | CALM | {"per_second": 700.0, "rate_not_held": 1000, "errors": 3}}
+    told = line(render([asked], ""), "open loop 1,000/s, 64 connections: p99")
+    assert "3 errors" in told
+    assert "700/s only" in told
+
+
 def test_a_bar_that_is_missed_has_its_profile() -> None:
     """The report names the profile that shows where the time went, and holds it."""
     missed = KEPT | CALM | {"per_second": 9000.0}

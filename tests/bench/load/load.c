@@ -199,7 +199,7 @@ static double cpu_us(const struct rusage *use) {
     return (double)(use->ru_utime.tv_sec + use->ru_stime.tv_sec) * 1e6 + (double)(use->ru_utime.tv_usec + use->ru_stime.tv_usec);
 }
 
-static void report(const char *mode, double seconds, const char *file) {
+static void report(const char *mode, double seconds, double rate, const char *file) {
     struct rusage use; getrusage(RUSAGE_SELF, &use);
     double cpu = cpu_us(&use) - cpu_us(&use_before);
     if (file) {
@@ -210,8 +210,8 @@ static void report(const char *mode, double seconds, const char *file) {
     qsort(samples, sample_count, sizeof *samples, by_value);
 #define AT(q) (sample_count ? samples[(size_t)((double)(sample_count - 1) * (q))] : 0)
     for (char *p = first_error; *p; p++) if (*p == '"' || *p == '\\' || *p < ' ') *p = '\'';
-    printf("{\"mode\":\"%s\",\"operations\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"per_second\":%.1f,\"p50_us\":%u,\"p99_us\":%u,\"p999_us\":%u,\"max_us\":%u,\"client_cpu_us\":%.2f,\"first_error\":\"%s\"}\n",
-        mode, (unsigned long long)operations, (unsigned long long)errors, seconds, (double)operations / seconds,
+    printf("{\"mode\":\"%s\",\"operations\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"per_second\":%.1f,\"rate\":%.0f,\"p50_us\":%u,\"p99_us\":%u,\"p999_us\":%u,\"max_us\":%u,\"client_cpu_us\":%.2f,\"first_error\":\"%s\"}\n",
+        mode, (unsigned long long)operations, (unsigned long long)errors, seconds, (double)operations / seconds, rate,
         AT(0.50), AT(0.99), AT(0.999), AT(1.0), operations ? cpu / (double)operations : 0.0, first_error);
 }
 
@@ -347,6 +347,6 @@ int main(int argc, char **argv) {
     open_all(argv[2], atoi(argv[3]));
     started = now_us();
     if (mode_beats) run_beats(seconds, rate); else run_requests(seconds, rate);
-    report(mode, (double)(now_us() - started) / 1e6, argc > 7 ? argv[7] : NULL);
+    report(mode, (double)(now_us() - started) / 1e6, rate, argc > 7 ? argv[7] : NULL);
     return errors ? 1 : 0;
 }
