@@ -31,8 +31,8 @@ enum { REPLICAS = 3, ELECT = 2 * REPLICAS, RESYNC, READY, INBOX = 1 << 16, QUEUE
 
 struct connection {
     int fd, set, step, in_flight, opaque, behind;
-    long epoch, master_epoch;    /* sync state set epoch and master epoch the next 1001 must name */
-    int wide;                    /* the set is {1,2,3} now, else {1,2} */
+    long epoch, master_epoch, master;   /* sync state set epoch, master epoch and master the next 1001 must name */
+    int wide;                    /* all three are in the sync state set now, else two of them */
     uint64_t due[QUEUE];         /* scheduled times of requests not yet sent (open loop) */
     unsigned head, tail;
     uint64_t sent_at;
@@ -116,8 +116,8 @@ static void request(struct connection *c) {
         }
     } else if (mode_commits && c->step == READY) {
         code = 1001;
-        snprintf(ext, sizeof ext, "\"brokerName\":\"bench-%d\",\"masterBrokerId\":\"1\",\"masterEpoch\":\"%ld\",\"invokeTime\":\"0\"", c->set, c->master_epoch);
-        snprintf(body, sizeof body, "{\"syncStateSet\":[%s],\"syncStateSetEpoch\":%ld}", c->wide ? "1,2" : "1,2,3", c->epoch);
+        snprintf(ext, sizeof ext, "\"brokerName\":\"bench-%d\",\"masterBrokerId\":\"%ld\",\"masterEpoch\":\"%ld\",\"invokeTime\":\"0\"", c->set, c->master, c->master_epoch);
+        snprintf(body, sizeof body, "{\"syncStateSet\":[%s],\"syncStateSetEpoch\":%ld}", !c->wide ? "1,2,3" : c->master == 3 ? "1,3" : "1,2", c->epoch);
     } else {
         snprintf(ext, sizeof ext, "\"brokerName\":\"bench-%d\"", c->set);
     }
@@ -138,20 +138,28 @@ static long number_after(const char *text, const char *key, long otherwise) {
     return strtol(p, NULL, 10);
 }
 
+static int members(const char *body) {
+    const char *p = strstr(body, "\"syncStateSet\":[");
+    int found = 1;
+    for (; p && *p && *p != ']'; p++) found += *p == ',';
+    return found;
+}
+
 /* One answer: update the connection, say whether it counts as an operation. */
 static int answered(struct connection *c, char *header, char *body) {
     long code = number_after(header, "\"code\"", -1);
     if (c->step <= ELECT) {
-        if (code != 0 && code != 2011) fail(header, body);
-        c->step++;
+        if (code == 0 || code == 2011) c->step++;
+        else { fail(header, body); if (c->step < ELECT) c->step++; else usleep(2000); }   /* it is asked again */
         return 0;
     }
     if (c->step == RESYNC) {                    /* a 1004: where do we stand? */
         c->epoch = number_after(body, "\"syncStateSetEpoch\"", -1);
         c->master_epoch = number_after(header, "\"masterEpoch\"", -1);
-        c->wide = strstr(body, "3]") != NULL || strstr(body, "3,") != NULL;
+        c->master = number_after(header, "\"masterBrokerId\"", -1);
+        c->wide = members(body) == 3;
+        if (code != 0 || c->master < 1) { fail(header, body); c->step = ELECT; usleep(2000); return 0; }
         c->step = READY; ready_count++;
-        if (code != 0) fail(header, body);
         return 0;
     }
     if (code != 0) { fail(header, body); if (mode_commits) { c->step = RESYNC; ready_count--; } return 0; }
@@ -243,7 +251,7 @@ static uint64_t prepare(int poller, struct epoll_event *events, uint64_t limit) 
             if (parse(c, now) && c->step != READY) request(c);
         }
     }
-    sample_count = 0; operations = 0;
+    sample_count = 0; operations = 0; errors = 0; first_error[0] = 0;
     return now_us();
 }
 
