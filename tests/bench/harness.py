@@ -240,6 +240,9 @@ def profile(run: Run, pid: int, name: str, work: Callable[[int], Figure]) -> Non
 ROOTS = ("threading.py)", "asyncio/runners.py)", "uvloop/__init__.py)", "<frozen runpy>)", "quorate/__main__.py)")
 """Everything is below these, and below the command line: they say nothing."""
 
+WAITING = "ThreadWorker._work "
+"""The disk's thread with nothing to do, which is taken for work."""
+
 
 def hottest(stacks: Path, count: int = 15) -> list[str]:
     """The functions most samples were in, or below, as ``share function``."""
@@ -247,6 +250,8 @@ def hottest(stacks: Path, count: int = 15) -> list[str]:
     total = 0
     for line in stacks.read_text().splitlines() if stacks.exists() else ():
         stack, _, times = line.rpartition(" ")
+        if WAITING in stack.rpartition(";")[2]:
+            continue
         total += int(times)
         for function in {frame.rpartition(":")[0] + ")" for frame in stack.split(";")}:
             inside[function] += int(times)
