@@ -122,7 +122,7 @@ def everything() -> list[Step]:
         *test(),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
         pytest(
-            "long loops and oracles", 1200, ["tests"], "--ignore=tests/browser", marks="(slow or oracle) and not bench"
+            "long loops and oracles", 1500, ["tests"], "--ignore=tests/browser", marks="(slow or oracle) and not bench"
         ),
         # In a process of its own: the browser's driver keeps an event loop running, which asyncio.run refuses.
         pytest("every picture of the page", 300, ["tests/browser"], marks="slow and not bench"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -51,12 +52,22 @@ def _free(port: int) -> bool:
 
 
 class Cluster:
-    """Three node processes. ``library``: the undo library, so that power can be lost; ``lie``: syncs do nothing."""
+    """Three node processes. ``library``: the undo library, so that power can be lost; ``lie``: syncs do nothing;
+    ``program``: what the interpreter runs.
+    """
 
-    def __init__(self, folder: Path, *, library: Path | None = None, lie: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        library: Path | None = None,
+        lie: bool = False,
+        program: Sequence[str] = ("-m", "quorate"),
+    ) -> None:
         self.places: dict[int, NodePlace] = {p.id: p for p in found(folder, 3, free_base_port())}
         self._library = library
         self._lie = lie
+        self._program = program
         self._folder = folder
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -72,8 +83,7 @@ class Cluster:
                 self._processes[node] = subprocess.Popen(
                     [
                         sys.executable,
-                        "-m",
-                        "quorate",
+                        *self._program,
                         "serve",
                         "--config",
                         str(place.config),

@@ -2,15 +2,23 @@
 
 Rules: node A dials node B through the proxy A→B and nothing else; what A tells B goes that way only, so holding one
 proxy is a partition in one direction. A held proxy is silent: it accepts connections and closes none, passes nothing,
-and loses nothing. Released, it delivers late what was said meanwhile, the end of a connection included.
+and loses nothing. Released, it delivers late what was said meanwhile, the end of a connection included. A stretched one
+passes on as if its time went slower: what was said x seconds after the stretch began arrives x * factor after it.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from itertools import permutations
 
 CHUNK_BYTES = 1 << 16
+CHUNKS_MAX = 10_000
+"""Kept by a proxy that does not pass them; beyond that the sender's kernel keeps what comes."""
 
+LOOK_S = 0.02
+
+Chunk = tuple[float, bytes]
+"""(when it came, what)"""
 Pair = tuple[int, int]
 """(who dials, who is dialed)"""
 
@@ -23,6 +31,7 @@ class Link:
         self._target = (host, int(port))
         self._passing = asyncio.Event()
         self._passing.set()
+        self._stretch: tuple[float, float] | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server
         self.held_bytes = 0
@@ -46,9 +55,14 @@ class Link:
         """Fall silent."""
         self._passing.clear()
 
+    def stretch(self, factor: float) -> None:
+        """Be late, ever more so."""
+        self._stretch = (asyncio.get_running_loop().time(), factor)
+
     def release(self) -> None:
         """Pass what is there and what comes."""
         self._passing.set()
+        self._stretch = None
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -75,22 +89,46 @@ class Link:
         far_writer: asyncio.StreamWriter,
     ) -> None:
         """Both ways, until either side ends it."""
-        ways = [asyncio.create_task(self._pump(*way)) for way in ((reader, far_writer), (far_reader, writer))]
+        there, back = asyncio.Queue[Chunk](CHUNKS_MAX), asyncio.Queue[Chunk](CHUNKS_MAX)
+        ears = [asyncio.create_task(_listen(*way)) for way in ((reader, there), (far_reader, back))]
+        mouths = [asyncio.create_task(self._tell(*way)) for way in ((there, far_writer), (back, writer))]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(mouths, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            for task in (*ears, *mouths):
+                task.cancel()
+            await asyncio.gather(*ears, *mouths, return_exceptions=True)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(CHUNK_BYTES):
+    async def _tell(self, heard: asyncio.Queue[Chunk], writer: asyncio.StreamWriter) -> None:
+        while True:
+            came, data = await heard.get()
+            await self._due(came)
             if not self._passing.is_set():
                 self.held_bytes += len(data)
                 await self._passing.wait()
+            if not data:
+                return
             writer.write(data)
             await writer.drain()
-        await self._passing.wait()
+
+    async def _due(self, came: float) -> None:
+        """Return when what came then may be told, as far as the stretch goes; its end is seen soon."""
+        now = asyncio.get_running_loop().time
+        while self._stretch is not None:
+            began, factor = self._stretch
+            left = began + (came - began) * factor - now()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, LOOK_S))
+
+
+async def _listen(reader: asyncio.StreamReader, heard: asyncio.Queue[Chunk]) -> None:
+    """Note what comes and when; nothing is its end."""
+    now = asyncio.get_running_loop().time
+    with contextlib.suppress(OSError):
+        while data := await reader.read(CHUNK_BYTES):
+            await heard.put((now(), data))
+    await heard.put((now(), b""))
 
 
 class Links:
@@ -114,6 +152,11 @@ class Links:
         """These fall silent."""
         for pair in pairs:
             self._links[pair].hold()
+
+    def stretch(self, pairs: Iterable[Pair], factor: float) -> None:
+        """These are late, ever more so."""
+        for pair in pairs:
+            self._links[pair].stretch(factor)
 
     def release(self) -> None:
         """All pass again."""

@@ -2,7 +2,7 @@
 
 Rules: a fault lasts until it has been lived with: another leader decides (if the leader was struck), the others have
 answered new writes and reads, and the victim owes answers to reads asked after those writes. It is over when the
-victim answers again. Nothing waits for time to pass; every wait has a deadline and a name.
+victim answers again. Nothing waits for time to pass (but an echo has a length); every wait has a deadline and a name.
 """
 
 import asyncio
@@ -24,9 +24,13 @@ from tests.linearizability.clients import Clients
 from tests.linearizability.history import History
 from tests.linearizability.links import Links
 
+PROGRAM = ("-m", "quorate")
 PATIENCE_S = 120.0
 """Generous: a node that is started on a busy machine needs its time; nobody waits longer than it takes."""
 LOOK_S = 0.03
+ECHO_S = 0.7
+ECHO_FACTOR = 10.0
+"""So long the echo is, and so much slower it comes."""
 WRITES = 15
 READS = 30
 OWED = 10
@@ -119,6 +123,18 @@ class Nemesis:
         self._links.release()
         return since
 
+    async def _echo(self, victim: int) -> float:
+        """What others told it before it was cut off reaches it slowly: it goes on believing that it leads and is heard,
+        although another leads. No check of its quorum saves it; only the confirmation of each read does.
+        """
+        self._links.stretch(self._links.into(victim), ECHO_FACTOR)
+        await asyncio.sleep(ECHO_S)
+        self._links.hold(self._links.out_of(victim))
+        since = await self._lived_with(victim, leads=True)
+        await self._owed(victim, since)
+        self._links.release()
+        return since
+
     async def _lived_with(self, victim: int, *, leads: bool) -> float:
         """Return when the others do without it; since when they do."""
         others = [node for node in self._cluster.places if node != victim]
@@ -172,6 +188,7 @@ KINDS: dict[str, tuple[bool, Blow]] = {
     "the leader hears nobody": (True, partial(Nemesis._cut, out=False, into=True, leads=True)),
     "a follower is cut off": (False, partial(Nemesis._cut, out=True, into=True, leads=False)),
     "the leader is cut off asleep": (True, Nemesis._asleep),
+    "the leader hears an echo": (True, Nemesis._echo),
 }
 """Kind → (is it the leader that is struck?, how)."""
 
@@ -219,10 +236,12 @@ async def _campaign(cluster: Cluster, kinds: Sequence[str], rng: random.Random) 
         await links.close()
 
 
-def campaign(folder: Path, rounds: int, seed: int) -> Findings:
-    """Every kind of fault, ``rounds`` times, in an order drawn from the seed."""
+def campaign(
+    folder: Path, rounds: int, seed: int, *, kinds: Sequence[str] = tuple(KINDS), program: Sequence[str] = PROGRAM
+) -> Findings:
+    """Every kind of fault, ``rounds`` times, in an order drawn from the seed. ``program``: what the nodes are."""
     rng = random.Random(seed)
-    kinds = [kind for _ in range(rounds) for kind in rng.sample(list(KINDS), len(KINDS))]
-    cluster = Cluster(folder)
+    kinds = [kind for _ in range(rounds) for kind in rng.sample(kinds, len(kinds))]
+    cluster = Cluster(folder, program=program)
     history, faults, held_bytes = asyncio.run(_campaign(cluster, kinds, rng))
     return Findings(history, faults, elections(cluster.event_logs()), held_bytes)
