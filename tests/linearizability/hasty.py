@@ -21,5 +21,5 @@ class HastyRounds(ReadRounds):
 
 
 if __name__ == "__main__":
-    engine.ReadRounds = HastyRounds  # type: ignore[attr-defined, misc]
+    engine.ReadRounds = HastyRounds  # type: ignore[attr-defined]
     sys.exit(main())
