@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def spark_source(run: Run) -> None:
                 again = partial(_stream, spark, node["kafka"], source, folder)
                 run.take(f"spark stream {source}", partial(_best, end, again))
         finally:
-            spark.stop()
+            with suppress(Exception):  # Its JVM may be what failed; that is told already.
+                spark.stop()
 
 
 def _without_spark(run: Run, node: dict[str, Any]) -> int:
