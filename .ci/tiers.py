@@ -39,6 +39,15 @@ UNMEASURED = [
 """All the rest of ``UNIT``, whatever is added to it."""
 GRACE_S = 45
 """For an interrupted step to end its processes."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Spark in tests: compiling thoroughly, as suits a JVM that lives for days, is half of what it does in a minute."""
+PROCESSES = ["tests/integration", "tests/contract"]
+BY_THE_CLOCK = [
+    "tests/integration/test_demo.py",
+    "tests/integration/test_review_node.py",
+    "tests/contract/test_leadership.py",
+]
+"""What would take a neighbour's load for a fault: no leader may change without one, no answer may come late."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,15 @@ def test() -> list[Step]:
         Step("coverage floor", tool("coverage", "report", "--format=total", "--fail-under=88"), 30),
         Step("coverage of the pure rooms", tool("coverage", "report", f"--include={PURE}", "--fail-under=99"), 30),
         Step("the wheel, installed alone", [sys.executable, ".ci/wheel.py"], 400),
-        pytest("integration", 900, ["tests/integration", "tests/contract"]),
+        pytest(
+            "integration",
+            900,
+            PROCESSES,
+            *("-n", "2", "--dist", "loadfile"),
+            *(f"--ignore={path}" for path in BY_THE_CLOCK),
+            JAVA_TOOL_OPTIONS=SHORT_LIVED,
+        ),
+        pytest("integration, by the clock", 600, BY_THE_CLOCK),
         pytest("kills", 900, ["tests/kills", "tests/linearizability"]),
         sim("simulator", "1..4000", 240, "--seconds", "60", "--at-least", "100"),
         pytest("stock kafka tools", 900, ["tests/kafka_tools"]),
@@ -121,10 +138,10 @@ def test() -> list[Step]:
         pytest("mirror into a real kafka", 900, ["tests/mirror"]),
         pytest("projections", 900, ["tests/projections"]),
         pytest("stock rocketmq brokers", 900, ["tests/rocketmq"]),
-        pytest("spark", 900, ["tests/spark"]),
+        pytest("spark", 900, ["tests/spark"], JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("dashboard", 900, ["tests/dashboard"]),
         pytest("the page in a browser", 900, ["tests/browser"]),
-        pytest("every reader against a replay", 900, ["tests/equality"]),
+        pytest("every reader against a replay", 900, ["tests/equality"], JAVA_TOOL_OPTIONS=SHORT_LIVED),
     ]
 
 

@@ -28,12 +28,23 @@ READY_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 30.0
 
 
-def free_ports(count: int) -> int:
-    """The first of ``count`` ports in a row that nobody listens on; below the ephemeral range."""
+def port_range() -> tuple[int, int]:
+    """Ports of this run of tests, below the ephemeral ones: workers of one run have a part each, so that nobody takes
+    what another has found free and not bound yet.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    part = 12_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    first = 20_000 + part * int(worker)
+    return first, first + part
+
+
+def free_ports(count: int, *, spread: int = 1) -> int:
+    """The first of ``count`` ports, ``spread`` apart, that nobody listens on."""
     chance = random.Random(os.urandom(8))
+    lowest, end = port_range()
     while True:
-        first = chance.randrange(20_000, 32_000 - count, 10)
-        if all(_free(first + k) for k in range(count)):
+        first = chance.randrange(lowest, end - (count - 1) * spread, 10)
+        if all(_free(first + spread * k) for k in range(count)):
             return first
 
 

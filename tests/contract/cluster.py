@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -11,30 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.clusters import free_ports
 from tests.contract.client import leader_of
 
 START_S = 60.0
 GROUP = "group1"
 """The cluster's name, and so what 1005 calls the group; the Java controllers of the tests are called the same."""
-
-
-def free_ports(count: int, *, spread: int = 1) -> int:
-    """The first of ``count`` free ports in a row (below the ephemeral ones), ``spread`` apart."""
-    chance = random.Random(os.urandom(8))
-    while True:
-        base = chance.randrange(20_000, 32_000 - count * spread)
-        if all(_free(base + index * spread) for index in range(count)):
-            return base
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 class QuorateCluster:

@@ -19,9 +19,10 @@ from typing import Any
 import msgspec
 
 from quorate.wire.remoting import FrameSplitter, HeaderType, Message, Response, decode_header
+from tests.clusters import free_ports
 from tests.contract.cases import settings_shown
 from tests.contract.client import Closed, Remoting
-from tests.contract.cluster import QuorateCluster, free_ports
+from tests.contract.cluster import QuorateCluster
 from tests.contract.deviations import differences
 from tests.contract.speaker import Answer, Story, shape
 

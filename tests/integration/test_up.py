@@ -120,7 +120,7 @@ def test_a_leader_told_to_stop_hands_over(tmp_path: Path) -> None:
 
 def test_java_s_property_file_starts_a_node(tmp_path: Path) -> None:
     """A controller.properties as RocketMQ has it serves on the rpc port it names, and HTTP at the derived one."""
-    rpc = free_ports(1)
+    rpc = free_ports(4, spread=1000)
     config = tmp_path / "controller.properties"
     config.write_text(
         f"controllerDLegerGroup=group1\ncontrollerDLegerPeers=n0-127.0.0.1:{rpc}\ncontrollerDLegerSelfId=n0\n"

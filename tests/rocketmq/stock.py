@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.contract.cluster import free_ports
+from tests.clusters import free_ports
 
 SMALL = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 BROKER = ["-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseSerialGC"]

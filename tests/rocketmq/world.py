@@ -10,8 +10,9 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from quorate.events import Event, decode
+from tests.clusters import free_ports
 from tests.contract.client import Closed, Remoting, read_json
-from tests.contract.cluster import QuorateCluster, free_ports
+from tests.contract.cluster import QuorateCluster
 from tests.rocketmq.stock import Peer, Stock
 
 PATIENCE_S = 60.0
