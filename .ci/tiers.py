@@ -37,6 +37,14 @@ UNMEASURED = [
     LOOPS,
 ]
 """All the rest of ``UNIT``, whatever is added to it."""
+LONG = [
+    ("the oracle, and every recorded life", 600, ["tests/contract"]),
+    ("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"]),
+    ("kills and histories, at length", 900, ["tests/kills", "tests/linearizability"]),
+    ("projections and spark, at length", 900, ["tests/projections", "tests/spark"]),
+    ("every reader against a replay, at length", 1200, ["tests/equality"]),
+]
+"""What is marked slow or oracle, by rooms; the page has a step of its own."""
 GRACE_S = 45
 """For an interrupted step to end its processes."""
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -132,7 +140,7 @@ def test() -> list[Step]:
         ),
         pytest("integration, by the clock", 600, BY_THE_CLOCK),
         pytest("kills", 900, ["tests/kills", "tests/linearizability"]),
-        sim("simulator", "1..4000", 240, "--seconds", "60", "--at-least", "100"),
+        sim("simulator", "1..4000", 240, "--seconds", "90", "--at-least", "100"),
         pytest("stock kafka tools", 900, ["tests/kafka_tools"]),
         pytest("stock kafka clients", 900, ["tests/clients"]),
         pytest("mirror into a real kafka", 900, ["tests/mirror"]),
@@ -151,9 +159,7 @@ def everything() -> list[Step]:
     return [
         *test(),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
-        pytest(
-            "long loops and oracles", 1500, ["tests"], "--ignore=tests/browser", marks="(slow or oracle) and not bench"
-        ),
+        *(pytest(name, budget, paths, marks="(slow or oracle) and not bench") for name, budget, paths in LONG),
         # In a process of its own: the browser's driver keeps an event loop running, which asyncio.run refuses.
         pytest("every picture of the page", 300, ["tests/browser"], marks="slow and not bench"),
         sim("simulator, all seeds", "1..2000", 1800),
