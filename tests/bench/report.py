@@ -188,9 +188,9 @@ def profiles(figures: Figures) -> list[str]:
         if bar.kept(figures) is False:
             missed.setdefault(PROFILE_OF.get(bar.name, ""), []).append(bar.what)
     found: list[str] = []
-    for name, whats in missed.items():
+    for name, titles in missed.items():
         profile = figures.get(f"profile {name}", {})
-        found += [f"Profile *{name or 'none'}*, for: {'; '.join(whats)}", ""]
+        found += [f"Profile *{name or 'none'}*, for: {'; '.join(titles)}", ""]
         found += [f"    {line}" for line in profile.get("top", [profile.get("failed", "not profiled")])] + [""]
     return found or ["Every bar that was measured is kept.", ""]
 
