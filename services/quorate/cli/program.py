@@ -35,13 +35,20 @@ OWN: Mapping[str, tuple[str, str]] = {
     "simbroker": ("demo:BROKER", "One simulated broker, as demo starts them."),
 }
 """Word → where its ``Command`` is, and what the help says; in the order of the help."""
+BESIDE: Mapping[str, str] = {
+    "projections": "Views of the log over HTTP: serve, status, rebuild (Faust).",
+    "mirror": "An exactly-once copy of the log in a real Kafka.",
+    "stream": "The pipelines over the log, into a serving store; reports (Spark).",
+    "dashboard": "The page: what is so, why, and what was so at any offset.",
+}
+"""What the help says of the commands that our other packages register."""
 
 
 def commands() -> dict[str, tuple[EntryPoint, str]]:
     """Every word that may be typed: ours, then those that other packages registered."""
     own = {word: (EntryPoint(word, f"quorate.cli.{place}", GROUP), summary) for word, (place, summary) in OWN.items()}
     others = {
-        entry.name: (entry, f"from {entry.dist.name}" if entry.dist else "")
+        entry.name: (entry, BESIDE.get(entry.name) or (f"from {entry.dist.name}" if entry.dist else ""))
         for entry in entry_points(group=GROUP)
         if entry.name not in own
     }

@@ -1,12 +1,16 @@
 """The program: its words, its exit statuses."""
 
+import tomllib
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from quorate.cli import program
 from quorate.cli.command import DONE, MISUSED, REFUSED, Command
 from quorate.errors import QuorateError, StorageError, UsageError
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def a_command(trouble: BaseException | None, status: int = DONE) -> Command:
@@ -61,6 +65,12 @@ def test_what_is_typed_wrongly_is_refused(typed: list[str], capsys: pytest.Captu
         program.main(typed)
     assert ended.value.code == MISUSED
     assert "usage:" in capsys.readouterr().err
+
+
+def test_the_help_says_what_our_other_packages_bring() -> None:
+    """Every command this project registers has its line in the help, and no line is of a command that is gone."""
+    registered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][program.GROUP]
+    assert registered.keys() == program.BESIDE.keys()
 
 
 def test_another_package_may_bring_a_word_but_not_take_ours(monkeypatch: pytest.MonkeyPatch) -> None:
