@@ -117,18 +117,6 @@ def _goes_on(stream: Stream) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_three_kills_change_nothing(tmp_path: Path) -> None:
-    """SQLite: three kills of whoever, with events flowing; samples between them, the end, and the archive are exact."""
-    with busy_cluster(tmp_path / "cluster") as nodes:
-        stream = Stream(tmp_path, nodes, f"sqlite:///{tmp_path}/facts.db")
-        try:
-            survive(stream, nodes, kills=3, seed=5)
-        finally:
-            stream.end()
-
-
-@pytest.mark.slow
 @pytest.mark.peers
 @pytest.mark.timeout(1800)
 def test_kills_change_nothing_in_postgresql(tmp_path: Path) -> None:
@@ -152,12 +140,11 @@ def test_kills_change_nothing_in_postgresql(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_many_kills_change_nothing(tmp_path: Path, seed: int) -> None:
-    """The same with ten kills."""
+def test_ten_kills_change_nothing(tmp_path: Path) -> None:
+    """SQLite: kills of whoever, with events flowing; samples between them, the end, and the archive are exact."""
     with busy_cluster(tmp_path / "cluster") as nodes:
         stream = Stream(tmp_path, nodes, f"sqlite:///{tmp_path}/facts.db")
         try:
-            survive(stream, nodes, kills=10, seed=seed)
+            survive(stream, nodes, kills=10, seed=1)
         finally:
             stream.end()
