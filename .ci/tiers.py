@@ -149,8 +149,7 @@ def test() -> list[Step]:
         pytest("projections", 900, ["tests/projections"]),
         pytest("stock rocketmq brokers", 900, ["tests/rocketmq"]),
         pytest("spark", 900, ["tests/spark"], JAVA_TOOL_OPTIONS=SHORT_LIVED),
-        pytest("dashboard", 900, ["tests/dashboard"]),
-        pytest("the page in a browser", 900, ["tests/browser"]),
+        pytest("the page, and its data", 900, ["tests/browser", "tests/dashboard"], "-n", "2", "--dist", "loadfile"),
         pytest("every reader against a replay", 900, ["tests/equality"], JAVA_TOOL_OPTIONS=SHORT_LIVED),
     ]
 
