@@ -46,7 +46,7 @@ def campaign(folder: Path, library: Path, rounds: int, seed: int, *, lie: bool =
             cluster.leader()
         writers.stop()
         cluster.same_everywhere()
-        cluster.kill(*cluster.places)  # An orderly end hands the leadership over: one more event, here and not there.
+        cluster.stop()
         logs = cluster.event_logs()
         counts["events"] = verify(logs, writers.acknowledged)
         counts["acknowledged"] = len(writers.acknowledged)

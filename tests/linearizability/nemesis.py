@@ -229,7 +229,6 @@ async def _campaign(cluster: Cluster, kinds: Sequence[str], rng: random.Random) 
                 await nemesis.strike(kind)
             clients.cancel()
         await asyncio.to_thread(cluster.same_everywhere)
-        cluster.kill(*cluster.places)  # An orderly end hands the leadership over: one more event, here and not there.
         return history, nemesis.faults, links.held_bytes
     finally:
         cluster.revive()
