@@ -272,7 +272,7 @@ class Reader:
 
 
 LAST_WORDS = 16
-"""Batches that a node may hold beyond another's end: a leadership handed over, requests that were still on their way."""
+"""Batches that a node may hold beyond another's end: a leadership handed over, requests that were still under way."""
 
 
 def verify(logs: dict[int, list[tuple[bytes, bytes]]], acknowledged: list[str]) -> int:
