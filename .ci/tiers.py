@@ -39,12 +39,13 @@ UNMEASURED = [
     LOOPS,
 ]
 """All the rest of ``UNIT``, whatever is added to it."""
-LONG = [
-    ("the oracle, and every recorded life", 600, ["tests/contract"]),
-    ("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"]),
-    ("kills and histories, at length", 900, ["tests/kills", "tests/linearizability"]),
-    ("projections and spark, at length", 900, ["tests/projections", "tests/spark"]),
-    ("every reader against a replay, at length", 1200, ["tests/equality"]),
+LONG: list[tuple[str, int, list[str], dict[str, str]]] = [
+    ("the oracle, and every recorded life", 600, ["tests/contract"], {}),
+    ("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], {}),
+    ("kills and histories, at length", 900, ["tests/kills", "tests/linearizability"], {}),
+    ("projections, at length", 600, ["tests/projections"], {}),
+    ("spark, at length", 1200, ["tests/spark"], {"JAVA_TOOL_OPTIONS": SHORT_LIVED}),
+    ("every reader against a replay, at length", 1200, ["tests/equality"], {"JAVA_TOOL_OPTIONS": SHORT_LIVED}),
 ]
 """What is marked slow or oracle, by rooms; the page has a step of its own."""
 GRACE_S = 45
@@ -160,7 +161,10 @@ def everything() -> list[Step]:
     return [
         *test(),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
-        *(pytest(name, budget, paths, marks="(slow or oracle) and not bench") for name, budget, paths in LONG),
+        *(
+            pytest(name, budget, paths, marks="(slow or oracle) and not bench", **env)
+            for name, budget, paths, env in LONG
+        ),
         # In a process of its own: the browser's driver keeps an event loop running, which asyncio.run refuses.
         pytest("every picture of the page", 300, ["tests/browser"], marks="slow and not bench"),
         sim("simulator, all seeds", "1..2000", 1800),

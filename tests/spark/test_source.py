@@ -20,7 +20,7 @@ from tests.clusters import gone, until
 from tests.peers import peer
 from tests.spark.feed import Feed, feed
 
-KILLS = 4
+KILLS = 3
 WAIT_S = 120
 
 
