@@ -39,6 +39,8 @@ UNMEASURED = [
     LOOPS,
 ]
 """All the rest of ``UNIT``, whatever is added to it."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Spark in tests: compiling thoroughly, as suits a JVM that lives for days, is half of what it does in a minute."""
 LONG: list[tuple[str, int, list[str], dict[str, str]]] = [
     ("the oracle, and every recorded life", 600, ["tests/contract"], {}),
     ("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], {}),
@@ -50,8 +52,6 @@ LONG: list[tuple[str, int, list[str], dict[str, str]]] = [
 """What is marked slow or oracle, by rooms; the page has a step of its own."""
 GRACE_S = 45
 """For an interrupted step to end its processes."""
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For Spark in tests: compiling thoroughly, as suits a JVM that lives for days, is half of what it does in a minute."""
 PROCESSES = ["tests/integration", "tests/contract"]
 BY_THE_CLOCK = [
     "tests/integration/test_demo.py",
