@@ -8,6 +8,10 @@ JOBS ?= 2
 RUNS ?= 2
 PYTEST := $(BIN)/python -m pytest
 
+# Bytecode is kept: where that is forbidden (images of containers like to), each of the hundreds of processes that run and
+# tests start compiles all modules anew, which is half of what its start costs.
+unexport PYTHONDONTWRITEBYTECODE
+
 SETS := node build lint test
 SETS_ALL := $(SETS) projections spark
 

@@ -41,15 +41,6 @@ UNMEASURED = [
 """All the rest of ``UNIT``, whatever is added to it."""
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For Spark in tests: compiling thoroughly, as suits a JVM that lives for days, is half of what it does in a minute."""
-LONG: list[tuple[str, int, list[str], dict[str, str]]] = [
-    ("the oracle, and every recorded life", 600, ["tests/contract"], {}),
-    ("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], {}),
-    ("kills and histories, at length", 900, ["tests/kills", "tests/linearizability"], {}),
-    ("projections, at length", 600, ["tests/projections"], {}),
-    ("spark, at length", 1200, ["tests/spark"], {"JAVA_TOOL_OPTIONS": SHORT_LIVED}),
-    ("every reader against a replay, at length", 1200, ["tests/equality"], {"JAVA_TOOL_OPTIONS": SHORT_LIVED}),
-]
-"""What is marked slow or oracle, by rooms; the page has a step of its own."""
 GRACE_S = 45
 """For an interrupted step to end its processes."""
 PROCESSES = ["tests/integration", "tests/contract"]
@@ -92,9 +83,8 @@ def module(name: str, *arguments: str) -> list[str]:
 
 
 def pytest(name: str, budget_s: int, paths: list[str], *arguments: str, marks: str = FAST, **env: str) -> Step:
-    """A pytest run over those of the paths that exist."""
-    present = [path for path in paths if (ROOT / path).exists()]
-    return Step(name, module("pytest", "-q", "-m", marks, *arguments, *present), budget_s, tests=True, env=env)
+    """A run of pytest over paths."""
+    return Step(name, module("pytest", "-q", "-m", marks, *arguments, *paths), budget_s, tests=True, env=env)
 
 
 def check() -> list[Step]:
@@ -155,30 +145,31 @@ def test() -> list[Step]:
     ]
 
 
+def at_length() -> list[Step]:
+    """What is marked slow or oracle, by rooms."""
+    marks = "(slow or oracle) and not bench"
+    return [
+        pytest("the oracle, and every recorded life", 600, ["tests/contract"], marks=marks),
+        pytest("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], marks=marks),
+        pytest("kills and histories, at length", 900, ["tests/kills", "tests/linearizability"], marks=marks),
+        pytest("projections, at length", 600, ["tests/projections"], marks=marks),
+        pytest("spark, at length", 1200, ["tests/spark"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
+        pytest("every reader, at length", 1200, ["tests/equality"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
+        pytest("every picture of the page", 300, ["tests/browser"], marks=marks),
+    ]
+
+
 def everything() -> list[Step]:
     """Oracles, long loops, all seeds, fuzzing."""
     fuzzers = sorted((ROOT / "tests/fuzz").glob("fuzz_*.py"))
     return [
         *test(),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
-        *(
-            pytest(name, budget, paths, marks="(slow or oracle) and not bench", **env)
-            for name, budget, paths, env in LONG
-        ),
-        # In a process of its own: the browser's driver keeps an event loop running, which asyncio.run refuses.
-        pytest("every picture of the page", 300, ["tests/browser"], marks="slow and not bench"),
+        *at_length(),
         sim("simulator, all seeds", "1..2000", 1800),
         Step("mutants", module("tests.sim", "--mutants"), 900),
         *(Step(path.stem, [sys.executable, str(path), "--seconds", "60"], 120) for path in fuzzers),
     ]
-
-
-def environment(step: Step) -> dict[str, str]:
-    """The caller's, but bytecode is kept: where that is forbidden (images of containers like to), each of the hundreds
-    of processes that tests start compiles all modules anew, which is half of what its start costs.
-    """
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return kept | step.env
 
 
 def end(process: subprocess.Popen[str]) -> None:
@@ -195,7 +186,7 @@ def run(step: Step) -> tuple[int, str]:
     process = subprocess.Popen(
         step.command,
         cwd=ROOT,
-        env=environment(step),
+        env=os.environ | step.env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -30,8 +30,6 @@ def main() -> int:
     chosen = options.measures or list(MEASURES)
     if unknown := [name for name in chosen if name not in MEASURES]:
         parser.error(f"no such measure: {', '.join(unknown)}")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # Else every process of every measure compiles all modules anew.
-    sys.dont_write_bytecode = False
     folder = ROOT / ".run" / "bench" / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
     tools, began, report = build_tools(folder), time.monotonic(), folder / "report.md"

@@ -4,7 +4,6 @@ import asyncio
 import bisect
 import itertools
 import random
-import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -18,6 +17,7 @@ from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.kafka import KafkaNode, KafkaServer, KafkaSettings
 from quorate.metrics import Metrics
 from quorate.wire.avro import encode_events
+from tests.clusters import free_ports
 
 T = TypeVar("T")
 TOPIC = KafkaSettings().topic
@@ -168,22 +168,13 @@ class FakeView:
             told(self.log.end_offset)
 
 
-def free_port() -> int:
-    """A port below the ephemeral range that nobody listens on."""
-    chance = random.SystemRandom()
-    while True:
-        port = chance.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
-
-
 class ServedLog:
     """Listeners of one or more nodes over one log, on a loop in a thread; ``do`` runs something on that loop."""
 
     def __init__(self, nodes: int = 1, settings: KafkaSettings | None = None) -> None:
         self.log = FakeLog()
-        self.ports = [free_port() for _ in range(nodes)]
+        first = free_ports(nodes)
+        self.ports = list(range(first, first + nodes))
         known = [KafkaNode(i + 1, "127.0.0.1", port) for i, port in enumerate(self.ports)]
         self.views = [FakeView(self.log, known, i + 1) for i in range(nodes)]
         for view in self.views:

@@ -14,13 +14,14 @@ from pathlib import Path
 import confluent_kafka
 
 from quorate.cli.client import Node, NodeError
-from quorate.cli.cluster import NodePlace, found
+from quorate.cli.cluster import PORTS_PER_NODE, NodePlace, found
 from quorate.consensus.store import RocksStore
 from quorate.events import TopicCreated
 from quorate.gateway.http.answers import StateHash, Status
 from quorate.wire.avro import decode_events
 from quorate.wire.remoting import FrameSplitter, decode_header, encode_request
 from quorate.wire.remoting_headers import CreateTopicFields
+from tests.clusters import free_ports
 from tests.kills import power
 
 TOPIC = "quorate.metadata.events"
@@ -31,24 +32,8 @@ class LostError(AssertionError):
     """Something that was acknowledged is gone, or nodes disagree."""
 
 
-def free_base_port(nodes: int = 3) -> int:
-    """A base port whose listeners are all free."""
-    rng = random.Random(os.getpid() ^ time.monotonic_ns())
-    while True:
-        base = rng.randrange(20_000, 31_000, 10)
-        ports = [base + 10 * node + k for node in range(nodes) for k in range(4)]
-        if all(_free(port) for port in ports):
-            return base
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+PROGRAM = ("-m", "quorate")
+"""What the interpreter runs."""
 
 
 class Cluster:
@@ -62,9 +47,9 @@ class Cluster:
         *,
         library: Path | None = None,
         lie: bool = False,
-        program: Sequence[str] = ("-m", "quorate"),
+        program: Sequence[str] = PROGRAM,
     ) -> None:
-        self.places: dict[int, NodePlace] = {p.id: p for p in found(folder, 3, free_base_port())}
+        self.places: dict[int, NodePlace] = {p.id: p for p in found(folder, 3, free_ports(3 * PORTS_PER_NODE))}
         self._library = library
         self._lie = lie
         self._program = program

@@ -19,12 +19,11 @@ import msgspec
 from quorate.cli.cluster import node_tree, render
 from quorate.events import ControllerLeaderElected
 from quorate.wire.avro import decode_events
-from tests.kills.cluster import Cluster, verify
+from tests.kills.cluster import PROGRAM, Cluster, verify
 from tests.linearizability.clients import Clients
 from tests.linearizability.history import History
 from tests.linearizability.links import Links
 
-PROGRAM = ("-m", "quorate")
 PATIENCE_S = 120.0
 """Generous: a node that is started on a busy machine needs its time; nobody waits longer than it takes."""
 LOOK_S = 0.03

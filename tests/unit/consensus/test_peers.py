@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import socket
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
@@ -15,19 +14,16 @@ from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers, proof
 from quorate.consensus.ports import NodeId, Term
 from quorate.consensus.settings import PeerSettings
 from quorate.errors import PeerError, UsageError
+from tests.clusters import free_ports
 
 KEY = b"the key of this cluster"
 SETTINGS = PeerSettings(hello_timeout_s=0.3, frame_bytes_max=100_000, unproven_max=4)
 
 
-def free_port() -> int:
-    """A port below the ephemeral range that nobody listens on now."""
-    rng = random.SystemRandom()
-    while True:
-        port = rng.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
+def ports_of(*nodes: int) -> dict[int, int]:
+    """A free port for each."""
+    first = free_ports(len(nodes))
+    return dict(zip(nodes, range(first, first + len(nodes)), strict=True))
 
 
 class End:
@@ -91,7 +87,7 @@ def with_ends(scenario: Callable[..., Awaitable[None]], *ends: End) -> None:
 
 def pair(**second: Any) -> tuple[End, End]:
     """Two nodes; the second's identity can differ."""
-    ports = {1: free_port(), 2: free_port()}
+    ports = ports_of(1, 2)
     return End(1, ports), End(2, ports, **second)
 
 
@@ -169,7 +165,7 @@ def test_another_data_directory_is_refused() -> None:
 
 def test_an_unknown_node_is_refused() -> None:
     """A node id that is not among the voters is refused by name."""
-    ports = {1: free_port(), 2: free_port(), 9: free_port()}
+    ports = ports_of(1, 2, 9)
     one = End(1, {1: ports[1], 2: ports[2]})
     nine = End(9, {1: ports[1], 9: ports[9]})
 
@@ -238,7 +234,7 @@ HOSTILE: dict[str, tuple[list[bytes], str]] = {
 def test_a_hostile_hello_is_refused_by_name(case: str) -> None:
     """Whatever an unproven client sends, it is told the reason, is closed, and no frame of it is handled."""
     frames, reason = HOSTILE[case]
-    one = End(1, {1: free_port(), 2: free_port()})
+    one = End(1, ports_of(1, 2))
 
     async def scenario(one: End) -> None:
         async with Raw(one.port) as raw:
@@ -255,7 +251,7 @@ def test_a_hostile_hello_is_refused_by_name(case: str) -> None:
 
 def test_the_acceptors_proof_cannot_be_sent_back_to_it() -> None:
     """A client that reflects the acceptor's own proof is refused: the roles are part of what is signed."""
-    one = End(1, {1: free_port(), 2: free_port()})
+    one = End(1, ports_of(1, 2))
 
     async def scenario(one: End) -> None:
         async with Raw(one.port) as raw:
@@ -269,7 +265,7 @@ def test_the_acceptors_proof_cannot_be_sent_back_to_it() -> None:
 
 def test_a_recorded_proof_is_worth_nothing_later() -> None:
     """A proof made for one connection is refused on the next: the acceptor's nonce is new."""
-    one = End(1, {1: free_port(), 2: free_port()})
+    one = End(1, ports_of(1, 2))
 
     async def scenario(one: End) -> None:
         async with Raw(one.port) as first:
@@ -289,7 +285,7 @@ def test_a_recorded_proof_is_worth_nothing_later() -> None:
 
 def test_a_silent_client_is_refused_at_the_deadline() -> None:
     """A connection that says nothing is told so and closed when the hello's time is over."""
-    one = End(1, {1: free_port(), 2: free_port()})
+    one = End(1, ports_of(1, 2))
 
     async def scenario(one: End) -> None:
         async with Raw(one.port) as raw:
@@ -301,7 +297,7 @@ def test_a_silent_client_is_refused_at_the_deadline() -> None:
 
 def test_too_many_unproven_connections_are_turned_away() -> None:
     """Beyond the limit a connection that has proven nothing is refused as busy; those before it are not disturbed."""
-    one = End(1, {1: free_port(), 2: free_port()})
+    one = End(1, ports_of(1, 2))
 
     async def scenario(one: End) -> None:
         waiting = [Raw(one.port) for _ in range(SETTINGS.unproven_max)]
@@ -350,7 +346,7 @@ def test_a_frame_that_is_not_understood_drops_the_connection_only() -> None:
 
 def test_a_peer_that_does_not_read_is_dropped_not_buffered() -> None:
     """More than the buffer limit waiting for one peer aborts its connection."""
-    ports = {1: free_port(), 2: free_port()}
+    ports = ports_of(1, 2)
     one = End(1, ports, settings=PeerSettings(buffer_bytes_max=1000))
 
     async def scenario(one: End, two: End) -> None:
@@ -364,7 +360,7 @@ def test_a_peer_that_does_not_read_is_dropped_not_buffered() -> None:
 
 def test_a_taken_port_is_a_usage_error() -> None:
     """A listener that cannot be had is named at start."""
-    ports = {1: free_port(), 2: free_port()}
+    ports = ports_of(1, 2)
 
     async def scenario(one: End) -> None:
         with pytest.raises(UsageError, match=str(one.port)):

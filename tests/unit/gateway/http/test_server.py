@@ -17,7 +17,7 @@ from quorate.gateway.http import HttpServer, HttpSettings
 from quorate.gateway.http.messages import Request, Response
 from quorate.gateway.http.server import Respond
 from quorate.metrics import Metrics
-from tests.kafka_tools.fakes import free_port
+from tests.clusters import free_ports
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Served:
     """A listener in a thread; ``parked`` keeps the answers to ``/later``."""
 
     def __init__(self, settings: HttpSettings) -> None:
-        self.port = free_port()
+        self.port = free_ports(1)
         self.metrics = Metrics()
         self.parked: list[Respond] = []
         self.loop = uvloop.new_event_loop()
