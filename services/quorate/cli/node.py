@@ -173,6 +173,7 @@ class Node:
         await self._listen()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(700, 10, 1000)
         self._started = True
         self.log.info("started", cluster=self.settings.cluster.id, offset=self.core.machine.offset)
 

@@ -65,7 +65,7 @@ from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageE
 
 _FORGOTTEN_KEY = b"consensus/forgotten"
 """In the store's ``meta`` while this node has not recovered from a lost journal."""
-_APPLY_CLOCK_EVERY = 16
+_APPLY_CLOCK_EVERY = 4
 """Entries applied between two looks at the clock."""
 _NO_ACK = (NodeId(0), Term(0), Index(0), 0.0)
 

@@ -20,10 +20,8 @@ from quorate.controller.settings import ControllerSettings
 from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Evidence, FenceBroker, UnfenceBroker
 from quorate.metadata.state import BrokerSet, Replica
 
-DEATHS_PER_TURN = 4
-"""How many deaths one turn of the loop acts on: each may be a fencing and an election."""
 SETS_PER_SLICE = 32
-"""How many broker sets one turn of the loop looks at."""
+"""How many broker sets one turn of the loop looks at, unless it finds something to do."""
 
 
 class Liveness:
@@ -44,6 +42,10 @@ class Liveness:
         self._settings = settings
         self._me = Caller(f"node/{controller.node_id}", "")
         self._dead: list[LiveEntry] = []
+        self._to_dial: deque[LiveEntry] = deque()
+        """Suspects that nobody has confirmed yet, one dialled in each turn of the loop."""
+        self._mourned: deque[LiveEntry] = deque()
+        """Dead beyond doubt, one acted on in each turn of the loop."""
         self._recent: deque[float] = deque()
         self._asked: set[tuple[str, str, int]] = set()
         self._silent_since: dict[tuple[str, int], float] = {}
@@ -73,7 +75,7 @@ class Liveness:
             now = self._scheduler.monotonic()
             for entry in suspects:
                 if not self._confirmed_by_witness(entry, now):
-                    self._dial(entry, now)
+                    self._dial_soon(entry)
             return
         leader = controller.leader_id
         if leader is not None and leader != controller.node_id:
@@ -99,8 +101,23 @@ class Liveness:
             return True
         return False
 
-    def _dial(self, entry: LiveEntry, now: float) -> None:
-        entry.last_dial = now
+    def _dial_soon(self, entry: LiveEntry) -> None:
+        """One each turn: when a rack goes, witnesses will have confirmed most before their turn comes."""
+        if not self._to_dial:
+            self._scheduler.call_soon(self._dial_next)
+        self._to_dial.append(entry)
+
+    def _dial_next(self) -> None:
+        while self._to_dial:
+            entry = self._to_dial.popleft()
+            if entry.suspect and not self._stopped:
+                self._dial(entry)
+                break
+        if self._to_dial:
+            self._scheduler.call_soon(self._dial_next)
+
+    def _dial(self, entry: LiveEntry) -> None:
+        entry.last_dial = self._scheduler.monotonic()
         closed_at = entry.closed_at
 
         def result(outcome: DialResult) -> None:
@@ -140,29 +157,37 @@ class Liveness:
         self._controller.engine.read_index(confirmed)
 
     def _mass_loss(self) -> bool:
-        """Of those that were heard a second ago: those that died long before are no yardstick."""
+        """Of those that were heard a second ago, with those whose death is not confirmed yet; those that died long
+        before are no yardstick.
+        """
+        alive = suspects = 0
+        for entry in self._controller.live:
+            alive += entry.alive
+            suspects += entry.suspect
         lost = len(self._recent)
-        if lost < self._settings.mass_loss_min:
-            return False
-        alive = sum(entry.alive for entry in self._controller.live)
-        return lost > self._settings.mass_loss_share * (alive + lost)
+        vanished = lost + suspects
+        return vanished >= self._settings.mass_loss_min and vanished > self._settings.mass_loss_share * (alive + lost)
 
     def _mourn(self, dead: list[LiveEntry]) -> None:
-        """A few each turn, so that heartbeats, syncs and answers go on between; who spoke meanwhile is spared."""
+        """One each turn, so that heartbeats, syncs and answers go on between, however many died at once."""
+        if not self._mourned:
+            self._scheduler.call_soon(self._mourn_next)
+        self._mourned.extend(dead)
+
+    def _mourn_next(self) -> None:
+        """A fencing, and perhaps an election; who spoke meanwhile is spared."""
         if not self._controller.is_leader or self._stopped:
+            self._mourned.clear()
             return
-        rest = dead[DEATHS_PER_TURN:]
-        if rest:
-            self._scheduler.call_soon(lambda: self._mourn(rest))
-        for entry in dead[:DEATHS_PER_TURN]:
-            if entry.alive:
-                continue
-            broker_set = self._controller.state.broker_sets.get(entry.broker_set)
-            if broker_set is None or broker_set.cluster != entry.cluster:
-                continue
-            replica = broker_set.replica(entry.broker_id)
-            if replica is not None:
-                self._fence(broker_set, replica, entry)
+        entry = self._mourned.popleft()
+        if self._mourned:
+            self._scheduler.call_soon(self._mourn_next)
+        broker_set = self._controller.state.broker_sets.get(entry.broker_set)
+        if entry.alive or broker_set is None or broker_set.cluster != entry.cluster:
+            return
+        replica = broker_set.replica(entry.broker_id)
+        if replica is not None:
+            self._fence(broker_set, replica, entry)
 
     def _fence(self, broker_set: BrokerSet, replica: Replica, entry: LiveEntry | None) -> None:
         """Fence it, and if it was the master ask for another."""
@@ -235,7 +260,7 @@ class Liveness:
             return
         for entry in live:
             if entry.suspect and entry.last_dial + self._settings.close_dial_retry_s <= now:
-                self._dial(entry, now)
+                self._dial_soon(entry)
         masters = now >= self._next_master_scan
         if masters:
             self._next_master_scan = now + self._settings.inactive_master_scan_period_s
@@ -263,30 +288,31 @@ class Liveness:
         self._asked.clear()
         self._silent_since.clear()
         self._next_master_scan = self._scheduler.monotonic() + self._settings.inactive_master_scan_period_s
-        now = self._scheduler.monotonic()
         for entry in self._controller.live:
             if entry.suspect:
-                self._dial(entry, now)
+                self._dial_soon(entry)
         self._reconcile(list(self._controller.state.broker_sets.values()), masters=True)
 
     def _reconcile(self, sets: list[BrokerSet], *, masters: bool) -> None:
-        """A slice of the sets now, the rest in later turns."""
+        """A slice of the sets now, up to the first that needs something; the rest in later turns."""
         if not self._controller.is_leader or self._stopped:
             return
         self._forget_the_missed()
         now = self._scheduler.monotonic()
         current = self._controller.state.broker_sets
-        for listed in sets[:SETS_PER_SLICE]:
-            broker_set = current.get(listed.name)
-            if broker_set is not None:
-                self._reconcile_set(broker_set, now, masters=masters)
-        rest = sets[SETS_PER_SLICE:]
+        looked, acted = 0, False
+        while looked < min(SETS_PER_SLICE, len(sets)) and not acted:
+            broker_set = current.get(sets[looked].name)
+            acted = broker_set is not None and self._reconcile_set(broker_set, now, masters=masters)
+            looked += 1
+        rest = sets[looked:]
         if rest:
             self._scheduler.call_soon(lambda: self._reconcile(rest, masters=masters))
 
-    def _reconcile_set(self, broker_set: BrokerSet, now: float, *, masters: bool) -> None:
+    def _reconcile_set(self, broker_set: BrokerSet, now: float, *, masters: bool) -> bool:
+        """True: something was to be done."""
         live = self._controller.live
-        anyone, master_gone = False, broker_set.master is None and broker_set.master_epoch > 0
+        acted, anyone, master_gone = False, False, broker_set.master is None and broker_set.master_epoch > 0
         for replica in broker_set.replicas:
             broker_id = replica.broker_id
             entry = live.get(broker_set.cluster, broker_set.name, broker_id)
@@ -298,10 +324,14 @@ class Liveness:
                 master_gone = master_gone or broker_set.master == broker_id
                 if not replica.fenced:
                     self._fence(broker_set, replica, entry)
+                    acted = True
             elif alive and replica.fenced and entry and entry.alive_since + self._settings.unfence_after_s <= now:
                 self._unfence(broker_set, replica, entry)
+                acted = True
         if masters and master_gone and anyone:
             self._elect(broker_set, "inactive master scan", "", 0, self._scheduler.time_ms())
+            acted = True
+        return acted
 
     def _missed_long(self, broker_set: str, broker_id: int, now: float) -> bool:
         """A replica never heard here gets one timeout from when it was first missed: it may just have registered."""
