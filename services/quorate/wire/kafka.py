@@ -10,6 +10,7 @@ epochs: committed events cannot diverge, and a client that checked for truncatio
 """
 
 from enum import IntEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -85,6 +86,14 @@ FLEXIBLE: dict[int, int] = {
 """API key → first version whose headers carry tags. (The response header of ApiVersions never does, KIP-511.)"""
 
 
+_FETCHES = frozenset(
+    Api.FETCH.to_bytes(2, "big") + version.to_bytes(2, "big")
+    for version in range(WINDOW[Api.FETCH][0], WINDOW[Api.FETCH][1] + 1)
+)
+SHARED_BYTES_MAX = 512
+"""A Fetch up to this length is kept, decoded; one of our topic takes about 100."""
+
+
 class ErrorCode(IntEnum):
     """Kafka's error codes, those we answer with."""
 
@@ -156,7 +165,26 @@ def frame_size(buffered: bytes | bytearray, max_bytes: int) -> int | None:
 
 
 def decode_request(frame: bytes) -> tuple[RequestHeader, Request]:
-    """One frame without its length. Raises KafkaFormatError or UnsupportedRequestError."""
+    """One frame without its length. Raises KafkaFormatError or UnsupportedRequestError.
+
+    Consumers that follow the end of the log send the same Fetch again and again but for its correlation id: it is
+    decoded once for all of them.
+    """
+    head = frame[:4]
+    if head not in _FETCHES or len(frame) > SHARED_BYTES_MAX:
+        return _decode(frame)
+    header, request = _decode_shared(head, frame[8:])
+    correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+    return RequestHeader(header.api, header.version, correlation_id, header.client_id), request
+
+
+@lru_cache(maxsize=64)
+def _decode_shared(before: bytes, after: bytes) -> tuple[RequestHeader, Request]:
+    """What lies around the correlation id."""
+    return _decode(before + bytes(4) + after)
+
+
+def _decode(frame: bytes) -> tuple[RequestHeader, Request]:
     reader = Reader(frame)
     header = RequestHeader(reader.int16(), reader.int16(), reader.int32(), reader.nullable_string())
     oldest, newest = WINDOW.get(header.api, (0, -1))

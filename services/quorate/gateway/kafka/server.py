@@ -322,9 +322,9 @@ class KafkaServer:
             self.scheduler.call_soon(lambda: self._wake(len(self._waiting)))
 
     def _wake(self, count: int) -> None:
-        """Look at ``count`` waiting fetches, oldest first, within this turn's bytes; the others come next turn."""
-        budget = self.settings.wake_bytes_per_turn
-        while count > 0 and budget > 0 and self._waiting:
+        """Look at ``count`` waiting fetches, oldest first, within this turn's limits; the others come next turn."""
+        budget, rest = self.settings.wake_bytes_per_turn, count - self.settings.wakes_per_turn
+        while count > max(rest, 0) and budget > 0 and self._waiting:
             count -= 1
             waiting = self._waiting.popleft()
             body = self._reader.fetch(waiting.version, waiting.request, final=False)

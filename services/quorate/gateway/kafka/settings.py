@@ -24,6 +24,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Longest long poll, whatever the client would wait."""
     wake_bytes_per_turn: int = 1024 * 1024
     """Bytes of answers handed to the kernel before other work gets its turn, when many long polls end at once."""
+    wakes_per_turn: int = 32
+    """And how many of these answers at most."""
     requests_per_turn: int = 64
     """Pipelined requests of one connection served before other work gets its turn."""
     confirm_timeout_s: float = 2.5
