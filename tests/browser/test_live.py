@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,8 +117,10 @@ def test_the_election_explains_itself_while_it_is_fresh(live: Screen, failover: 
     assert f"{detail['phases']['total']:,} ms" in live.text(".headline .lead")
 
 
-def test_what_if_is_answered_by_a_node(live: Screen) -> None:
-    """Ticking a master tells whom the node would elect; with two controllers gone as well, nobody can be."""
+def test_what_if_is_answered_by_a_node(live: Screen, gallery: Path) -> None:
+    """Ticking a master tells whom the node would elect; with two controllers gone as well, nobody can be. Pictured:
+    a recorded log, of which the other pictures are, has no node to ask.
+    """
     found = live.data("sets")["sets"][1]
     master, name = found["master"], found["name"]
     live.open("/whatif")
@@ -132,6 +135,7 @@ def test_what_if_is_answered_by_a_node(live: Screen) -> None:
     [expected] = answer["rows"]
     assert f"broker {expected['winner']}" in row
     assert f"fail=broker/{name}/{master}" in live.hash()
+    live.page.screenshot(path=gallery / "whatif-answered.png", animations="disabled")
     live.page.locator('input[data-value="node/1"]').check()
     live.page.locator('input[data-value="node/2"]').check()
     live.page.get_by_text("The quorum is lost: 1 of 3 controllers are left").wait_for()

@@ -1,6 +1,7 @@
 """Deaths become facts only on evidence, and only the leader acts on them."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from quorate.controller import DialResult, Heartbeat, Liveness, messages
 from quorate.controller.liveness import SETS_PER_SLICE
@@ -387,3 +388,60 @@ def test_a_dead_broker_that_came_back_before_anybody_acted_is_left_alone() -> No
     bench.beat(Line(), 1)
     bench.settle(2)
     assert facts(bench, before) == []
+
+
+def fenced_since(bench: Bench, since: int) -> int:
+    """How many brokers were fenced from an offset on."""
+    return sum(isinstance(event, BrokerFenced) for event in facts(bench, since))
+
+
+def test_of_many_deaths_one_is_acted_on_in_each_turn() -> None:
+    """However many brokers die together, other work of the loop comes between any two of them."""
+    bench, lines, _ = watched(brokers=5)
+    before = len(bench.engine.log)
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(len(bench.engine.log) - before)
+        if len(seen) < 100:
+            bench.loop.call_soon(look)
+
+    for peer, broker_id in ((2, 4), (2, 5), (3, 4), (3, 5)):
+        bench.controller.receive(peer, messages.encode(messages.BrokerClosed("c", "a", broker_id)))
+    for line in lines[3:]:
+        bench.controller.channel_closed(line)
+    bench.loop.call_soon(look)
+    bench.after(0.1)
+    steps = [later - earlier for earlier, later in pairwise(seen)]
+    assert seen[-1] == 2
+    assert max(steps) == 1
+
+
+def test_what_a_witness_confirms_meanwhile_is_not_dialled() -> None:
+    """A rack goes: one suspect is dialled in a turn, and those whose death is confirmed by then are not."""
+    bench, lines, _ = watched(brokers=9)
+    bench.brokers.dial_result = "unknown"
+    before = bench.controller.offset
+    for line in lines[6:]:
+        bench.controller.channel_closed(line)
+    for broker_id in (7, 8, 9):
+        bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "a", broker_id)))
+    bench.settle(2)
+    assert bench.brokers.dials == []
+    assert fenced_since(bench, before) == 3
+
+
+def test_suspects_nobody_has_confirmed_count_when_a_mass_loss_is_judged() -> None:
+    """Most brokers vanish; the first confirmed death is not acted on before the quorum is proven, though the others
+    are still being dialled.
+    """
+    bench, lines, _ = watched(brokers=5)
+    before = len(bench.engine.log)
+    for line in lines[1:]:
+        bench.controller.channel_closed(line)
+    bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "a", 2)))
+    bench.after(0.01)
+    assert bench.engine.reads
+    bench.engine.confirm(ok=False)
+    bench.after(0.01)
+    assert len(bench.engine.log) == before

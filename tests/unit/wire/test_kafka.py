@@ -401,6 +401,16 @@ def test_outside_the_window_the_header_is_still_known(api: int, version: int) ->
     assert refused.value.header.correlation_id == 5
 
 
+@given(REQUESTS[Api.FETCH], st.sampled_from(versions(Api.FETCH)))
+def test_the_same_fetch_of_two_consumers_keeps_their_own_numbers(value: dict[str, Any], version: int) -> None:
+    """A Fetch is decoded once for all who send it; each gets its own correlation id back."""
+    frame = request_frame(Api.FETCH, version, value)
+    found = [decode_request(frame[:4] + int32(number) + frame[8:]) for number in (7, -8)]
+    assert [header.correlation_id for header, _ in found] == [7, -8]
+    assert [header.client_id for header, _ in found] == ["test", "test"]
+    assert found[0][1] == found[1][1] == decode_request(frame)[1]
+
+
 @given(st.sampled_from(sorted(REQUESTS)), st.data())
 def test_every_cut_is_a_format_error(api: Api, data: st.DataObject) -> None:
     """A request cut short anywhere, or with a byte more, raises KafkaFormatError and nothing else."""

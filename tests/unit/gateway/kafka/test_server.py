@@ -123,9 +123,10 @@ def test_a_long_poll_waits_for_enough_bytes() -> None:
         assert offsets(records)[0] == 0
 
 
-def test_many_long_polls_are_all_served() -> None:
-    """More bytes than one turn may hand out still reach every client."""
-    with serving(wake_bytes_per_turn=1_000) as (served, _):
+@pytest.mark.parametrize("limits", [{"wake_bytes_per_turn": 1_000}, {"wakes_per_turn": 3}])
+def test_many_long_polls_are_all_served(limits: dict[str, int]) -> None:
+    """More bytes, or more answers, than one turn may hand out still reach every client."""
+    with serving(**limits) as (served, _):
         clients = [Client(served.ports[0]) for _ in range(40)]
         for client in clients:
             client.send(Api.FETCH, FETCH, fetch(0, wait_ms=30_000))
