@@ -67,6 +67,8 @@ _FORGOTTEN_KEY = b"consensus/forgotten"
 """In the store's ``meta`` while this node has not recovered from a lost journal."""
 _APPLY_CLOCK_EVERY = 4
 """Entries applied between two looks at the clock."""
+_READING = frozenset({ReadProbe, ReadProbeAnswer, ReadAsk, ReadIndexIs})
+"""Answered as they come: they make nothing due."""
 _NO_ACK = (NodeId(0), Term(0), Index(0), 0.0)
 
 
@@ -262,8 +264,9 @@ class GuardedEngine(CoreEvents):
             raise PeerError(f"node {peer} is no voter")
         message = codec.decode(frame)
         if self._running:
-            self._step(self._handlers[type(message)], peer, message)
-            if message.__class__ is not Ack or self._ack_matters(peer):
+            kind = message.__class__
+            self._step(self._handlers[kind], peer, message)
+            if kind not in _READING and (kind is not Ack or self._ack_matters(peer)):
                 self._kick()
 
     def peer_connected(self, peer: NodeId) -> None:
@@ -753,6 +756,7 @@ class GuardedEngine(CoreEvents):
     def _on_read_probe_answer(self, peer: NodeId, message: ReadProbeAnswer) -> None:
         if message.ok and self.is_leader and message.term == self._core.term:
             self._reads.count(message.round, message.term, peer)
+            self._reads.answer(self._applied)
 
     def _ask_for_index(self) -> None:
         """A follower's reads: one question for all of this turn; none of an earlier term will be answered."""
@@ -783,6 +787,7 @@ class GuardedEngine(CoreEvents):
 
     def _on_read_index_is(self, _: NodeId, message: ReadIndexIs) -> None:
         self._reads.told(message.round, message.index)
+        self._reads.answer(self._applied)
 
     # ── snapshots ──
 
