@@ -777,12 +777,16 @@ class GuardedEngine(CoreEvents):
         if not self._announced_term or message.term != self._core.term:
             self._send(peer, ReadIndexIs(message.term, message.round, Index(0)))
         elif message.counts and self._quorum == 2:
-            self._send(peer, ReadIndexIs(message.term, message.round, self._core.commit_index))
+            self._answer_read(peer, message, self._core.commit_index)
         else:
             self.read_index(lambda index: self._answer_read(peer, message, index))
 
     def _answer_read(self, peer: NodeId, message: ReadAsk, index: Index | None) -> None:
+        """With the news of what is committed, which it must apply first and would else hear of a moment later."""
         if self._running:
+            leads = self._announced_term == message.term  # A read may be confirmed, and answered after the leadership.
+            if leads and index and self._flows[peer].commit_sent < index:
+                self._feed(peer, self._scheduler.monotonic(), heartbeat=True)
             self._send(peer, ReadIndexIs(message.term, message.round, index or Index(0)))
 
     def _on_read_index_is(self, _: NodeId, message: ReadIndexIs) -> None:

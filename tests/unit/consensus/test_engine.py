@@ -205,6 +205,51 @@ def test_a_follower_reads_by_asking_the_leader_once_a_turn() -> None:
 
 
 @pytest.mark.parametrize("size", [3, 5])
+def test_the_news_a_follower_must_apply_comes_with_the_index(size: int) -> None:
+    """Who asks while a commit is not yet told hears of it before the answer, in a frame of the same flush; who lacks
+    nothing is sent the answer alone.
+    """
+    cluster = Cluster(size)
+    leader = cluster.elect()
+    cluster.settle()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    before = leader.engine.commit_index
+    leader.propose(b"new")
+    while leader.engine.commit_index == before:
+        cluster.run(0.0001)
+    told: list[codec.Message] = []
+    cluster.wires.watch = lambda source, target, frame: (
+        told.append(codec.decode(frame)) if (source, target) == (leader.id, follower.id) else None
+    )
+    for expected in ([AppendEntries, codec.ReadIndexIs], [codec.ReadIndexIs]):
+        told.clear()
+        leader.engine.receive(NodeId(follower.id), codec.encode(codec.ReadAsk(leader.engine.term, 1, counts=True)))
+        while not any(isinstance(message, codec.ReadIndexIs) for message in told):
+            cluster.run(0.0001)
+        kinds = [type(message) for message in told if not isinstance(message, codec.ReadProbe)]
+        assert kinds == expected
+        assert all(
+            message.commit == leader.engine.commit_index for message in told if isinstance(message, AppendEntries)
+        )
+
+
+def test_a_read_confirmed_before_the_leadership_was_lost_sends_no_entries() -> None:
+    """The index is good and is told; but a frame of a leader in a term that is not its own would be a second leader."""
+    cluster = Cluster(5)
+    leader = cluster.elect()
+    cluster.settle()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    told: list[codec.Message] = []
+    term, index = leader.engine.term, Index(leader.engine.commit_index + 1)
+    leader.engine.step_down("test")
+    cluster.wires.watch = lambda source, target, frame: (
+        told.append(codec.decode(frame)) if (source, target) == (leader.id, follower.id) else None
+    )
+    leader.engine._answer_read(NodeId(follower.id), codec.ReadAsk(term, 1, counts=False), index)
+    assert told == [codec.ReadIndexIs(term, 1, index)]
+
+
+@pytest.mark.parametrize("size", [3, 5])
 def test_a_follower_does_not_read_past_a_leader_it_cannot_reach(size: int) -> None:
     """Cut off, it answers None in time; with the leader deposed behind its back it never answers an old index."""
     cluster = Cluster(size)
