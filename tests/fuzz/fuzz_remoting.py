@@ -95,7 +95,7 @@ def decode(data: bytes) -> int:
     try:
         for frame in splitter.feed(data):
             request = decode_request(frame)
-            owed += not request.is_response and not request.oneway
+            owed += not request.flag & 1 and not request.oneway
             header = decode_header(frame)
             decode_response(frame)
             if not isinstance(request, OtherRequest):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from heapq import merge
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, TypeVar, assert_never
 from urllib.parse import unquote
 
 import msgspec
@@ -99,6 +99,8 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
                 leader = entity
             case FeatureLevel() as entity:
                 raised = entity.level
+            case other:
+                assert_never(other)
         if count % ROWS_PER_STEP == 0:
             yield
     first_level = cluster.feature_level if cluster is not None else 0

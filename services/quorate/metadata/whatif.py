@@ -223,9 +223,7 @@ class _Judge:
             if isinstance(outcome, Refusal):
                 yield outcome
                 continue
-            for event in outcome.events:
-                if isinstance(event, MasterElected | ElectionFailed):
-                    yield event
+            yield from (event for event in outcome.events if isinstance(event, MasterElected | ElectionFailed))
         live.furthest = None
 
     def _row(

@@ -162,11 +162,6 @@ class Head(
         """Must never be answered."""
         return self.flag & ONEWAY_FLAG != 0
 
-    @property
-    def is_response(self) -> bool:
-        """An answer, not a request: to be matched by ``opaque`` or dropped."""
-        return self.flag & RESPONSE_FLAG != 0
-
 
 class HeartbeatRequest(Head, frozen=True, tag=904):
     """A broker is alive, and how far its log is."""

@@ -1,7 +1,10 @@
 """What differs between two states."""
 
+import pytest
+
 from quorate.metadata.commands import CleanBrokerData, DeleteTopic, PutTopic
 from quorate.metadata.diff import Change, changes
+from quorate.metadata.rows import ROWS_PER_STEP
 from quorate.metadata.state import EMPTY, State
 from tests.unit.metadata.kit import World, altering
 
@@ -55,6 +58,19 @@ def test_added_removed_and_changed_entities_are_told_with_their_fields() -> None
     assert (found["topic/added"].after or {})["order"] is False
     assert found["topic/removed"].after is None
     assert [change.key for change in diff(before, world.state)] == sorted(found)
+
+
+def test_a_long_comparison_takes_steps() -> None:
+    """Many entities: other work of the loop comes between, and nothing is left out."""
+    world = World()
+    for number in range(3 * ROWS_PER_STEP):
+        world.do(topic(f"t{number}", 4))
+    steps = changes(EMPTY, world.state)
+    for _ in range(6):
+        next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert len(end.value.value) == 3 * ROWS_PER_STEP
 
 
 def test_forwards_and_backwards_are_mirror_images() -> None:

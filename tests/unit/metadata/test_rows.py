@@ -49,6 +49,19 @@ def test_the_rows_are_the_state() -> None:
     assert rows.from_rows([]) == EMPTY
 
 
+def test_reading_many_rows_back_takes_steps() -> None:
+    """Other work of the loop comes between; the value is the same."""
+    world = full()
+    for number in range(2 * rows.ROWS_PER_STEP):
+        world.do(PutTopic(topic=f"t{number}", read_queues=1, write_queues=1, permission=6))
+    steps = rows.restoring(rows.rows(world.state))
+    for _ in range(2):
+        next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value == world.state
+
+
 def test_what_is_not_there_has_no_row() -> None:
     """Before the first event, nothing has."""
     for name, _ in rows.rows(full().state):

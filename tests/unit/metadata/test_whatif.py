@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.events import NodeAddresses, Voter
 from quorate.metadata.commands import ChangeConfig, CreateCluster, FenceBroker, RecordLeader
 from quorate.metadata.context import LiveView, Silence
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.whatif import Failures, SetRow, WhatIf, whatif
+from quorate.metadata.whatif import Failures, SetRow, Survivors, WhatIf, whatif
 from quorate.slices import Steps
 from tests.unit.metadata.kit import LOST, World
 
@@ -115,6 +116,25 @@ def test_who_is_fenced_in_the_log_does_not_stand_in_the_past() -> None:
     world.do(FenceBroker(cluster="C", broker_set="a", broker_id=2, **why))
     row = asked(world, 1, live=Silence())
     assert (row.winners, row.after.alive) == ((3,), (3,))
+
+
+def test_what_the_rules_refuse_is_told_with_their_reason() -> None:
+    """A set whose master epoch is the greatest there is gets no other master."""
+    world = three()
+    worn = msgspec.structs.replace(world.a, master_epoch=2**31 - 1)
+    state = msgspec.structs.replace(world.state, broker_sets=world.state.broker_sets.set("a", worn))
+    failures = Failures(brokers=frozenset({("a", 1)}))
+    (row,) = finished(whatif(state, world.live, failures, None, PolicySettings(), world.now_ms)).rows
+    assert (row.kind, row.winner, row.rule) == ("no master", None, "EpochsExhausted")
+    assert "no master epoch left" in row.explanation
+
+
+def test_of_the_past_nobody_s_channel_is_known_to_have_closed() -> None:
+    """Suspicion is soft state: imagined failures leave it as it is, and the past has none."""
+    world = three()
+    survivors = Survivors(world.live, world.a, frozenset({("a", 1)}))
+    assert [survivors.suspect("C", "a", one) for one in (1, 2)] == [world.live.suspect("C", "a", one) for one in (1, 2)]
+    assert not Survivors(Silence(), world.a, frozenset()).suspect("C", "a", 1)
 
 
 @pytest.mark.parametrize(("nodes", "survives", "kind"), [({2}, True, "elected"), ({2, 3}, False, "no master")])

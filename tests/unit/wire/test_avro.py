@@ -89,6 +89,19 @@ def test_a_damaged_batch_is_refused_though_its_stamp_is_known() -> None:
             events_of(data, STAMP)
 
 
+@pytest.mark.parametrize("value", [b"", encode(EVENT)[:-1], encode(EVENT) + b"x"], ids=["none", "cut", "more"])
+def test_a_malformed_event_is_refused_though_its_stamp_is_known(value: bytes) -> None:
+    """Under a right CRC too, and with its offset."""
+    with pytest.raises(BatchError, match="the event at 41 is malformed"):
+        events_of(changed(value=value), STAMP)
+
+
+def test_an_unknown_event_is_told_apart_though_its_stamp_is_known() -> None:
+    """As by ``decode_events``: the node stops rather than skip it."""
+    with pytest.raises(UnknownSchemaError):
+        events_of(changed(value=b"\0\0\0\xff\xff"), STAMP)
+
+
 def test_patching_the_same_place_changes_nothing() -> None:
     """A batch is proposed at the place it is applied at: then its bytes are final."""
     batch = encode_events((EVENT,), STAMP)
@@ -171,8 +184,11 @@ def test_bytes_after_the_last_event_are_refused() -> None:
     one = encode_events((EVENT,), STAMP)
     checked = one[21:] + b"\x00"
     crc = int(google_crc32c.value(checked)).to_bytes(4, "big")
+    longer = one[:8] + (len(one) - 11).to_bytes(4, "big") + one[12:17] + crc + checked
     with pytest.raises(BatchError, match="after the last"):
-        decode_events(one[:8] + (len(one) - 11).to_bytes(4, "big") + one[12:17] + crc + checked)
+        decode_events(longer)
+    with pytest.raises(BatchError, match="after the last"):
+        events_of(longer, STAMP)
 
 
 def test_an_unknown_event_is_told_apart() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from quorate.errors import PeerError
 from quorate.wire import kafka_requests as requests
 from quorate.wire.kafka import WINDOW, Api, KafkaFormatError, UnsupportedRequestError, decode_request, frame_size
-from quorate.wire.kafka_primitives import MAX_ITEMS, Reader, int16, int32, string
+from quorate.wire.kafka_primitives import MAX_ITEMS, Reader, compact_string, int16, int32, string, uvarint
 from tests.unit.wire.kafka_oracle import request_frame
 
 T = TypeVar("T")
@@ -493,3 +493,11 @@ def test_an_array_that_may_not_be_null_is_refused() -> None:
     reader = Reader(b"\xff\xff\xff\xff")
     with pytest.raises(KafkaFormatError):
         reader.array(reader.int32)
+
+
+@given(st.integers(0, 2**32 - 1), st.text(max_size=300))
+def test_what_is_written_with_a_short_length_is_read_back(number: int, text: str) -> None:
+    """UNSIGNED_VARINT takes as many bytes as it needs, also in front of a COMPACT_STRING."""
+    reader = Reader(uvarint(number) + compact_string(text))
+    assert (reader.uvarint(), reader.compact_string()) == (number, text)
+    reader.end()
