@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from quorate.errors import UsageError
+
 
 class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds unless the name says otherwise."""
@@ -58,3 +60,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A committed offset lapses this long after its commit, unless its group has members then."""
     group_rows_per_sweep: int = 200
     """Committed offsets whose age is looked at in one sweep, in turn."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        if min(self.wake_bytes_per_turn, self.wakes_per_turn, self.requests_per_turn) < 1:
+            raise UsageError("wake_bytes_per_turn, wakes_per_turn and requests_per_turn must be at least 1")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from quorate.errors import UsageError
 from quorate.gateway.kafka import KafkaNode, KafkaSettings
 from quorate.gateway.kafka.reading import end_of_epoch
 from quorate.wire.avro import decode_events
@@ -121,6 +122,14 @@ def test_a_long_poll_waits_for_enough_bytes() -> None:
         records = fetched(client.receive())["records"]
         assert len(records) >= 700
         assert offsets(records)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["wake_bytes_per_turn", "wakes_per_turn", "requests_per_turn"])
+def test_a_turn_that_may_do_nothing_is_refused(name: str) -> None:
+    """With such a limit waiting clients would be put off from turn to turn for ever."""
+    limits: dict[str, Any] = {name: 0}
+    with pytest.raises(UsageError, match=name):
+        KafkaSettings(**limits)
 
 
 @pytest.mark.parametrize("limits", [{"wake_bytes_per_turn": 1_000}, {"wakes_per_turn": 3}])
