@@ -78,6 +78,7 @@ def survive(stream: Stream, nodes: str, kills: int, seed: int) -> None:
     """Kill so often, each time after some progress; then every table, and the archive, equals the log."""
     chance = random.Random(seed)
     stream.start()
+    until(lambda: DeltaTable.is_deltatable(stream.archive), "the archive", 240)  # So that kills strike it too.
     for _ in range(kills):
         before = stream.position()
         stream.reach(before + 5)

@@ -43,10 +43,15 @@ _AGAIN = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._TRANSPORT,
+        KafkaError._UNKNOWN_PARTITION,
         KafkaError._WAIT_COORD,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
     }
 )
-"""Errors of the client itself that a node coming back mends; the broker's own say so by ``retriable``."""
+"""What a node coming back mends, of the client itself (no partition is known to it when every node it reached had only
+just started) and of brokers, as far as their errors do not say so by ``retriable``.
+"""
 
 
 class LogError(QuorateError):
@@ -190,8 +195,16 @@ class EventLog:
     def _found(self, what: str, time: int) -> int:
         """One ListOffsets: the client hands the protocol's special times through."""
         asked = TopicPartition(self._options.topic, PARTITION, time)
-        found = self._patiently(what, lambda time_s: self._consumer.offsets_for_times([asked], time_s))
-        return int(found[0].offset)
+
+        def ask(time_s: float) -> list[TopicPartition]:
+            try:
+                return self._consumer.offsets_for_times([asked], time_s)
+            except KafkaException as trouble:
+                if trouble.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                    self._consumer.list_topics(self._options.topic, time_s)  # Or it goes by what it knew a moment ago.
+                raise
+
+        return int(self._patiently(what, ask)[0].offset)
 
     def _patiently(self, what: str, ask: Callable[[float], T]) -> T:
         deadline, retry = Deadline(self._options.timeout_ms), Pace(RETRY_MS)

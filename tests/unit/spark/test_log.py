@@ -1,5 +1,6 @@
 """The log as librdkafka reads it from our own listener, and what the readers make of it; no JVM."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,6 +92,23 @@ def test_nodes_out_of_reach_have_a_deadline(served: ServedLog) -> None:
     """Nobody there: an error that names the nodes, after the time that is allowed."""
     with pytest.raises(LogError, match=r"127\.0\.0\.1:1 does not say where it ends"):
         EventLog(SourceOptions(nodes="127.0.0.1:1", timeout_ms=300)).end()
+
+
+@pytest.mark.parametrize("leader", [None, 1])
+def test_nodes_that_have_only_just_started_are_asked_again(served: ServedLog, leader: int | None) -> None:
+    """After a restart of all nodes the log has no leader, and nobody serves it, for a moment; a query waits."""
+    log, view = EventLog(options(served, timeout_ms=20_000)), served.views[0]
+    assert log.end() == 30
+    view.leader_id, view.serving = leader, False
+
+    def recover() -> None:
+        view.leader_id, view.serving = 1, True
+
+    timer = threading.Timer(0.7, recover)
+    timer.start()
+    assert log.end() == 30
+    timer.join()
+    log.close()
 
 
 def test_a_topic_nobody_has_is_named(served: ServedLog) -> None:
