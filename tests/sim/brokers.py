@@ -170,6 +170,8 @@ class Broker:
 
     def _next_id(self, found: QueryResult) -> None:
         assert isinstance(found, NextBrokerIdIs)
+        if self.broker_id:
+            return  # The answer to a question it gave up on, and asked again since.
         wanted = found.next_broker_id
         command = ApplyBrokerId(
             cluster=CLUSTER, broker_set=self.broker_set, broker_id=wanted, register_check_code=self._check_code
