@@ -28,6 +28,7 @@ with atheris.instrument_imports(include=["quorate.wire", "quorate.gateway.remoti
     from quorate.gateway.remoting.service import RemotingService
     from quorate.gateway.remoting.settings import RemotingSettings
     from quorate.wire.remoting import (
+        RESPONSE_FLAG,
         FrameSplitter,
         HeaderType,
         Message,
@@ -95,7 +96,7 @@ def decode(data: bytes) -> int:
     try:
         for frame in splitter.feed(data):
             request = decode_request(frame)
-            owed += not request.flag & 1 and not request.oneway
+            owed += not request.flag & RESPONSE_FLAG and not request.oneway
             header = decode_header(frame)
             decode_response(frame)
             if not isinstance(request, OtherRequest):

@@ -390,11 +390,6 @@ def test_a_dead_broker_that_came_back_before_anybody_acted_is_left_alone() -> No
     assert facts(bench, before) == []
 
 
-def fenced_since(bench: Bench, since: int) -> int:
-    """How many brokers were fenced from an offset on."""
-    return sum(isinstance(event, BrokerFenced) for event in facts(bench, since))
-
-
 def test_of_many_deaths_one_is_acted_on_in_each_turn() -> None:
     """However many brokers die together, other work of the loop comes between any two of them."""
     bench, lines, _ = watched(brokers=5)
@@ -428,7 +423,7 @@ def test_what_a_witness_confirms_meanwhile_is_not_dialled() -> None:
         bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "a", broker_id)))
     bench.settle(2)
     assert bench.brokers.dials == []
-    assert fenced_since(bench, before) == 3
+    assert sum(isinstance(event, BrokerFenced) for event in facts(bench, before)) == 3
 
 
 def test_suspects_nobody_has_confirmed_count_when_a_mass_loss_is_judged() -> None:
