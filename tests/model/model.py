@@ -58,6 +58,7 @@ class Model:
         self.live: dict[tuple[str, str, int], dict[str, Any]] = {}
         self.learners: dict[str, set[int]] = {}
         self.topics: dict[str, dict[str, Any]] = {}
+        self.given_up: set[tuple[str, int]] = set()
 
     def step(self, request: Request) -> Answer:
         """One request to the leader, one answer."""
@@ -135,6 +136,7 @@ class Model:
             return answer(2014, f"Fail to apply brokerId: {number} in broker-set: {name}")
         if known is None or not self.known(name):
             self.replicas[name] = known = {"cluster": request["cluster"], "next": 1, "ids": {}}
+            self.given_up -= {one for one in self.given_up if one[0] == name}
             self.sync[name] = {
                 "cluster": request["cluster"], "master": None, "master_epoch": 0, "set": set(), "set_epoch": 0,
                 "failed_with": None,
@@ -184,12 +186,28 @@ class Model:
         if old is not None and (fresh["epoch"], fresh["max_offset"]) <= (old["epoch"], old["max_offset"]):
             fresh["epoch"], fresh["max_offset"] = old["epoch"], old["max_offset"]
         self.live[who] = fresh
+        if self.replicas.get(request["broker_set"], {}).get("cluster") == request["cluster"]:
+            self.given_up.discard((request["broker_set"], request["broker_id"]))
         return answer(0, "Heart beat success")
 
     def dies(self, request: Request) -> Answer:
-        """Its channel closed or its heartbeat expired: the entry is gone."""
-        self.live.pop((request["cluster"], request["broker_set"], request["broker_id"]), None)
+        """Its channel closed or its heartbeat expired: the entry is gone; perhaps the controller gives it up."""
+        gone = self.live.pop((request["cluster"], request["broker_set"], request["broker_id"]), None)
+        if gone is not None and request["fence"]:
+            self.give_up(request["broker_set"], request["broker_id"])
         return answer(0)
+
+    def give_up(self, name: str, number: int) -> None:
+        """Once, until it is heard again; for a master another is elected in the same decision."""
+        if number not in self.replicas.get(name, {}).get("ids", {}) or (name, number) in self.given_up:
+            return
+        self.given_up.add((name, number))
+        if self.succeeded(name, number):
+            self.elect({"broker_set": name, "broker_id": None, "designate": False})
+
+    def succeeded(self, name: str, number: int) -> bool:
+        """Is another elected when this one is given up?"""
+        return self.known(name) and bool(self.sync[name]["master"] == number)
 
     def name_learners(self, request: Request) -> Answer:
         """An operator says who copies asynchronously: stock heartbeats do not."""
@@ -449,6 +467,7 @@ class Model:
 
     def forget(self, name: str, numbers: list[int] | None) -> None:
         """Take the ids, or the set, out of both tables."""
+        self.given_up -= {one for one in self.given_up if one[0] == name and (not numbers or one[1] in numbers)}
         if not numbers:
             self.replicas.pop(name, None)
             self.sync.pop(name, None)

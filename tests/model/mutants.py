@@ -43,6 +43,13 @@ class ReportsMayFall(Model):
         return super().heartbeat(request)
 
 
+class GivenUpAndKept(Model):
+    """A master that is given up stays master until somebody asks for another."""
+
+    def succeeded(self, name: str, number: int) -> bool:
+        return False
+
+
 class OffsetBeforeEpoch(Model):
     """A longer log wins over a newer epoch."""
 
@@ -166,8 +173,8 @@ class FixedAttributesChange(Model):
 
 
 MUTANTS: list[type[Model]] = [
-    AnyFirstId, IdTakenTwice, DeadMasterTold, ReportsMayFall, OffsetBeforeEpoch, HigherPriorityNumberWins,
-    OldMasterMustCompete, DesignationIsAWish, AskerIsPreferred, FailureKeepsTheMaster, OthersStayInSync,
-    EqualSetCheckedLast, NewerEpochAccepted, DeadReplicasInSync, MasterMayLeave, CleanLooksInTheSetsCluster,
-    NoJumpLimit, FixedAttributesChange,
+    AnyFirstId, IdTakenTwice, DeadMasterTold, ReportsMayFall, GivenUpAndKept, OffsetBeforeEpoch,
+    HigherPriorityNumberWins, OldMasterMustCompete, DesignationIsAWish, AskerIsPreferred, FailureKeepsTheMaster,
+    OthersStayInSync, EqualSetCheckedLast, NewerEpochAccepted, DeadReplicasInSync, MasterMayLeave,
+    CleanLooksInTheSetsCluster, NoJumpLimit, FixedAttributesChange,
 ]  # fmt: skip
