@@ -151,10 +151,11 @@ class History:
         acks = tuple(
             commands.AcknowledgedBy(replica.broker_id, self._now_ms, self._now_ms + 1) for replica in found.replicas
         )
-        return commands.AcknowledgeRoleChange(
+        delivery = commands.RoleChangeDelivery(
             broker_set=name, master_epoch=found.master_epoch, election_offset=found.election.offset,
             committed_ms=self._now_ms, acks=acks,
         )  # fmt: skip
+        return commands.AcknowledgeRoleChanges(deliveries=(delivery,))
 
     def _clean(self, name: str) -> Command:
         ids = None if self._chance.random() < 0.3 else str(self._member(name))

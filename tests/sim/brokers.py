@@ -77,6 +77,8 @@ class Broker:
         self._asked_for: set[int] = set()
         self._silent_until = 0.0
         self._busy_until = 0.0
+        self._asked = 0
+        """Requests made; only the answer to the last is heard, as the others were given up on."""
         self._connections: dict[NodeId, Connection] = {}
 
     def boot(self) -> None:
@@ -150,28 +152,27 @@ class Broker:
         if self.master == self.broker_id:
             self._lead()
 
-    def _alive_still(self, hear: Callable[[R], None]) -> Callable[[R], None]:
-        life = self._life
+    def _waiting_still(self, hear: Callable[[R], None]) -> Callable[[R], None]:
+        """Begin to wait for an answer; one that comes after death, or after another request was made, is not heard."""
+        self._busy_until = self._world.now + 0.5
+        self._asked += 1
+        life, asked = self._life, self._asked
 
         def heard(result: R) -> None:
-            if self.alive and life == self._life:
+            if self.alive and (life, asked) == (self._life, self._asked):
                 self._busy_until = 0.0
                 hear(result)
 
         return heard
 
     def _ask(self, command: Command, hear: Callable[[Result], None]) -> None:
-        self._busy_until = self._world.now + 0.5
-        self._fleet.ask(command, self._alive_still(hear))
+        self._fleet.ask(command, self._waiting_still(hear))
 
     def _query(self, query: Query, hear: Callable[[QueryResult], None]) -> None:
-        self._busy_until = self._world.now + 0.5
-        self._fleet.query(query, self._alive_still(hear))
+        self._fleet.query(query, self._waiting_still(hear))
 
     def _next_id(self, found: QueryResult) -> None:
         assert isinstance(found, NextBrokerIdIs)
-        if self.broker_id:
-            return  # The answer to a question it gave up on, and asked again since.
         wanted = found.next_broker_id
         command = ApplyBrokerId(
             cluster=CLUSTER, broker_set=self.broker_set, broker_id=wanted, register_check_code=self._check_code

@@ -155,6 +155,9 @@ class LiveTable:
         self._entries_max = entries_max
         self.beats = 0
         self.ignored = 0
+        self.living = 0
+        """How many entries are alive, suspects among them."""
+        self.suspects = 0
 
     def __len__(self) -> int:
         """How many brokers were ever heard."""
@@ -187,7 +190,9 @@ class LiveTable:
 
     def _update(self, entry: LiveEntry, beat: Beat, now: float) -> None:
         entry.seen = now
-        entry.closed_at = None
+        if entry.closed_at is not None:
+            entry.closed_at = None
+            self.suspects -= 1
         entry.address = beat.address
         entry.priority = beat.priority
         timeout_s = beat.timeout_ms / 1000.0
@@ -196,6 +201,7 @@ class LiveTable:
         epoch = beat.epoch
         if not entry.alive:
             entry.alive = True
+            self.living += 1
             entry.alive_since = now
             entry.evidence = ""
             self._begin(entry, beat)
@@ -221,6 +227,7 @@ class LiveTable:
                 self.ignored += 1
                 return None
             entry = self._entries[key] = LiveEntry(beat, beat.broker_id, now)
+            self.living += 1
         if entry.channel is not channel:
             if entry.channel is not None:
                 self._untie(entry)
@@ -246,6 +253,7 @@ class LiveTable:
         for entry in self._by_channel.pop(id(channel), ()):
             entry.channel = None
             if entry.alive:
+                self.suspects += entry.closed_at is None
                 entry.closed_at = now
                 suspects.append(entry)
         return suspects
@@ -256,6 +264,7 @@ class LiveTable:
 
     def bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         """It is dead until heard again."""
+        self._uncount(entry)
         entry.alive = False
         entry.evidence = evidence
         entry.died_at = now
@@ -267,7 +276,13 @@ class LiveTable:
         if entry.channel is not None:
             self._untie(entry)
             entry.channel = None
+        self._uncount(entry)
+        entry.alive, entry.closed_at = False, None
         del self._entries[entry.key]
+
+    def _uncount(self, entry: LiveEntry) -> None:
+        self.living -= entry.alive
+        self.suspects -= entry.suspect
 
     def alive(self, cluster: str, broker_set: str, broker_id: int, now: float) -> bool | None:
         """True / False by evidence; None = never heard here and too early to say (one timeout after the start)."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
 from quorate.controller import messages
-from quorate.controller.live import LiveEntry
+from quorate.controller.live import LiveEntry, LiveKey
 from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
 from quorate.controller.ports import BrokerLink, DialResult, PeerLink
@@ -22,6 +22,8 @@ from quorate.metadata.state import BrokerSet, Replica
 
 SETS_PER_SLICE = 32
 """How many broker sets one turn of the loop looks at, unless it finds something to do."""
+CLOSED_PER_MESSAGE = 1000
+"""How many closed channels one message tells of: some 50 bytes each, far below what a peer takes."""
 
 
 class Liveness:
@@ -42,6 +44,8 @@ class Liveness:
         self._settings = settings
         self._me = Caller(f"node/{controller.node_id}", "")
         self._dead: list[LiveEntry] = []
+        self._to_tell: list[LiveKey] = []
+        """Closed here in this turn of the loop, for the leader to hear of."""
         self._to_dial: deque[LiveEntry] = deque()
         """Suspects that nobody has confirmed yet, one dialled in each turn of the loop."""
         self._mourned: deque[LiveEntry] = deque()
@@ -77,19 +81,28 @@ class Liveness:
                 if not self._confirmed_by_witness(entry, now):
                     self._dial_soon(entry)
             return
-        leader = controller.leader_id
-        if leader is not None and leader != controller.node_id:
-            for entry in suspects:
-                note = messages.BrokerClosed(entry.cluster, entry.broker_set, entry.broker_id)
-                self._peers.send(leader, messages.KIND, messages.encode(note))
+        if not self._to_tell:
+            self._scheduler.call_soon(self._tell)
+        self._to_tell.extend(entry.key for entry in suspects)
 
-    def _witnessed(self, peer: int, note: messages.BrokerClosed) -> None:
-        """Another controller saw its channel to this broker close."""
-        entry = self._controller.live.get(note.cluster, note.broker_set, note.broker_id)
-        if entry is not None and entry.alive:
-            now = self._scheduler.monotonic()
-            entry.witnesses[peer] = now
-            self._confirmed_by_witness(entry, now)
+    def _tell(self) -> None:
+        """All that closed in this turn at once: when a rack goes, they are many."""
+        told, self._to_tell = self._to_tell, []
+        leader = self._controller.leader_id
+        if leader is None or leader == self._controller.node_id or self._stopped:
+            return
+        for start in range(0, len(told), CLOSED_PER_MESSAGE):
+            note = messages.BrokersClosed(tuple(told[start : start + CLOSED_PER_MESSAGE]))
+            self._peers.send(leader, messages.KIND, messages.encode(note))
+
+    def _witnessed(self, peer: int, note: messages.BrokersClosed) -> None:
+        """Another controller saw its channels to these brokers close."""
+        now = self._scheduler.monotonic()
+        for cluster, broker_set, broker_id in note.brokers:
+            entry = self._controller.live.get(cluster, broker_set, broker_id)
+            if entry is not None and entry.alive:
+                entry.witnesses[peer] = now
+                self._confirmed_by_witness(entry, now)
 
     def _confirmed_by_witness(self, entry: LiveEntry, now: float) -> bool:
         """Own channel closed, and another's since the last heartbeat, within the window."""
@@ -160,13 +173,10 @@ class Liveness:
         """Of those that were heard a second ago, with those whose death is not confirmed yet; those that died long
         before are no yardstick.
         """
-        alive = suspects = 0
-        for entry in self._controller.live:
-            alive += entry.alive
-            suspects += entry.suspect
-        lost = len(self._recent)
-        vanished = lost + suspects
-        return vanished >= self._settings.mass_loss_min and vanished > self._settings.mass_loss_share * (alive + lost)
+        live, lost = self._controller.live, len(self._recent)
+        vanished = lost + live.suspects
+        share = self._settings.mass_loss_share * (live.living + lost)
+        return vanished >= self._settings.mass_loss_min and vanished > share
 
     def _mourn(self, dead: list[LiveEntry]) -> None:
         """One each turn, so that heartbeats, syncs and answers go on between, however many died at once."""
@@ -190,7 +200,7 @@ class Liveness:
             self._fence(broker_set, replica, entry)
 
     def _fence(self, broker_set: BrokerSet, replica: Replica, entry: LiveEntry | None) -> None:
-        """Fence it, and if it was the master ask for another."""
+        """Fence it, which replaces a master; for one that is fenced already ask for another."""
         heard_ms, detected_ms = self._times(entry)
         evidence: Evidence = "heartbeat expired"
         if entry is not None and entry.evidence:
@@ -206,8 +216,9 @@ class Liveness:
                     last_heartbeat_ms=heard_ms,
                     detected_ms=detected_ms,
                 ),
+                cause=evidence,
             )
-        if broker_set.master == replica.broker_id:
+        elif broker_set.master == replica.broker_id:
             self._elect(broker_set, "master lost", evidence, heard_ms, detected_ms)
 
     def _times(self, entry: LiveEntry | None) -> tuple[int, int]:
@@ -297,6 +308,9 @@ class Liveness:
         """A slice of the sets now, up to the first that needs something; the rest in later turns."""
         if not self._controller.is_leader or self._stopped:
             return
+        if self._mourned:  # One thing a turn: what it would find first is in that queue.
+            self._scheduler.call_soon(lambda: self._reconcile(sets, masters=masters))
+            return
         self._forget_the_missed()
         now = self._scheduler.monotonic()
         current = self._controller.state.broker_sets
@@ -321,8 +335,9 @@ class Liveness:
                 continue
             anyone = anyone or alive is True
             if alive is False:
-                master_gone = master_gone or broker_set.master == broker_id
-                if not replica.fenced:
+                if replica.fenced:
+                    master_gone = master_gone or broker_set.master == broker_id
+                else:
                     self._fence(broker_set, replica, entry)
                     acted = True
             elif alive and replica.fenced and entry and entry.alive_since + self._settings.unfence_after_s <= now:

@@ -140,7 +140,7 @@ class Controller:
         """Called when it may no longer decide."""
         self.on_suspects: list[Callable[[list[LiveEntry]], None]] = []
         """Called with the brokers whose channel just closed."""
-        self.on_witness: list[Callable[[int, messages.BrokerClosed], None]] = []
+        self.on_witness: list[Callable[[int, messages.BrokersClosed], None]] = []
         """Called with what another controller saw close."""
         self.on_committed = self._decider.on_committed
         """Called, leading, with the events of each entry decided here, once applied."""
@@ -559,7 +559,7 @@ class Controller:
                 self.quorum.asked(peer, message)
             case messages.QuorumAnswer():
                 self.quorum.answered(message)
-            case messages.BrokerClosed():
+            case messages.BrokersClosed():
                 for callback in self.on_witness:
                     callback(peer, message)
 

@@ -31,12 +31,10 @@ class CommandOutcome(msgspec.Struct, frozen=True, gc=False, tag=True):
     outcome: Answered | Refused | NotLeader | Busy | Unavailable | UnknownOutcome
 
 
-class BrokerClosed(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """A witness: this broker's channel to me closed too."""
+class BrokersClosed(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """A witness: the channels of these brokers to me closed too. (Cluster, broker set, broker id) each."""
 
-    cluster: str
-    broker_set: str
-    broker_id: int
+    brokers: tuple[tuple[str, str, int], ...]
 
 
 class QuorumQuestion(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -71,7 +69,7 @@ class QuorumAnswer(msgspec.Struct, frozen=True, gc=False, tag=True):
     quorum: QuorumIs | None
 
 
-Message = ForwardedCommand | CommandOutcome | BrokerClosed | QuorumQuestion | QuorumAnswer
+Message = ForwardedCommand | CommandOutcome | BrokersClosed | QuorumQuestion | QuorumAnswer
 
 KIND: Final = 64
 """The peer-link frame type of every message here (consensus keeps 0–63 for itself)."""

@@ -12,7 +12,7 @@ from quorate.controller.outcomes import Caller, Outcome
 from quorate.controller.ports import BrokerLink, RoleChange
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MasterElected, Stamp
-from quorate.metadata.commands import AcknowledgedBy, AcknowledgeRoleChange
+from quorate.metadata.commands import AcknowledgedBy, AcknowledgeRoleChanges, RoleChangeDelivery
 from quorate.metadata.state import BrokerSet
 
 
@@ -54,9 +54,11 @@ class RoleChanges:
         self._settings = settings
         self._me = Caller(f"node/{controller.node_id}", "")
         self._pushes: dict[str, _Push] = {}
+        self._delivered: list[RoleChangeDelivery] = []
+        """To be recorded in a moment, several in one decision."""
         controller.on_committed.append(self._committed)
         controller.on_open.append(self._opened)
-        controller.on_lost.append(self._pushes.clear)
+        controller.on_lost.append(self._lost)
 
     def __len__(self) -> int:
         """Elections whose delivery is under way."""
@@ -75,6 +77,11 @@ class RoleChanges:
             election = broker_set.election
             if broker_set.master is not None and election is not None and not election.acknowledged:
                 self._push(broker_set.name, election.offset)
+
+    def _lost(self) -> None:
+        """Whoever leads next finds in the log what was not recorded."""
+        self._pushes.clear()
+        self._delivered.clear()
 
     def _push(self, name: str, offset: int) -> None:
         broker_set = self._controller.state.broker_sets.get(name)
@@ -173,14 +180,26 @@ class RoleChanges:
             AcknowledgedBy(t.broker_id, t.notified_ms, t.acknowledged_ms)
             for t in sorted(push.targets.values(), key=lambda t: t.broker_id)
         )
-        command = AcknowledgeRoleChange(
+        delivery = RoleChangeDelivery(
             broker_set=name,
             master_epoch=push.change.master_epoch,
             election_offset=push.offset,
             committed_ms=push.committed_ms,
             acks=acks,
         )
-        self._controller.submit(command, self._me, _ignored, cause="role change", forward=False)
+        if not self._delivered:
+            self._scheduler.call_later(self._settings.role_push_gather_s, self._write_down)
+        self._delivered.append(delivery)
+
+    def _write_down(self) -> None:
+        """The deliveries of a moment, so many in one entry; a rest a moment later."""
+        most = self._settings.role_push_gather_max
+        now, self._delivered = self._delivered[:most], self._delivered[most:]
+        if self._delivered:
+            self._scheduler.call_later(self._settings.role_push_gather_s, self._write_down)
+        if now:
+            command = AcknowledgeRoleChanges(deliveries=tuple(now))
+            self._controller.submit(command, self._me, _ignored, cause="role change", forward=False)
 
 
 def _ignored(outcome: Outcome) -> None:

@@ -45,6 +45,10 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Longest wait between two pushes."""
     role_push_record_after_s: float = 5.0
     """A delivery is recorded at the latest this long after the election, with those still missing marked so."""
+    role_push_gather_s: float = 0.02
+    """Deliveries of this long are recorded in one decision."""
+    role_push_gather_max: int = 64
+    """… but not more of them than this."""
     deadline_sweep_s: float = 0.05
     """How often deadlines are looked at; what would be overdue at the next look is ended at this one."""
     group_window_s: float = 0.05

@@ -16,20 +16,23 @@ from quorate.events import (
     BrokerIdApplied,
     BrokerRegistered,
     BrokerUnfenced,
+    Event,
     RoleChangeAcknowledged,
     SyncStateSetAltered,
 )
-from quorate.metadata import commands
+from quorate.metadata import commands, elections
 from quorate.metadata.commands import (
     Accepted,
-    AcknowledgeRoleChange,
+    AcknowledgeRoleChanges,
     AlterSyncStateSet,
     ApplyBrokerId,
     BrokerIsRegistered,
     CleanBrokerData,
+    ElectMaster,
     FenceBroker,
     Refusal,
     RegisterBroker,
+    RoleChangeDelivery,
     SyncStateSetIs,
     UnfenceBroker,
 )
@@ -179,7 +182,10 @@ def clean_broker_data(state: State, command: CleanBrokerData, context: Context) 
 
 
 def fence_broker(state: State, command: FenceBroker, context: Context) -> Decision | Refusal:
-    """The liveness rules gave a broker up. No event if it is fenced already, or unknown."""
+    """The liveness rules gave a broker up, and with a master its mastership: no set waits for a second decision.
+
+    No event if it is fenced already, or unknown.
+    """
     found = state.broker_sets.get(command.broker_set)
     replica = None if found is None else found.replica(command.broker_id)
     if found is None or replica is None or replica.fenced:
@@ -193,7 +199,22 @@ def fence_broker(state: State, command: FenceBroker, context: Context) -> Decisi
         detected_ms=command.detected_ms,
         proposed_ms=context.now_ms,
     )
-    return Decision((event,), Accepted())
+    return Decision((event, *_succession(state, found, command, context)), Accepted())
+
+
+def _succession(state: State, found: BrokerSet, command: FenceBroker, context: Context) -> tuple[Event, ...]:
+    """The election that a master's fencing brings; nothing if it has no say, or none is due."""
+    if found.master != command.broker_id:
+        return ()
+    election = ElectMaster(
+        broker_set=found.name,
+        trigger="master lost",
+        evidence=command.evidence,
+        last_heartbeat_ms=command.last_heartbeat_ms,
+        detected_ms=command.detected_ms,
+    )
+    decision = elections.elect_master(state, election, context)
+    return () if isinstance(decision, Refusal) else decision.events
 
 
 def unfence_broker(state: State, command: UnfenceBroker, context: Context) -> Decision | Refusal:
@@ -212,17 +233,23 @@ def unfence_broker(state: State, command: UnfenceBroker, context: Context) -> De
     return Decision((event,), Accepted())
 
 
-def acknowledge_role_change(state: State, command: AcknowledgeRoleChange, context: Context) -> Decision | Refusal:
-    """Record how an election reached the brokers, once. Refuses BrokerSetNotRegistered, StaleMasterEpoch."""
+def acknowledge_role_changes(state: State, command: AcknowledgeRoleChanges, context: Context) -> Decision | Refusal:
+    """Record how elections reached the brokers: those that are still the last of their set, each once."""
+    del context
+    delivered = {delivery.broker_set: delivery for delivery in command.deliveries}
+    events = tuple(_acknowledged(state, delivery) for delivery in delivered.values())
+    return Decision(tuple(event for event in events if event is not None), Accepted())
+
+
+def _acknowledged(state: State, command: RoleChangeDelivery) -> RoleChangeAcknowledged | None:
+    """None: the set is gone, another election was held, or this one is recorded already."""
     found = state.known(command.broker_set)
-    if found is None:
-        return refuse("BrokerSetNotRegistered", f"There is no broker set {command.broker_set}")
-    election = found.election
-    if election is None or election.offset != command.election_offset or found.master_epoch != command.master_epoch:
-        return refuse("StaleMasterEpoch", f"The master epoch of {found.name} is {found.master_epoch} by now")
-    if election.acknowledged:
-        return Decision((), Accepted())
-    event = RoleChangeAcknowledged(
+    election = None if found is None else found.election
+    if found is None or election is None or election.acknowledged:
+        return None
+    if election.offset != command.election_offset or found.master_epoch != command.master_epoch:
+        return None
+    return RoleChangeAcknowledged(
         cluster=found.cluster,
         broker_set=found.name,
         master_epoch=command.master_epoch,
@@ -233,7 +260,6 @@ def acknowledge_role_change(state: State, command: AcknowledgeRoleChange, contex
             for ack in sorted(command.acks, key=lambda ack: ack.broker_id)
         ),
     )
-    return Decision((event,), Accepted())
 
 
 def _judge_application(cluster: str, name: str, check_code: str, policy: PolicySettings) -> Refusal | None:

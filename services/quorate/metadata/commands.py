@@ -72,7 +72,7 @@ class CleanBrokerData(_Value, frozen=True):
 
 
 class FenceBroker(_Value, frozen=True):
-    """The liveness rules found this broker dead."""
+    """The liveness rules found this broker dead. If it is the master, another is elected in the same decision."""
 
     cluster: str
     broker_set: str
@@ -99,14 +99,20 @@ class AcknowledgedBy(msgspec.Struct, frozen=True, gc=False):
     acknowledged_ms: int
 
 
-class AcknowledgeRoleChange(_Value, frozen=True):
-    """Every notified broker answered (or gave up): record the delivery, once per election."""
+class RoleChangeDelivery(msgspec.Struct, frozen=True, gc=False):
+    """Of one election every notified broker answered, or gave up."""
 
     broker_set: str
     master_epoch: int
     election_offset: int
     committed_ms: int
     acks: tuple[AcknowledgedBy, ...]
+
+
+class AcknowledgeRoleChanges(_Value, frozen=True):
+    """Record deliveries, once per election."""
+
+    deliveries: tuple[RoleChangeDelivery, ...]
 
 
 class PutTopic(_Value, frozen=True):
@@ -181,7 +187,7 @@ Command = (
     | CleanBrokerData
     | FenceBroker
     | UnfenceBroker
-    | AcknowledgeRoleChange
+    | AcknowledgeRoleChanges
     | PutTopic
     | DeleteTopic
     | ChangeConfig

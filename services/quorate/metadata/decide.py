@@ -22,7 +22,7 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.CleanBrokerData: broker_sets.clean_broker_data,
     commands.FenceBroker: broker_sets.fence_broker,
     commands.UnfenceBroker: broker_sets.unfence_broker,
-    commands.AcknowledgeRoleChange: broker_sets.acknowledge_role_change,
+    commands.AcknowledgeRoleChanges: broker_sets.acknowledge_role_changes,
     commands.PutTopic: topics.put_topic,
     commands.DeleteTopic: topics.delete_topic,
     commands.ChangeConfig: configs.change_config,

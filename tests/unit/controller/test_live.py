@@ -1,5 +1,8 @@
 """The live table keeps evidence: who was heard, when, and how far its log reached."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from quorate.controller.live import Heartbeat, LiveTable
 from tests.unit.controller.bench import Line
 
@@ -145,3 +148,29 @@ def test_a_heartbeat_without_a_timeout_gets_the_nodes_own() -> None:
     live.heard(beat(timeout_ms=0), Line(), 100.0)
     assert live.alive("c", "a", 1, 110.0) is True
     assert live.alive("c", "a", 1, 110.1) is False
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["beat", "beat", "close", "bury", "forget"]), st.integers(1, 4)), max_size=40
+)
+
+
+@given(steps=STEPS, lines=st.integers(1, 3))
+def test_how_many_live_and_how_many_are_suspect_is_counted_as_it_changes(
+    steps: list[tuple[str, int]], lines: int
+) -> None:
+    """Whatever happens in whatever order, the counts are what counting would give."""
+    live, channels = table(), [Line() for _ in range(lines)]
+    for now, (step, broker_id) in enumerate(steps, 100):
+        entry = live.get("c", "a", broker_id)
+        if step == "beat":
+            live.heard(beat(broker_id), channels[(broker_id + now) % lines], now)
+        elif step == "close":
+            live.closed(channels[broker_id % lines], now)
+            channels[broker_id % lines] = Line()
+        elif entry is not None and step == "bury":
+            live.bury(entry, "heartbeat expired", now)
+        elif entry is not None:
+            live.forget(entry)
+        assert live.living == sum(one.alive for one in live)
+        assert live.suspects == sum(one.suspect for one in live)

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
+
 from quorate.controller import DialResult, Heartbeat, Liveness, messages
+from quorate.controller import liveness as liveness_rules
 from quorate.controller.liveness import SETS_PER_SLICE
 from quorate.events import BrokerFenced, BrokerUnfenced, Event, MasterElected
 from quorate.metadata.commands import ApplyBrokerId, CleanBrokerData
@@ -74,7 +77,7 @@ def test_a_second_controller_whose_channel_closed_too_confirms() -> None:
         bench, lines, _ = watched()
         bench.after(0.5)
         before = bench.controller.offset
-        note = messages.encode(messages.BrokerClosed("c", "a", 1))
+        note = messages.encode(messages.BrokersClosed((("c", "a", 1),)))
         if witness_first:
             bench.controller.receive(2, note)
             bench.controller.channel_closed(lines[0])
@@ -89,7 +92,7 @@ def test_a_witness_older_than_the_last_heartbeat_confirms_nothing() -> None:
     """What another controller lost before the broker was last heard here is history."""
     bench, lines, _ = watched()
     bench.after(0.5)
-    bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "a", 1)))
+    bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", 1),))))
     bench.after(0.5)
     bench.beat(lines[0], 1)
     before = bench.controller.offset
@@ -105,9 +108,26 @@ def test_a_follower_witnesses_for_the_leader() -> None:
     bench.wire.sent.clear()
     bench.brokers.dial_result = "refused"
     bench.controller.channel_closed(lines[0])
+    bench.after(0.01)
     ((peer, payload),) = bench.wire.sent
-    assert (peer, messages.decode(payload)) == (2, messages.BrokerClosed("c", "a", 1))
+    assert (peer, messages.decode(payload)) == (2, messages.BrokersClosed((("c", "a", 1),)))
     assert bench.brokers.dials == []
+
+
+def test_what_closes_in_one_turn_is_told_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rack goes: the leader is not called once for each broker; but a message has a bound."""
+    bench, lines, _ = watched(brokers=3)
+    bench.engine.lose(2)
+    bench.wire.sent.clear()
+    monkeypatch.setattr(liveness_rules, "CLOSED_PER_MESSAGE", 2)
+    for line in lines:
+        bench.controller.channel_closed(line)
+    bench.after(0.01)
+    told = [(peer, messages.decode(payload)) for peer, payload in bench.wire.sent]
+    assert told == [
+        (2, messages.BrokersClosed((("c", "a", 1), ("c", "a", 2)))),
+        (2, messages.BrokersClosed((("c", "a", 3),))),
+    ]
 
 
 def test_a_new_leader_acts_on_what_it_saw_as_a_follower() -> None:
@@ -270,7 +290,7 @@ def test_two_closes_far_apart_confirm_nothing() -> None:
         before = bench.controller.offset
         bench.controller.channel_closed(lines[0])
         bench.after(gap_s)
-        bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "a", 1)))
+        bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", 1),))))
         bench.settle(2)
         assert bool(facts(bench, before)) is confirmed
 
@@ -278,7 +298,7 @@ def test_two_closes_far_apart_confirm_nothing() -> None:
 def test_a_witness_for_a_broker_nobody_heard_here_is_nothing() -> None:
     """No entry, no death."""
     bench, _, _ = watched()
-    bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "nobody", 1)))
+    bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "nobody", 1),))))
     assert bench.controller.live.get("c", "nobody", 1) is None
 
 
@@ -402,7 +422,7 @@ def test_of_many_deaths_one_is_acted_on_in_each_turn() -> None:
             bench.loop.call_soon(look)
 
     for peer, broker_id in ((2, 4), (2, 5), (3, 4), (3, 5)):
-        bench.controller.receive(peer, messages.encode(messages.BrokerClosed("c", "a", broker_id)))
+        bench.controller.receive(peer, messages.encode(messages.BrokersClosed((("c", "a", broker_id),))))
     for line in lines[3:]:
         bench.controller.channel_closed(line)
     bench.loop.call_soon(look)
@@ -420,7 +440,7 @@ def test_what_a_witness_confirms_meanwhile_is_not_dialled() -> None:
     for line in lines[6:]:
         bench.controller.channel_closed(line)
     for broker_id in (7, 8, 9):
-        bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "a", broker_id)))
+        bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", broker_id),))))
     bench.settle(2)
     assert bench.brokers.dials == []
     assert sum(isinstance(event, BrokerFenced) for event in facts(bench, before)) == 3
@@ -434,7 +454,7 @@ def test_suspects_nobody_has_confirmed_count_when_a_mass_loss_is_judged() -> Non
     before = len(bench.engine.log)
     for line in lines[1:]:
         bench.controller.channel_closed(line)
-    bench.controller.receive(2, messages.encode(messages.BrokerClosed("c", "a", 2)))
+    bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", 2),))))
     bench.after(0.01)
     assert bench.engine.reads
     bench.engine.confirm(ok=False)

@@ -9,12 +9,19 @@ from quorate.events import (
     BrokerFenced,
     BrokerUnfenced,
     Event,
+    MasterElected,
     RoleChangeAcknowledged,
     Stamp,
     SyncStateSetAltered,
 )
 from quorate.metadata import commands
-from quorate.metadata.commands import AcknowledgedBy, AcknowledgeRoleChange, FenceBroker, UnfenceBroker
+from quorate.metadata.commands import (
+    AcknowledgedBy,
+    AcknowledgeRoleChanges,
+    FenceBroker,
+    RoleChangeDelivery,
+    UnfenceBroker,
+)
 from quorate.metadata.evolve import evolve
 from tests.unit.metadata.kit import World
 
@@ -55,11 +62,34 @@ def test_fencing_and_unfencing_are_facts_once() -> None:
     assert world.events(UNFENCE) == ()
 
 
-def test_fencing_does_not_touch_mastership() -> None:
-    """An election is a decision of its own."""
+def test_a_fenced_master_is_replaced_in_the_same_decision() -> None:
+    """Both facts are one entry: no reader sees a set whose master is given up and none elected for it."""
+    world = World()
+    world.set_of(1, 2, in_sync=(1, 2))
+    world.heard(1, alive=False)
+    given_up, elected = world.events(FENCE)
+    assert isinstance(given_up, BrokerFenced)
+    assert isinstance(elected, MasterElected)
+    assert (elected.master, elected.trigger, elected.evidence) == (2, "master lost", "heartbeat expired")
+    assert (elected.last_heartbeat_ms, elected.detected_ms) == (10, 20)
+    assert (world.a.master, world.a.master_epoch) == (2, 2)
+
+
+def test_a_fenced_master_nobody_can_replace_leaves_a_failed_election() -> None:
+    """And says so, once."""
     world = World()
     world.set_of(1)
-    world.do(FENCE)
+    world.heard(1, alive=False)
+    assert [type(event).__name__ for event in world.events(FENCE)] == ["BrokerFenced", "ElectionFailed"]
+    assert world.a.master is None
+
+
+def test_fencing_who_is_no_master_or_is_heard_after_all_elects_nobody() -> None:
+    """A slave has no successor; a master that the live table believes alive stays."""
+    world = World()
+    world.set_of(1, 2)
+    assert len(world.events(msgspec.structs.replace(FENCE, broker_id=2))) == 1
+    assert len(world.events(FENCE)) == 1
     assert (world.a.master, world.a.master_epoch) == (1, 1)
 
 
@@ -72,10 +102,10 @@ def test_strangers_are_neither_fenced_nor_unfenced(command: FenceBroker | Unfenc
     assert world.events(msgspec.structs.replace(command, broker_set="b", broker_id=9)) == ()
 
 
-def acknowledged(world: World) -> AcknowledgeRoleChange:
+def delivered(world: World) -> RoleChangeDelivery:
     """What the controller says once every broker answered the last election."""
     assert world.a.election is not None
-    return AcknowledgeRoleChange(
+    return RoleChangeDelivery(
         broker_set="a",
         master_epoch=world.a.master_epoch,
         election_offset=world.a.election.offset,
@@ -88,13 +118,14 @@ def test_the_delivery_of_an_election_is_recorded_once() -> None:
     """By broker id; a second report writes nothing."""
     world = World()
     world.set_of(1, 2)
-    command = acknowledged(world)
+    delivery = delivered(world)
+    command = AcknowledgeRoleChanges(deliveries=(delivery,))
     (event,) = world.events(command)
     assert event == RoleChangeAcknowledged(
         cluster="C",
         broker_set="a",
         master_epoch=1,
-        election_offset=command.election_offset,
+        election_offset=delivery.election_offset,
         committed_ms=40,
         acks=(
             Acknowledgement(broker_id=1, notified_ms=50, acknowledged_ms=60),
@@ -107,21 +138,38 @@ def test_the_delivery_of_an_election_is_recorded_once() -> None:
 
 
 def test_a_superseded_election_is_not_acknowledged() -> None:
-    """Neither by another epoch nor by another offset."""
+    """Neither by another epoch nor by another offset; the others of the decision are."""
     world = World()
     world.set_of(1, 2)
-    command = acknowledged(world)
+    right = delivered(world)
     for other in ({"master_epoch": 7}, {"election_offset": 7_000}):
-        assert world.refused(msgspec.structs.replace(command, **other)).code == "StaleMasterEpoch"
+        wrong = msgspec.structs.replace(right, **other)
+        assert world.events(AcknowledgeRoleChanges(deliveries=(wrong,))) == ()
+    strange = msgspec.structs.replace(right, broker_set="b")
+    (event,) = world.events(AcknowledgeRoleChanges(deliveries=(strange, right)))
+    assert isinstance(event, RoleChangeAcknowledged)
+    assert event.broker_set == "a"
+
+
+def test_a_delivery_told_twice_in_one_decision_is_recorded_once() -> None:
+    """The later word counts."""
+    world = World()
+    world.set_of(1, 2)
+    later = delivered(world)
+    earlier = msgspec.structs.replace(later, acks=())
+    (event,) = world.events(AcknowledgeRoleChanges(deliveries=(earlier, later)))
+    assert isinstance(event, RoleChangeAcknowledged)
+    assert [ack.broker_id for ack in event.acks] == [1, 2]
 
 
 def test_a_set_without_an_election_has_nothing_to_acknowledge() -> None:
     """Unknown set, or a set nobody was elected in."""
     world = World()
-    command = AcknowledgeRoleChange(broker_set="a", master_epoch=0, election_offset=0, committed_ms=0, acks=())
-    assert world.refused(command).code == "BrokerSetNotRegistered"
+    delivery = RoleChangeDelivery(broker_set="a", master_epoch=0, election_offset=0, committed_ms=0, acks=())
+    command = AcknowledgeRoleChanges(deliveries=(delivery,))
+    assert world.events(command) == ()
     world.broker(1)
-    assert world.refused(command).code == "StaleMasterEpoch"
+    assert world.events(command) == ()
 
 
 @pytest.mark.parametrize(
