@@ -49,7 +49,7 @@ class Liveness:
         self._to_dial: deque[LiveEntry] = deque()
         """Suspects that nobody has confirmed yet, one dialled in each turn of the loop."""
         self._mourned: deque[LiveEntry] = deque()
-        """Dead beyond doubt, one acted on in each turn of the loop."""
+        """Dead beyond doubt, acted on a few at a time."""
         self._recent: deque[float] = deque()
         self._asked: set[tuple[str, str, int]] = set()
         self._silent_since: dict[tuple[str, int], float] = {}
@@ -179,19 +179,22 @@ class Liveness:
         return vanished >= self._settings.mass_loss_min and vanished > share
 
     def _mourn(self, dead: list[LiveEntry]) -> None:
-        """One each turn, so that heartbeats, syncs and answers go on between, however many died at once."""
+        """A few at a time, with a rest between: heartbeats and answers go on, and a few share one sync of each disk."""
         if not self._mourned:
             self._scheduler.call_soon(self._mourn_next)
         self._mourned.extend(dead)
 
     def _mourn_next(self) -> None:
-        """A fencing, and perhaps an election; who spoke meanwhile is spared."""
         if not self._controller.is_leader or self._stopped:
             self._mourned.clear()
             return
-        entry = self._mourned.popleft()
+        for _ in range(min(len(self._mourned), self._settings.deaths_at_once)):
+            self._give_up(self._mourned.popleft())
         if self._mourned:
-            self._scheduler.call_soon(self._mourn_next)
+            self._scheduler.call_later(self._settings.deaths_rest_s, self._mourn_next)
+
+    def _give_up(self, entry: LiveEntry) -> None:
+        """A fencing, and perhaps an election; who spoke meanwhile is spared."""
         broker_set = self._controller.state.broker_sets.get(entry.broker_set)
         if entry.alive or broker_set is None or broker_set.cluster != entry.cluster:
             return
@@ -308,8 +311,9 @@ class Liveness:
         """A slice of the sets now, up to the first that needs something; the rest in later turns."""
         if not self._controller.is_leader or self._stopped:
             return
-        if self._mourned:  # One thing a turn: what it would find first is in that queue.
-            self._scheduler.call_soon(lambda: self._reconcile(sets, masters=masters))
+        if self._mourned:  # What it would find first is in that queue.
+            rest_s = self._settings.deaths_rest_s
+            self._scheduler.call_later(rest_s, lambda: self._reconcile(sets, masters=masters))
             return
         self._forget_the_missed()
         now = self._scheduler.monotonic()

@@ -39,6 +39,10 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When more than this share of the heard brokers is lost within a second, the leader first re-proves its quorum."""
     mass_loss_min: int = 4
     """… but not for fewer brokers than this."""
+    deaths_at_once: int = 4
+    """Of many deaths so many are acted on in one turn of the loop, …"""
+    deaths_rest_s: float = 0.008
+    """… and then none for so long: 500 take a second, and heartbeats, reads and writes hardly notice them."""
     role_push_backoff_s: float = 0.25
     """First wait before a role change that was not acknowledged is pushed again; doubles."""
     role_push_backoff_max_s: float = 30.0

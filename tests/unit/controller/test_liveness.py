@@ -1,7 +1,6 @@
 """Deaths become facts only on evidence, and only the leader acts on them."""
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
@@ -410,26 +409,33 @@ def test_a_dead_broker_that_came_back_before_anybody_acted_is_left_alone() -> No
     assert facts(bench, before) == []
 
 
-def test_of_many_deaths_one_is_acted_on_in_each_turn() -> None:
-    """However many brokers die together, other work of the loop comes between any two of them."""
-    bench, lines, _ = watched(brokers=5)
+def test_of_many_deaths_a_few_are_acted_on_at_once_and_others_after_a_rest() -> None:
+    """However many brokers die together, the loop has time for other work between any few of them."""
+    bench, lines, _ = watched(brokers=14)
+    at_once, rest_s = bench.settings.deaths_at_once, bench.settings.deaths_rest_s
     before = len(bench.engine.log)
-    seen: list[int] = []
-
-    def look() -> None:
-        seen.append(len(bench.engine.log) - before)
-        if len(seen) < 100:
-            bench.loop.call_soon(look)
-
-    for peer, broker_id in ((2, 4), (2, 5), (3, 4), (3, 5)):
-        bench.controller.receive(peer, messages.encode(messages.BrokersClosed((("c", "a", broker_id),))))
-    for line in lines[3:]:
+    for broker_id in range(9, 15):
+        bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", broker_id),))))
+    for line in lines[8:]:
         bench.controller.channel_closed(line)
-    bench.loop.call_soon(look)
-    bench.after(0.1)
-    steps = [later - earlier for earlier, later in pairwise(seen)]
-    assert seen[-1] == 2
-    assert max(steps) == 1
+    bench.after(rest_s * 0.9)
+    assert len(bench.engine.log) - before == at_once < 6
+    bench.after(rest_s * 0.9)
+    assert len(bench.engine.log) - before == 6
+
+
+def test_deaths_that_wait_for_their_turn_die_with_the_leadership() -> None:
+    """Whoever leads next looks at everything itself."""
+    bench, lines, _ = watched(brokers=14)
+    for broker_id in range(9, 15):
+        bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", broker_id),))))
+    for line in lines[8:]:
+        bench.controller.channel_closed(line)
+    bench.after(bench.settings.deaths_rest_s * 0.9)
+    bench.engine.lose(2)
+    before = len(bench.engine.log)
+    bench.after(1.0)
+    assert len(bench.engine.log) == before
 
 
 def test_what_a_witness_confirms_meanwhile_is_not_dialled() -> None:
