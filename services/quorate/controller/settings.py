@@ -76,3 +76,10 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("group_entry_bytes_max must be above 0 and at most half of command_bytes_max")
         if min(self.in_flight_max, self.parked_max, self.forwarded_max, self.live_entries_max) < 1:
             raise UsageError("in_flight_max, parked_max, forwarded_max and live_entries_max must be at least 1")
+        if (
+            min(self.deaths_at_once, self.role_push_gather_max) < 1
+            or min(self.deaths_rest_s, self.role_push_gather_s) < 0
+        ):
+            raise UsageError(
+                "deaths_at_once and role_push_gather_max must be at least 1, the times beside them at least 0"
+            )

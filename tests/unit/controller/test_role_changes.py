@@ -1,6 +1,7 @@
 """Every living replica is told of an election until it has heard it, and that is recorded once."""
 
 from quorate.controller import Answered, Heartbeat, Liveness, RoleChanges
+from quorate.controller.settings import ControllerSettings
 from quorate.events import RoleChangeAcknowledged
 from quorate.metadata.commands import (
     AlterSyncStateSet,
@@ -211,3 +212,29 @@ def test_a_retry_goes_where_the_broker_serves_now() -> None:
     bench.done(RegisterBroker(cluster="c", broker_set="a", broker_id=1, address="127.0.0.1:31111"))
     bench.after(0.5)
     assert bench.brokers.notified[-1][0] == "127.0.0.1:31111"
+
+
+def test_deliveries_of_a_moment_are_one_entry() -> None:
+    """Three sets lose their masters together: what their brokers acknowledge is recorded in one decision, or in as few
+    as the limit allows.
+    """
+    for most, entries in ((64, 1), (2, 2)):
+        bench = Bench(settings=ControllerSettings(role_push_gather_max=most))
+        Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
+        pushes = RoleChanges(bench.controller, bench.loop, bench.brokers, bench.settings)
+        bench.brokers.acknowledge = None
+        bench.open()
+        for name in "abc":
+            bench.broker_set([Line()], name=name)
+        before, offset = len(bench.engine.log), bench.controller.offset
+        for _, _, done in bench.brokers.notified:
+            done(True)
+        bench.after(bench.settings.role_push_gather_s * 0.9)
+        assert len(bench.engine.log) == before
+        bench.after(1.0)
+        bench.settle()
+        assert len(bench.engine.log) - before == entries
+        recorded = facts(bench, offset)
+        assert [event.broker_set for event in recorded if isinstance(event, RoleChangeAcknowledged)] == ["a", "b", "c"]
+        assert len(recorded) == 3
+        assert len(pushes) == 0
