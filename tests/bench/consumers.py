@@ -15,12 +15,13 @@ import uvloop
 
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.wire.kafka_primitives import int16, int32, int64, string
-from tests.bench.harness import Figure, Ours, Run, ending, load, ours, said
+from tests.bench.harness import Figure, Ours, Run, ending, load, middle, ours, said
 
 TOPIC = KafkaSettings().topic
 COUNT = 200
 RATE = 50
 CLIENTS = 16
+ROUNDS = 3
 VERSION = 11
 HIGH_WATERMARK_AT = 4 + 4 + 2 + 4 + 4 + 2 + len(TOPIC) + 4 + 4 + 2
 """Of a Fetch answer of one topic and one partition, after its length."""
@@ -79,27 +80,37 @@ async def consume(port: int, count: int, seconds: float) -> dict[str, Any]:
 
 
 def consumers(run: Run) -> None:
-    """The leader's commits at 50 a second: alone, and with 200 consumers waiting at a follower."""
+    """The leader's commits at 50 a second: alone, and with 200 consumers waiting at a follower, in turn."""
     seconds = 2 * run.seconds
     with ours(run) as cluster:
         port = cluster.rpc(cluster.leader())
         load(run, "commits", port, CLIENTS, RATE, "commits-50-warm-up", 2)
-        alone = run.take("commits at 50/s", partial(load, run, "commits", port, CLIENTS, RATE, "commits-50", seconds))
-        run.take("200 consumers on a follower", lambda: _beside(run, cluster, port, alone, seconds))
+        alone, there = [], []
+        for number in range(1, ROUNDS + 1):
+            by_itself = partial(load, run, "commits", port, CLIENTS, RATE, f"commits-50-{number}", seconds)
+            alone.append(run.take(f"commits at 50/s, {number}", by_itself))
+            beside = partial(_beside, run, cluster, port, f"commits-50-beside-{number}", seconds)
+            there.append(run.take(f"200 consumers on a follower, {number}", beside))
+        run.take("commits at 50/s", partial(middle, alone))
+        run.take("200 consumers on a follower", lambda: _compared(middle(there), middle(alone)))
 
 
-def _beside(run: Run, cluster: Ours, port: int, alone: Figure, seconds: int) -> Figure:
+def _beside(run: Run, cluster: Ours, port: int, name: str, seconds: int) -> Figure:
     """The same commits; the consumers must have read them."""
     kafka = cluster.follower()["kafka"].rpartition(":")[2]
     command = [sys.executable, "-m", "tests.bench.consumers", kafka, str(COUNT), str(seconds)]
     with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
         said(process)
         syncs = cluster.syncs()
-        figure = load(run, "commits", port, CLIENTS, RATE, "commits-50-beside", seconds)
+        figure = load(run, "commits", port, CLIENTS, RATE, name, seconds)
         figure["syncs"] = [after - earlier for after, earlier in zip(cluster.syncs(), syncs, strict=True)]
         figure |= json.loads(said(process))
     if figure["events_min"] < RATE * seconds / 2:
         raise RuntimeError(f"a consumer got {figure['events_min']} events only")
+    return figure
+
+
+def _compared(figure: Figure, alone: Figure) -> Figure:
     return figure | {f"p{q}_ratio": round(figure[f"p{q}_us"] / max(alone[f"p{q}_us"], 1), 3) for q in (50, 99)}
 
 

@@ -175,8 +175,8 @@ def finish_load(process: "subprocess.Popen[str]") -> Figure:
     return found
 
 
-def fsync_probe(run: Run, name: str, count: int = 1000) -> Figure:
-    """240 bytes written in place and synced, as the journal does it; microseconds."""
+def fsync_probe(run: Run, name: str, count: int = 1000, period_s: float = 0.0) -> Figure:
+    """240 bytes written in place and synced, as the journal does it, with a pause after each; microseconds."""
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
         disk = FileDisk(folder)
         disk.create("probe", 1 << 20)
@@ -186,10 +186,17 @@ def fsync_probe(run: Run, name: str, count: int = 1000) -> Figure:
             disk.write("probe", k * 240, b"x" * 240)
             disk.sync("probe")
             samples.append((time.perf_counter_ns() - start) // 1000)
+            time.sleep(period_s)
         disk.close()
     (run.folder / f"fsync-{name}.u32").write_bytes(struct.pack(f"={count}I", *samples))
     samples.sort()
     return {"p50_us": samples[count // 2], "p99_us": samples[count * 99 // 100], "max_us": samples[-1]}
+
+
+def middle(rounds: list[Figure]) -> Figure:
+    """The round with the median p99, and the p99 of all: one that the machine's host disturbed does not count."""
+    ordered = sorted(rounds, key=lambda figure: float(figure["p99_us"]))
+    return ordered[len(ordered) // 2] | {"p99_us_rounds": [figure["p99_us"] for figure in rounds]}
 
 
 def cpu_s(pid: int) -> float:
