@@ -204,6 +204,18 @@ def cpu_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
+def own_core(pid: int, others: list[int]) -> bool:
+    """One core for one process, the rest for the others: else they are measured who happen to share its machine here.
+
+    False: there is one core only.
+    """
+    first, *rest = sorted(os.sched_getaffinity(0))
+    for process, cores in ((pid, {first}), *((other, set(rest)) for other in others)):
+        for thread in Path(f"/proc/{process}/task").iterdir() if rest else ():
+            os.sched_setaffinity(int(thread.name), cores)
+    return bool(rest)
+
+
 def cpu_share(pid: int, seconds: float) -> float:
     """CPU of a process from now on, as a share of one core."""
     before, began = cpu_s(pid), time.monotonic()

@@ -151,6 +151,7 @@ def test_an_idle_query_asks_five_times_a_second_at_most(
         kept.query.stop()
 
 
+@pytest.mark.timeout(600)  # Four starts of Spark, which a busy machine makes a minute each; all waits have bounds.
 @pytest.mark.slow  # In make test every reader is held against a replay while Spark's driver is killed (tests/equality).
 def test_killed_drivers_write_every_event_once(node: Feed, tmp_path: Path, spark: SparkSession) -> None:
     """kill -9 of the driver, again and again, with events flowing: the sink's committed rows are the log, once each."""
