@@ -35,7 +35,7 @@ BEATS = (("heartbeats pipelined", 64, 0.0), ("heartbeats 10000/s", 500, 10_000.0
 """Name, connections, rate (0: as fast as they are taken)."""
 COMMITS = 150_000
 ROUNDS = 3
-"""Reads alone and beside commits, in turn."""
+"""Reads alone and beside commits, in turn, each time on a new cluster: brokers of a load that ended are fenced."""
 SYNC_PERIOD_S = 0.005
 PROFILES = (("closed 64", "commits", 64, 0.0), ("open 1000", "commits", 64, 1000.0), ("reads", "reads", 16, 500.0))
 """Name, mode, clients, rate of what is sampled once more, apart from the measurement."""
@@ -97,17 +97,17 @@ def memory(run: Run, cluster: Ours) -> Figure:
 def reads(run: Run) -> None:
     """Linearizable 1004 at 500/s on the leader and on a follower: alone, and beside 500 commits/s, in turn."""
     for name in ("leader", "follower"):
-        with ours(run) as cluster:
-            port = cluster.rpc(cluster.leader() if name == "leader" else cluster.follower())
-            run.take(f"{name} reads fsync", partial(fsync_probe, run, f"before-{name}-reads"))
-            idle, busy = [], []
-            for number in range(1, ROUNDS + 1):
+        run.take(f"{name} reads fsync", partial(fsync_probe, run, f"before-{name}-reads"))
+        idle, busy = [], []
+        for number in range(1, ROUNDS + 1):
+            with ours(run) as cluster:
+                port = cluster.rpc(cluster.leader() if name == "leader" else cluster.follower())
                 asked = partial(load, run, "reads", port, 16, 500, f"{name}-reads-idle-{number}")
                 idle.append(run.take(f"{name} reads idle, {number}", asked))
                 beside = partial(_reads_beside, run, f"{name}-reads-busy-{number}", cluster, port)
                 busy.append(run.take(f"{name} reads under 500 commits, {number}", beside))
-            run.take(f"{name} reads idle", partial(middle, idle))
-            run.take(f"{name} reads under 500 commits", partial(_allowed, idle, busy))
+        run.take(f"{name} reads idle", partial(middle, idle))
+        run.take(f"{name} reads under 500 commits", partial(_allowed, idle, busy))
 
 
 def _reads_beside(run: Run, name: str, cluster: Ours, port: int) -> Figure:
