@@ -15,13 +15,12 @@ import uvloop
 
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.wire.kafka_primitives import int16, int32, int64, string
-from tests.bench.harness import Figure, Ours, Run, ending, load, middle, ours, said
+from tests.bench.harness import ROUNDS, Figure, Ours, Run, ending, load, middle, ours, said
 
 TOPIC = KafkaSettings().topic
 COUNT = 200
 RATE = 50
 CLIENTS = 16
-ROUNDS = 3
 VERSION = 11
 HIGH_WATERMARK_AT = 4 + 4 + 2 + 4 + 4 + 2 + len(TOPIC) + 4 + 4 + 2
 """Of a Fetch answer of one topic and one partition, after its length."""

@@ -87,13 +87,13 @@ class Run:
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def take(self, name: str, work: Callable[[], Figure]) -> Figure:
-        """Note what is found, or why it failed, and what the machine gave meanwhile."""
+        """Note what is found, or why it failed, and what the machine gave meanwhile, if the figure does not say."""
         watch = Watch()
         try:
             figure = work()
         except Exception as error:  # noqa: BLE001 - whatever it was, the next figure is worth as much as without it
             figure = {"failed": reason(error)}
-        return self.keep(name, figure | watch.seen())
+        return self.keep(name, watch.seen() | figure)
 
     def keep(self, name: str, figure: Figure) -> Figure:
         """Note a figure."""
@@ -193,6 +193,10 @@ def fsync_probe(run: Run, name: str, count: int = 1000, period_s: float = 0.0) -
     return {"p50_us": samples[count // 2], "p99_us": samples[count * 99 // 100], "max_us": samples[-1]}
 
 
+ROUNDS = 3
+"""Of what is compared, in turn."""
+
+
 def middle(rounds: list[Figure]) -> Figure:
     """The round with the median p99, and the p99 of all: one that the machine's host disturbed does not count."""
     ordered = sorted(rounds, key=lambda figure: float(figure["p99_us"]))
@@ -204,16 +208,14 @@ def cpu_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def own_core(pid: int, others: list[int]) -> bool:
-    """One core for one process, the rest for the others: else they are measured who happen to share its machine here.
-
-    False: there is one core only.
-    """
+def own_core(pid: int, others: list[int]) -> None:
+    """One core for one process, the rest for the others, which share its machine only here. Nothing on a lone core."""
     first, *rest = sorted(os.sched_getaffinity(0))
-    for process, cores in ((pid, {first}), *((other, set(rest)) for other in others)):
-        for thread in Path(f"/proc/{process}/task").iterdir() if rest else ():
+    if not rest:
+        return
+    for process, cores in ((pid, [first]), *((other, rest) for other in others)):
+        for thread in Path(f"/proc/{process}/task").iterdir():
             os.sched_setaffinity(int(thread.name), cores)
-    return bool(rest)
 
 
 def cpu_share(pid: int, seconds: float) -> float:

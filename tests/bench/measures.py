@@ -9,7 +9,7 @@ from tests.bench.consumers import consumers
 from tests.bench.failover import failover, null_failover
 from tests.bench.fleet import scale
 from tests.bench.harness import (
-    HELD,
+    ROUNDS,
     Figure,
     Ours,
     Run,
@@ -34,8 +34,6 @@ CLIENTS = (1, 16, 64)
 BEATS = (("heartbeats pipelined", 64, 0.0), ("heartbeats 10000/s", 500, 10_000.0))
 """Name, connections, rate (0: as fast as they are taken)."""
 COMMITS = 150_000
-ROUNDS = 3
-"""Reads alone and beside commits, in turn, each time on a new cluster: brokers of a load that ended are fenced."""
 SYNC_PERIOD_S = 0.005
 PROFILES = (("closed 64", "commits", 64, 0.0), ("open 1000", "commits", 64, 1000.0), ("reads", "reads", 16, 500.0))
 """Name, mode, clients, rate of what is sampled once more, apart from the measurement."""
@@ -97,10 +95,9 @@ def memory(run: Run, cluster: Ours) -> Figure:
 def reads(run: Run) -> None:
     """Linearizable 1004 at 500/s on the leader and on a follower: alone, and beside 500 commits/s, in turn."""
     for name in ("leader", "follower"):
-        run.take(f"{name} reads fsync", partial(fsync_probe, run, f"before-{name}-reads"))
         idle, busy = [], []
         for number in range(1, ROUNDS + 1):
-            with ours(run) as cluster:
+            with ours(run) as cluster:  # A new one: brokers of a load that ended are fenced.
                 port = cluster.rpc(cluster.leader() if name == "leader" else cluster.follower())
                 asked = partial(load, run, "reads", port, 16, 500, f"{name}-reads-idle-{number}")
                 idle.append(run.take(f"{name} reads idle, {number}", asked))
@@ -116,7 +113,7 @@ def _reads_beside(run: Run, name: str, cluster: Ours, port: int) -> Figure:
     try:
         syncs = cluster.syncs()
         with ThreadPoolExecutor(1) as beside:
-            count = int(run.seconds / SYNC_PERIOD_S * HELD)
+            count = int(run.seconds / SYNC_PERIOD_S)
             fsync = beside.submit(fsync_probe, run, f"during-{name}", count, SYNC_PERIOD_S)
             figure = load(run, "reads", port, 16, 500, name)
             figure["fsync_p99_us"] = fsync.result()["p99_us"]

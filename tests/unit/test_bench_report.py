@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.harness import Run
+from tests.bench.harness import Run, middle
 from tests.bench.report import BARS, Figures, failures, render
 
 KEPT = {"per_second": 12_000.0, "p50_us": 4000, "p99_us": 8000, "leader_cpu_us": 60.0, "follower_cpu_us": 40.0}
@@ -31,6 +31,14 @@ def test_a_figure_that_fails_is_told_and_the_next_one_is_taken(tmp_path: Path) -
     assert "- page: ConnectionResetError: it hung up" in report
     assert "**failed**" in line(report, "event → page: p50")
     assert "yes" in line(report, "closed loop, 64: commits/s")
+
+
+def test_the_middle_round_keeps_what_the_machine_gave_in_it(tmp_path: Path) -> None:
+    """A figure chosen among rounds is marked as disturbed when its own round was, not when it was chosen."""
+    run = Run(tmp_path, tmp_path, 1, "test")
+    rounds = [KEPT | {"p99_us": p99, "steal_pct": pct} for p99, pct in ((9000, 1.0), (7000, 2.0), (8000, 12.0))]
+    kept = run.take("closed 64", lambda: middle(rounds))
+    assert (kept["p99_us"], kept["steal_pct"], kept["p99_us_rounds"]) == (8000, 12.0, [9000, 7000, 8000])
 
 
 def test_a_control_that_fails_is_no_failure_of_ours() -> None:
