@@ -58,7 +58,6 @@ class Model:
         self.live: dict[tuple[str, str, int], dict[str, Any]] = {}
         self.learners: dict[str, set[int]] = {}
         self.topics: dict[str, dict[str, Any]] = {}
-        self.given_up: set[tuple[str, int]] = set()
 
     def step(self, request: Request) -> Answer:
         """One request to the leader, one answer."""
@@ -136,13 +135,14 @@ class Model:
             return answer(2014, f"Fail to apply brokerId: {number} in broker-set: {name}")
         if known is None or not self.known(name):
             self.replicas[name] = known = {"cluster": request["cluster"], "next": 1, "ids": {}}
-            self.given_up -= {one for one in self.given_up if one[0] == name}
             self.sync[name] = {
                 "cluster": request["cluster"], "master": None, "master_epoch": 0, "set": set(), "set_epoch": 0,
                 "failed_with": None,
             }  # fmt: skip
         if number not in known["ids"]:
-            known["ids"][number] = {"address": check_code.split(";")[0], "check_code": check_code}
+            known["ids"][number] = {
+                "address": check_code.split(";")[0], "check_code": check_code, "given_up": False,
+            }  # fmt: skip
             known["next"] += 1
         return answer(0)
 
@@ -186,8 +186,9 @@ class Model:
         if old is not None and (fresh["epoch"], fresh["max_offset"]) <= (old["epoch"], old["max_offset"]):
             fresh["epoch"], fresh["max_offset"] = old["epoch"], old["max_offset"]
         self.live[who] = fresh
-        if self.replicas.get(request["broker_set"], {}).get("cluster") == request["cluster"]:
-            self.given_up.discard((request["broker_set"], request["broker_id"]))
+        known = self.replicas.get(request["broker_set"], {"cluster": None, "ids": {}})
+        if known["cluster"] == request["cluster"] and request["broker_id"] in known["ids"]:
+            known["ids"][request["broker_id"]]["given_up"] = False
         return answer(0, "Heart beat success")
 
     def dies(self, request: Request) -> Answer:
@@ -199,9 +200,10 @@ class Model:
 
     def give_up(self, name: str, number: int) -> None:
         """Once, until it is heard again; for a master another is elected in the same decision."""
-        if number not in self.replicas.get(name, {}).get("ids", {}) or (name, number) in self.given_up:
+        member = self.replicas.get(name, {}).get("ids", {}).get(number)
+        if member is None or member["given_up"]:
             return
-        self.given_up.add((name, number))
+        member["given_up"] = True
         if self.succeeded(name, number):
             self.elect({"broker_set": name, "broker_id": None, "designate": False})
 
@@ -467,7 +469,6 @@ class Model:
 
     def forget(self, name: str, numbers: list[int] | None) -> None:
         """Take the ids, or the set, out of both tables."""
-        self.given_up -= {one for one in self.given_up if one[0] == name and (not numbers or one[1] in numbers)}
         if not numbers:
             self.replicas.pop(name, None)
             self.sync.pop(name, None)

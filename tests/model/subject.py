@@ -251,7 +251,8 @@ def _set(found: BrokerSet) -> dict[str, Any]:
         "cluster": found.cluster,
         "next_broker_id": found.next_broker_id,
         "replicas": {
-            one.broker_id: {"address": one.address, "check_code": one.register_check_code} for one in found.replicas
+            one.broker_id: {"address": one.address, "check_code": one.register_check_code, "given_up": one.fenced}
+            for one in found.replicas
         },
         "master": found.master if known else None,
         "master_epoch": found.master_epoch if known else None,

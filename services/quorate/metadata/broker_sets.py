@@ -235,9 +235,8 @@ def unfence_broker(state: State, command: UnfenceBroker, context: Context) -> De
 
 def acknowledge_role_changes(state: State, command: AcknowledgeRoleChanges, context: Context) -> Decision | Refusal:
     """Record how elections reached the brokers: those that are still the last of their set, each once."""
-    del context
     delivered = {delivery.broker_set: delivery for delivery in command.deliveries}
-    events = tuple(_acknowledged(state, delivery) for delivery in delivered.values())
+    events = (_acknowledged(state, delivery) for delivery in delivered.values())
     return Decision(tuple(event for event in events if event is not None), Accepted())
 
 

@@ -32,6 +32,12 @@ def facts(bench: Bench, since: int) -> list[Event]:
     return found
 
 
+def closed_elsewhere(bench: Bench, *broker_ids: int) -> None:
+    """Controller 2 says that its channels to these brokers of the set closed."""
+    note = messages.BrokersClosed(tuple(("c", "a", broker_id) for broker_id in broker_ids))
+    bench.controller.receive(2, messages.encode(note))
+
+
 def test_a_close_confirmed_by_a_refused_dial_replaces_the_master() -> None:
     """Master killed: its connection closes, nobody listens at its address: fenced, and another one elected at once."""
     bench, lines, _ = watched()
@@ -76,13 +82,12 @@ def test_a_second_controller_whose_channel_closed_too_confirms() -> None:
         bench, lines, _ = watched()
         bench.after(0.5)
         before = bench.controller.offset
-        note = messages.encode(messages.BrokersClosed((("c", "a", 1),)))
         if witness_first:
-            bench.controller.receive(2, note)
+            closed_elsewhere(bench, 1)
             bench.controller.channel_closed(lines[0])
         else:
             bench.controller.channel_closed(lines[0])
-            bench.controller.receive(2, note)
+            closed_elsewhere(bench, 1)
         bench.settle()
         assert isinstance(facts(bench, before)[0], BrokerFenced)
 
@@ -91,7 +96,7 @@ def test_a_witness_older_than_the_last_heartbeat_confirms_nothing() -> None:
     """What another controller lost before the broker was last heard here is history."""
     bench, lines, _ = watched()
     bench.after(0.5)
-    bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", 1),))))
+    closed_elsewhere(bench, 1)
     bench.after(0.5)
     bench.beat(lines[0], 1)
     before = bench.controller.offset
@@ -289,7 +294,7 @@ def test_two_closes_far_apart_confirm_nothing() -> None:
         before = bench.controller.offset
         bench.controller.channel_closed(lines[0])
         bench.after(gap_s)
-        bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", 1),))))
+        closed_elsewhere(bench, 1)
         bench.settle(2)
         assert bool(facts(bench, before)) is confirmed
 
@@ -414,8 +419,7 @@ def test_of_many_deaths_a_few_are_acted_on_at_once_and_others_after_a_rest() -> 
     bench, lines, _ = watched(brokers=14)
     at_once, rest_s = bench.settings.deaths_at_once, bench.settings.deaths_rest_s
     before = len(bench.engine.log)
-    for broker_id in range(9, 15):
-        bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", broker_id),))))
+    closed_elsewhere(bench, *range(9, 15))
     for line in lines[8:]:
         bench.controller.channel_closed(line)
     bench.after(rest_s * 0.9)
@@ -427,8 +431,7 @@ def test_of_many_deaths_a_few_are_acted_on_at_once_and_others_after_a_rest() -> 
 def test_deaths_that_wait_for_their_turn_die_with_the_leadership() -> None:
     """Whoever leads next looks at everything itself."""
     bench, lines, _ = watched(brokers=14)
-    for broker_id in range(9, 15):
-        bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", broker_id),))))
+    closed_elsewhere(bench, *range(9, 15))
     for line in lines[8:]:
         bench.controller.channel_closed(line)
     bench.after(bench.settings.deaths_rest_s * 0.9)
@@ -445,8 +448,7 @@ def test_what_a_witness_confirms_meanwhile_is_not_dialled() -> None:
     before = bench.controller.offset
     for line in lines[6:]:
         bench.controller.channel_closed(line)
-    for broker_id in (7, 8, 9):
-        bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", broker_id),))))
+    closed_elsewhere(bench, 7, 8, 9)
     bench.settle(2)
     assert bench.brokers.dials == []
     assert sum(isinstance(event, BrokerFenced) for event in facts(bench, before)) == 3
@@ -460,7 +462,7 @@ def test_suspects_nobody_has_confirmed_count_when_a_mass_loss_is_judged() -> Non
     before = len(bench.engine.log)
     for line in lines[1:]:
         bench.controller.channel_closed(line)
-    bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "a", 2),))))
+    closed_elsewhere(bench, 2)
     bench.after(0.01)
     assert bench.engine.reads
     bench.engine.confirm(ok=False)
