@@ -154,6 +154,20 @@ def test_soft_state_is_shown_live_and_not_in_the_past(live: Screen) -> None:
     assert "soft state" in live.text("#p-quorum")
 
 
+def test_an_offset_that_comes_to_be_written_is_shown(live: Screen, cluster: Started) -> None:
+    """A page held at an offset beyond the end shows it, without another act, once the log has grown past it."""
+    end = live.data("about")["end_offset"]
+    live.open(f"/now?at={end + 1}")
+    live.page.get_by_text("is not written yet").wait_for()
+    found = live.data("sets")["sets"][1]
+    follower = next(member for member in found["members"] if member["id"] != found["master"])
+    os.kill(broker_pid(cluster, follower), signal.SIGKILL)
+    live.until("() => !document.querySelector('#banner').textContent.includes('not written')")
+    live.settled()
+    assert live.stamps() == {end + 1}
+    live.errors = [error for error in live.errors if "416" not in error]
+
+
 def test_a_killed_leader_is_told_with_its_cause(live: Screen, cluster: Started) -> None:
     """When the leading controller is killed, the open page names the next one, its term, and what it saw."""
     live.open("/now")

@@ -73,6 +73,18 @@ def test_good_data_stays_when_the_next_answer_fails(faulty: Screen) -> None:
     assert faulty.stamps() == {600}
 
 
+def test_an_offset_beyond_the_end_is_said_whatever_else_is_answered(faulty: Screen) -> None:
+    """What was asked of now may be answered after what was refused: the page still says where the log ends."""
+    held: list[Route] = []
+    faulty.page.route("**/api/density*", lambda route: held.append(route))  # noqa: PLW0108  Playwright marks what it calls.
+    with faulty.page.expect_response(lambda reply: reply.status == 416):
+        faulty.page.goto(f"{faulty.url}#/now?at={faulty.data('about')['end_offset'] + 100}")
+    faulty.until("() => performance.getEntriesByType('resource').filter(e => e.responseStatus === 416).length > 2")
+    while held:
+        held.pop().continue_()
+    faulty.page.get_by_text("is not written yet").wait_for()
+
+
 def test_an_empty_log_says_what_will_appear(chromium: Browser, tmp_path: Path) -> None:
     """On an empty log each panel tells what will be there and what makes it appear."""
     log = tmp_path / "empty.jsonl"

@@ -121,7 +121,7 @@ function chip() {
 
 function banner() {
   const { connection, head } = view;
-  if (store.beyond !== null && store.beyond !== undefined && !view.live) return html`<p class="late"><strong>Offset ${num(view.at)} is not written yet.</strong> The log ends at ${num(store.beyond)}. <button class="plain" data-do="live">Show the newest</button></p>`;
+  if (store.beyond !== null && !view.live) return html`<p class="late"><strong>Offset ${num(view.at)} is not written yet.</strong> The log ends at ${num(store.beyond)}. <button class="plain" data-do="live">Show the newest</button></p>`;
   if (connection.state === "lost") {
     const http = view.about?.nodes?.[0]?.http, left = Math.max(0, Math.ceil((connection.next - Date.now()) / 1000));
     return html`<p class="bad"><strong>Connection lost${store.heard ? ` ${age(Date.now() - store.heard)} ago` : ""}.</strong> ${head.offset === null ? "Nothing was read yet." : html`What you see is offset ${num(view.offset ?? head.offset)}${view.live ? ", and it may be wrong by now" : ""}.`} Next try ${left ? `in ${left} s` : "now"}. <button class="plain" data-do="retry">Try now</button>${http ? html` or ask a node: <code>quorate status --node ${http}</code>` : ""}</p>`;

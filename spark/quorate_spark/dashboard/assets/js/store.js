@@ -77,6 +77,12 @@ export class Store {
     return [...this.wanted.values()].some(e => !e.need.alone && (e.answer ? e.at !== (e.need.live ? null : this.at) && !e.error : !e.error));
   }
 
+  /** Where the log ends, when the page's offset is said to lie beyond it; else null. */
+  get beyond() {
+    for (const { error, failedAt } of this.wanted.values()) if (error?.code === "beyond_end" && failedAt === this.at) return error.end;
+    return null;
+  }
+
   /** Ask at once for whatever failed, and connect. */
   retry() {
     for (const entry of this.entries.values()) if (entry.error) entry.asked = 0;
@@ -147,12 +153,9 @@ export class Store {
     Object.assign(entry, { asking: true, dirty: false, asked: Date.now() });
     const signal = this.control.signal;
     try {
-      const answer = await ask(entry.need, at, signal);
-      this.beyond = null;
-      taken(answer);
+      taken(await ask(entry.need, at, signal));
     } catch (error) {
       if (signal.aborted) { entry.dirty = true; entry.asked = 0; return; }
-      if (error.code === "beyond_end") this.beyond = error.end;
       entry.fail(error instanceof Failure ? error : new Failure(0, "broken", String(error), entry.need.path), entry.need.live ? null : at);
     } finally {
       entry.asking = false;
@@ -188,6 +191,7 @@ export class Store {
     this.#moved(data.offset, data.time);
     if (!this.about?.end_offset && !this.about?.first_time) this.#about();
     for (const entry of this.wanted.values()) {
+      if (entry.error?.code === "beyond_end" && this.head.offset >= entry.failedAt) entry.error = null;
       if (entry.at !== null || !entry.answer) { if (entry.need.live || this.at === null) entry.dirty = true; continue; }
       const patched = PATCHES[entry.need.path]?.(entry, data, before);
       if (!patched) entry.dirty = true;
