@@ -7,7 +7,8 @@ hysteresis. Every node keeps the evidence, so a new leader knows at once.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
@@ -15,6 +16,7 @@ from quorate.controller import messages
 from quorate.controller.live import LiveEntry, LiveKey
 from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
+from quorate.controller.paced import Paced
 from quorate.controller.ports import BrokerLink, DialResult, PeerLink
 from quorate.controller.settings import ControllerSettings
 from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Evidence, FenceBroker, UnfenceBroker
@@ -46,10 +48,10 @@ class Liveness:
         self._dead: list[LiveEntry] = []
         self._to_tell: list[LiveKey] = []
         """Closed here in this turn of the loop, for the leader to hear of."""
-        self._to_dial: deque[LiveEntry] = deque()
-        """Suspects that nobody has confirmed yet, one dialled in each turn of the loop."""
-        self._mourned: deque[LiveEntry] = deque()
-        """Dead beyond doubt, acted on a few at a time."""
+        self._to_dial = Paced(scheduler, settings.deaths_rest_s, self._dial)
+        """Suspects. When a rack goes, witnesses will have confirmed most of their deaths before they are dialled."""
+        self._mourned = Paced(scheduler, settings.deaths_rest_s, self._give_up)
+        """Dead beyond doubt."""
         self._recent: deque[float] = deque()
         self._asked: set[tuple[str, str, int]] = set()
         self._silent_since: dict[tuple[str, int], float] = {}
@@ -79,7 +81,7 @@ class Liveness:
             now = self._scheduler.monotonic()
             for entry in suspects:
                 if not self._confirmed_by_witness(entry, now):
-                    self._dial_soon(entry)
+                    self._to_dial.add([entry])
             return
         if not self._to_tell:
             self._scheduler.call_soon(self._tell)
@@ -114,22 +116,10 @@ class Liveness:
             return True
         return False
 
-    def _dial_soon(self, entry: LiveEntry) -> None:
-        """One each turn: when a rack goes, witnesses will have confirmed most before their turn comes."""
-        if not self._to_dial:
-            self._scheduler.call_soon(self._dial_next)
-        self._to_dial.append(entry)
-
-    def _dial_next(self) -> None:
-        while self._to_dial:
-            entry = self._to_dial.popleft()
-            if entry.suspect and not self._stopped:
-                self._dial(entry)
-                break
-        if self._to_dial:
-            self._scheduler.call_soon(self._dial_next)
-
-    def _dial(self, entry: LiveEntry) -> None:
+    def _dial(self, entry: LiveEntry) -> bool:
+        """Does anybody still listen there? Not asked when it spoke, or its death was confirmed, meanwhile."""
+        if not entry.suspect or self._stopped:
+            return False
         entry.last_dial = self._scheduler.monotonic()
         closed_at = entry.closed_at
 
@@ -138,6 +128,7 @@ class Liveness:
                 self._bury(entry, "connection closed", self._scheduler.monotonic())
 
         self._brokers.dial(entry.address, result)
+        return True
 
     def _bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         self._controller.live.bury(entry, evidence, now)
@@ -156,9 +147,9 @@ class Liveness:
         if not self._controller.is_leader or self._stopped:
             return
         if self._mass_loss():
-            self._proven(lambda: self._mourn(dead))
+            self._proven(lambda: self._mourned.add(dead))
         else:
-            self._mourn(dead)
+            self._mourned.add(dead)
 
     def _proven(self, then: Callable[[], None]) -> None:
         """Go on once a majority has confirmed that this node leads; else not at all."""
@@ -178,29 +169,19 @@ class Liveness:
         share = self._settings.mass_loss_share * (live.living + lost)
         return vanished >= self._settings.mass_loss_min and vanished > share
 
-    def _mourn(self, dead: list[LiveEntry]) -> None:
-        """A few at a time, with a rest between: heartbeats and answers go on, and a few share one sync of each disk."""
-        if not self._mourned:
-            self._scheduler.call_soon(self._mourn_next)
-        self._mourned.extend(dead)
-
-    def _mourn_next(self) -> None:
+    def _give_up(self, entry: LiveEntry) -> bool:
+        """A fencing, and perhaps an election; who spoke meanwhile is spared."""
         if not self._controller.is_leader or self._stopped:
             self._mourned.clear()
-            return
-        for _ in range(min(len(self._mourned), self._settings.deaths_at_once)):
-            self._give_up(self._mourned.popleft())
-        if self._mourned:
-            self._scheduler.call_later(self._settings.deaths_rest_s, self._mourn_next)
-
-    def _give_up(self, entry: LiveEntry) -> None:
-        """A fencing, and perhaps an election; who spoke meanwhile is spared."""
+            return False
         broker_set = self._controller.state.broker_sets.get(entry.broker_set)
         if entry.alive or broker_set is None or broker_set.cluster != entry.cluster:
-            return
+            return False
         replica = broker_set.replica(entry.broker_id)
-        if replica is not None:
-            self._fence(broker_set, replica, entry)
+        if replica is None:
+            return False
+        self._fence(broker_set, replica, entry)
+        return True
 
     def _fence(self, broker_set: BrokerSet, replica: Replica, entry: LiveEntry | None) -> None:
         """Fence it, which replaces a master; for one that is fenced already ask for another."""
@@ -274,11 +255,11 @@ class Liveness:
             return
         for entry in live:
             if entry.suspect and entry.last_dial + self._settings.close_dial_retry_s <= now:
-                self._dial_soon(entry)
+                self._to_dial.add([entry])
         masters = now >= self._next_master_scan
         if masters:
             self._next_master_scan = now + self._settings.inactive_master_scan_period_s
-        self._proven(lambda: self._reconcile(list(self._controller.state.broker_sets.values()), masters=masters))
+        self._proven(lambda: self._reconcile(iter(self._controller.state.broker_sets.values()), masters=masters))
 
     def _forget_strangers(self) -> None:
         """The dead that no broker set holds: cleaned, or never registered; their ids may be given to others."""
@@ -304,10 +285,10 @@ class Liveness:
         self._next_master_scan = self._scheduler.monotonic() + self._settings.inactive_master_scan_period_s
         for entry in self._controller.live:
             if entry.suspect:
-                self._dial_soon(entry)
-        self._reconcile(list(self._controller.state.broker_sets.values()), masters=True)
+                self._to_dial.add([entry])
+        self._reconcile(iter(self._controller.state.broker_sets.values()), masters=True)
 
-    def _reconcile(self, sets: list[BrokerSet], *, masters: bool) -> None:
+    def _reconcile(self, sets: Iterator[BrokerSet], *, masters: bool) -> None:
         """A slice of the sets now, up to the first that needs something; the rest in later turns."""
         if not self._controller.is_leader or self._stopped:
             return
@@ -318,14 +299,14 @@ class Liveness:
         self._forget_the_missed()
         now = self._scheduler.monotonic()
         current = self._controller.state.broker_sets
-        looked, acted = 0, False
-        while looked < min(SETS_PER_SLICE, len(sets)) and not acted:
-            broker_set = current.get(sets[looked].name)
-            acted = broker_set is not None and self._reconcile_set(broker_set, now, masters=masters)
-            looked += 1
-        rest = sets[looked:]
-        if rest:
-            self._scheduler.call_soon(lambda: self._reconcile(rest, masters=masters))
+        looked = False
+        for known in islice(sets, SETS_PER_SLICE):
+            looked = True
+            broker_set = current.get(known.name)
+            if broker_set is not None and self._reconcile_set(broker_set, now, masters=masters):
+                break
+        if looked:
+            self._scheduler.call_soon(lambda: self._reconcile(sets, masters=masters))
 
     def _reconcile_set(self, broker_set: BrokerSet, now: float, *, masters: bool) -> bool:
         """True: something was to be done."""

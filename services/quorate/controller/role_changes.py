@@ -9,6 +9,7 @@ from quorate.clock import Scheduler
 from quorate.controller.live import LiveTable
 from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
+from quorate.controller.paced import Agenda
 from quorate.controller.ports import BrokerLink, RoleChange
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MasterElected, Stamp
@@ -54,6 +55,7 @@ class RoleChanges:
         self._settings = settings
         self._me = Caller(f"node/{controller.node_id}", "")
         self._pushes: dict[str, _Push] = {}
+        self._agenda = Agenda(scheduler, settings.deadline_sweep_s, self._due)
         self._delivered: list[RoleChangeDelivery] = []
         """To be recorded in a moment, several in one decision."""
         controller.on_committed.append(self._committed)
@@ -81,6 +83,7 @@ class RoleChanges:
     def _lost(self) -> None:
         """Whoever leads next finds in the log what was not recorded."""
         self._pushes.clear()
+        self._agenda.clear()
         self._delivered.clear()
 
     def _push(self, name: str, offset: int) -> None:
@@ -106,7 +109,7 @@ class RoleChanges:
         push = self._pushes[name] = _Push(offset, self._scheduler.time_ms(), change, targets)
         for target in targets.values():
             self._notify(name, push, target)
-        self._scheduler.call_later(self._settings.role_push_record_after_s, lambda: self._time_is_up(name, push))
+        self._agenda.add(self._settings.role_push_record_after_s, (name, push, None))
 
     def _alive(self, broker_set: BrokerSet, broker_id: int) -> bool:
         live: LiveTable = self._controller.live
@@ -132,9 +135,16 @@ class RoleChanges:
                     target.backoff_s,
                     min(target.backoff_s * 2, self._settings.role_push_backoff_max_s),
                 )
-                self._scheduler.call_later(wait_s, lambda: self._again(name, push, target))
+                self._agenda.add(wait_s, (name, push, target))
 
         self._brokers.notify(target.address, push.change, done)
+
+    def _due(self, item: tuple[str, _Push, _Target | None]) -> None:
+        name, push, target = item
+        if target is None:
+            self._time_is_up(name, push)
+        else:
+            self._again(name, push, target)
 
     def _again(self, name: str, push: _Push, target: _Target) -> None:
         """Once more, unless nobody needs it now."""

@@ -39,10 +39,9 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When more than this share of the heard brokers is lost within a second, the leader first re-proves its quorum."""
     mass_loss_min: int = 4
     """… but not for fewer brokers than this."""
-    deaths_at_once: int = 4
-    """Of many deaths so many are acted on in one turn of the loop, …"""
-    deaths_rest_s: float = 0.008
-    """… and then none for so long: 500 take a second, and heartbeats, reads and writes hardly notice them."""
+    deaths_rest_s: float = 0.002
+    """Between two deaths acted on: 500 take a second, and heartbeats, reads and writes hardly notice them. Also between
+    two suspects dialled."""
     role_push_backoff_s: float = 0.25
     """First wait before a role change that was not acknowledged is pushed again; doubles."""
     role_push_backoff_max_s: float = 30.0
@@ -76,10 +75,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("group_entry_bytes_max must be above 0 and at most half of command_bytes_max")
         if min(self.in_flight_max, self.parked_max, self.forwarded_max, self.live_entries_max) < 1:
             raise UsageError("in_flight_max, parked_max, forwarded_max and live_entries_max must be at least 1")
-        if (
-            min(self.deaths_at_once, self.role_push_gather_max) < 1
-            or min(self.deaths_rest_s, self.role_push_gather_s) < 0
-        ):
+        if self.role_push_gather_max < 1 or min(self.deaths_rest_s, self.role_push_gather_s) < 0:
             raise UsageError(
-                "deaths_at_once and role_push_gather_max must be at least 1, the times beside them at least 0"
+                "role_push_gather_max must be at least 1, role_push_gather_s and deaths_rest_s at least 0"
             )

@@ -1,10 +1,11 @@
 /* A fleet of brokers: SETS broker sets of two, each broker with its own connection to every controller, one heartbeat a
  * second each, spread evenly; brokers acknowledge role changes. On the word "kill N" (a line on standard input) the
- * first N masters vanish: all their connections close at once, and nobody listens at their addresses.
+ * next N masters vanish: all their connections close at once, and nobody listens at their addresses.
  *
  * fleet SETS LEADER_PORT PORT [PORT ...]      (controllers on 127.0.0.1)
  * Prints one JSON line per event: ready; killed (Unix ms); each second "probe" with the two-way heartbeat's
- * microseconds p50, p99, max since the last one. "probes 0" stops these two-way heartbeats, "probes 1" goes on with them.
+ * microseconds p50, p99, max since the last one: from its send until the kernel has the answer (SO_TIMESTAMPNS), for this
+ * process has much else to do and shares its core. "probes 0" stops these two-way heartbeats, "probes 1" goes on with them.
  * "quit" or end of input ends it.
  */
 #define _GNU_SOURCE
@@ -82,22 +83,28 @@ static size_t beat(char *out, int set, int replica, int flag) {
     return frame(out, 904, flag, 7, ext, "");
 }
 
-/* Send, wait for the one answer, return its code; the frame is left in ``reply``. */
-static int ask(int fd, int code, const char *ext, const char *body, char *reply) {
-    char out[4096];
+/* Send and wait for the one answer; Unix microseconds when the kernel had the last of it. */
+static uint64_t ask(int fd, int code, const char *ext) {
+    static char reply[BUFFER];
+    char out[4096], control[CMSG_SPACE(sizeof(struct timespec))];
     size_t have = 0;
-    put(fd, out, frame(out, code, 0, 1, ext, body));
+    put(fd, out, frame(out, code, 0, 1, ext, ""));
     for (;;) {
-        ssize_t n = recv(fd, reply + have, BUFFER - 1 - have, 0);
+        struct iovec room = {reply + have, BUFFER - have};
+        struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        ssize_t n = recvmsg(fd, &message, 0);
         if (n <= 0) die("recv");
         have += (size_t)n;
         uint32_t total;
-        if (have >= 4) { memcpy(&total, reply, 4); if (have >= 4 + ntohl(total)) break; }
+        if (have < 4 || (memcpy(&total, reply, 4), have < 4 + ntohl(total))) continue;
+        for (struct cmsghdr *m = CMSG_FIRSTHDR(&message); m; m = CMSG_NXTHDR(&message, m))
+            if (m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_TIMESTAMPNS) {
+                struct timespec t;
+                memcpy(&t, CMSG_DATA(m), sizeof t);
+                return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+            }
+        die("no SCM_TIMESTAMPNS");
     }
-    reply[have] = 0;
-    for (size_t i = 0; i < 8 && i < have; i++) if (!reply[i]) reply[i] = ' ';
-    char *found = strstr(reply + 8, "\"code\":");
-    return found ? atoi(found + 7) : -1;
 }
 
 static long number(const char *text, const char *key) {
@@ -224,12 +231,10 @@ static void acknowledge(int fd) {
 }
 
 static void probe(void) {
-    static char reply[BUFFER];
-    uint64_t start = MONO();
     char ext[256];
     snprintf(ext, sizeof ext, "\"clusterName\":\"fleet\",\"brokerName\":\"probe\",\"brokerId\":\"1\",\"brokerAddr\":\"127.0.0.1:1\",\"heartbeatTimeoutMills\":\"60000\"");
-    ask(probe_fd, 904, ext, "", reply);
-    if (probe_count < PROBES) probes[probe_count++] = (uint32_t)(MONO() - start);
+    uint64_t start = now_us(CLOCK_REALTIME), came = ask(probe_fd, 904, ext);   /* stamps are of that clock */
+    if (probe_count < PROBES) probes[probe_count++] = came > start ? (uint32_t)(came - start) : 0;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -238,15 +243,15 @@ static int by_value(const void *a, const void *b) {
 }
 
 static void kill_masters(int count) {
+    static int killed;
     struct linger hard = {1, 0};
     uint64_t at = now_us(CLOCK_REALTIME) / 1000;
-    for (int set = 0; set < count && set < sets; set++)
+    for (int end = killed + count; killed < end && killed < sets; killed++)
         for (int c = 0; c < controllers; c++) {
-            int fd = LINE(set, 0, c);
-            if (fd < 0) continue;
+            int fd = LINE(killed, 0, c);
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
             close(fd);
-            LINE(set, 0, c) = -1;
+            LINE(killed, 0, c) = -1;
         }
     printf("{\"event\":\"killed\",\"masters\":%d,\"at_ms\":%llu,\"until_ms\":%llu}\n", count, (unsigned long long)at, (unsigned long long)(now_us(CLOCK_REALTIME) / 1000));
     fflush(stdout);
@@ -268,6 +273,8 @@ int main(int argc, char **argv) {
             for (int c = 0; c < controllers; c++) LINE(set, r, c) = dial(ports[c]);
     int leader = dial(atoi(argv[2]));
     probe_fd = dial(atoi(argv[2]));
+    int one = 1;
+    if (setsockopt(probe_fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one)) die("SO_TIMESTAMPNS");
     uint64_t epoch = MONO();
     long brokers = (long)sets * 2, sent = 0, founded = 0;
     uint64_t next_probe = epoch, next_report = epoch + 1000000;

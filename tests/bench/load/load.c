@@ -7,8 +7,11 @@
  *         beats    one-way heartbeats (904) for bench-<i>; ends with one 1005, so all were taken when it is answered
  * Only what follows the preparation of all connections is measured.
  *   RATE  0: closed loop, one request in flight per connection (beats: as many as the socket takes)
- *         >0: open loop, that many a second over all connections; latency counts from the scheduled time
- * Prints "ready" when the measured part begins, and at its end one JSON line: operations, errors, seconds, microseconds p50 p99 p999 max, own CPU microseconds per operation.
+ *         >0: open loop, that many a second over all connections
+ * A latency ends when the kernel has the answer (SO_TIMESTAMPNS), not when this process gets a core to read it. It begins
+ * at the send; in the open loop, when the answer before it on its connection came after it was due, at the time due. How
+ * late this process itself was with a send is told apart (late_p99_us): it shares the machine with what it measures.
+ * Prints "ready" when the measured part begins, and at its end one JSON line: operations, errors, seconds, microseconds p50 p99 p999 max, late_p99, own CPU microseconds per operation.
  * SAMPLES_FILE gets the raw latencies, microseconds, native uint32.
  */
 #define _GNU_SOURCE
@@ -35,15 +38,15 @@ struct connection {
     int wide;                    /* all three are in the sync state set now, else two of them */
     uint64_t due[QUEUE];         /* scheduled times of requests not yet sent (open loop) */
     unsigned head, tail;
-    uint64_t sent_at;
+    uint64_t sent_at, freed_at;  /* this request counts from; the answer before it was there at */
     size_t have;
     char inbox[INBOX];
 };
 
 static struct connection *connections;
 static int connection_count, mode_commits, mode_reads, mode_beats, ready_count;
-static uint32_t *samples;
-static size_t sample_count, sample_room;
+static uint32_t *samples, *lates;
+static size_t sample_count, late_count, sample_room;
 static uint64_t errors, operations;
 static char first_error[512];
 static uint64_t started;
@@ -55,8 +58,24 @@ static void say_ready(void) { puts("ready"); fflush(stdout); }
 
 static uint64_t now_us(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_REALTIME, &t);           /* the kernel stamps answers by this clock */
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+/* Read what is there; answers the bytes, as recv does, and when the kernel had the last of them. */
+static ssize_t take(struct connection *c, uint64_t *at) {
+    char control[CMSG_SPACE(sizeof(struct timespec))];
+    struct iovec room = {c->inbox + c->have, INBOX - c->have};
+    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(c->fd, &message, 0);
+    *at = now_us();
+    for (struct cmsghdr *m = CMSG_FIRSTHDR(&message); n > 0 && m; m = CMSG_NXTHDR(&message, m))
+        if (m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_TIMESTAMPNS) {
+            struct timespec t;
+            memcpy(&t, CMSG_DATA(m), sizeof t);
+            *at = (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+        }
+    return n;
 }
 
 static void put(struct connection *c, const char *bytes, size_t size) {
@@ -172,7 +191,7 @@ static void record(uint64_t us) {
     if (sample_count < sample_room) samples[sample_count++] = us > 0xffffffffu ? 0xffffffffu : (uint32_t)us;
 }
 
-static int parse(struct connection *c, uint64_t now) {
+static int parse(struct connection *c, uint64_t came) {
     size_t at = 0; int got = 0;
     while (c->have - at >= 8) {
         uint32_t total, size;
@@ -184,17 +203,19 @@ static int parse(struct connection *c, uint64_t now) {
         memcpy(header, c->inbox + at + 8, size); header[size] = 0;
         memcpy(body, c->inbox + at + 8 + size, total - 4 - size); body[total - 4 - size] = 0;
         at += 4 + total; got++;
-        c->in_flight = 0;
-        if (answered(c, header, body)) record(now - c->sent_at);
+        c->in_flight = 0; c->freed_at = came;
+        if (answered(c, header, body)) record(came > c->sent_at ? came - c->sent_at : 0);
     }
     memmove(c->inbox, c->inbox + at, c->have - at); c->have -= at;
     return got;
 }
 
-/* Open loop: send what is due; requests on one connection wait for each other, their latency counts from when due. */
+/* Open loop: send what is due; requests on one connection wait for each other. */
 static void pump(struct connection *c) {
     if (c->in_flight || c->head == c->tail) return;
-    c->sent_at = c->due[c->head++ % QUEUE];
+    uint64_t due = c->due[c->head++ % QUEUE], now = now_us(), free_at = c->freed_at > due ? c->freed_at : due;
+    c->sent_at = c->freed_at > due ? due : now;
+    if (late_count < sample_room) lates[late_count++] = now > free_at ? (uint32_t)(now - free_at) : 0;
     request(c);
 }
 
@@ -216,11 +237,13 @@ static void report(const char *mode, double seconds, double rate, const char *fi
         fwrite(samples, sizeof *samples, sample_count, f); fclose(f);
     }
     qsort(samples, sample_count, sizeof *samples, by_value);
-#define AT(q) (sample_count ? samples[(size_t)((double)(sample_count - 1) * (q))] : 0)
+    qsort(lates, late_count, sizeof *lates, by_value);
+#define OF(all, count, q) ((count) ? (all)[(size_t)((double)((count) - 1) * (q))] : 0)
+#define AT(q) OF(samples, sample_count, q)
     for (char *p = first_error; *p; p++) if (*p == '"' || *p == '\\' || *p < ' ') *p = '\'';
-    printf("{\"mode\":\"%s\",\"operations\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"per_second\":%.1f,\"rate\":%.0f,\"p50_us\":%u,\"p99_us\":%u,\"p999_us\":%u,\"max_us\":%u,\"client_cpu_us\":%.2f,\"first_error\":\"%s\"}\n",
+    printf("{\"mode\":\"%s\",\"operations\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"per_second\":%.1f,\"rate\":%.0f,\"p50_us\":%u,\"p99_us\":%u,\"p999_us\":%u,\"max_us\":%u,\"late_p99_us\":%u,\"client_cpu_us\":%.2f,\"first_error\":\"%s\"}\n",
         mode, (unsigned long long)operations, (unsigned long long)errors, seconds, (double)operations / seconds, rate,
-        AT(0.50), AT(0.99), AT(0.999), AT(1.0), operations ? cpu / (double)operations : 0.0, first_error);
+        AT(0.50), AT(0.99), AT(0.999), AT(1.0), OF(lates, late_count, 0.99), operations ? cpu / (double)operations : 0.0, first_error);
 }
 
 static void open_all(const char *host, int port) {
@@ -233,6 +256,7 @@ static void open_all(const char *host, int port) {
         if (c->fd < 0) die("socket");
         if (connect(c->fd, (struct sockaddr *)&to, sizeof to)) die("connect");
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        if (setsockopt(c->fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one)) die("SO_TIMESTAMPNS");
         /* What lies in buffers when the time is up is waited for; megabytes of it would take a slow server a minute. */
         if (mode_beats) setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
         c->set = i;
@@ -243,17 +267,17 @@ static uint64_t prepare(int poller, struct epoll_event *events, uint64_t limit) 
     for (int i = 0; i < connection_count; i++) request(&connections[i]);
     while (ready_count < connection_count) {
         int n = epoll_wait(poller, events, 256, 100);
-        uint64_t now = now_us();
+        uint64_t now = now_us(), came;
         if (now > limit) { fprintf(stderr, "not prepared in time: %s\n", first_error); exit(4); }
         for (int k = 0; k < n; k++) {
             struct connection *c = &connections[events[k].data.u32];
-            ssize_t r = recv(c->fd, c->inbox + c->have, INBOX - c->have, 0);
+            ssize_t r = take(c, &came);
             if (r <= 0) { if (r < 0 && errno == EAGAIN) continue; fprintf(stderr, "connection %d closed\n", c->set); exit(3); }
             c->have += (size_t)r;
-            if (parse(c, now) && c->step != READY) request(c);
+            if (parse(c, came) && c->step != READY) request(c);
         }
     }
-    sample_count = 0; operations = 0; errors = 0; first_error[0] = 0;
+    sample_count = late_count = 0; operations = 0; errors = 0; first_error[0] = 0;
     return now_us();
 }
 
@@ -272,12 +296,12 @@ static void run_requests(int seconds, double rate) {
     started = start;
     say_ready();
     getrusage(RUSAGE_SELF, &use_before);
-    for (int i = 0; rate <= 0 && i < connection_count; i++) { connections[i].sent_at = start; request(&connections[i]); }
-    int alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    for (int i = 0; rate <= 0 && i < connection_count; i++) { connections[i].sent_at = now_us(); request(&connections[i]); }
+    int alarm = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK);
     struct epoll_event ring = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
     epoll_ctl(poller, EPOLL_CTL_ADD, alarm, &ring);
     while (!done) {
-        uint64_t now = now_us(), rung;
+        uint64_t now = now_us(), came, rung;
         if (rate > 0 && next > now) {               /* sleep until the next one is due: spinning would cost a core */
             struct itimerspec at = {.it_value = {(time_t)(next / 1000000u), (long)(next % 1000000u) * 1000}};
             timerfd_settime(alarm, TFD_TIMER_ABSTIME, &at, NULL);
@@ -287,13 +311,13 @@ static void run_requests(int seconds, double rate) {
         for (int k = 0; k < n; k++) {
             if (events[k].data.u32 == UINT32_MAX) { if (read(alarm, &rung, sizeof rung) < 0) {} continue; }
             struct connection *c = &connections[events[k].data.u32];
-            ssize_t r = recv(c->fd, c->inbox + c->have, INBOX - c->have, 0);
+            ssize_t r = take(c, &came);
             if (r <= 0) { if (r < 0 && errno == EAGAIN) continue; fprintf(stderr, "connection %d closed\n", c->set); exit(3); }
             c->have += (size_t)r;
-            if (!parse(c, now)) continue;
+            if (!parse(c, came)) continue;
             if (c->step != READY) request(c);
             else if (rate > 0) pump(c);
-            else if (now < end) { c->sent_at = now; request(c); }
+            else if (now < end) { c->sent_at = now_us(); request(c); }
         }
         for (; rate > 0 && scheduled <= (double)now && now < end; scheduled += gap, turn++) {
             struct connection *c = &connections[turn % connection_count];
@@ -352,8 +376,8 @@ int main(int argc, char **argv) {
     connection_count = atoi(argv[4]);
     int seconds = atoi(argv[5]); double rate = atof(argv[6]);
     connections = calloc((size_t)connection_count, sizeof *connections);
-    sample_room = 16u << 20; samples = malloc(sample_room * sizeof *samples);
-    if (!connections || !samples) die("memory");
+    sample_room = 16u << 20; samples = malloc(sample_room * sizeof *samples); lates = malloc(sample_room * sizeof *lates);
+    if (!connections || !samples || !lates) die("memory");
     open_all(argv[2], atoi(argv[3]));
     started = now_us();
     if (mode_beats) run_beats(seconds, rate); else run_requests(seconds, rate);

@@ -426,7 +426,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
         lambda: ControllerSettings(command_bytes_max=MAX_ENTRY_BYTES + 1),
         lambda: ControllerSettings(deadline_sweep_s=3.0),
         lambda: ControllerSettings(parked_max=0),
-        lambda: ControllerSettings(deaths_at_once=0),
+        lambda: ControllerSettings(deaths_rest_s=-0.001),
         lambda: ControllerSettings(role_push_gather_s=-1.0),
     )
     for make in bad:
