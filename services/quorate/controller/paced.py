@@ -49,7 +49,7 @@ class Paced(Generic[T]):
 
 
 class Agenda(Generic[T]):
-    """What is due at its time, in one queue that its owner bounds; looked at every ``period_s`` while anything waits."""
+    """What is due at its time, in a queue that its owner bounds; looked at every ``period_s`` while anything waits."""
 
     def __init__(self, scheduler: Scheduler, period_s: float, do: Callable[[T], None]) -> None:
         self._scheduler = scheduler

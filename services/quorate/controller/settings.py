@@ -76,6 +76,4 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if min(self.in_flight_max, self.parked_max, self.forwarded_max, self.live_entries_max) < 1:
             raise UsageError("in_flight_max, parked_max, forwarded_max and live_entries_max must be at least 1")
         if self.role_push_gather_max < 1 or min(self.deaths_rest_s, self.role_push_gather_s) < 0:
-            raise UsageError(
-                "role_push_gather_max must be at least 1, role_push_gather_s and deaths_rest_s at least 0"
-            )
+            raise UsageError("role_push_gather_max must be at least 1, role_push_gather_s and deaths_rest_s at least 0")

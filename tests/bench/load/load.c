@@ -45,7 +45,7 @@ struct connection {
 
 static struct connection *connections;
 static int connection_count, mode_commits, mode_reads, mode_beats, ready_count;
-static uint32_t *samples, *lates;
+static uint32_t *samples, *waits;
 static size_t sample_count, late_count, sample_room;
 static uint64_t errors, operations;
 static char first_error[512];
@@ -215,7 +215,7 @@ static void pump(struct connection *c) {
     if (c->in_flight || c->head == c->tail) return;
     uint64_t due = c->due[c->head++ % QUEUE], now = now_us(), free_at = c->freed_at > due ? c->freed_at : due;
     c->sent_at = c->freed_at > due ? due : now;
-    if (late_count < sample_room) lates[late_count++] = now > free_at ? (uint32_t)(now - free_at) : 0;
+    if (late_count < sample_room) waits[late_count++] = now > free_at ? (uint32_t)(now - free_at) : 0;
     request(c);
 }
 
@@ -237,13 +237,13 @@ static void report(const char *mode, double seconds, double rate, const char *fi
         fwrite(samples, sizeof *samples, sample_count, f); fclose(f);
     }
     qsort(samples, sample_count, sizeof *samples, by_value);
-    qsort(lates, late_count, sizeof *lates, by_value);
+    qsort(waits, late_count, sizeof *waits, by_value);
 #define OF(all, count, q) ((count) ? (all)[(size_t)((double)((count) - 1) * (q))] : 0)
 #define AT(q) OF(samples, sample_count, q)
     for (char *p = first_error; *p; p++) if (*p == '"' || *p == '\\' || *p < ' ') *p = '\'';
     printf("{\"mode\":\"%s\",\"operations\":%llu,\"errors\":%llu,\"seconds\":%.3f,\"per_second\":%.1f,\"rate\":%.0f,\"p50_us\":%u,\"p99_us\":%u,\"p999_us\":%u,\"max_us\":%u,\"late_p99_us\":%u,\"client_cpu_us\":%.2f,\"first_error\":\"%s\"}\n",
         mode, (unsigned long long)operations, (unsigned long long)errors, seconds, (double)operations / seconds, rate,
-        AT(0.50), AT(0.99), AT(0.999), AT(1.0), OF(lates, late_count, 0.99), operations ? cpu / (double)operations : 0.0, first_error);
+        AT(0.50), AT(0.99), AT(0.999), AT(1.0), OF(waits, late_count, 0.99), operations ? cpu / (double)operations : 0.0, first_error);
 }
 
 static void open_all(const char *host, int port) {
@@ -376,8 +376,8 @@ int main(int argc, char **argv) {
     connection_count = atoi(argv[4]);
     int seconds = atoi(argv[5]); double rate = atof(argv[6]);
     connections = calloc((size_t)connection_count, sizeof *connections);
-    sample_room = 16u << 20; samples = malloc(sample_room * sizeof *samples); lates = malloc(sample_room * sizeof *lates);
-    if (!connections || !samples || !lates) die("memory");
+    sample_room = 16u << 20; samples = malloc(sample_room * sizeof *samples); waits = malloc(sample_room * sizeof *waits);
+    if (!connections || !samples || !waits) die("memory");
     open_all(argv[2], atoi(argv[3]));
     started = now_us();
     if (mode_beats) run_beats(seconds, rate); else run_requests(seconds, rate);
