@@ -194,7 +194,8 @@ class Model:
     def dies(self, request: Request) -> Answer:
         """Its channel closed or its heartbeat expired: the entry is gone; perhaps the controller gives it up."""
         gone = self.live.pop((request["cluster"], request["broker_set"], request["broker_id"]), None)
-        if gone is not None and request["fence"]:
+        known = self.replicas.get(request["broker_set"])
+        if gone is not None and request["fence"] and known is not None and known["cluster"] == request["cluster"]:
             self.give_up(request["broker_set"], request["broker_id"])
         return answer(0)
 
@@ -376,8 +377,8 @@ class Model:
         """It is not the master who reports."""
         if sync["master"] is not None and sync["master"] == request["master"]:
             return None
-        current = "null" if sync["master"] is None else sync["master"]
-        return self.rejected(2002, f"the current leader is:{{{current}}}, not {{{request['master']}}}")
+        current, said = ("null" if number is None else number for number in (sync["master"], request["master"]))
+        return self.rejected(2002, f"the current leader is:{{{current}}}, not {{{said}}}")
 
     def alter_epoch(self, request: Request, sync: dict[str, Any]) -> Answer | None:
         """The master reports from another term of office."""

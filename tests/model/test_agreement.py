@@ -11,6 +11,7 @@ from tests.model.histories import history
 from tests.model.model import JAVA, SAFE, Model, Request
 from tests.model.mutants import MUTANTS
 from tests.model.subject import Subject
+from tests.model.witness import Witness
 
 STEPS = 60
 SCALE = settings().max_examples // 20  # 3 in make check, 50 in make test-all.
@@ -37,6 +38,14 @@ def test_the_model_and_decide_agree(world: str) -> None:
     for requests in histories(world, SCALE * (60 if world == "safe" else 15)):
         if disagreement(Model(WORLDS[world]), Subject(WORLDS[world]), requests):
             pytest.fail(smallest(lambda: Model(WORLDS[world]), lambda: Subject(WORLDS[world]), requests))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_model_that_was_written_blind_agrees_too(world: str) -> None:
+    """Who had seen neither ``decide`` nor the first model read the same rules out of the same sources."""
+    for requests in histories(world, SCALE * (60 if world == "safe" else 15)):
+        if disagreement(Witness(WORLDS[world]), Subject(WORLDS[world]), requests):
+            pytest.fail(smallest(lambda: Witness(WORLDS[world]), lambda: Subject(WORLDS[world]), requests))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)

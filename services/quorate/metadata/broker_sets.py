@@ -140,14 +140,17 @@ def alter_sync_state_set(state: State, command: AlterSyncStateSet, context: Cont
     if command.sync_state_set is None:
         return refuse("MissingField", "The body with the syncStateSet is missing")
     new = tuple(sorted({*command.sync_state_set}))
-    refusal = _fenced_off(known, command, new) or _unfit(known, command.master, new, context)
+    master = _reporting_master(known, command, new)
+    if isinstance(master, Refusal):
+        return master
+    refusal = _unfit(known, master, new, context)
     if refusal is not None:
         return refusal
     epoch = known.sync_state_set_epoch + 1
     event = SyncStateSetAltered(
         cluster=known.cluster,
         broker_set=known.name,
-        master=command.master,
+        master=master,
         master_epoch=known.master_epoch,
         old=known.sync_state_set,
         new=new,
@@ -184,9 +187,9 @@ def clean_broker_data(state: State, command: CleanBrokerData, context: Context) 
 def fence_broker(state: State, command: FenceBroker, context: Context) -> Decision | Refusal:
     """The liveness rules gave a broker up, and with a master its mastership: no set waits for a second decision.
 
-    No event if it is fenced already, or unknown.
+    No event if it is fenced already, or unknown in that cluster.
     """
-    found = state.broker_sets.get(command.broker_set)
+    found = _of_cluster(state, command)
     replica = None if found is None else found.replica(command.broker_id)
     if found is None or replica is None or replica.fenced:
         return Decision((), Accepted())
@@ -200,6 +203,12 @@ def fence_broker(state: State, command: FenceBroker, context: Context) -> Decisi
         proposed_ms=context.now_ms,
     )
     return Decision((event, *_succession(state, found, command, context)), Accepted())
+
+
+def _of_cluster(state: State, command: FenceBroker | UnfenceBroker) -> BrokerSet | None:
+    """What was heard of a broker of another cluster says nothing of this one, though the names are the same."""
+    found = state.broker_sets.get(command.broker_set)
+    return found if found is not None and found.cluster == command.cluster else None
 
 
 def _succession(state: State, found: BrokerSet, command: FenceBroker, context: Context) -> tuple[Event, ...]:
@@ -218,8 +227,8 @@ def _succession(state: State, found: BrokerSet, command: FenceBroker, context: C
 
 
 def unfence_broker(state: State, command: UnfenceBroker, context: Context) -> Decision | Refusal:
-    """A fenced broker is back. No event if it is not fenced, or unknown."""
-    found = state.broker_sets.get(command.broker_set)
+    """A fenced broker is back. No event if it is not fenced, or unknown in that cluster."""
+    found = _of_cluster(state, command)
     replica = None if found is None else found.replica(command.broker_id)
     if found is None or replica is None or not replica.fenced:
         return Decision((), Accepted())
@@ -297,15 +306,15 @@ def _registered(known: BrokerSet, command: RegisterBroker, context: Context) -> 
     )
 
 
-def _fenced_off(known: BrokerSet, command: AlterSyncStateSet, new: tuple[int, ...]) -> Refusal | None:
+def _reporting_master(known: BrokerSet, command: AlterSyncStateSet, new: tuple[int, ...]) -> int | Refusal:
     """The epochs: does this come from the master of now, about the set of now?"""
     if new == known.sync_state_set:
         remark = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
         return refuse("SyncStateSetUnchanged", remark)
     rejecting = "Rejecting alter syncStateSet request because the"
     if known.master is None or known.master != command.master:
-        leader = "null" if known.master is None else known.master
-        return refuse("NotTheMaster", f"{rejecting} current leader is:{{{leader}}}, not {{{command.master}}}")
+        leader, said = (id_ if id_ is not None else "null" for id_ in (known.master, command.master))
+        return refuse("NotTheMaster", f"{rejecting} current leader is:{{{leader}}}, not {{{said}}}")
     if command.master_epoch != known.master_epoch:
         remark = f"{rejecting} current master epoch is:{{{known.master_epoch}}}, not {{{command.master_epoch}}}"
         return refuse("StaleMasterEpoch", remark)
@@ -313,7 +322,7 @@ def _fenced_off(known: BrokerSet, command: AlterSyncStateSet, new: tuple[int, ..
         asked = f"not {{{command.sync_state_set_epoch}}}"
         remark = f"{rejecting} current syncStateSet epoch is:{{{known.sync_state_set_epoch}}}, {asked}"
         return refuse("StaleSyncStateSetEpoch", remark)
-    return None
+    return known.master
 
 
 def _unfit(known: BrokerSet, master: int, new: tuple[int, ...], context: Context) -> Refusal | None:

@@ -53,10 +53,13 @@ class ElectMaster(_Value, frozen=True):
 
 
 class AlterSyncStateSet(_Value, frozen=True):
-    """1001: the master reports who is in sync (Java ``alterSyncStateSet``). ``sync_state_set`` None: no body came."""
+    """1001: the master reports who is in sync (Java ``alterSyncStateSet``).
+
+    ``master`` None: it does not say who it is; ``sync_state_set`` None: no body came.
+    """
 
     broker_set: str
-    master: int
+    master: int | None
     master_epoch: int
     sync_state_set: tuple[int, ...] | None
     sync_state_set_epoch: int

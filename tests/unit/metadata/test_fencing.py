@@ -102,6 +102,16 @@ def test_strangers_are_neither_fenced_nor_unfenced(command: FenceBroker | Unfenc
     assert world.events(msgspec.structs.replace(command, broker_set="b", broker_id=9)) == ()
 
 
+def test_what_is_heard_of_another_cluster_says_nothing_of_this_one() -> None:
+    """A broker of the same name and id elsewhere dies, or comes back: nothing to write here."""
+    world = World()
+    world.set_of(1)
+    assert world.events(msgspec.structs.replace(FENCE, cluster="D")) == ()
+    world.events(FENCE)
+    assert world.events(msgspec.structs.replace(UNFENCE, cluster="D")) == ()
+    assert fenced(world)
+
+
 def delivered(world: World) -> RoleChangeDelivery:
     """What the controller says once every broker answered the last election."""
     assert world.a.election is not None

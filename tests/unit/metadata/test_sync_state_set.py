@@ -125,6 +125,8 @@ def test_without_a_master_nobody_may_alter() -> None:
     world.broker(1)
     refusal = world.refused(altering(world.a, 1, master=1))
     assert refusal.remark == f"{REJECTING} current leader is:{{null}}, not {{1}}"
+    refusal = world.refused(msgspec.structs.replace(altering(world.a, 1), master=None))
+    assert refusal.remark == f"{REJECTING} current leader is:{{null}}, not {{null}}"
 
 
 def test_epochs_end_where_the_wire_ends() -> None:

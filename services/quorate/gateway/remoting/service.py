@@ -333,7 +333,7 @@ class RemotingService:
         said = decode_body(body, _sync_state_set) if body else None
         command = AlterSyncStateSet(
             broker_set=name,
-            master=-1 if fields.master_broker_id is None else fields.master_broker_id,
+            master=fields.master_broker_id,
             master_epoch=-1 if fields.master_epoch is None else fields.master_epoch,
             sync_state_set=None if said is None else said.sync_state_set,
             sync_state_set_epoch=0 if said is None else said.sync_state_set_epoch,

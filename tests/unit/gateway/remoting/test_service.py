@@ -183,6 +183,7 @@ def test_an_election_nobody_asked_for_and_nobody_wins_is_2004() -> None:
         ({"brokerName": "nobody"}, 2013, "Broker metadata is not existed"),
         ({"set": [1, 2]}, 2013, "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"),
         ({"masterBrokerId": 2}, 2002, f"{REJECTED} because the current leader is:{{1}}, not {{2}}"),
+        ({"masterBrokerId": None}, 2002, f"{REJECTED} because the current leader is:{{1}}, not {{null}}"),
         ({"masterEpoch": 7}, 2000, f"{REJECTED} because the current master epoch is:{{1}}, not {{7}}"),
         ({"epoch": 1}, 2001, f"{REJECTED} because the current syncStateSet epoch is:{{2}}, not {{1}}"),
         ({"set": [1, 9]}, 2003, f"{REJECTED} because the replicas {{9}} don't exist"),
