@@ -198,7 +198,13 @@ ROUNDS = 3
 
 
 def middle(rounds: list[Figure]) -> Figure:
-    """The round with the median p99, and the p99 of all: one that the machine's host disturbed does not count."""
+    """The round with the median p99, and the p99 of all: one that the machine's host disturbed does not count.
+
+    Raises RuntimeError when a round failed, with its reason.
+    """
+    for figure in rounds:
+        if "failed" in figure:
+            raise RuntimeError(f"a round failed: {figure['failed']}")
     ordered = sorted(rounds, key=lambda figure: float(figure["p99_us"]))
     return ordered[len(ordered) // 2] | {"p99_us_rounds": [figure["p99_us"] for figure in rounds]}
 

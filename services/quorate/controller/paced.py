@@ -5,33 +5,34 @@ nothing after all cost none. A lone item is never late. Timers are eight objects
 looks at twice: two thousand of them made it stop a node for 5-10 ms.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 from quorate.clock import Scheduler
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
-class Paced(Generic[T]):
-    """A queue whose owner bounds it; ``do`` says whether an item needed anything done."""
+class Paced(Generic[K]):
+    """A queue in which an item waits once, however often it is added; ``do`` says whether it needed anything done."""
 
-    def __init__(self, scheduler: Scheduler, rest_s: float, do: Callable[[T], bool]) -> None:
+    def __init__(self, scheduler: Scheduler, rest_s: float, do: Callable[[K], bool]) -> None:
         self._scheduler = scheduler
         self._rest_s = rest_s
         self._do = do
-        self._items: deque[T] = deque()
+        self._items: OrderedDict[K, None] = OrderedDict()
         self._due = False
         """Is a turn asked for? Also after the last item: one that comes soon after it waits for the rest to end."""
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def add(self, items: Iterable[T]) -> None:
+    def add(self, items: Iterable[K]) -> None:
         """Behind those that wait already."""
-        self._items.extend(items)
+        self._items.update(dict.fromkeys(items))
         if self._items and not self._due:
             self._due = True
             self._scheduler.call_soon(self._next)
@@ -43,7 +44,8 @@ class Paced(Generic[T]):
     def _next(self) -> None:
         self._due = False
         while self._items and not self._due:
-            if self._do(self._items.popleft()):
+            item, _ = self._items.popitem(last=False)
+            if self._do(item):
                 self._due = True
                 self._scheduler.call_later(self._rest_s, self._next)
 

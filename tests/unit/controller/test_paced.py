@@ -63,6 +63,19 @@ def test_an_item_that_comes_during_the_rest_waits_for_its_end() -> None:
     assert worker.items == [2, 4, 6]
 
 
+def test_an_item_waits_once_however_often_it_is_added() -> None:
+    """So the queue is never longer than there are things; what was done may be added again."""
+    worker = Worker()
+    worker.paced.add([2, 4])
+    worker.paced.add([4, 2, 6])
+    assert len(worker.paced) == 3
+    worker.bench.after(REST_S * 4)
+    assert worker.items == [2, 4, 6]
+    worker.paced.add([4])
+    worker.bench.after(REST_S / 2)
+    assert worker.items == [2, 4, 6, 4]
+
+
 def test_what_is_cleared_is_not_done() -> None:
     """Nor does the queue stand still afterwards."""
     worker = Worker()
