@@ -253,9 +253,8 @@ class Liveness:
         self._forget_strangers()
         if not self._controller.is_leader:
             return
-        for entry in live:
-            if entry.suspect and entry.last_dial + self._settings.close_dial_retry_s <= now:
-                self._to_dial.add([entry])
+        not_since = now - self._settings.close_dial_retry_s
+        self._to_dial.add(entry for entry in live if entry.suspect and entry.last_dial <= not_since)
         masters = now >= self._next_master_scan
         if masters:
             self._next_master_scan = now + self._settings.inactive_master_scan_period_s
@@ -283,9 +282,7 @@ class Liveness:
         self._asked.clear()
         self._silent_since.clear()
         self._next_master_scan = self._scheduler.monotonic() + self._settings.inactive_master_scan_period_s
-        for entry in self._controller.live:
-            if entry.suspect:
-                self._to_dial.add([entry])
+        self._to_dial.add(entry for entry in self._controller.live if entry.suspect)
         self._reconcile(iter(self._controller.state.broker_sets.values()), masters=True)
 
     def _reconcile(self, sets: Iterator[BrokerSet], *, masters: bool) -> None:

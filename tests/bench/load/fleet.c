@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "stamped.h"
+
 enum { CONTROLLERS_MAX = 5, PROBES = 4096, BUFFER = 1 << 16, BATCH = 50 };
 
 static int sets, controllers, ports[CONTROLLERS_MAX], answer_port, poller, listener;
@@ -86,24 +88,18 @@ static size_t beat(char *out, int set, int replica, int flag) {
 /* Send and wait for the one answer; Unix microseconds when the kernel had the last of it. */
 static uint64_t ask(int fd, int code, const char *ext) {
     static char reply[BUFFER];
-    char out[4096], control[CMSG_SPACE(sizeof(struct timespec))];
+    char out[4096];
     size_t have = 0;
     put(fd, out, frame(out, code, 0, 1, ext, ""));
     for (;;) {
-        struct iovec room = {reply + have, BUFFER - have};
-        struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-        ssize_t n = recvmsg(fd, &message, 0);
+        uint64_t came;
+        ssize_t n = stamped(fd, reply + have, BUFFER - have, &came);
         if (n <= 0) die("recv");
         have += (size_t)n;
         uint32_t total;
         if (have < 4 || (memcpy(&total, reply, 4), have < 4 + ntohl(total))) continue;
-        for (struct cmsghdr *m = CMSG_FIRSTHDR(&message); m; m = CMSG_NXTHDR(&message, m))
-            if (m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_TIMESTAMPNS) {
-                struct timespec t;
-                memcpy(&t, CMSG_DATA(m), sizeof t);
-                return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
-            }
-        die("no SCM_TIMESTAMPNS");
+        if (!came) die("no SCM_TIMESTAMPNS");
+        return came;
     }
 }
 

@@ -30,6 +30,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "stamped.h"
+
 enum { REPLICAS = 3, ELECT = 2 * REPLICAS, RESYNC, READY, INBOX = 1 << 16, QUEUE = 1 << 12 };
 
 struct connection {
@@ -62,19 +64,10 @@ static uint64_t now_us(void) {
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
 }
 
-/* Read what is there; answers the bytes, as recv does, and when the kernel had the last of them. */
+/* Read what is there; answers the bytes, as recv does, and when the kernel had the last of them, else now. */
 static ssize_t take(struct connection *c, uint64_t *at) {
-    char control[CMSG_SPACE(sizeof(struct timespec))];
-    struct iovec room = {c->inbox + c->have, INBOX - c->have};
-    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    ssize_t n = recvmsg(c->fd, &message, 0);
-    *at = now_us();
-    for (struct cmsghdr *m = CMSG_FIRSTHDR(&message); n > 0 && m; m = CMSG_NXTHDR(&message, m))
-        if (m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_TIMESTAMPNS) {
-            struct timespec t;
-            memcpy(&t, CMSG_DATA(m), sizeof t);
-            *at = (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
-        }
+    ssize_t n = stamped(c->fd, c->inbox + c->have, INBOX - c->have, at);
+    if (!*at) *at = now_us();
     return n;
 }
 
