@@ -38,7 +38,7 @@ with atheris.instrument_imports(include=["quorate.wire", "quorate.gateway.remoti
         decode_response,
         encode_request,
     )
-    from tests.unit.gateway.remoting.fakes import InstantController
+    from tests.unit.gateway.remoting.fakes import AtOnce, InstantController
 
 GOLDEN = ROOT / "tests" / "contract" / "golden" / "controller-traffic.jsonl"
 NODES = {1: "127.0.0.1:1", 2: "127.0.0.1:2"}
@@ -113,7 +113,7 @@ def serve(data: bytes, owed: int) -> None:
     loop = Loop()
     controller = InstantController()
     service = RemotingService(
-        controller, SETTINGS, node_id=1, group="g", addresses=NODES, now=controller.clock.monotonic
+        controller, AtOnce(controller), SETTINGS, node_id=1, group="g", addresses=NODES, now=controller.clock.monotonic
     )
     server = RemotingServer(service, SETTINGS, loop=cast(asyncio.AbstractEventLoop, loop))
     connection = Connection(server)

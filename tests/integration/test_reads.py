@@ -85,6 +85,11 @@ def test_levels_are_what_they_say(cluster: Started) -> None:
         status, found = ask(cluster, index, f"/v1/topics/level?level=at_least&min_offset={offset}")
         assert (status, found["topic"]["read_queues"], found["offset"] >= offset) == (200, 3, True)
         assert ask(cluster, index, "/v1/topics?level=stale")[0] == 200
+        with Remoting(cluster.nodes[index]["rpc"]) as client:
+            for how in ({"level": "at_least", "minOffset": offset}, {"at": offset}):
+                answer = client.ask(351, topic="level", **how)
+                assert (answer.code, json.loads(answer.body)["readQueueNums"]) == (0, 3)
+                assert int(answer.fields["offset"]) >= offset
     status, found = ask(cluster, 1, f"/v1/status?level=at_least&min_offset={offset + 1000}")
     assert (status, found["error"]["code"], found["error"]["end_offset"] >= offset) == (504, "behind", True)
 

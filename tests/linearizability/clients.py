@@ -18,7 +18,7 @@ from quorate.cli.cluster import NodePlace
 from quorate.gateway.http.answers import Done, TopicAnswer
 from quorate.gateway.http.writing import TopicBody
 from quorate.wire.remoting import FrameSplitter, Response, decode_response, encode_request
-from quorate.wire.remoting_headers import CreateTopicFields, Fields, ResponseCode, TopicConfigBody, TopicNameFields
+from quorate.wire.remoting_headers import CreateTopicFields, Fields, GetTopicFields, ResponseCode, TopicConfigBody
 from tests.linearizability.history import History, Level, Told
 
 ATTRIBUTE = "reserve.time"
@@ -172,7 +172,7 @@ class Remoting:
 
     async def get(self, register: str) -> Told | None:
         """351: *no such topic* is an answer too, 2007 and 2 are none."""
-        answer = await self._ask(GET_TOPIC, TopicNameFields(topic=register))
+        answer = await self._ask(GET_TOPIC, GetTopicFields(topic=register))
         if answer is None or answer.code in (ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY):
             return None
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:

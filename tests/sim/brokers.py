@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from quorate.consensus.ports import NodeId
-from quorate.controller import DialResult, Found, Heartbeat, ReadOutcome, RoleChange
+from quorate.controller import DialResult, Found, Heartbeat, ReadResult, ReadView, RoleChange
+from quorate.controller.loop import answered
 from quorate.events import MasterElected
 from quorate.metadata.commands import (
     AlterSyncStateSet,
@@ -358,12 +359,12 @@ class Fleet:
         floor = self._history.floor
 
         def call(service: object, done: Callable[[Result], None]) -> None:
-            def answered(outcome: ReadOutcome) -> None:
-                if isinstance(outcome, Found):
+            def seen(view: ReadResult) -> None:
+                if isinstance(view, ReadView) and isinstance(outcome := answered(query, view), Found):
                     found.append(outcome.result)
                     done(Done(outcome.offset))
 
-            _core_node(service).core.controller.query(query, answered)
+            _core_node(service).core.controller.read("linearizable", seen)
 
         def heard(result: Result) -> None:
             self._history.told(type(query).__name__, "", result, floor)

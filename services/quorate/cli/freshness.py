@@ -2,6 +2,11 @@
 
 from argparse import ArgumentParser, Namespace
 
+from quorate.cli.client import TIMEOUT_S, Node
+
+PATIENCE_S = 15.0
+"""Of a question about the past: a replay may take longer than an answer about now."""
+
 
 def add_freshness(parser: ArgumentParser) -> None:
     """``--linearizable``, ``--at-least``, ``--stale``, ``--at``: one of them, or the command's own default."""
@@ -10,6 +15,11 @@ def add_freshness(parser: ArgumentParser) -> None:
     level.add_argument("--stale", action="store_true", help="what the node itself has applied; needs no quorum")
     level.add_argument("--at-least", type=int, metavar="N", help="wait until the node has applied the events before N")
     level.add_argument("--at", type=int, metavar="N", help="the past: as it was after the events before offset N")
+
+
+def asked_node(options: Namespace, address: str = "") -> Node:
+    """The node to ask, at this address instead of the one named."""
+    return Node(address or options.node, TIMEOUT_S if options.at is None else PATIENCE_S)
 
 
 def freshness(options: Namespace) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """``quorate log tail`` and ``quorate log dump``: the committed events, for eyes or for programs.
 
 Rules: one event per line, in order of offset, none twice. ``-o json`` is one JSON document per line, with the stamp's
-fields beside the event, as ``/v1/log`` names them. ``dump --data-dir`` reads the store of a node that is stopped.
+fields beside the event, as ``/v1/log`` names them. What the node has is told, unless a level is asked for: then what is
+there at that level is told in full. ``dump --data-dir`` reads the store of a node that is stopped.
 """
 
 import json
@@ -15,6 +16,7 @@ import msgspec
 from quorate.cli.client import Node, add_node
 from quorate.cli.command import DONE, Command
 from quorate.cli.facts import Fact, facts
+from quorate.cli.freshness import add_freshness, asked_node, freshness
 from quorate.cli.narration import sentence
 from quorate.cli.output import add_output, yaml
 from quorate.errors import UsageError
@@ -28,6 +30,7 @@ def _tail_arguments(parser: ArgumentParser) -> None:
     add_output(parser)
     parser.add_argument("-n", "--lines", type=int, default=20, help="latest events (default: 20)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with new ones until Ctrl-C")
+    add_freshness(parser)
 
 
 def _dump_arguments(parser: ArgumentParser) -> None:
@@ -36,15 +39,31 @@ def _dump_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--from", dest="start", type=int, default=0, metavar="OFFSET", help="first (default: 0)")
     parser.add_argument("--to", dest="stop", type=int, metavar="OFFSET", help="stop before it (default: the end)")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="of a stopped node, instead of asking one")
+    add_freshness(parser)
+
+
+def end_of_log(node: Node, options: Namespace) -> int:
+    """The offset after the last event there is, at the level asked for."""
+    how = freshness(options)
+    return node.get(
+        "/v1/log", Log, **{"from": 0, "limit": 1, **(how if asks(options) else {"level": "stale"})}
+    ).end_offset
+
+
+def asks(options: Namespace) -> bool:
+    """Was a level asked for?"""
+    return any(value is not None for value in freshness(options).values())
 
 
 def tail(options: Namespace) -> int:
     """The latest events, and with ``-f`` every new one."""
-    node = Node(options.node)
-    end = node.get("/v1/log", Log, **{"from": 0, "limit": 1, "level": "stale"}).end_offset
+    if options.follow and options.at is not None:
+        raise UsageError("--follow: nothing is added to the past")
+    node = asked_node(options)
+    end = end_of_log(node, options)
     start = max(end - options.lines, 0)
     while True:
-        for fact in facts(node, start):
+        for fact in facts(node, start, options.at):
             print_fact(fact, options.output)
             start = fact.stamp.offset + 1
         if not options.follow:
@@ -58,9 +77,15 @@ def dump(options: Namespace) -> int:
         raise UsageError(f"--from {options.start} --to {options.stop}: no such piece")
     found: Iterable[Fact]
     if options.data_dir is not None:
+        if asks(options):
+            raise UsageError("--data-dir: a stopped node has one level, what it has")
         found = stored(options.data_dir, options.start, options.stop)
     else:
-        found = facts(Node(options.node), options.start, options.stop)
+        node, stop = asked_node(options), options.stop
+        if asks(options):
+            end = end_of_log(node, options)
+            stop = end if options.at is not None and (stop is None or stop > end) else stop
+        found = facts(node, options.start, stop)
     for fact in found:
         print_fact(fact, options.output)
     return DONE

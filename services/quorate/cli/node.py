@@ -31,6 +31,7 @@ from quorate.controller import QuorumIs, ReadResult, ReadView
 from quorate.errors import UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.access import NoQuota, OpenAccess
+from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, StorageInfo, interface
 from quorate.gateway.kafka.server import KafkaServer
 from quorate.gateway.kafka.view import EventLogReader, GroupLedger, KafkaNode
@@ -284,8 +285,23 @@ class Node:
     def _build_gateways(self) -> None:
         settings, core = self.settings, self.core
         access, quota = OpenAccess(), NoQuota()
+        self._processes = Processes(self._loop, self._scheduler, settings.history)
+        self._past = Past(
+            core.machine,
+            core.log,
+            core.checkpoints,
+            self._processes.start,
+            self._scheduler,
+            settings.history,
+            self.metrics,
+        )
         service = RemotingService(
             core.controller,
+            self._reader(
+                timeout_s=settings.remoting.read_timeout_s,
+                past_timeout_s=settings.remoting.read_timeout_s,
+                waiting_max=settings.remoting.waiting_max,
+            ),
             settings.remoting,
             node_id=settings.node.id,
             group=settings.cluster.name,
@@ -298,26 +314,19 @@ class Node:
         self._kafka = KafkaServer(
             ClusterView(self), settings.kafka, self.metrics, self._scheduler, _seeded(), access, quota
         )
-        self._processes = Processes(self._loop, self._scheduler, settings.history)
-        self._past = Past(
-            core.machine,
-            core.log,
-            core.checkpoints,
-            self._processes.start,
-            self._scheduler,
-            settings.history,
-            self.metrics,
-        )
         context = HttpContext(
             node=NodeInfo(settings.node.id, settings.cluster.id, VERSION, settings.kafka.topic, settings.me.rpc),
             controller=core.controller,
             engine=core.engine,
             log=core.log,
-            on_applied=core.machine.on_applied,
             scheduler=self._scheduler,
             metrics=self.metrics,
             requests=lambda: core.machine.requests,
-            past=self._past,
+            fresh=self._reader(
+                timeout_s=settings.http.answer_timeout_s,
+                past_timeout_s=settings.history.answer_timeout_s,
+                waiting_max=settings.http.waiting_max,
+            ),
             policy=settings.policy,
             access=access,
             quota=quota,
@@ -329,6 +338,18 @@ class Node:
             info={"version": VERSION, "python": platform.python_version()},
         )
         self._http = HttpServer(interface(context), settings.http, self.metrics, self._scheduler)
+
+    def _reader(self, *, timeout_s: float, past_timeout_s: float, waiting_max: int) -> FreshReader:
+        """How a gateway reads: each waits in a queue of its own."""
+        return FreshReader(
+            self.core.controller,
+            self._past,
+            self.core.machine.on_applied,
+            self._scheduler,
+            timeout_s=timeout_s,
+            past_timeout_s=past_timeout_s,
+            waiting_max=waiting_max,
+        )
 
     def _java_facts(self) -> dict[str, str]:
         """This node's own settings under the names of Java's ``ControllerConfig``, for 1010."""

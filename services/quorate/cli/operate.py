@@ -12,11 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from quorate.cli.client import TIMEOUT_S, Node, NodeError, add_node
+from quorate.cli.client import NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
-from quorate.cli.freshness import add_freshness, freshness
+from quorate.cli.freshness import add_freshness, asked_node, freshness
 from quorate.cli.output import add_output, columns, complain, show
-from quorate.cli.travel import PATIENCE_S
 from quorate.errors import UsageError
 from quorate.events import Candidate, ElectionFailed, MasterElected
 from quorate.gateway.http.answers import (
@@ -38,11 +37,6 @@ PAGE = 500
 Paged = TypeVar("Paged", BrokerSets, Topics, Configs, Elections)
 
 
-def _node(options: Namespace) -> Node:
-    """The node that is asked; a replay of the past may take longer."""
-    return Node(options.node, TIMEOUT_S if options.at is None else PATIENCE_S)
-
-
 def _ask(parser: ArgumentParser) -> None:
     add_node(parser)
     add_output(parser)
@@ -51,7 +45,7 @@ def _ask(parser: ArgumentParser) -> None:
 
 def _pages(options: Namespace, path: str, kind: type[Paged]) -> Iterator[Paged]:
     """Every page of a list."""
-    node, after = _node(options), None
+    node, after = asked_node(options), None
     while True:
         page = node.get(path, kind, limit=PAGE, after=after, **freshness(options))
         yield page
@@ -62,7 +56,7 @@ def _pages(options: Namespace, path: str, kind: type[Paged]) -> Iterator[Paged]:
 
 def status(options: Namespace) -> int:
     """The cluster in one sentence and some figures."""
-    answer = _node(options).get("/v1/status", Status, **freshness(options))
+    answer = asked_node(options).get("/v1/status", Status, **freshness(options))
     figures = msgspec.to_builtins(answer)
     show(figures, options.output, _status_table(answer))
     return DONE if answer.healthy else REFUSED
@@ -93,7 +87,7 @@ def _known(value: object) -> object:
 
 def quorum(options: Namespace) -> int:
     """Who votes, who leads."""
-    answer = _node(options).get("/v1/quorum", Quorum, **freshness(options))
+    answer = asked_node(options).get("/v1/quorum", Quorum, **freshness(options))
     rows = [
         (v.id, "leader" if v.leader else "follower", v.connected, v.rpc, v.raft, v.kafka, v.http, v.version)
         for v in answer.voters
@@ -139,7 +133,7 @@ def topics(options: Namespace) -> int:
 
 def config(options: Namespace) -> int:
     """Settings in the log: show them, or set some of a scope."""
-    node = _node(options)
+    node = asked_node(options)
     if options.changes and options.at is not None:
         raise UsageError("the past cannot be changed")
     if options.changes:
@@ -177,7 +171,7 @@ def elections(options: Namespace) -> int:
 
 def why(options: Namespace) -> int:
     """Why that broker is the master, and why the others are not."""
-    node, offset = _node(options), options.offset
+    node, offset = asked_node(options), options.offset
     if offset is None:
         found = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
         offset = next((item.election.offset for item in found if item.broker_set == options.broker_set), None)
@@ -214,12 +208,12 @@ JAVA_INT_MAX = 2**31 - 1
 
 def state_hash(options: Namespace) -> int:
     """The hash of the state: of one node, or of all, compared where their offsets are equal."""
-    first, fresh = _node(options), freshness(options)
+    first, fresh = asked_node(options), freshness(options)
     answers = [first.get("/v1/state-hash", StateHash, **fresh)]
     if options.all:
         voters = first.get("/v1/quorum", Quorum, level="stale").voters
         same = fresh if options.at is not None else {"min_offset": answers[0].offset}
-        answers = [Node(v.http).get("/v1/state-hash", StateHash, **same) for v in voters]
+        answers = [asked_node(options, v.http).get("/v1/state-hash", StateHash, **same) for v in voters]
     rows = [(answer.node, answer.offset, answer.rows, answer.hash or "-") for answer in answers]
     header = ("node", "offset", "entities", "with remembered requests")
     show([msgspec.to_builtins(a) for a in answers], options.output, columns(header, rows))

@@ -10,15 +10,14 @@ import msgspec
 
 from quorate.cli.client import Node, add_node
 from quorate.cli.command import DONE, Command
+from quorate.cli.freshness import PATIENCE_S
 from quorate.cli.output import add_output, columns, show
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Diff
 from quorate.metadata.diff import Change
 
-READS = ("status", "quorum", "brokers", "topics", "config", "elections", "why", "state-hash")
+READS = ("status", "quorum", "brokers", "topics", "config", "elections", "why", "state-hash", "log")
 """The commands that can look at the past."""
-PATIENCE_S = 15.0
-"""A replay may take longer than an answer about now."""
 PAGE = 200
 
 

@@ -11,8 +11,8 @@ import msgspec
 
 from quorate.cli.client import Node, add_node
 from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.freshness import PATIENCE_S
 from quorate.cli.output import add_output, columns, show
-from quorate.cli.travel import PATIENCE_S
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import WhatIfAnswer
 from quorate.gateway.http.travel import WhatIfBody

@@ -32,7 +32,6 @@ from quorate.controller.outcomes import (
     NotFound,
     NotLeader,
     Outcome,
-    ReadOutcome,
     Refused,
     Unavailable,
     UnknownOutcome,
@@ -295,21 +294,6 @@ class Controller:
         )
         self._deadlines.add(pending, patience_s)
         self._route(pending)
-
-    def query(
-        self,
-        query: Query,
-        done: Callable[[ReadOutcome], None],
-        *,
-        forward: bool = True,
-        timeout_s: float | None = None,
-    ) -> None:
-        """Answer a question linearizably, from this node's own state and live table; see ``read``."""
-
-        def seen(view: ReadResult) -> None:
-            done(answered(query, view) if isinstance(view, ReadView) else view)
-
-        self.read("linearizable", seen, forward=forward, timeout_s=timeout_s)
 
     # -- routing
 

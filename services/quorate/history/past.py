@@ -7,6 +7,7 @@ a few states are kept ready. What is asked about must be applied here: the calle
 Theory: the nearest known state (kept by the process, or a checkpoint) and the events after it; docs/reads.md.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,7 +31,7 @@ from quorate.slices import TURN_S, in_slices
 BATCH_BYTES = 16 * 1024
 """Batches handed over in one message."""
 SWEEP_S = 0.25
-"""How often deadlines are looked at."""
+"""How often deadlines are looked at, at least."""
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
@@ -109,9 +110,9 @@ class Past:
         metrics.gauge("history_replays", "Replays begun since the start.", lambda: self.replays)
         metrics.gauge("history_checkpoints", "Checkpoints kept.", lambda: len(checkpoints.offsets))
 
-    def at(self, offset: int, done: Answer) -> None:
-        """The state after the events 0 … ``offset`` - 1, which must be applied here; now or within
-        ``answer_timeout_s``.
+    def at(self, offset: int, done: Answer, timeout_s: float | None = None) -> None:
+        """The state after the events 0 … ``offset`` - 1, which must be applied here; now or within ``timeout_s``, at
+        most ``answer_timeout_s``.
         """
         state = self._machine.state if offset == self._machine.offset else self._states.get(offset)
         if state is not None:
@@ -119,7 +120,8 @@ class Past:
         elif len(self._questions) >= self.settings.questions_max:
             done(NoAnswer("crowded", f"{len(self._questions)} questions about the past wait already"))
         else:
-            deadline = self.scheduler.monotonic() + self.settings.answer_timeout_s
+            most = self.settings.answer_timeout_s
+            deadline = self.scheduler.monotonic() + (most if timeout_s is None else min(timeout_s, most))
             self._questions.append(_Question(offset, deadline, done))
             if offset not in self._wanted and all(runner.stop != offset for runner in self._runners):
                 self._wanted.append(offset)
@@ -169,13 +171,15 @@ class Past:
     def _watch(self) -> None:
         if not self._sweeping:
             self._sweeping = True
-            self.scheduler.call_later(SWEEP_S, self._sweep)
+            first = min((question.deadline for question in self._questions), default=math.inf)
+            rest = max(first - self.scheduler.monotonic(), 0.0)
+            self.scheduler.call_later(min(rest, SWEEP_S), self._sweep)
 
     def _sweep(self) -> None:
         """Who waited too long is told so; a process that takes too long, or has nothing to do, is ended."""
         self._sweeping = False
         now = self.scheduler.monotonic()
-        if self._questions and self._questions[0].deadline <= now:
+        if any(question.deadline <= now for question in self._questions):
             late = NoAnswer("failed", "the replay takes longer than a question may; ask again")
             self._end(lambda question: question.deadline <= now, late)
         for runner in self._runners:

@@ -1,11 +1,9 @@
 """Questions about the state, and their answers; they change nothing and are never proposed.
 
-Rules: pure functions of (state, live table). Questions and answers have a msgpack form with a tag per type. Lists are
-paged by name: ``after`` the last one seen, at most ``limit``.
+Rules: pure functions of (state, live table).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -13,9 +11,7 @@ import msgspec
 from quorate.metadata.commands import Refusal
 from quorate.metadata.context import LiveView
 from quorate.metadata.refusals import refuse
-from quorate.metadata.state import BrokerSet, Election, Replica, State, Topic
-
-LIMIT_MAX: Final = 10_000
+from quorate.metadata.state import BrokerSet, Replica, State, Topic
 
 
 class _Value(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
@@ -50,24 +46,8 @@ class TopicConfig(_Value, frozen=True):
 class TopicList(_Value, frozen=True):
     """21: all topics, by name."""
 
-    after: str = ""
-    limit: int = LIMIT_MAX
 
-
-class Elections(_Value, frozen=True):
-    """The last election of every set that had one, by name of the set."""
-
-    after: str = ""
-    limit: int = LIMIT_MAX
-
-
-class Why(_Value, frozen=True):
-    """Why does this set have the master it has, or none?"""
-
-    broker_set: str
-
-
-Query = NextBrokerId | ReplicaInfo | SyncStateData | TopicConfig | TopicList | Elections | Why
+Query = NextBrokerId | ReplicaInfo | SyncStateData | TopicConfig | TopicList
 
 
 class NextBrokerIdIs(_Value, frozen=True):
@@ -124,38 +104,12 @@ class TopicConfigIs(_Value, frozen=True):
 
 
 class TopicListIs(_Value, frozen=True):
-    """Answer to TopicList; ``more``: ask again after the last one."""
+    """Answer to TopicList."""
 
     topics: tuple[Topic, ...]
-    more: bool = False
 
 
-class ElectionIs(_Value, frozen=True):
-    """A set's last election; the event at ``election.offset`` has every candidate with its verdict."""
-
-    broker_set: str
-    cluster: str
-    master: int | None
-    master_epoch: int
-    sync_state_set: tuple[int, ...]
-    election: Election
-
-
-class ElectionsAre(_Value, frozen=True):
-    """Answer to Elections; ``more``: ask again after the last one."""
-
-    elections: tuple[ElectionIs, ...]
-    more: bool = False
-
-
-class WhyIs(_Value, frozen=True):
-    """Answer to Why; ``election`` None: there was never one."""
-
-    state: SyncStateIs
-    election: Election | None
-
-
-Result = NextBrokerIdIs | ReplicaInfoIs | SyncStateDataIs | TopicConfigIs | TopicListIs | ElectionsAre | WhyIs
+Result = NextBrokerIdIs | ReplicaInfoIs | SyncStateDataIs | TopicConfigIs | TopicListIs
 
 UNKNOWN_SET: Final = "Broker metadata is not existed"
 
@@ -204,22 +158,7 @@ def _topic_config(query: TopicConfig, state: State, live: LiveView) -> Result | 
 
 
 def _topic_list(query: TopicList, state: State, live: LiveView) -> Result | Refusal:
-    names, more = _page(state.topics.keys(), query.after, query.limit)
-    return TopicListIs(topics=tuple(state.topics[name] for name in names), more=more)
-
-
-def _elections(query: Elections, state: State, live: LiveView) -> Result | Refusal:
-    elected = {name: found.election for name, found in state.broker_sets.items() if found.election is not None}
-    names, more = _page(elected, query.after, query.limit)
-    elections = tuple(_election(state.broker_sets[name], elected[name]) for name in names)
-    return ElectionsAre(elections=elections, more=more)
-
-
-def _why(query: Why, state: State, live: LiveView) -> Result | Refusal:
-    found = state.known(query.broker_set)
-    if found is None:
-        return refuse("BrokerSetUnknown", UNKNOWN_SET)
-    return WhyIs(state=_sync_state(found, live), election=found.election)
+    return TopicListIs(topics=tuple(state.topics[name] for name in sorted(state.topics)))
 
 
 _ANSWERS: Final[Mapping[type[Query], Callable[[Any, State, LiveView], Result | Refusal]]] = {
@@ -228,8 +167,6 @@ _ANSWERS: Final[Mapping[type[Query], Callable[[Any, State, LiveView], Result | R
     SyncStateData: _sync_state_data,
     TopicConfig: _topic_config,
     TopicList: _topic_list,
-    Elections: _elections,
-    Why: _why,
 }
 
 
@@ -259,21 +196,3 @@ def _sync_state(found: BrokerSet, live: LiveView) -> SyncStateIs:
         in_sync=tuple(replica for replica in replicas if replica.broker_id in found.sync_state_set),
         not_in_sync=tuple(replica for replica in replicas if replica.broker_id not in found.sync_state_set),
     )
-
-
-def _election(found: BrokerSet, election: Election) -> ElectionIs:
-    return ElectionIs(
-        broker_set=found.name,
-        cluster=found.cluster,
-        master=found.master,
-        master_epoch=found.master_epoch,
-        sync_state_set=found.sync_state_set,
-        election=election,
-    )
-
-
-def _page(names: Iterable[str], after: str, limit: int) -> tuple[list[str], bool]:
-    """The first ``limit`` names after one, sorted, and whether there are more."""
-    limit = max(1, min(limit, LIMIT_MAX))
-    page = list(islice((name for name in sorted(names) if name > after), limit + 1))
-    return page[:limit], len(page) > limit

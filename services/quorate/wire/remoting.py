@@ -24,14 +24,16 @@ from quorate.wire.remoting_headers import (
     BrokerNameFields,
     CleanBrokerDataFields,
     CreateTopicFields,
+    DeleteTopicFields,
     ElectMasterFields,
     Fields,
+    GetTopicFields,
     HeartbeatFields,
     Int32,
     NextBrokerIdFields,
+    ReadFields,
     RegisterBrokerFields,
     RoleChangedFields,
-    TopicNameFields,
 )
 
 JAVA_FRAME_BYTES_MAX = 16_777_216
@@ -200,6 +202,8 @@ class RegisterBrokerRequest(Head, frozen=True, tag=1003):
 class SyncStateDataRequest(Head, frozen=True, tag=1006):
     """State of the broker sets named in the body, a JSON array."""
 
+    fields: ReadFields = ReadFields()
+
 
 class RoleChangedRequest(Head, frozen=True, tag=1008):
     """What a controller tells a broker."""
@@ -242,17 +246,19 @@ class CreateTopicRequest(Head, frozen=True, tag=17):
 class AllTopicsRequest(Head, frozen=True, tag=21):
     """All topics."""
 
+    fields: ReadFields = ReadFields()
+
 
 class DeleteTopicRequest(Head, frozen=True, tag=215):
     """Forget a topic."""
 
-    fields: TopicNameFields = TopicNameFields()
+    fields: DeleteTopicFields = DeleteTopicFields()
 
 
 class GetTopicRequest(Head, frozen=True, tag=351):
     """One topic."""
 
-    fields: TopicNameFields = TopicNameFields()
+    fields: GetTopicFields = GetTopicFields()
 
 
 class OtherRequest(Head, frozen=True):

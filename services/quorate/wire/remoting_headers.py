@@ -120,7 +120,18 @@ class RegisterBrokerFields(Fields, gc=False, frozen=True):
     invoke_time: Int64 = 0
 
 
-class BrokerNameFields(Fields, gc=False, frozen=True):
+class ReadFields(Fields, gc=False, frozen=True, kw_only=True):
+    """What every read may say beside Java's fields, in our own words (docs/reads.md); Java's clients say nothing.
+
+    Text, because here what cannot be meant is refused by name, and does not silently become the default.
+    """
+
+    level: str | None = None
+    min_offset: str | None = None
+    at: str | None = None
+
+
+class BrokerNameFields(ReadFields, gc=False, frozen=True):
     """1004, Java ``GetReplicaInfoRequestHeader``."""
 
     broker_name: str | None = None
@@ -136,7 +147,7 @@ class CleanBrokerDataFields(Fields, gc=False, frozen=True):
     invoke_time: Int64 = 0
 
 
-class NextBrokerIdFields(Fields, gc=False, frozen=True):
+class NextBrokerIdFields(ReadFields, gc=False, frozen=True):
     """1012, Java ``GetNextBrokerIdRequestHeader``."""
 
     cluster_name: str = ""
@@ -166,8 +177,14 @@ class CreateTopicFields(Fields, gc=False, frozen=True):
     attributes: str | None = None
 
 
-class TopicNameFields(Fields, gc=False, frozen=True):
-    """215 and 351, Java ``DeleteTopicRequestHeader`` and ``GetTopicConfigRequestHeader``."""
+class DeleteTopicFields(Fields, gc=False, frozen=True):
+    """215, Java ``DeleteTopicRequestHeader``."""
+
+    topic: str = ""
+
+
+class GetTopicFields(ReadFields, gc=False, frozen=True):
+    """351, Java ``GetTopicConfigRequestHeader``."""
 
     topic: str = ""
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import pytest
 
 from quorate.cli import program
-from quorate.gateway.http.answers import Diff, StateHash, Topics
+from quorate.events import TopicDeleted
+from quorate.gateway.http.answers import Diff, Log, LogEvent, StateHash, Topics
 from quorate.metadata.diff import Change
 from tests.unit.cli.served import Served, serving
 
@@ -51,6 +52,57 @@ def test_at_runs_a_read_command_on_the_past(node: Served, capsys: pytest.Capture
 @pytest.mark.parametrize("words", [("at", "7"), ("at", "7", "demo"), ("at", "7", "config", "cluster", "a=b")])
 def test_the_past_can_only_be_read(node: Served, words: tuple[str, ...]) -> None:
     """No command, a command that reads nothing, and a change are used wrongly; nothing is sent."""
+    assert run(node, *words) == 2
+    assert node.asked == []
+
+
+def log(query: dict[str, str]) -> Log:
+    """A node with nine events, as ``/v1/log`` tells them."""
+    end = int(query.get("at", "9"))
+    start, limit = int(query["from"]), int(query["limit"])
+    events = [
+        LogEvent(
+            offset=offset, term=1, time_ms=offset, type="TopicDeleted", key=f"topic/t{offset}", principal="p", cause="",
+            request_id="", event=TopicDeleted(topic=f"t{offset}"),
+        )
+        for offset in range(start, min(start + limit, end))
+    ]  # fmt: skip
+    return Log(**{**AT, "offset": end}, events=events, end_offset=end, next=None)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "told"),
+    [
+        (("log", "dump", "--to", "2"), [{}], [0, 1]),
+        (("log", "dump", "--from", "6", "--linearizable"), [{"level": "linearizable"}], [6, 7, 8]),
+        (("log", "dump", "--at-least", "9"), [{"level": "at_least", "min_offset": "9"}], list(range(9))),
+        (("log", "dump", "--from", "2", "--at", "5"), [{"at": "5"}], [2, 3, 4]),
+        (("log", "dump", "--to", "3", "--at", "5"), [{"at": "5"}], [0, 1, 2]),
+        (("at", "5", "log", "tail", "-n", "2"), [{"at": "5"}], [3, 4]),
+        (("log", "tail", "-n", "2", "--linearizable"), [{"level": "linearizable"}], [7, 8]),
+    ],
+)
+def test_the_log_is_told_at_the_level_asked_for(
+    node: Served,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    asked: list[dict[str, str]],
+    told: list[int],
+) -> None:
+    """The end is learnt at that level, once; then everything before it is told."""
+    node.answers["/v1/log"] = log
+    assert run(node, *words, "-o", "json") == 0
+    assert [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()] == told
+    levels = [{k: v for k, v in query.items() if k not in ("from", "limit")} for _, _, query, _ in node.asked]
+    assert [level for level in levels if level != {"level": "stale"}] == [one for one in asked if one]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("log", "tail", "-f", "--at", "3"), ("log", "dump", "--data-dir", "nowhere", "--linearizable")],
+)
+def test_a_level_that_cannot_be_is_refused(node: Served, words: tuple[str, ...]) -> None:
+    """Nothing is added to the past; a stopped node has what it has. Nobody is asked."""
     assert run(node, *words) == 2
     assert node.asked == []
 

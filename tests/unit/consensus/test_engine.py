@@ -233,6 +233,29 @@ def test_the_news_a_follower_must_apply_comes_with_the_index(size: int) -> None:
         )
 
 
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_no_read_waits_for_a_sync(size: int) -> None:
+    """While every disk hangs with writes unfinished, leader and followers confirm reads in a few messages' time; what
+    they read is what was committed before.
+    """
+    cluster = Cluster(size)
+    leader = cluster.elect()
+    write(cluster, leader, 3)
+    cluster.settle()
+    committed = leader.engine.commit_index
+    for node in cluster.nodes.values():
+        node.worker.stuck = True
+    assert leader.propose(b"unfinished") is not None
+    cluster.run(0.02)
+    answers: list[Index | None] = []
+    leader.engine.read_index(answers.append)
+    for node in cluster.nodes.values():
+        node.engine.read_barrier(answers.append)
+    cluster.run(6 * cluster.wires.delay)
+    assert answers == [committed] * (size + 1)
+    assert all(node.engine.commit_index == committed and node.worker.pending() for node in cluster.nodes.values())
+
+
 def test_a_read_confirmed_before_the_leadership_was_lost_sends_no_entries() -> None:
     """The index is good and is told; but a frame of a leader in a term that is not its own would be a second leader."""
     cluster = Cluster(5)

@@ -6,12 +6,14 @@ from quorate.controller import (
     ControllerSettings,
     Found,
     NotLeader,
+    ReadResult,
     ReadView,
     Refused,
     Unavailable,
     UnknownOutcome,
     messages,
 )
+from quorate.controller.loop import answered
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
 from quorate.metadata.queries import TopicConfig
@@ -21,6 +23,15 @@ from tests.unit.controller.bench import CALLER, Bench
 def topic(name: str, queues: int = 4) -> PutTopic:
     """Put a topic."""
     return PutTopic(topic=name, read_queues=queues, write_queues=queues, permission=6)
+
+
+def look(bench: Bench, outcomes: list[object]) -> None:
+    """Ask for topic t, linearizably."""
+
+    def seen(view: ReadResult) -> None:
+        outcomes.append(answered(TopicConfig(topic="t"), view) if isinstance(view, ReadView) else view)
+
+    bench.controller.read("linearizable", seen)
 
 
 def test_the_first_two_facts_are_the_cluster_and_its_leader() -> None:
@@ -175,7 +186,7 @@ def test_a_follower_answers_from_its_own_state_once_the_leader_was_asked() -> No
     bench.done(topic("t"))
     bench.engine.lose(2)
     outcomes: list[object] = []
-    bench.controller.query(TopicConfig(topic="t"), outcomes.append)
+    look(bench, outcomes)
     assert outcomes == []
     bench.engine.confirm()
     assert isinstance(outcomes[0], Found)
@@ -233,12 +244,12 @@ def test_a_query_is_answered_from_committed_state_once_the_leadership_is_confirm
     bench.open()
     bench.submit(topic("t"))
     outcomes: list[object] = []
-    bench.controller.query(TopicConfig(topic="t"), outcomes.append)
+    look(bench, outcomes)
     assert outcomes == []
     bench.engine.confirm()
     assert type(outcomes[0]).__name__ == "NotFound"
     bench.engine.commit()
-    bench.controller.query(TopicConfig(topic="t"), outcomes.append)
+    look(bench, outcomes)
     bench.engine.confirm()
     assert isinstance(outcomes[1], Found)
 

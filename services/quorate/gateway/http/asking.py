@@ -5,21 +5,18 @@ none of them. What an answer reflects is in its stamp (docs/reads.md).
 """
 
 from collections.abc import Callable
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 from quorate.controller import ReadView
-from quorate.gateway.http.context import PRINCIPAL, Freshness, HttpContext, Reader
+from quorate.errors import UsageError
+from quorate.gateway.fresh import Freshness, Level, NotFresh, asked, is_past
+from quorate.gateway.http.context import PRINCIPAL, HttpContext
 from quorate.gateway.http.messages import HttpError, answer
 from quorate.gateway.http.routing import Call
-from quorate.metadata.context import Silence
 from quorate.slices import Steps, in_slices
 
-LEVELS = ("linearizable", "at_least", "stale")
 FRESHNESS = ("level", "min_offset", "at")
 PAGING = ("limit", "after")
-OFFSET_MAX = (1 << 62) - 1
-
-Level = Literal["linearizable", "stale"]
 
 
 class StampFields(TypedDict):
@@ -31,33 +28,20 @@ class StampFields(TypedDict):
     past: bool
 
 
-def is_past(view: ReadView) -> bool:
-    """Is it a state of the past, of which no heartbeat is known?"""
-    return isinstance(view.live, Silence)
-
-
 def freshness(call: Call, default: Level) -> Freshness:
     """What a request asks for. Raises HttpError ``invalid``."""
-    query = call.request.query
-    level = query.get("level", "")
-    if query.get("at", ""):
-        if level or query.get("min_offset", ""):
-            raise HttpError("invalid", "at: the past is what it is; level and min_offset do not go with it")
-        return Freshness(linearizable=False, at=call.integer("at", 0, 0, OFFSET_MAX))
-    if level and level not in LEVELS:
-        raise HttpError("invalid", f"level: {level[:40]!r} is none of {', '.join(LEVELS)}")
-    if level == "at_least" and not query.get("min_offset", ""):
-        raise HttpError("invalid", "level: at_least needs min_offset")
-    min_offset = call.integer("min_offset", 0, 0, OFFSET_MAX)
-    return Freshness(linearizable=(level or default) == "linearizable", min_offset=min_offset)
+    try:
+        level, min_offset, at = (call.request.query.get(name, "") for name in FRESHNESS)
+        return asked(level, min_offset, at, default)
+    except UsageError as error:
+        raise HttpError("invalid", str(error)) from None
 
 
 class Asking:
     """What the handlers of reads have in common."""
 
-    def __init__(self, context: HttpContext, reader: Reader) -> None:
+    def __init__(self, context: HttpContext) -> None:
         self._context = context
-        self._reader = reader
 
     def answered(
         self,
@@ -72,7 +56,14 @@ class Asking:
 
     def view(self, fresh: Freshness, call: Call, done: Callable[[ReadView], None]) -> None:
         """A view, or the call's end."""
-        self._reader.read(fresh, done, call.fail)
+
+        def seen(view: ReadView | NotFresh) -> None:
+            if isinstance(view, ReadView):
+                done(view)
+            else:
+                call.fail(HttpError(view.reason, view.message, leader=view.leader, end_offset=view.end_offset))
+
+        self._context.fresh.read(fresh, seen)
 
     def made(self, call: Call, steps: Steps[object]) -> None:
         """Do the work a slice at a time, then answer."""

@@ -20,7 +20,7 @@ from quorate.gateway.http.answers import (
     WhatIfAnswer,
 )
 from quorate.gateway.http.asking import FRESHNESS, PAGING, Asking
-from quorate.gateway.http.context import HttpContext, Reader
+from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.exposition import Scrape
 from quorate.gateway.http.messages import Response
 from quorate.gateway.http.openapi import document
@@ -37,11 +37,10 @@ DIFF = ("from", "to", "events_from", *PAGING)
 
 def interface(context: HttpContext) -> Router:
     """The handler of a node's HTTP listener."""
-    reader = Reader(context)
-    asking = Asking(context, reader)
-    reading, writing = Reading(context, asking), Writing(context, reader)
+    asking = Asking(context)
+    reading, writing = Reading(context, asking), Writing(context)
     travel = Travel(context, asking, reading)
-    routes = [*operator_routes(reading, writing, travel), *machine_routes(context, reader, reading)]
+    routes = [*operator_routes(reading, writing, travel), *machine_routes(context, reading)]
     routes += registry_routes(Registry(SCHEMAS, context.node.topic))
     description = document(routes, context.node.version)
 
@@ -75,9 +74,9 @@ def operator_routes(reading: Reading, writing: Writing, travel: Travel) -> list[
     ]
 
 
-def machine_routes(context: HttpContext, reader: Reader, reading: Reading) -> list[Route]:
+def machine_routes(context: HttpContext, reading: Reading) -> list[Route]:
     """Probes and metrics."""
-    probes, scrape = Probes(context, reader), Scrape(context, reading.role)
+    probes, scrape = Probes(context), Scrape(context, reading.role)
     return [
         Route("GET", "/livez", probes.live, "Does the process serve?", Check),
         Route("GET", "/readyz", probes.ready, "Should clients come here?", Check),

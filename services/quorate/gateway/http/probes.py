@@ -6,10 +6,11 @@ come here; *quorum* about the cluster, proved by a linearizable read.
 
 import msgspec
 
-from quorate.controller.loop import ReadView
+from quorate.controller import ReadView
+from quorate.gateway.fresh import Freshness, NotFresh
 from quorate.gateway.http.answers import Check
-from quorate.gateway.http.context import Freshness, HttpContext, Reader
-from quorate.gateway.http.messages import HttpError, Response
+from quorate.gateway.http.context import HttpContext
+from quorate.gateway.http.messages import Response
 from quorate.gateway.http.routing import Call
 
 
@@ -23,9 +24,8 @@ def verdict(checks: dict[str, bool]) -> Response:
 class Probes:
     """The handlers."""
 
-    def __init__(self, context: HttpContext, reader: Reader) -> None:
+    def __init__(self, context: HttpContext) -> None:
         self._context = context
-        self._reader = reader
 
     def live(self, call: Call) -> None:
         """GET /livez."""
@@ -44,12 +44,8 @@ class Probes:
 
     def quorum(self, call: Call) -> None:
         """GET /quorumz."""
-        failed = verdict({"linearizable read": False})
 
-        def fail(error: HttpError) -> None:
-            call.respond(failed)
+        def seen(view: ReadView | NotFresh) -> None:
+            call.respond(verdict({"linearizable read": isinstance(view, ReadView)}))
 
-        def proved(view: ReadView) -> None:
-            call.respond(verdict({"linearizable read": True}))
-
-        self._reader.read(Freshness(), proved, fail)
+        self._context.fresh.read(Freshness(), seen)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from quorate.controller.loop import ReadView
 from quorate.events import ElectionFailed, Event, MasterElected, Stamp, key
+from quorate.gateway.fresh import is_past
 from quorate.gateway.http.answers import (
     BrokerCounts,
     BrokerSetAnswer,
@@ -33,7 +34,7 @@ from quorate.gateway.http.answers import (
     TopicItem,
     Topics,
 )
-from quorate.gateway.http.asking import Asking, is_past
+from quorate.gateway.http.asking import Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.routing import Call

@@ -9,9 +9,10 @@ from bisect import bisect_right
 import msgspec
 
 from quorate.controller import ReadView
+from quorate.gateway.fresh import OFFSET_MAX, Freshness, is_past
 from quorate.gateway.http.answers import Diff, WhatIfAnswer
-from quorate.gateway.http.asking import OFFSET_MAX, Asking, is_past
-from quorate.gateway.http.context import Freshness, HttpContext
+from quorate.gateway.http.asking import Asking
+from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.reading import Reading, log_event
 from quorate.gateway.http.routing import Call

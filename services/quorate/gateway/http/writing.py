@@ -10,8 +10,9 @@ import msgspec
 
 from quorate.controller import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.loop import ReadView
+from quorate.gateway.fresh import Freshness, NotFresh
 from quorate.gateway.http.answers import Done
-from quorate.gateway.http.context import PRINCIPAL, Freshness, HttpContext, Reader
+from quorate.gateway.http.context import PRINCIPAL, HttpContext
 from quorate.gateway.http.messages import HttpError, answer, failure
 from quorate.gateway.http.routing import Call
 from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, ElectMaster, PutTopic, Refusal
@@ -82,9 +83,8 @@ def refused(refusal: Refusal) -> HttpError:
 class Writing:
     """The handlers."""
 
-    def __init__(self, context: HttpContext, reader: Reader) -> None:
+    def __init__(self, context: HttpContext) -> None:
         self._context = context
-        self._reader = reader
 
     def put_topic(self, call: Call) -> None:
         """PUT /v1/topics/{topic}."""
@@ -153,18 +153,17 @@ class Writing:
     def _answered(self, call: Call, outcome: Answered) -> None:
         """Answer once this node has applied it too, so that its client reads what it wrote; in time or not."""
 
-        def end(view: ReadView) -> None:
+        def end(view: ReadView | NotFresh) -> None:
             done = Done(
                 offset=outcome.offset,
-                time_ms=view.time_ms,
+                time_ms=(view if isinstance(view, ReadView) else self._context.controller.view()).time_ms,
                 node=self._context.node.node_id,
                 repeated=outcome.repeated,
                 reply=outcome.reply,
             )
             call.respond(answer(done))
 
-        freshness = Freshness(linearizable=False, min_offset=outcome.offset)
-        self._reader.read(freshness, end, lambda _: end(self._context.controller.view()))
+        self._context.fresh.read(Freshness(linearizable=False, min_offset=outcome.offset), end)
 
 
 _B = TypeVar("_B", bound=msgspec.Struct)

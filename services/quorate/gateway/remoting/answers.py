@@ -5,11 +5,12 @@ follows ``ReplicasInfoManager``: its result object holds the header from the sta
 even when refused; what fails with an exception there (code 1 here) carries none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import msgspec
 
+from quorate.controller.loop import ReadView
 from quorate.controller.outcomes import (
     Answered,
     Busy,
@@ -22,6 +23,7 @@ from quorate.controller.outcomes import (
     Unavailable,
     UnknownOutcome,
 )
+from quorate.gateway.fresh import NotFresh, is_past
 from quorate.gateway.remoting import topics
 from quorate.metadata.commands import (
     Accepted,
@@ -38,7 +40,6 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.queries import (
     UNKNOWN_SET,
-    ElectionsAre,
     NextBrokerIdIs,
     ReplicaInfoIs,
     Result,
@@ -46,7 +47,6 @@ from quorate.metadata.queries import (
     SyncStateIs,
     TopicConfigIs,
     TopicListIs,
-    WhyIs,
 )
 from quorate.metadata.refusals import response
 from quorate.wire.remoting import Message
@@ -189,6 +189,29 @@ def read_answer(outcome: ReadOutcome) -> Message:
             assert_never(outcome)
 
 
+def stamped(message: Message, view: ReadView) -> Message:
+    """The answer to a read that named its level also says what it reflects, in fields that Java's do not have."""
+    stamp = {"offset": view.offset, "timeMs": view.time_ms, "past": is_past(view)}
+    fields = {**message.fields, **{name: str(value).lower() for name, value in stamp.items()}}
+    return Message(message.code, fields, remark=message.remark, body=message.body)
+
+
+def not_fresh(found: NotFresh) -> Message:
+    """A read that named its level and could not be answered so."""
+    fields = {} if found.end_offset is None else {"endOffset": str(found.end_offset)}
+    return Message(_NOT_FRESH[found.reason], fields, remark=f"{found.reason}: {found.message}")
+
+
+_NOT_FRESH: Mapping[str, ResponseCode] = {
+    "busy": ResponseCode.SYSTEM_BUSY,
+    "throttled": ResponseCode.SYSTEM_BUSY,
+    "behind": ResponseCode.SYSTEM_BUSY,
+    "unavailable": ResponseCode.CONTROLLER_NOT_LEADER,
+    "beyond_end": ResponseCode.SYSTEM_ERROR,
+}
+"""2: come again; 2007: ask another node, as RocketMQ's clients do then; 1: there is no such offset."""
+
+
 def _found(result: Result, offset: int) -> Message:
     match result:
         case ReplicaInfoIs():
@@ -207,8 +230,6 @@ def _found(result: Result, offset: int) -> Message:
         case TopicListIs():
             fields = TopicListReplyFields(len(result.topics))
             return Message(0, fields, body=topics.encode_topics(result.topics, offset))
-        case ElectionsAre() | WhyIs():
-            return NO_CODE  # Remoting has no request that asks for these.
         case _:
             assert_never(result)
 

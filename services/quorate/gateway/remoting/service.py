@@ -1,6 +1,6 @@
 """What each request means: one function and one route line per code.
 
-Rules: parse, ask the two hooks, submit or query, answer; no decision is taken here. A one-way request is done and never
+Rules: parse, ask the two hooks, submit or look, answer; no decision is taken here. A one-way request is done and never
 answered. Every request is answered within the controller's deadline (2.5 s; Java clients give up after 3).
 Source: Java ``ControllerRequestProcessor``; topics: ``AdminBrokerProcessor``.
 """
@@ -11,10 +11,11 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from quorate.controller.live import Beat, Channel
-from quorate.controller.loop import ReadResult, ReadView
-from quorate.controller.outcomes import Caller, Found, Outcome, ReadOutcome, UnknownOutcome
+from quorate.controller.loop import ReadResult, ReadView, answered
+from quorate.controller.outcomes import Caller, Found, Outcome, UnknownOutcome
 from quorate.errors import PeerError, UsageError
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
+from quorate.gateway.fresh import Freshness, NotFresh, Seen, asked, is_past
 from quorate.gateway.remoting import answers, topics
 from quorate.gateway.remoting.node_config import NodeConfig
 from quorate.gateway.remoting.server import Connection
@@ -32,7 +33,7 @@ from quorate.metadata.commands import (
     Refusal,
     RegisterBroker,
 )
-from quorate.metadata.state import BrokerSet, State, Topic
+from quorate.metadata.state import BrokerSet, State
 from quorate.metrics import Metrics
 from quorate.wire import remoting
 from quorate.wire.remoting import (
@@ -58,7 +59,7 @@ from quorate.wire.remoting import (
     UpdateConfigRequest,
     decode_body,
 )
-from quorate.wire.remoting_headers import MetadataReplyFields, RequestCode, SyncStateSetBody, is_true
+from quorate.wire.remoting_headers import MetadataReplyFields, ReadFields, RequestCode, SyncStateSetBody, is_true
 
 _T = TypeVar("_T")
 _sync_state_set = msgspec.json.Decoder(SyncStateSetBody)
@@ -95,14 +96,18 @@ class ControllerPort(Protocol):
     ) -> None:
         """Look at this node's state."""
 
-    def query(self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool) -> None:
-        """Have a question answered, by this node; ``done`` is called once."""
-
     def heartbeat(self, beat: Beat, channel: Channel) -> None:
         """A broker lives."""
 
     def channel_closed(self, channel: Channel) -> None:
         """Its connection ended."""
+
+
+class FreshPort(Protocol):
+    """What the gateway needs of ``quorate.gateway.fresh.FreshReader``; see there."""
+
+    def read(self, freshness: Freshness, seen: Seen, *, forward: bool) -> None:
+        """A state as fresh as asked, or why there is none; ``seen`` is called once."""
 
 
 class RegisterBody(msgspec.Struct, frozen=True, gc=False):
@@ -158,6 +163,7 @@ class RemotingService:
     def __init__(
         self,
         controller: ControllerPort,
+        fresh: FreshPort,
         settings: RemotingSettings,
         *,
         node_id: int,
@@ -170,6 +176,7 @@ class RemotingService:
         metrics: Metrics | None = None,
     ) -> None:
         self._controller = controller
+        self._fresh = fresh
         self._settings = settings
         self._node_id = node_id
         self._group = group
@@ -251,17 +258,41 @@ class RemotingService:
                 forward=self._settings.forward_to_leader,
             )
 
-    def _query(
+    def _look(
         self,
         exchange: Exchange,
-        query: queries.Query,
+        fields: ReadFields,
+        operation: str,
         resource: str,
-        answer: Callable[[ReadOutcome], Message] = answers.read_answer,
+        answer: Callable[[ReadView], Message],
     ) -> None:
-        if self._admitted(exchange, query.__class__.__name__, resource):
-            self._controller.query(
-                query, lambda outcome: exchange.reply(answer(outcome)), forward=self._settings.forward_to_leader
+        """A read: linearizable and answered as by Java, or as fresh as the request says, and stamped."""
+        forward = self._settings.forward_to_leader
+        if not self._admitted(exchange, operation, resource):
+            return
+        if fields.level is None and fields.at is None and fields.min_offset is None:
+
+            def seen(view: ReadResult) -> None:
+                exchange.reply(answer(view) if isinstance(view, ReadView) else answers.read_answer(view))
+
+            self._controller.read("linearizable", seen, forward=forward)
+            return
+
+        def found(view: ReadView | NotFresh) -> None:
+            exchange.reply(
+                answers.stamped(answer(view), view) if isinstance(view, ReadView) else answers.not_fresh(view)
             )
+
+        self._fresh.read(asked(fields.level or "", fields.min_offset or "", fields.at or ""), found, forward=forward)
+
+    def _query(self, exchange: Exchange, fields: ReadFields, query: queries.Query, resource: str) -> None:
+        self._look(
+            exchange,
+            fields,
+            query.__class__.__name__,
+            resource,
+            lambda view: answers.read_answer(answered(query, view)),
+        )
 
     # -- broker ids and registration
 
@@ -282,7 +313,7 @@ class RemotingService:
         fields = request.fields
         name = needed(fields.broker_name, "brokerName")
         query = queries.NextBrokerId(cluster=fields.cluster_name, broker_set=name)
-        self._query(exchange, query, f"broker-set/{name}")
+        self._query(exchange, fields, query, f"broker-set/{name}")
 
     def register_broker(self, request: RegisterBrokerRequest, body: bytes, exchange: Exchange) -> None:
         """1003; a body, which stock brokers do not send, tells capabilities and topics."""
@@ -342,22 +373,21 @@ class RemotingService:
 
     def replica_info(self, request: ReplicaInfoRequest, body: bytes, exchange: Exchange) -> None:
         """1004, polled by every broker: answered from encoded bytes kept beside the value they encode."""
-        name = needed(request.fields.broker_name, "brokerName")
-        if self._admitted(exchange, "ReplicaInfo", f"broker-set/{name}"):
-            self._controller.read(
-                "linearizable",
-                lambda view: exchange.reply(self._replica_info_answer(name, view)),
-                forward=self._settings.forward_to_leader,
-            )
+        fields = request.fields
+        name = needed(fields.broker_name, "brokerName")
+        self._look(
+            exchange, fields, "ReplicaInfo", f"broker-set/{name}", lambda view: self._replica_info_answer(name, view)
+        )
 
-    def _replica_info_answer(self, name: str, view: ReadResult) -> Message:
-        if not isinstance(view, ReadView):
-            return answers.read_answer(view)
+    def _replica_info_answer(self, name: str, view: ReadView) -> Message:
+        query = queries.ReplicaInfo(broker_set=name)
+        if is_past(view):
+            return answers.read_answer(answered(query, view))
         known = view.state.known(name)
         kept = self._replica_info.get(name)
         if kept is not None and kept[0] is known:
             return kept[1]
-        result = queries.answer(queries.ReplicaInfo(broker_set=name), view.state, view.live)
+        result = queries.answer(query, view.state, view.live)
         if known is None or isinstance(result, Refusal):
             self._replica_info.pop(name, None)
             return answers.NO_SUCH_SET
@@ -370,7 +400,7 @@ class RemotingService:
     def sync_state_data(self, request: SyncStateDataRequest, body: bytes, exchange: Exchange) -> None:
         """1006."""
         names = decode_body(body, _names) if body else None
-        self._query(exchange, queries.SyncStateData(broker_sets=names), "cluster")
+        self._query(exchange, request.fields, queries.SyncStateData(broker_sets=names), "cluster")
 
     # -- the node
 
@@ -441,26 +471,12 @@ class RemotingService:
 
     def get_topic(self, request: GetTopicRequest, body: bytes, exchange: Exchange) -> None:
         """351."""
-        self._query(exchange, queries.TopicConfig(topic=request.fields.topic), f"topic/{request.fields.topic}")
+        fields = request.fields
+        self._query(exchange, fields, queries.TopicConfig(topic=fields.topic), f"topic/{fields.topic}")
 
     def all_topics(self, request: AllTopicsRequest, body: bytes, exchange: Exchange) -> None:
-        """21; RocketMQ knows no pages here, so they are put together first."""
-        if self._admitted(exchange, "TopicList", "cluster"):
-            self._collect_topics(exchange, (), "")
-
-    def _collect_topics(self, exchange: Exchange, so_far: tuple[Topic, ...], after: str) -> None:
-        def page(outcome: ReadOutcome) -> None:
-            if not isinstance(outcome, Found) or not isinstance(outcome.result, queries.TopicListIs):
-                exchange.reply(answers.read_answer(outcome))
-                return
-            known = so_far + outcome.result.topics
-            if outcome.result.more:
-                self._collect_topics(exchange, known, known[-1].topic)
-            else:
-                exchange.reply(answers.read_answer(Found(queries.TopicListIs(topics=known), outcome.offset)))
-
-        forward = self._settings.forward_to_leader
-        self._controller.query(queries.TopicList(after=after), page, forward=forward)
+        """21."""
+        self._query(exchange, request.fields, queries.TopicList(), "cluster")
 
 
 _ROUTES: Mapping[type[Request], Callable[[RemotingService, Any, bytes, Exchange], None]] = {

@@ -15,6 +15,10 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``configBlackList`` holds for 1009. Nothing else heeds them."""
     leader_check_s: float = 1.0
     """How long 1005 may take to prove who leads; then nobody is named."""
+    read_timeout_s: float = 2.5
+    """How long a read that names its level may wait for an offset, the leader's word, or a replay."""
+    waiting_max: int = 1000
+    """Such reads that may wait for an offset at the same time; one more is answered with code 2."""
     connections_max: int = 10_000
     """One more is closed at once."""
     backlog: int = 1024

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.events import SCHEMAS
 from quorate.gateway.access import NoQuota, OpenAccess
+from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInfo, interface
 from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
@@ -46,7 +47,6 @@ class House:
             controller=bench.controller,
             engine=bench.engine,  # type: ignore[arg-type]
             log=bench.machine._log,
-            on_applied=bench.machine.on_applied,
             scheduler=bench.loop,
             metrics=bench.metrics,
             access=self,
@@ -56,7 +56,15 @@ class House:
             alive=lambda: self.alive,
             storage=lambda: StorageInfo(1000, 400, 0.5),
             requests=lambda: bench.machine.requests,
-            past=self.times.past,
+            fresh=FreshReader(
+                bench.controller,
+                self.times.past,
+                bench.machine.on_applied,
+                bench.loop,
+                timeout_s=SETTINGS.answer_timeout_s,
+                past_timeout_s=self.times.settings.answer_timeout_s,
+                waiting_max=SETTINGS.waiting_max,
+            ),
             policy=PolicySettings(),
             settings=SETTINGS,
         )

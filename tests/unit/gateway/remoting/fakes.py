@@ -1,19 +1,37 @@
 """A controller of one node without consensus: the real rules, decided and applied at once; and a wired-up gateway."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from quorate.clock import ManualClock
 from quorate.controller.live import Beat, Channel, LiveNow, LiveTable
-from quorate.controller.loop import ReadResult, ReadView, answered
-from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, ReadOutcome, Refused, Unavailable
+from quorate.controller.loop import ReadResult, ReadView
+from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable
 from quorate.events import Event, Stamp
-from quorate.metadata import queries
+from quorate.gateway.fresh import Freshness, Seen
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context
 from quorate.metadata.decide import decide
 from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.state import EMPTY, State
+
+
+class Viewed(Protocol):
+    """A controller's state as it is."""
+
+    def view(self) -> ReadView:
+        """What is applied here."""
+
+
+class AtOnce:
+    """A reader that waits for nothing: whatever is asked, the present is the answer."""
+
+    def __init__(self, controller: Viewed) -> None:
+        self._controller = controller
+
+    def read(self, freshness: Freshness, seen: Seen, *, forward: bool) -> None:
+        seen(self._controller.view())
 
 
 class InstantController:
@@ -28,8 +46,7 @@ class InstantController:
         self.leader_id: int | None = 1
         self.is_leader = True
         self.answer_with: Outcome | None = None
-        self.read_with: ReadOutcome | None = None
-        self.view_with: NotLeader | Unavailable | None = None
+        self.view_with: NotLeader | Unavailable | Busy | None = None
         self.proof: Unavailable | Busy | None = None
         self.submitted: list[tuple[Command, Caller, str]] = []
         self.closed_channels: list[Channel] = []
@@ -74,14 +91,6 @@ class InstantController:
             done(NotLeader(self.leader_id))
         else:
             done(self.view())
-
-    def query(self, query: queries.Query, done: Callable[[ReadOutcome], None], *, forward: bool) -> None:
-        if self.read_with is not None:
-            done(self.read_with)
-        elif not self.is_leader and not forward:
-            done(NotLeader(self.leader_id))
-        else:
-            done(answered(query, self.view()))
 
     def heartbeat(self, beat: Beat, channel: Channel) -> None:
         self.live.heard(beat, channel, self.clock.monotonic())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from quorate.controller.live import Heartbeat
-from quorate.controller.outcomes import Busy, NotLeader, Outcome, Unavailable, UnknownOutcome
+from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.remoting.server import Connection
 from quorate.gateway.remoting.service import RemotingService
@@ -24,7 +24,7 @@ from quorate.wire.remoting import (
 )
 from quorate.wire.remoting_headers import RequestCode
 from tests.unit.controller.bench import Bench
-from tests.unit.gateway.remoting.fakes import InstantController
+from tests.unit.gateway.remoting.fakes import AtOnce, InstantController
 
 REJECTED = "Rejecting alter syncStateSet request"
 A1, A2 = "127.0.0.1:30911", "127.0.0.1:30921"
@@ -54,6 +54,7 @@ class Gateway:
         self.metrics = Metrics()
         self.service = RemotingService(
             self.controller,
+            AtOnce(self.controller),
             settings or RemotingSettings(),
             node_id=1,
             group="group1",
@@ -383,7 +384,8 @@ def test_what_is_known_decides_the_code(outcome: Outcome, code: int, remark: str
     gateway.controller.answer_with = outcome
     assert said(gateway.ask(1003, **SET, brokerId=1)) == (code, remark, {}, None)
     if not isinstance(outcome, UnknownOutcome):
-        gateway.controller.read_with = outcome  # type: ignore[assignment]
+        assert not isinstance(outcome, Answered | Refused)
+        gateway.controller.view_with = outcome
         assert said(gateway.ask(1012, **SET)) == (code, remark, {}, None)
 
 
@@ -529,12 +531,11 @@ def test_bad_topics_are_refused(change: dict[str, str], code: int, remark: str) 
     assert gateway.controller.events == []
 
 
-def test_long_topic_lists_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RocketMQ asks for all at once; nothing is cut off in silence."""
+def test_all_topics_are_told_at_once() -> None:
+    """RocketMQ knows no pages here."""
     gateway = Gateway()
     for number in range(7):
         gateway.ask(17, topic=f"T{number}", readQueueNums=1, writeQueueNums=1, perm=6)
-    monkeypatch.setattr("quorate.metadata.queries.LIMIT_MAX", 2)
     _, _, fields, body = said(gateway.ask(21))
     assert isinstance(body, dict)
     assert sorted(body["topicConfigTable"]) == [f"T{number}" for number in range(7)]
@@ -605,6 +606,7 @@ def test_a_command_without_an_answer_in_time_is_counted_as_a_timeout() -> None:
     bench.open()
     service = RemotingService(
         bench.controller,
+        AtOnce(bench.controller),
         RemotingSettings(),
         node_id=1,
         group="group1",
