@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kafka_tools.fakes import TOPIC
-from tests.kafka_tools.test_tools import JVM, TOOLS
+from tests.kafka_tools.test_tools import console
 from tests.peers import PEERS
 
 HERE = Path(__file__).resolve().parent
@@ -37,6 +37,11 @@ class Client:
     def grouped(self) -> bool:
         """Does it read as a member of a group?"""
         return self.name.endswith("group")
+
+    @property
+    def group(self) -> str:
+        """Which group that would be."""
+        return f"conformance-{self.name}"
 
 
 def _python(client: str, *, group: bool) -> Client:
@@ -77,12 +82,11 @@ def _kcat_group(bootstrap: str, rack: str, group: str) -> Sequence[str]:
 
 
 def _java(bootstrap: str, rack: str, *how: str) -> Sequence[str]:
-    jars = f"{PEERS / 'kafka'}{os.sep}*"
     properties = [f"client.rack={rack}", "session.timeout.ms=30000", "auto.commit.interval.ms=500"]
     options = [part for text in properties for part in ("--command-property", text)]
     printing = ("--formatter-property", "print.offset=true", "--formatter-property", "print.value=false")
     where = ("--bootstrap-server", bootstrap, "--topic", TOPIC)
-    return ("java", *JVM, "-cp", jars, TOOLS["consumer"], *where, *options, *printing, *how)
+    return console("consumer", *where, *options, *printing, *how)
 
 
 def _franz(bootstrap: str, rack: str, *group: str) -> Sequence[str]:
@@ -117,7 +121,7 @@ class Reader:
         self.errors: list[str] = []
         self._stopped = False
         environment = os.environ | {"NODE_PATH": str(PEERS / "kafkajs/node_modules"), "NODE_NO_WARNINGS": "1"}
-        command = client.command(bootstrap, rack, f"conformance-{client.name}")
+        command = client.command(bootstrap, rack, client.group)
         with (folder / f"{client.name}.stderr").open("wb") as stderr:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT, env=environment, start_new_session=True

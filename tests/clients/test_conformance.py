@@ -1,6 +1,7 @@
 """Every stock client through every trouble: nothing missed, nothing twice, no error but its own retries.
 
-One cluster per trouble, all clients on it at once, while events keep coming; each client is judged by itself.
+One cluster per trouble, all clients on it at once, while events keep coming; each client is judged by itself. Kafka's
+describing tools are run beside them, and judged by what was true.
 """
 
 import signal
@@ -8,6 +9,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
@@ -15,6 +17,7 @@ from urllib.error import HTTPError
 import pytest
 
 from quorate.gateway.http.answers import Status
+from tests.clients.describing import Judge, Said, Tools, positions
 from tests.clients.stock import CLIENTS, Client, Reader
 from tests.clusters import until
 from tests.kills.cluster import Cluster
@@ -26,6 +29,8 @@ WARM_UP = 40
 AFTERWARDS = 40
 """Events written after the trouble has ended."""
 PATIENCE_S = 120.0
+PATIENCE_PER_NODE_S = 1.0
+"""A node that does not take an event for so long is passed over."""
 
 
 class Writer:
@@ -45,7 +50,7 @@ class Writer:
             url = f"http://{self._nodes[number % len(self._nodes)]}/v1/topics/t-{number}"
             request = urllib.request.Request(url, b'{"read_queues": 4, "write_queues": 4}', method="PUT")
             try:
-                with urllib.request.urlopen(request, timeout=3.0):
+                with urllib.request.urlopen(request, timeout=PATIENCE_PER_NODE_S):
                     self.written += 1
             except HTTPError as refused:
                 refused.close()
@@ -111,12 +116,14 @@ TROUBLES: dict[str, Callable[[Cluster, Writer], None]] = {
 IN_EVERY_RUN = "the leader is killed"
 
 
+@dataclass(frozen=True)
 class Story:
-    """What each client saw while there was trouble."""
+    """What each client saw while there was trouble, and what tools said."""
 
-    def __init__(self, end: int, readers: dict[str, Reader]) -> None:
-        self.end = end
-        self.readers = readers
+    end: int
+    readers: dict[str, Reader]
+    groups: list[str]
+    said: list[Said]
 
 
 def end_of_log(cluster: Cluster) -> int:
@@ -128,6 +135,15 @@ def end_of_log(cluster: Cluster) -> int:
 
     until(lambda: len(ends()) == 1 and -1 not in ends(), "all nodes at the same offset", PATIENCE_S)
     return ends().pop()
+
+
+def all_read(cluster: Cluster, readers: dict[str, Reader]) -> int:
+    """Wait until everybody has read to the end of the log, or given up; the end."""
+    end = end_of_log(cluster)
+    deadline = time.monotonic() + PATIENCE_S
+    while not all(reader.read_to(end) for reader in readers.values()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return end
 
 
 def told(cluster: Cluster, trouble: Callable[[Cluster, Writer], None], folder: Path) -> Story:
@@ -142,23 +158,28 @@ def told(cluster: Cluster, trouble: Callable[[Cluster, Writer], None], folder: P
     rack = f"node-{NEAR}" if trouble is lagging else ""
     writer = Writer(cluster)
     readers = {client.name: Reader(client, bootstrap, rack, folder) for client in clients}
+    groups = [client.group for client in clients if client.grouped]
+    tools: Tools | None = None
     try:
         writer.more(WARM_UP)
         for reader in readers.values():
             until(partial(reader.read_to, WARM_UP), f"{reader.name} reads", PATIENCE_S)
+        tools = Tools(cluster, groups, lambda: writer.written) if present("kafka") else None
         trouble(cluster, writer)
         writer.more(AFTERWARDS)
         writer.stop()
-        end = end_of_log(cluster)
-        deadline = time.monotonic() + PATIENCE_S
-        while not all(reader.read_to(end) for reader in readers.values()) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        end = all_read(cluster, readers)
+        if tools is not None:
+            tools.last_round()
+            end = all_read(cluster, readers)
         time.sleep(1.0)  # Whoever repeats itself does it now.
     finally:
         writer.stop()
         for reader in readers.values():
             reader.stop()
-    return Story(end, readers)
+        if tools is not None:
+            tools.stop()
+    return Story(end, readers, groups, tools.said if tools is not None else [])
 
 
 @pytest.fixture(scope="module")
@@ -180,11 +201,14 @@ def tell(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Story]:
     return once
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-@pytest.mark.parametrize(
+EACH_TROUBLE = pytest.mark.parametrize(
     "trouble", [pytest.param(name, marks=() if name == IN_EVERY_RUN else pytest.mark.slow) for name in TROUBLES]
 )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+@EACH_TROUBLE
 def test_a_client_misses_nothing_and_repeats_nothing(
     tell: Callable[[str], Story], trouble: str, client: Client
 ) -> None:
@@ -196,3 +220,21 @@ def test_a_client_misses_nothing_and_repeats_nothing(
     assert reader.errors == []
     assert reader.seen == list(range(len(reader.seen)))
     assert len(reader.seen) == story.end
+
+
+@pytest.mark.timeout(600)
+@EACH_TROUBLE
+def test_what_tools_describe_is_true(tell: Callable[[str], Story], trouble: str) -> None:
+    """Whatever Kafka's tools say meanwhile was so; afterwards they see one leader, all nodes in sync, and groups that
+    have read everything.
+    """
+    peer("kafka")
+    story = tell(trouble)
+    judge = Judge(story.groups, story.end)
+    for said in story.said:
+        judge.hear(said)
+    last = {said.tool: said for said in story.said}
+    assert [said for said in last.values() if said.leader is None or said.errors] == []
+    assert "Isr: 1,2,3" in last["topic"].text
+    at_the_end = (str(story.end), str(story.end), "0")
+    assert positions(last["group"].text) == dict.fromkeys(story.groups, at_the_end)

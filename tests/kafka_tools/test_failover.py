@@ -20,6 +20,9 @@ import pytest
 from tests.clusters import Started, until, up
 from tests.kafka_tools.conftest import http, put_topic
 from tests.kafka_tools.fakes import TOPIC
+from tests.kafka_tools.test_admin_tools import rows
+from tests.kafka_tools.test_tools import java
+from tests.peers import peer
 
 
 def bootstrap(cluster: Started) -> str:
@@ -165,6 +168,23 @@ def test_the_loss_of_the_leader_costs_no_event_and_repeats_none(tmp_path: Path) 
         assert {reader.name: reader.seen for reader in readers} == {
             reader.name: list(range(len(reader.seen))) for reader in readers
         }
+
+
+@pytest.mark.timeout(240)
+def test_tools_that_ask_every_node_do_without_one_that_is_away(tmp_path: Path) -> None:
+    """The leader is killed and stays away: Kafka's tools list and describe the groups that the others know."""
+    peer("kafka")
+    with up(tmp_path / "cluster") as cluster:
+        where = ("--bootstrap-server", bootstrap(cluster))
+        position = ("--topic", TOPIC, "--to-offset", str(write(cluster, 0, "before")))
+        java("groups", *where, "--group", "kept", "--reset-offsets", *position, "--execute")
+        led = leader(cluster, 0)
+        assert led is not None
+        os.kill(cluster.nodes[led]["pid"], signal.SIGKILL)
+        write(cluster, (led + 1) % 3, "after")
+        assert java("groups", *where, "--list").split() == ["kept"]
+        (told,) = rows(java("groups", *where, "--describe", "--all-groups"))
+        assert (told["GROUP"], told["CURRENT-OFFSET"]) == ("kept", position[-1])
 
 
 @pytest.mark.timeout(120)

@@ -16,7 +16,7 @@ from tests.clusters import Started
 from tests.kafka_tools.conftest import http, log, metric
 from tests.kafka_tools.fakes import TOPIC
 from tests.kafka_tools.raw import Client, fetch, fetched
-from tests.peers import peer
+from tests.peers import PEERS, peer
 
 TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
@@ -46,10 +46,15 @@ def kcat(cluster: Started, index: int, *arguments: str) -> str:
     return run([str(peer("kcat") / "kcat"), "-b", cluster.nodes[index]["kafka"], *arguments])
 
 
+def console(tool: str, *arguments: str) -> list[str]:
+    """What starts one of Kafka's console tools, from its jars."""
+    return ["java", *JVM, "-cp", f"{PEERS / 'kafka'}{os.sep}*", TOOLS[tool], *arguments]
+
+
 def java(tool: str, *arguments: str) -> str:
-    """One of Kafka's console tools, from its jars."""
-    jars = peer("kafka")
-    return run(["java", *JVM, "-cp", f"{jars}{os.sep}*", TOOLS[tool], *arguments])
+    """Run one of them."""
+    peer("kafka")
+    return run(console(tool, *arguments))
 
 
 def end(cluster: Started) -> int:

@@ -159,8 +159,8 @@ class Describer:
     # The cluster.
 
     def describe_cluster(self, version: int, request: DescribeClusterRequest, principal: str) -> bytes:
-        """As Metadata tells it."""
-        brokers, leader = self._reader.brokers()
+        """As Metadata tells who asks for nodes alone."""
+        brokers, leader = self._reader.brokers(near=True)
         error: tuple[int, str | None] = (0, None)
         if not self._access.authorize(principal, "ReadCluster", "cluster"):
             brokers, error = [], (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)

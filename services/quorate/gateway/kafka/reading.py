@@ -76,14 +76,21 @@ class LogReader:
         reader = leader or (own if view.serving else None)
         names = (self._settings.topic,) if request.topics is None else request.topics
         topics = [self._topic(name, reader, shown) for name in names]
-        brokers, leader_id = self.brokers()
+        brokers, leader_id = self.brokers(near=request.topics == ())
         return responses.metadata(version, brokers, view.cluster_id, leader_id, topics)
 
-    def brokers(self) -> tuple[list[BrokerAddress], int]:
-        """The nodes clients are told of, and the leader among them; -1: none known."""
+    def brokers(self, *, near: bool = False) -> tuple[list[BrokerAddress], int]:
+        """The nodes clients are told of, and the leader among them; -1: none known.
+
+        Who asks for nodes alone (``near``) is a tool that will ask each of them, and fail if one is away: it is left
+        out, unless this node reaches no majority, for then it may be this one that is cut off. Readers are told of all:
+        the leader may send them to a node that was away when they asked.
+        """
         shown = self._shown()
         leader = self._leader_among(shown)
-        told = [BrokerAddress(n.node_id, n.host, n.port, n.rack or own_rack(n)) for n in shown]
+        reached = [n for n in shown if n.alive]
+        named = reached if near and 2 * len(reached) > len(shown) else shown
+        told = [BrokerAddress(n.node_id, n.host, n.port, n.rack or own_rack(n)) for n in named]
         return told, leader.node_id if leader else -1
 
     def _shown(self) -> list[KafkaNode]:

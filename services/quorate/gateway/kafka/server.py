@@ -24,7 +24,7 @@ from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.gateway.kafka.reading import LogReader
 from quorate.gateway.kafka.settings import KafkaSettings
-from quorate.gateway.kafka.view import LogView
+from quorate.gateway.kafka.view import KafkaNode, LogView
 from quorate.metrics import Metrics
 from quorate.wire import kafka_admin_responses as admin_responses
 from quorate.wire import kafka_responses as responses
@@ -229,14 +229,19 @@ class KafkaServer:
     # What tools ask.
 
     def _tell_groups(self, version: int, request: ListGroupsRequest | DescribeGroupsRequest) -> bytes:
-        """The coordinator knows. Who asks for a list asks every node: those that coordinate nothing have none."""
+        """The coordinator knows. Who asks for a list asks every node: those that know another to coordinate have none.
+        A node that knows of no other says so, for perhaps nobody tells of them: tools then ask it again.
+        """
         error = ErrorCode.NONE if self._coordinates() else self._not_coordinator()
         if isinstance(request, DescribeGroupsRequest):
             return self._describer.describe_groups(version, request, PRINCIPAL, error)
-        if error:
-            told = ErrorCode.NONE if error == ErrorCode.NOT_COORDINATOR else error
-            return admin_responses.list_groups(version, [], told)
-        return self._describer.list_groups(version, request, PRINCIPAL)
+        if not error:
+            return self._describer.list_groups(version, request, PRINCIPAL)
+        if error == ErrorCode.NOT_COORDINATOR:
+            leader = self._leader()
+            other = leader is not None and leader.node_id != self._view.node_id
+            error = ErrorCode.NONE if other else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return admin_responses.list_groups(version, [], error)
 
     def _delete_groups(self, connection: KafkaConnection, request: DeleteGroupsRequest) -> None:
         """Every group gets its own answer; the last of them to come sends them all."""
@@ -358,32 +363,43 @@ class KafkaServer:
         mine = self._view.serving and self._view.leader_id == self._view.node_id
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if mine else ErrorCode.NOT_COORDINATOR
 
+    def _leader(self) -> KafkaNode | None:
+        """The node that leads, as long as it can be reached."""
+        return next((n for n in self._view.nodes() if n.node_id == self._view.leader_id and n.alive), None)
+
     def _coordinator(self, version: int, request: FindCoordinatorRequest) -> bytes:
         if request.key_type != 0:
             return responses.find_coordinator(version, None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        leader = next((n for n in self._view.nodes() if n.node_id == self._view.leader_id and n.alive), None)
+        leader = self._leader()
         if leader is None:
             return responses.find_coordinator(version, None, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return responses.find_coordinator(version, BrokerAddress(leader.node_id, leader.host, leader.port))
 
     def _serve_group(self, connection: KafkaConnection, version: int, request: GroupRequest) -> None:
+        """A node about to lead asks for patience (14), but not after a heartbeat or a sync: there 14 is the end of some
+        members. Java ``GroupCoordinator``.
+        """
         error = ErrorCode.NONE
         if not self._access.authorize(PRINCIPAL, "ReadGroup", f"group/{request.group}"):
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         elif not self._coordinates():
             error = self._not_coordinator()
+        loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         match request:
             case JoinGroupRequest() if error:
                 connection.reply(responses.join_group(version, JoinedGroup(error, request.member_id)))
             case JoinGroupRequest():
                 reply = lambda joined: connection.reply(responses.join_group(version, joined))  # noqa: E731
                 self._groups.join(request, (connection.client_id, connection.host), reply)
-            case SyncGroupRequest() if error:
-                connection.reply(responses.sync_group(version, error))
+            case SyncGroupRequest() if error:  # What was being formed is lost, so it begins again.
+                told = ErrorCode.REBALANCE_IN_PROGRESS if loading else error
+                connection.reply(responses.sync_group(version, told))
             case SyncGroupRequest():
                 self._groups.sync(request, lambda e, a: connection.reply(responses.sync_group(version, e, a)))
+            case HeartbeatRequest() if error:
+                connection.reply(responses.heartbeat(version, ErrorCode.NONE if loading else error))
             case HeartbeatRequest():
-                connection.reply(responses.heartbeat(version, error or self._groups.heartbeat(request)))
+                connection.reply(responses.heartbeat(version, self._groups.heartbeat(request)))
             case LeaveGroupRequest():
                 members = [] if error else self._groups.leave(request)
                 connection.reply(responses.leave_group(version, members, error))

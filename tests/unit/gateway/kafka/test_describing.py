@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from quorate.gateway.kafka import KafkaNode
 from quorate.wire.kafka import Api, ErrorCode
 from tests.kafka_tools.fakes import TOPIC
 from tests.kafka_tools.raw import Client
@@ -17,10 +18,15 @@ def member(client: Client) -> dict[str, Any]:
     return joined
 
 
+def list_groups(client: Client, **filters: list[str]) -> dict[str, Any]:
+    """The answer as it came."""
+    found: dict[str, Any] = client.ask(Api.LIST_GROUPS, 5, {"states_filter": [], "types_filter": [], **filters})
+    return found
+
+
 def listed(client: Client, **filters: list[str]) -> dict[str, tuple[str, str, str]]:
     """Every group → its protocol type, state and type."""
-    asked = {"states_filter": [], "types_filter": [], **filters}
-    found = client.ask(Api.LIST_GROUPS, 5, asked)
+    found = list_groups(client, **filters)
     assert found["error_code"] == 0
     return {g["group_id"]: (g["protocol_type"], g["group_state"], g["group_type"]) for g in found["groups"]}
 
@@ -73,8 +79,24 @@ def test_a_group_is_described_by_its_coordinator_only() -> None:
         served.set_leader(1, 3)
         served.views[0].open = False
         assert described(client)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        asked: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
-        assert client.ask(Api.LIST_GROUPS, 5, asked)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert list_groups(client)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_nobody_says_there_are_no_groups_while_nobody_knows_them() -> None:
+    """A list is empty at a node that knows another to coordinate. Without a leader, with one that cannot be reached, or
+    when it was the leader itself and is stopping, a node says that it cannot know: tools then ask it again.
+    """
+    with serving(2) as (served, client):
+        member(client)
+        view, unsure = served.views[0], ErrorCode.COORDINATOR_NOT_AVAILABLE
+        view.serving = False
+        assert list_groups(client)["error_code"] == unsure
+        view.serving, view.leader_id = True, None
+        assert list_groups(client)["error_code"] == unsure
+        view.leader_id, view.known[1] = 2, KafkaNode(2, "127.0.0.1", served.ports[1], alive=False)
+        assert list_groups(client)["error_code"] == unsure
+        view.known[1] = KafkaNode(2, "127.0.0.1", served.ports[1])
+        assert listed(client) == {}
 
 
 def test_a_group_without_members_can_be_deleted() -> None:
@@ -117,13 +139,16 @@ def test_configs_tell_what_is_true() -> None:
 
 
 def test_the_cluster_is_described_as_metadata_tells_it() -> None:
-    """All nodes, the leader as controller; whoever wants controllers is told that this is no place for that."""
+    """All nodes within reach, the leader as controller; who wants controllers is told that they are not to be had."""
     with serving(3) as (served, client):
         served.set_leader(2, 2)
         asked = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": True}
         found = client.ask(Api.DESCRIBE_CLUSTER, 2, asked)
         assert (found["error_code"], found["cluster_id"], found["controller_id"]) == (0, "test-cluster", 2)
         assert [(b["broker_id"], b["port"]) for b in found["brokers"]] == list(enumerate(served.ports, start=1))
+        served.views[0].known[2] = KafkaNode(3, "127.0.0.1", served.ports[2], alive=False)
+        found = client.ask(Api.DESCRIBE_CLUSTER, 2, {**asked, "include_fenced_brokers": False})
+        assert [b["broker_id"] for b in found["brokers"]] == [1, 2]
         refused = client.ask(Api.DESCRIBE_CLUSTER, 2, {**asked, "endpoint_type": 2})
         assert (refused["error_code"], refused["brokers"]) == (ErrorCode.MISMATCHED_ENDPOINT_TYPE, [])
 
@@ -149,6 +174,8 @@ def test_the_quorum_is_described_by_its_leader() -> None:
         caught_up = [voter["last_caught_up_timestamp"] > 0 for voter in first["current_voters"]]
         assert caught_up == [False, True, True]
         assert (second["error_code"], other["error_code"]) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        served.views[0].known[2] = KafkaNode(3, "127.0.0.1", served.ports[2], alive=False)
+        found = client.ask(Api.DESCRIBE_QUORUM, 2, asked)
         assert {node["node_id"] for node in found["nodes"]} == {1, 2, 3}
         served.set_leader(None, 6)
         again = client.ask(Api.DESCRIBE_QUORUM, 2, asked)["topics"][0]["partitions"][0]

@@ -288,6 +288,22 @@ def test_metadata_names_nodes_leader_and_topic() -> None:
         assert client.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
 
 
+def test_who_asks_for_nodes_alone_is_not_told_of_one_that_is_away() -> None:
+    """Tools ask each of them. Readers are told of all, and so is everyone by a node that reaches no majority."""
+    with serving(3) as (served, client):
+        known = served.views[0].known
+
+        def told(topics: list[dict[str, str]] | None) -> list[int]:
+            found = client.ask(Api.METADATA, 5, {"topics": topics, "allow_auto_topic_creation": True})
+            return [broker["node_id"] for broker in found["brokers"]]
+
+        known[2] = KafkaNode(3, "127.0.0.1", served.ports[2], alive=False)
+        assert told([]) == [1, 2]
+        assert told(None) == told([{"name": TOPIC}]) == [1, 2, 3]
+        known[1] = KafkaNode(2, "127.0.0.1", served.ports[1], alive=False)
+        assert told([]) == [1, 2, 3]
+
+
 def test_without_a_leader_a_node_names_itself() -> None:
     """Committed events can be read from any node, so readers need no leader; there is no controller then."""
     with serving(3) as (served, client):
@@ -371,6 +387,19 @@ def test_only_the_leader_coordinates() -> None:
         served.set_leader(None, 2)
         assert client.ask(Api.FIND_COORDINATOR, 2, {"key": "g", "key_type": 0})["error_code"] == 15
         assert client.ask(Api.FIND_COORDINATOR, 2, {"key": "t", "key_type": 1})["error_code"] == 53
+
+
+def test_members_are_not_frightened_by_a_leader_that_is_about_to_coordinate() -> None:
+    """A join is asked for patience (14). A heartbeat is fine and a sync begins again: 14 ends some clients there."""
+    with serving() as (served, client):
+        served.views[0].open = False
+        found = {api: client.ask(api, version, value)["error_code"] for api, version, value in GROUP_CALLS}
+        assert found == {
+            Api.JOIN_GROUP: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            Api.SYNC_GROUP: ErrorCode.REBALANCE_IN_PROGRESS,
+            Api.HEARTBEAT: ErrorCode.NONE,
+            Api.LEAVE_GROUP: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        }
 
 
 def commit(partition: int, offset: int, topic: str = TOPIC) -> dict[str, Any]:
