@@ -17,19 +17,24 @@ from tests.clusters import END_TIMEOUT_S, free_ports, until
 from tests.peers import peer
 
 
+def account(home: Path, folder: Path) -> dict[str, Any]:
+    """How ``subprocess`` runs its programs in a folder: with the libraries they bring, and never as root."""
+    libraries = home / "libraries"
+    more = {"LD_LIBRARY_PATH": libraries.read_text().strip()} if libraries.exists() else {}
+    found: dict[str, Any] = {"env": os.environ | more | {"LC_ALL": "C"}, "cwd": folder}
+    if os.getuid() == 0:
+        found |= {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        shutil.chown(folder, "nobody", "nogroup")
+    return found
+
+
 class Server:
     """One data folder and its server process."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self._folder = folder
         self._bin = home / "bin"
-        libraries = home / "libraries"
-        more = {"LD_LIBRARY_PATH": libraries.read_text().strip()} if libraries.exists() else {}
-        # PostgreSQL does not run as root.
-        self._as: dict[str, Any] = {"env": os.environ | more | {"LC_ALL": "C"}, "cwd": folder}
-        if os.getuid() == 0:
-            self._as |= {"user": "nobody", "group": "nogroup", "extra_groups": []}
-            shutil.chown(folder, "nobody", "nogroup")
+        self._as = account(home, folder)
         self._port = free_ports(1)
         words = ["-D", str(folder / "data"), "-U", "quorate", "--auth=trust", "--no-sync", "-E", "UTF8"]
         subprocess.run([self._bin / "initdb", *words], check=True, capture_output=True, timeout=120, **self._as)
