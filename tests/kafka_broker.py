@@ -24,7 +24,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
 log.dirs={home}/data
-auto.create.topics.enable=false
+auto.create.topics.enable={automatic}
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
@@ -54,9 +54,9 @@ JVM = ("-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class KafkaBroker:
-    """Started, and started again after ``kill``, on the same data."""
+    """Started, and started again after ``kill``, on the same data. ``automatic``: it makes any topic asked for."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, automatic: bool = False) -> None:
         self._jars = f"{peer('kafka')}/*"
         self._home = home
         self.port = free_ports(2)
@@ -65,7 +65,9 @@ class KafkaBroker:
         home.mkdir(parents=True, exist_ok=True)
         (home / "log4j2.properties").write_text(LOGGING)
         (home / "server.properties").write_text(
-            PROPERTIES.format(port=self.port, controller=self.port + 1, home=home.resolve())
+            PROPERTIES.format(
+                port=self.port, controller=self.port + 1, home=home.resolve(), automatic=str(automatic).lower()
+            )
         )
         cluster = self._tool("kafka.tools.StorageTool", "random-uuid").strip()
         self._tool(
@@ -127,9 +129,9 @@ class KafkaBroker:
 
 
 @contextmanager
-def kafka_broker(home: Path) -> Iterator[KafkaBroker]:
+def kafka_broker(home: Path, *, automatic: bool = False) -> Iterator[KafkaBroker]:
     """One for the length of a ``with``."""
-    broker = KafkaBroker(home)
+    broker = KafkaBroker(home, automatic=automatic)
     try:
         broker.start()
         yield broker

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from quorate_projections.mirror.kafka import prepare_topic
+from quorate_projections.mirror.settings import MirrorSettings
 from tests.clusters import QUORATE, Started, until, up
 from tests.kafka_broker import KafkaBroker, kafka_broker
 from tests.kafka_tools.conftest import log, put_topic
@@ -101,6 +103,21 @@ def _longer(broker: KafkaBroker, than: int) -> bool:
 def offsets_in(broker: KafkaBroker, topic: str) -> list[int]:
     """Of the committed events, in the target's order."""
     return [offset for offset, _, _ in committed(broker, topic)]
+
+
+def unlimited(broker: KafkaBroker, topic: str) -> bool:
+    """Does the target keep a topic for ever? Not so while it does not know it yet."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._config import ConfigResource
+    from confluent_kafka.admin._resource import ResourceType
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        return bool(admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "-1")
+    except KafkaException:
+        return False
 
 
 def leader(cluster: Started) -> int:
@@ -242,6 +259,15 @@ def test_the_target_dies_and_comes_back(tmp_path: Path) -> None:
         finally:
             if mirror.process.poll() is None:
                 mirror.end(signal.SIGKILL)
+
+
+@pytest.mark.peers
+def test_a_kafka_that_makes_topics_by_itself_does_not_make_this_one(tmp_path: Path) -> None:
+    """Where Kafka makes what topics are asked for, its default, the target is still the mirror's: without expiry."""
+    with kafka_broker(tmp_path / "kafka", automatic=True) as eager:
+        for topic in ("one", "two", "three"):
+            prepare_topic(eager.bootstrap, MirrorSettings(topic=topic))
+            until(partial(unlimited, eager, topic), f"{topic} keeps everything", 10)
 
 
 def test_a_missing_target_is_a_usage_error() -> None:

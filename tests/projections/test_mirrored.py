@@ -1,35 +1,18 @@
 """The same worker on a real Apache Kafka that the log is mirrored to, by configuration alone."""
 
 import random
-import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("faust", reason="projections are not installed (make setup-all)")
 
-from tests.clusters import QUORATE, Started, up
-from tests.kafka_broker import KafkaBroker, kafka_broker
+from tests.clusters import up
+from tests.kafka_broker import kafka_broker
+from tests.mirror.beside import mirror
 from tests.projections.samples import VIEWS, Samples
 from tests.projections.test_cluster import FULL, TOPIC, log_of, write
 from tests.projections.worker import Worker, workers
-
-
-@contextmanager
-def mirror(cluster: Started, broker: KafkaBroker, errors: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """``quorate mirror`` beside the only node, killed at the end."""
-    words = ["mirror", "--to", broker.bootstrap, "--node", cluster.nodes[0]["http"], "--topic", TOPIC]
-    quick = ["--batch-events-max", "5", "--back-off", "0.2", "--transaction-timeout", "5"]
-    with errors.open("ab") as said:
-        process = subprocess.Popen([*QUORATE, *words, *quick], stdout=subprocess.DEVNULL, stderr=said)
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(20)
 
 
 @pytest.mark.peers
@@ -41,7 +24,7 @@ def test_a_worker_on_a_real_kafka_answers_as_one_on_a_node(tmp_path: Path) -> No
         with workers(worker):
             worker.wait()
             for life in range(2):  # The mirror is killed in between, wherever it was.
-                with mirror(cluster, broker, tmp_path / "mirror.log"):
+                with mirror(cluster.nodes[0]["http"], broker, TOPIC, tmp_path / "mirror.log"):
                     for number in range(15):
                         reached = max(reached, write([cluster.node(0)], samples.chance, 15 * life + number))
                         samples.take(worker)

@@ -18,7 +18,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """PySpark leaves sockets to the garbage collector and warns of what it will change; neither is ours to mend."""
     for item in items:
         if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.timeout(300))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
             for kind in ("ResourceWarning", "DeprecationWarning", "FutureWarning", "UserWarning"):
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::{kind}"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))

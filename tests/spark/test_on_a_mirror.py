@@ -37,6 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         for base in range(0, EVENTS, IN_A_TRANSACTION):
             producer.begin_transaction()
             send(producer, base, sample_event(base))
+            producer.flush(30)  # Else Kafka may know of no transaction when it is aborted, which is an error to it.
             producer.abort_transaction(30)
             producer.begin_transaction()
             for offset in range(base, min(base + IN_A_TRANSACTION, EVENTS)):

@@ -1,25 +1,33 @@
-"""The same job on a Spark cluster of its own, one master and two workers as processes: only configuration changes."""
+"""The same job on a Spark cluster of its own, one master and two workers as processes, from the nodes or from a mirror:
+only configuration changes.
+"""
 
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import urllib.request
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from quorate.cli.client import Node
+from quorate.cli.facts import facts
 from quorate_spark import submit
-from quorate_spark.source import events
+from quorate_spark.sinks.sql import connect
+from quorate_spark.source import SourceOptions, events
 from tests.clusters import free_ports, gone, until
+from tests.kafka_broker import kafka_broker
+from tests.kafka_tools.fakes import TOPIC
+from tests.mirror.beside import mirror
+from tests.spark.compare import Tables, differences, stored
 from tests.spark.feed import Feed, feed
+from tests.spark.replay import replay
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,11 +110,10 @@ class SparkCluster:
         until(lambda: all(map(gone, family)), "the end of the Spark cluster", 60)
 
 
-@contextmanager
-def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
-    """One for the length of a ``with``."""
-    folder.mkdir()
-    made = SparkCluster(folder)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """One for both tests."""
+    made = SparkCluster(tmp_path_factory.mktemp("spark"))
     try:
         made.start()
         yield made
@@ -122,30 +129,51 @@ def node(tmp_path: Path) -> Iterator[Feed]:
         yield made
 
 
-def test_the_same_job_runs_on_a_cluster(spark: SparkSession, node: Feed, tmp_path: Path) -> None:
+def job(nodes: str, folder: Path) -> list[str]:
+    """The words of ``quorate stream``: take what is there, and end. Its store and checkpoint are in the folder."""
+    folder.mkdir(exist_ok=True)
+    where = ["--sink", f"sqlite:///{folder}/serving.db", "--checkpoint", f"{folder}/checkpoint"]
+    return ["--nodes", nodes, *where, "--once"]
+
+
+def tables(folder: Path) -> Tables:
+    """What the job has made there."""
+    database = connect(f"sqlite:///{folder}/serving.db", read_only=True)
+    try:
+        with database.snapshot():
+            return stored(database)
+    finally:
+        database.close()
+
+
+def test_the_same_job_runs_on_a_cluster(cluster: SparkCluster, spark: SparkSession, node: Feed, tmp_path: Path) -> None:
     """Submitted to a master with two workers, and again after more events: the serving store has each event once."""
-    sink = tmp_path / "serving.db"
-    words = [
-        "--nodes",
-        node.kafka,
-        "--sink",
-        f"sqlite:///{sink}",
-        "--checkpoint",
-        str(tmp_path / "checkpoint"),
-        "--once",
-    ]
     end = 0
-    with spark_cluster(tmp_path / "spark") as cluster:
-        for _ in range(2):
-            end = node.burst(20)
-            done = cluster.submit(*words)
-            assert done.returncode == 0, done.stderr[-4000:]
-        executors = {path.parent.parent.name for path in (tmp_path / "spark").glob("worker-*/app-*/*")}
-        assert executors == {"worker-1", "worker-2"}
+    for _ in range(2):
+        end = node.burst(20)
+        done = cluster.submit(*job(node.kafka, tmp_path / "job"))
+        assert done.returncode == 0, done.stderr[-4000:]
+    executors = {path.parent.parent.name for path in cluster.folder.glob("worker-*/app-*/*")}
+    assert executors == {"worker-1", "worker-2"}
     expected = [
         (row.offset, row.type) for row in events(spark, node.options(), streaming=False).sort("offset").collect()
     ]
-    with sqlite3.connect(sink) as store:
-        found = store.execute("SELECT event_offset, type FROM audit ORDER BY event_offset").fetchall()
     assert len(expected) == end
-    assert found == expected
+    assert [
+        (row["event_offset"], row["type"]) for _, row in sorted(tables(tmp_path / "job")["audit"].items())
+    ] == expected
+
+
+@pytest.mark.peers
+def test_the_same_job_reads_a_mirror(cluster: SparkCluster, spark: SparkSession, node: Feed, tmp_path: Path) -> None:
+    """From the copy in a real Kafka by configuration alone: every table is what a replay of the node's log says."""
+    end = node.burst(20)
+    with kafka_broker(tmp_path / "kafka") as kafka, mirror(node.http, kafka, TOPIC, tmp_path / "mirror.log"):
+        copy = SourceOptions(nodes=kafka.bootstrap, mirror=True)
+        until(lambda: events(spark, copy, streaming=False).count() >= end, "the copy is complete", WAIT_S)
+        done = cluster.submit(*job(kafka.bootstrap, tmp_path / "job"), "--mirror")
+        assert done.returncode == 0, done.stderr[-4000:]
+    made = tables(tmp_path / "job")
+    told = [(fact.stamp, fact.event) for fact in facts(Node(node.http), 0, len(made["audit"]))]
+    assert len(told) >= end
+    assert differences(made, replay(told)) == []

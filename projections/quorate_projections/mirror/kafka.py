@@ -219,13 +219,19 @@ class MirrorTopic:
 
 
 def prepare_topic(bootstrap: str, settings: MirrorSettings) -> None:
-    """Make the target topic, or see that the one that is there can hold a log. Raises MirrorError."""
+    """Make the target topic, or see that the one that is there can hold a log. Raises MirrorError.
+
+    All topics are asked for: a Kafka that makes topics by itself, as it does by default, would make one that is asked
+    for by name, then and there, with an expiry.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     with _named("preparing the target topic"):
-        known = admin.list_topics(settings.topic, timeout=settings.deadline_s).topics[settings.topic]
-        if known.error is not None or not known.partitions:
+        known = admin.list_topics(timeout=settings.deadline_s).topics.get(settings.topic)
+        if known is None:
             _create(admin, settings)
             return
+        if known.error is not None:
+            raise KafkaException(known.error)
         if len(known.partitions) != 1:
             raise MirrorError(f"{settings.topic} has {len(known.partitions)} partitions in the target; a log has one")
         resource = ConfigResource(ResourceType.TOPIC, settings.topic)
@@ -246,9 +252,5 @@ def _create(admin: AdminClient, settings: MirrorSettings) -> None:
         "min.insync.replicas": str(settings.min_insync_replicas),
     }
     topic = NewTopic(settings.topic, 1, settings.replication_factor, config=config)
-    future = admin.create_topics([topic], request_timeout=settings.deadline_s)[settings.topic]
-    try:
-        future.result(settings.deadline_s)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
+    # That somebody else has made it just now is an error too: it is tried again, and then looked at.
+    admin.create_topics([topic], request_timeout=settings.deadline_s)[settings.topic].result(settings.deadline_s)
