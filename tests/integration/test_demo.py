@@ -1,13 +1,19 @@
 """The demonstration as ``make run`` starts it, made shorter."""
 
 import json
+import shutil
 import signal
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from quorate.gateway.http.answers import Status
 from tests.clusters import free_ports, quorate, running, until
+
+WARM_S = 120.0
+"""Spark needs half a minute when nothing else wants the processors."""
 
 
 def test_masters_fail_over_and_nothing_changes_without_a_fault(tmp_path: Path) -> None:
@@ -66,6 +72,55 @@ def test_the_page_and_the_views_stand_beside_it(tmp_path: Path) -> None:
         assert _get(f"{views}views/broker_sets?min_offset={offset}")["offset"] >= offset
         until(lambda: _get(f"{page}api/health")["offset"] >= offset, "the page follows the log")
         assert demo.stop(signal.SIGINT) == 0
+
+
+def test_without_java_everything_but_spark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has none is told so, by name; page and views are there."""
+    nice = shutil.which("nice")
+    assert nice is not None
+    (tmp_path / "nice").symlink_to(nice)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ["demo", "-o", "json", "--data-dir", str(tmp_path / "d"), "--base-port", str(free_ports(120))]
+    few = ["--nodes", "1", "--sets", "1", "--replicas", "2", "--every", "0"]
+    with running([*words, *few], tmp_path / "d") as demo:
+        assert "spark is left out: there is no java" in demo.stderr.read_text()
+        assert {"page", "views"} <= demo.ready.keys()
+        until(lambda: _get(f"{demo.ready['page']}api/streams")["data"]["unconfigured"] == ["spark"], "the page")
+        assert demo.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(shutil.which("java") is None, reason="absent peer: java")
+def test_the_whole_picture_is_alive(tmp_path: Path) -> None:
+    """As ``make run`` starts it: while masters are killed, views, Spark and the page tell of one and the same failover,
+    with who won, by which rule, and when it was acknowledged; Ctrl-C ends all of it.
+    """
+    words = ["demo", "-o", "json", "--data-dir", str(tmp_path / "d"), "--base-port", str(free_ports(120))]
+    with running([*words, "--sets", "2", "--every", "3", "--seed", "4"], tmp_path / "d") as demo:
+        page, views = demo.ready["page"], demo.ready["views"]
+
+        def streams() -> set[str]:
+            found = _get(f"{page}api/streams")["data"]["streams"]
+            return {one["state"] for one in found if one["kind"] != "dashboard"}
+
+        until(lambda: streams() == {"running"}, "views and Spark are live on the page", WARM_S)
+        until(lambda: _failovers(page), "a failover that was acknowledged", WARM_S)
+        told = _failovers(page)[0]
+        asked = f"{page}api/elections?after={told['offset'] - 1}&limit=1"
+        until(lambda: _get(asked)["source"] == "spark", "the page tells it by Spark's tables", WARM_S)
+        [by_spark] = _get(asked)["data"]["elections"]
+        row = _get(f"{views}views/elections/{told['offset']:020}?min_offset={told['offset'] + 1}")["row"]
+        wanted = (told["offset"], told["set"], told["to"], told["epoch"], told["decided_by"])
+        assert tuple(by_spark[name] for name in ("offset", "set", "to", "epoch", "decided_by")) == wanted
+        assert tuple(row[n] for n in ("offset", "broker_set", "master", "master_epoch", "decided_by")) == wanted
+        assert [ack for ack in row["acks"] if ack["broker_id"] == told["to"]]
+        assert demo.stop(signal.SIGINT) == 0
+
+
+def _failovers(page: str) -> list[Any]:
+    """Newest first: a master was lost and another took over, and said so."""
+    found = _get(f"{page}api/elections")["data"]["elections"]
+    return [one for one in found if one["from"] and one["to"] and one["from"] != one["to"] and one["acked_at"]]
 
 
 def _get(url: str) -> Any:
