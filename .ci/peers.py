@@ -54,7 +54,11 @@ def apt(*options: str, home: Path) -> list[str]:
 
 
 def unpacked(package: str, home: Path) -> str:
-    """Unpack a Debian package, and what it needs that is not installed, into ``home/root``; where its libraries are."""
+    """Unpack a Debian package, and what it needs that is not installed, into ``home/root``; where its libraries are.
+
+    Some packages keep private libraries in a folder of their own (libpulse), found by a path that is only right in
+    ``/usr``: so every folder that holds any is named, the common one first.
+    """
     command(*apt("update", home=home))
     plan = command(*apt("install", "--simulate", "--no-install-recommends", package, home=home))
     packages = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
@@ -62,7 +66,7 @@ def unpacked(package: str, home: Path) -> str:
     for archive in sorted(home.glob("*.deb")):
         command("dpkg-deb", "--extract", str(archive), str(home / "root"))
         archive.unlink()
-    return ":".join(str(path) for path in sorted((home / "root/usr/lib").glob("*-linux-gnu*")))
+    return ":".join(sorted({str(path.parent) for path in (home / "root/usr/lib").glob("*-linux-gnu*/**/lib*.so*")}))
 
 
 def debian(package: str, places: tuple[str, ...], version: str) -> Callable[[Path], None]:

@@ -6,6 +6,7 @@ Rules: nothing waits for time to pass, only for something to be there, with a ge
 import json
 import re
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Error, Page
@@ -58,6 +59,15 @@ class Screen:
             " && !document.querySelector('.skeleton'); }"
         )
         return self
+
+    def picture(self, path: Path) -> None:
+        """Keep a picture of the whole window. Fails when there is nothing on it, or it is wider than the window."""
+        self.page.evaluate("() => document.fonts.ready.then(() => true)")
+        self.page.screenshot(path=path, animations="disabled")
+        assert path.stat().st_size > 10_000
+        size = self.page.viewport_size
+        assert size is not None
+        assert self.page.evaluate("() => document.documentElement.scrollWidth") <= size["width"]
 
     def until(self, condition: str, argument: object = None) -> None:
         """Wait until a JavaScript function is true of ``argument``."""

@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from quorate_spark.serving import BY_NAME, TABLES, Json, Row, key_of
-from quorate_spark.sinks.sql import Database
+from quorate_spark.sinks.sql import Database, connect
 
 Tables = dict[str, dict[Any, dict[str, Any]]]
 
@@ -36,6 +36,16 @@ def stored(database: Database) -> Tables:
         found[table.name] = {key(row): plain(row) for row in made}
         assert len(found[table.name]) == len(made), f"{table.name} holds a row twice"
     return found
+
+
+def content(url: str) -> Tables:
+    """Everything the store at this address holds, at one moment."""
+    database = connect(url, read_only=True)
+    try:
+        with database.snapshot():
+            return stored(database)
+    finally:
+        database.close()
 
 
 def _row(kind: type[Row], values: dict[str, Any]) -> Row:

@@ -12,11 +12,10 @@ pytest.importorskip("pyspark", reason="absent peer: pyspark (make setup-all)")
 
 from quorate import events as e
 from quorate.errors import StorageError
-from quorate_spark.sinks.sql import connect
 from quorate_spark.sinks.store import LogGapError, OtherClusterError, ServingStore
 from tests.clusters import until
 from tests.spark.batches import batches
-from tests.spark.compare import Tables, differences, stored
+from tests.spark.compare import content, differences
 from tests.spark.postgres import Server, server
 from tests.spark.replay import replay
 from tests.spark.story import story
@@ -29,15 +28,6 @@ def postgres() -> Iterator[Server]:
     """One server for all."""
     with server() as running:
         yield running
-
-
-def content(url: str) -> Tables:
-    database = connect(url, read_only=True)
-    try:
-        with database.snapshot():
-            return stored(database)
-    finally:
-        database.close()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -19,13 +19,12 @@ from pyspark.sql import SparkSession
 from quorate.cli.client import Node
 from quorate.cli.facts import facts
 from quorate_spark import submit
-from quorate_spark.sinks.sql import connect
 from quorate_spark.source import SourceOptions, events
 from tests.clusters import free_ports, gone, until
 from tests.kafka_broker import kafka_broker
 from tests.kafka_tools.fakes import TOPIC
 from tests.mirror.beside import mirror
-from tests.spark.compare import Tables, differences, stored
+from tests.spark.compare import Tables, content, differences
 from tests.spark.feed import Feed, feed
 from tests.spark.replay import replay
 
@@ -136,14 +135,9 @@ def job(nodes: str, folder: Path) -> list[str]:
     return ["--nodes", nodes, *where, "--once"]
 
 
-def tables(folder: Path) -> Tables:
-    """What the job has made there."""
-    database = connect(f"sqlite:///{folder}/serving.db", read_only=True)
-    try:
-        with database.snapshot():
-            return stored(database)
-    finally:
-        database.close()
+def made_by(folder: Path) -> Tables:
+    """What the job has put into its store."""
+    return content(f"sqlite:///{folder}/serving.db")
 
 
 def test_the_same_job_runs_on_a_cluster(cluster: SparkCluster, spark: SparkSession, node: Feed, tmp_path: Path) -> None:
@@ -159,9 +153,8 @@ def test_the_same_job_runs_on_a_cluster(cluster: SparkCluster, spark: SparkSessi
         (row.offset, row.type) for row in events(spark, node.options(), streaming=False).sort("offset").collect()
     ]
     assert len(expected) == end
-    assert [
-        (row["event_offset"], row["type"]) for _, row in sorted(tables(tmp_path / "job")["audit"].items())
-    ] == expected
+    audit = made_by(tmp_path / "job")["audit"].values()
+    assert sorted((row["event_offset"], row["type"]) for row in audit) == expected
 
 
 @pytest.mark.peers
@@ -173,7 +166,7 @@ def test_the_same_job_reads_a_mirror(cluster: SparkCluster, spark: SparkSession,
         until(lambda: events(spark, copy, streaming=False).count() >= end, "the copy is complete", WAIT_S)
         done = cluster.submit(*job(kafka.bootstrap, tmp_path / "job"), "--mirror")
         assert done.returncode == 0, done.stderr[-4000:]
-    made = tables(tmp_path / "job")
+    made = made_by(tmp_path / "job")
     told = [(fact.stamp, fact.event) for fact in facts(Node(node.http), 0, len(made["audit"]))]
     assert len(told) >= end
     assert differences(made, replay(told)) == []

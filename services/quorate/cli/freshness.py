@@ -22,10 +22,15 @@ def asked_node(options: Namespace, address: str = "") -> Node:
     return Node(address or options.node, TIMEOUT_S if options.at is None else PATIENCE_S)
 
 
-def freshness(options: Namespace) -> dict[str, object]:
-    """The query parameters that say so; None where nothing was said."""
+def asks(options: Namespace) -> bool:
+    """Was a level asked for?"""
+    return options.stale or options.linearizable or options.at_least is not None or options.at is not None
+
+
+def freshness(options: Namespace, default: str | None = None) -> dict[str, object]:
+    """The query parameters that say so; where nothing was said, this default (None: the node's own)."""
     if options.at is not None:
         return {"at": options.at}
     if options.at_least is not None:
         return {"level": "at_least", "min_offset": options.at_least}
-    return {"level": "stale" if options.stale else "linearizable" if options.linearizable else None}
+    return {"level": "stale" if options.stale else "linearizable" if options.linearizable else default}

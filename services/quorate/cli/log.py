@@ -16,7 +16,7 @@ import msgspec
 from quorate.cli.client import Node, add_node
 from quorate.cli.command import DONE, Command
 from quorate.cli.facts import Fact, facts
-from quorate.cli.freshness import add_freshness, asked_node, freshness
+from quorate.cli.freshness import add_freshness, asked_node, asks, freshness
 from quorate.cli.narration import sentence
 from quorate.cli.output import add_output, yaml
 from quorate.errors import UsageError
@@ -44,15 +44,7 @@ def _dump_arguments(parser: ArgumentParser) -> None:
 
 def end_of_log(node: Node, options: Namespace) -> int:
     """The offset after the last event there is, at the level asked for."""
-    how = freshness(options)
-    return node.get(
-        "/v1/log", Log, **{"from": 0, "limit": 1, **(how if asks(options) else {"level": "stale"})}
-    ).end_offset
-
-
-def asks(options: Namespace) -> bool:
-    """Was a level asked for?"""
-    return any(value is not None for value in freshness(options).values())
+    return node.get("/v1/log", Log, **{"from": 0, "limit": 1, **freshness(options, "stale")}).end_offset
 
 
 def tail(options: Namespace) -> int:
@@ -84,7 +76,8 @@ def dump(options: Namespace) -> int:
         node, stop = asked_node(options), options.stop
         if asks(options):
             end = end_of_log(node, options)
-            stop = end if options.at is not None and (stop is None or stop > end) else stop
+            if options.at is not None:
+                stop = end if stop is None else min(stop, end)
         found = facts(node, options.start, stop)
     for fact in found:
         print_fact(fact, options.output)

@@ -14,7 +14,7 @@ from quorate.metadata.refusals import refuse
 from quorate.metadata.state import BrokerSet, Replica, State, Topic
 
 
-class _Value(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
+class _Value(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Base of all questions and answers."""
 
 
