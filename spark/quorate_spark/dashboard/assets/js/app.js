@@ -89,7 +89,7 @@ function render() {
   document.title = `${view.live ? "" : off(view.at) + " "}${NAV.find(n => n[0] === top)?.[1] ?? "Not found"} · Quorate`;
   const main = $("#main");
   main.dataset.page = route.page;
-  main.dataset.address = location.hash;
+  main.dataset.address = route.hash;  // not location.hash, which may be the next one already
   main.setAttribute("aria-busy", store.busy ? "true" : "false");
   morph(main, page ? page.render(view) : html`<p class="empty whole"><span class="big">There is no page “${route.page}”.</span><a href="${view.href("now")}">Now</a> is where to begin.</p>`);
   page?.mounted?.(view, main);

@@ -6,14 +6,14 @@
 
 const decoded = text => { try { return decodeURIComponent(text); } catch { return text; } };
 
-/** `{page, key, at, params}`; `at` is null when live or not a whole number, `params` holds everything else. */
+/** `{hash, page, key, at, params}`; `at` is null when live or not a whole number, `params` holds everything else. */
 export function parse(hash) {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [page, ...rest] = path.split("/");
   const params = Object.fromEntries(new URLSearchParams(query));
   const at = /^\d+$/.test(params.at ?? "") ? Number(params.at) : null;
   delete params.at;
-  return { page: page || "now", key: decoded(rest.join("/")), at, params };
+  return { hash, page: page || "now", key: decoded(rest.join("/")), at, params };
 }
 
 /** The address of a page; empty and null parameters are left out, commas, slashes and colons stay readable. */
