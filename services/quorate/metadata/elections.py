@@ -246,16 +246,20 @@ def _occasion(found: BrokerSet, command: ElectMaster) -> str:
 
 
 def _reason(outcome: Outcome, winner: int) -> str:
-    """Why the winner, by the rule that decided."""
+    """Why the winner, by the rule that decided; it is compared only with those that this rule was asked about, for a
+    dead one may well have been ahead.
+    """
     chosen = next((c for c in outcome.candidates if c.broker_id == winner), None)
-    rivals = f"of {len(outcome.candidates)} candidates "
+    fell = [replica_set.DECIDED_BY[c.out_by] for c in outcome.candidates if c.out_by in replica_set.DECIDED_BY]
+    standing, level = 1 + len(fell), 1 + fell.count(outcome.decided_by)
+    rivals = f"of {standing} that could stand " + ("" if level == standing else f"{level} were level until then, and ")
     match outcome.decided_by:
         case "first election":
             return "it was the first to ask"
         case "designated":
             return "it is alive and was named"
         case "only candidate":
-            return f"{rivals}only it could stand"
+            return f"of {len(outcome.candidates)} candidates only it could stand"
         case "higher epoch" if chosen is not None:
             return f"{rivals}it has the highest epoch, {chosen.epoch}"
         case "higher max offset" if chosen is not None:
@@ -263,7 +267,7 @@ def _reason(outcome: Outcome, winner: int) -> str:
         case "higher priority" if chosen is not None:
             return f"{rivals}it has the best priority, {chosen.priority}"
         case _:
-            return f"{rivals}as good as it, it has the lowest id"
+            return f"{rivals}it has the lowest id, all else being equal"
 
 
 def _why_nobody(found: BrokerSet, outcome: Outcome) -> str:

@@ -25,7 +25,7 @@ LOWER_MAX_OFFSET: Final = "lower max offset"
 LOWER_PRIORITY: Final = "lower priority"
 HIGHER_BROKER_ID: Final = "higher broker id"
 
-_DECIDED_BY: Final = {
+DECIDED_BY: Final = {
     LOWER_EPOCH: "higher epoch",
     LOWER_MAX_OFFSET: "higher max offset",
     LOWER_PRIORITY: "higher priority",
@@ -81,7 +81,7 @@ def elect(
     if winner is None:
         return Outcome(None, "", False, candidates)
     if by_order:
-        rule = next((said for fell, said in reversed(_DECIDED_BY.items()) if fell in fallen), "only candidate")
+        rule = next((said for fell, said in reversed(DECIDED_BY.items()) if fell in fallen), "only candidate")
     return Outcome(winner.broker_id, rule, not winner.in_sync, candidates)
 
 

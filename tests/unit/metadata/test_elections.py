@@ -169,22 +169,37 @@ def test_a_lost_master_is_replaced_from_the_sync_state_set() -> None:
         ({"epoch": 1}, {"epoch": 0}, 2, "it has the highest epoch, 1"),
         ({"max_offset": 4}, {"max_offset": 5}, 3, "it has the highest max offset, 5"),
         ({"priority": 7}, {"priority": 6}, 3, "it has the best priority, 6"),
-        ({"max_offset": 4}, {"max_offset": 4}, 2, "as good as it, it has the lowest id"),
+        ({"max_offset": 4}, {"max_offset": 4}, 2, "it has the lowest id, all else being equal"),
     ],
 )
 def test_the_sentence_names_the_rule_and_the_figure(
     two: dict[str, Any], three: dict[str, Any], master: int, reason: str
 ) -> None:
-    """An operator can read out why that one."""
+    """An operator can read out why that one; the dead master, which was ahead of all, is not among the compared."""
     world = world_of_three()
     world.do(altering(world.a, 1, 2, 3))
-    world.heard(1, alive=False)
+    world.heard(1, alive=False, max_offset=99, priority=1)
     world.heard(2, **two)
     world.heard(3, **three)
     event = elected(world, ElectMaster(broker_set="a", broker_id=3))
     assert event.master == master
     assert event.explanation == (
-        f"Broker {master} is master of a in epoch 2: broker 1 was not alive; of 3 candidates {reason}."
+        f"Broker {master} is master of a in epoch 2: broker 1 was not alive; of 2 that could stand {reason}."
+    )
+
+
+def test_the_sentence_compares_only_those_the_deciding_rule_was_asked_about() -> None:
+    """One that fell by an earlier rule may have the higher offset: it is counted, and not compared."""
+    world = World()
+    world.set_of(1, 2, 3, 4, in_sync=(1, 2, 3, 4))
+    world.heard(1, alive=False)
+    world.heard(2, epoch=1, max_offset=5)
+    world.heard(3, epoch=1, max_offset=4)
+    world.heard(4, epoch=0, max_offset=9)
+    event = elected(world, LOST)
+    assert fallen(event) == {1: "not alive", 2: "", 3: "lower max offset", 4: "lower epoch"}
+    assert event.explanation.endswith(
+        "; of 3 that could stand 2 were level until then, and it has the highest max offset, 5."
     )
 
 

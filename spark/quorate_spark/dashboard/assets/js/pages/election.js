@@ -28,10 +28,10 @@ function absent(view, entry) {
 
 const DECIDED = {
   "only candidate": "was the only one that could stand",
-  "higher epoch": "had the highest epoch of those in the sync set",
-  "higher max offset": "had the highest offset of those in the sync set",
-  "higher priority": "had the best priority of those in the sync set, at the same offset",
-  "lower broker id": "had the lowest id of those in the sync set, all else equal",
+  "higher epoch": "had the highest epoch of those that could stand",
+  "higher max offset": "had the highest offset of those that could stand in its epoch",
+  "higher priority": "had the best priority of those that could stand at its offset",
+  "lower broker id": "had the lowest id of those that could stand, all else equal",
 };
 const ASKED = { "master lost": "the controller, which lost its master", broker: "a broker", admin: "an operator", "inactive master scan": "the controller, which looks for sets without one" };
 
