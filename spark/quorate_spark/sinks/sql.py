@@ -78,7 +78,11 @@ class Sqlite(Database):
         mode = "ro" if read_only else "rwc"
         with _translated(self.public_name):
             self._connection = sqlite3.connect(
-                f"{file.as_uri()}?mode={mode}", WAIT_S, isolation_level=None, check_same_thread=False, uri=True
+                f"{file.as_uri()}?mode={mode}",
+                timeout=WAIT_S,
+                isolation_level=None,
+                check_same_thread=False,
+                uri=True,
             )
             if not read_only:
                 self._connection.execute("PRAGMA journal_mode = WAL")
