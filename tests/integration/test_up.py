@@ -152,7 +152,7 @@ def test_the_log_of_a_stopped_node_can_be_read(tmp_path: Path) -> None:
         cluster.stop()
     stopped = quorate("log", "dump", "-o", "json", "--data-dir", data)
     assert stopped.returncode == 0
-    assert stopped.stdout == alive.stdout
+    assert stopped.stdout.startswith(alive.stdout)  # Its own start may have been recorded after it was asked.
     assert "ClusterCreated" in stopped.stdout
 
 
