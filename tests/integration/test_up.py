@@ -2,6 +2,8 @@
 
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -10,6 +12,18 @@ import pytest
 from quorate.cli.client import Node, NodeError
 from quorate.gateway.http.answers import Quorum, StateHash, Status
 from tests.clusters import QUORATE, Started, free_ports, gone, quorate, resumed, until, up
+
+
+@contextmanager
+def serving(config: Path) -> Iterator[None]:
+    """A node by ``quorate serve``; told to stop at the end, it exits 0."""
+    process = subprocess.Popen([*QUORATE, "serve", "--config", str(config)], stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(30)
+    assert status == 0
 
 
 def leader(cluster: Started, index: int = 0) -> int | None:
@@ -78,19 +92,17 @@ def test_a_node_that_dies_is_reported_and_can_be_brought_back(tmp_path: Path) ->
         assert quorate("status", "--node", cluster.nodes[(victim + 1) % 3]["http"]).returncode == 0
         with pytest.raises(NodeError):
             cluster.node(victim).get("/v1/status", Status)
-        back = subprocess.Popen([*QUORATE, "serve", "--config", str(cluster.config(victim))], stderr=subprocess.DEVNULL)
-        until(cluster.node(victim).serves, "the return of the node")
-        found: list[StateHash] = []
+        with serving(cluster.config(victim)):
+            until(cluster.node(victim).serves, "the return of the node")
+            found: list[StateHash] = []
 
-        def level() -> bool:
-            """The return is an event itself, which may be committed between two answers."""
-            found[:] = [cluster.node(index).get("/v1/state-hash", StateHash) for index in range(3)]
-            return len({answer.offset for answer in found}) == 1
+            def level() -> bool:
+                """The return is an event itself, which may be committed between two answers."""
+                found[:] = [cluster.node(index).get("/v1/state-hash", StateHash) for index in range(3)]
+                return len({answer.offset for answer in found}) == 1
 
-        until(level, "all nodes at one offset")
-        assert len({answer.hash for answer in found}) == 1
-        back.send_signal(signal.SIGTERM)
-        assert back.wait(30) == 0
+            until(level, "all nodes at one offset")
+            assert len({answer.hash for answer in found}) == 1
 
 
 def test_a_node_is_started_again_when_that_is_wished(tmp_path: Path) -> None:
@@ -132,15 +144,11 @@ def test_java_s_property_file_starts_a_node(tmp_path: Path) -> None:
         f"controllerDLegerGroup=group1\ncontrollerDLegerPeers=n0-127.0.0.1:{rpc}\ncontrollerDLegerSelfId=n0\n"
         f"controllerStorePath={tmp_path}\nlistenPort=9876\n"
     )
-    process = subprocess.Popen([*QUORATE, "serve", "--config", str(config)], stderr=subprocess.DEVNULL)
-    try:
+    with serving(config):
         node = Node(f"127.0.0.1:{rpc + 3000}")
         until(node.serves, "the node")
         assert node.get("/v1/quorum", Quorum).voters[0].rpc == f"127.0.0.1:{rpc}"
         assert node.get("/v1/status", Status).cluster_id == "group1"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
 
 
 def test_the_log_of_a_stopped_node_can_be_read(tmp_path: Path) -> None:
