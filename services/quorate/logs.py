@@ -2,13 +2,16 @@
 
 Rules: configured once, by the composition. ``warning`` means that someone should look. Each command leaves exactly one
 canonical line (``command``), with how it ended and how long it took. Names used everywhere: node, term, offset,
-request_id. Lines go to stderr; stdout belongs to answers.
+request_id. Lines go to stderr; stdout belongs to answers. A line that cannot be written is lost, and nothing else:
+the node that must stop because its disk is full is the one whose log is full too.
 """
 
+import io
 import logging
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from contextlib import suppress
+from typing import TextIO, cast
 
 import msgspec
 import structlog
@@ -34,9 +37,27 @@ def configure(settings: LogSection, stream: TextIO = sys.stderr) -> None:
             *shape,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Lossy(stream))),
         cache_logger_on_first_use=True,
     )
+
+
+class _Lossy(io.TextIOBase):
+    """A stream that takes what it is given, whether the one below can or not (a full disk, a reader that went)."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """All of it, or nothing."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """As far as it goes."""
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _as_text(settings: LogSection, stream: TextIO) -> bool:
@@ -91,8 +112,9 @@ class CommandJournalist:
         head = b'{"event":"command","level":"info","node":%d,"ts_ms":%d,' % (self._node, self._time_ms())
         # Each line begins with the brace that the head has already, and no field holds a line end.
         text = b"\n" + _encode_lines(lines)[:-1]
-        self._stream.buffer.write(text.replace(b"\n{", b"\n" + head)[1:] + b"\n")
-        self._stream.flush()
+        with suppress(OSError):
+            self._stream.buffer.write(text.replace(b"\n{", b"\n" + head)[1:] + b"\n")
+            self._stream.flush()
 
 
 _FIELDS = CommandLine.__struct_fields__

@@ -44,6 +44,7 @@ class Metrics:
     """Everything one node counts since it started. One instance per node, handed to whoever counts."""
 
     __slots__ = (
+        "clock_behind_ms",
         "commit_us",
         "commits",
         "elections",
@@ -106,6 +107,8 @@ class Metrics:
         """(API key, version) → count; only what the version window allows, so bounded."""
         self.peer_errors: defaultdict[str, int] = defaultdict(int)
         """Protocol violations by listener: ``remoting``, ``raft``, ``kafka``, ``http``."""
+        self.clock_behind_ms = 0
+        """How far behind the last event's time this node's clock was when that was applied: clocks differ so much."""
         self.gauges: list[Gauge] = []
 
     def gauge(self, name: str, about: str, read: Callable[[], float], **labels: str) -> None:

@@ -81,6 +81,20 @@ def test_resuming_goes_on_with_the_same_cluster(tmp_path: Path) -> None:
         assert cluster.stop(signal.SIGINT) == 0
 
 
+def test_voters_are_fixed(tmp_path: Path) -> None:
+    """A node whose settings name other voters than its cluster was created with does not start: alone, it would be a
+    majority of itself and write another history.
+    """
+    with up(tmp_path / "c") as cluster:
+        assert cluster.stop() == 0
+    config = cluster.config(0)
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if "{ id = 2" not in line and "{ id = 3" not in line))
+    ended = quorate("serve", "--config", str(config))
+    assert ended.returncode == 1
+    assert "cluster.voters names 1; this cluster was created with 1, 2, 3, and its voters are fixed" in ended.stderr
+
+
 def test_a_node_that_dies_is_reported_and_can_be_brought_back(tmp_path: Path) -> None:
     """``up`` says which node died and of what, leaves it down, and ``serve`` makes it a member again."""
     with up(tmp_path / "c") as cluster:

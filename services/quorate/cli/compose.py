@@ -25,7 +25,7 @@ from quorate.controller import (
     ReplicatedState,
     RoleChanges,
 )
-from quorate.errors import PeerError
+from quorate.errors import PeerError, UsageError
 from quorate.history.checkpoints import Checkpoints
 from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
@@ -115,6 +115,10 @@ class Core:
             forgotten=forgotten,
             on_fatal=on_fatal,
         )
+        self._voters = set(voters)
+        self._judged = self._judge_voters()
+        if not self._judged:
+            self.machine.on_applied.append(self._founded)
         self.groups = GroupWriter(self.controller, self.machine, scheduler, settings.controller)
         self.liveness = Liveness(self.controller, scheduler, brokers, peers, settings.controller)
         self.role_changes = RoleChanges(self.controller, scheduler, brokers, settings.controller)
@@ -131,6 +135,27 @@ class Core:
         self.liveness.stop()
         self.controller.stop()
         self.engine.stop()
+
+    def _judge_voters(self) -> bool:
+        """Are they those of the cluster? False: there is none yet. Voters are fixed when a cluster is created: a node
+        that counts others could be a majority by itself, and write another history of the same cluster. Raises
+        UsageError.
+        """
+        cluster = self.machine.state.cluster
+        if cluster is None:
+            return False
+        fixed = {voter.id for voter in cluster.voters}
+        if fixed != self._voters:
+            named, created = (", ".join(map(str, sorted(ids))) for ids in (self._voters, fixed))
+            raise UsageError(
+                f"cluster.voters names {named}; this cluster was created with {created}, and its voters are fixed"
+            )
+        return True
+
+    def _founded(self, _: int) -> None:
+        """A node that founds or joins a cluster learns its voters with the first events."""
+        if not self._judged:
+            self._judged = self._judge_voters()
 
     # -- callbacks of the peer links
 

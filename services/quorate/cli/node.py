@@ -401,9 +401,9 @@ class Node:
     def fail(self, error: BaseException) -> None:
         """Something happened that this node must not survive: say so, once, and serve nothing more."""
         if not self._failed.done():
-            self.log.critical("failed", error=f"{type(error).__name__}: {error}")
             self._stopping = True
             self._failed.set_result(error)
+            self.log.critical("failed", error=f"{type(error).__name__}: {error}")
 
     async def wait_failed(self) -> BaseException:
         """Returns when the node must stop, with the reason."""

@@ -150,7 +150,7 @@ class GuardedEngine(CoreEvents):
         self._kicked = False
         self._recount = True
         """Something happened that may move the commit index or the quorum."""
-        self._chores_at = now
+        self._chores_at = self._disk_watched_at = self._awake_since = now
         self._core = core(self, self._others)
         self._applied = Index(max(machine.applied_index(), journal.base_index))
         self._core.set_positions(applied=self._applied)
@@ -192,8 +192,14 @@ class GuardedEngine(CoreEvents):
 
     @property
     def leader_id(self) -> NodeId | None:
-        """See port."""
-        return self._core.leader_id
+        """See port. A leader that was silent for longer than any election timeout is nobody's any more: whoever asks
+        is told so, also while nobody can be elected instead and the connection to it stays open.
+        """
+        leader = self._core.leader_id
+        if leader is None or leader == self.node_id:
+            return leader
+        silent_s = self._scheduler.monotonic() - self._election.heard_at
+        return leader if silent_s <= self._settings.election_timeout_max_s else None
 
     @property
     def is_leader(self) -> bool:
@@ -278,7 +284,7 @@ class GuardedEngine(CoreEvents):
 
     def peer_disconnected(self, peer: NodeId) -> None:
         """See port."""
-        if not self._running or peer != self.leader_id:
+        if not self._running or peer != self._core.leader_id:
             return
         now = self._scheduler.monotonic()
         self._step(self._installer.drop)
@@ -348,9 +354,13 @@ class GuardedEngine(CoreEvents):
             self._scheduler.call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
+        """Nothing in a turn is a peer's fault, also not what cannot be decoded: it is committed."""
         self._kicked = False
         if self._running:
-            self._step(self._turn)
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001 - fail-stop, whatever it was
+                self._fatal(error)
 
     def _turn(self) -> None:
         now = self._scheduler.monotonic()
@@ -396,8 +406,12 @@ class GuardedEngine(CoreEvents):
             self._go_on_transferring(self._transfer, now)
 
     def _watch_disk(self, now: float) -> None:
+        """A node that was stopped itself (SIGSTOP, a frozen container) has not seen its disk hang for so long."""
+        if now - self._disk_watched_at > self._settings.disk_stall_step_down_s:
+            self._awake_since = now
+        self._disk_watched_at = now
         age = self._oldest_unsynced_age(now)
-        if age > self._settings.disk_stall_fatal_s:
+        if min(age, now - self._awake_since) > self._settings.disk_stall_fatal_s:
             raise StorageError(f"the disk has not finished a sync for {age:.1f} s")
         if age > self._settings.disk_stall_step_down_s and self.is_leader:
             self._core.resign()
@@ -586,7 +600,7 @@ class GuardedEngine(CoreEvents):
             self._core.vote_granted(peer, message.term)
 
     def _on_timeout_now(self, peer: NodeId, message: TimeoutNow) -> None:
-        if message.term == self._core.term and peer == self.leader_id and self.voting:
+        if message.term == self._core.term and peer == self._core.leader_id and self.voting:
             self._campaign(self._scheduler.monotonic(), handover=True)
 
     def _go_on_transferring(self, transfer: _Transfer, now: float) -> None:

@@ -18,6 +18,7 @@ import hashlib
 import hmac
 import random
 import secrets
+import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping
@@ -100,6 +101,9 @@ class _Link(asyncio.Protocol):
         """Start the clock of the hello."""
         self.transport = cast("asyncio.Transport", transport)
         settings = self._peers.settings
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux.
+            opened: socket.socket = transport.get_extra_info("socket")
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.unanswered_s * 1000))
         self._deadline = asyncio.get_running_loop().call_later(settings.hello_timeout_s, self.refuse, "deadline")
         self.greet()
 

@@ -93,5 +93,8 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes waiting to be written to one peer; above it the connection is dropped rather than let grow."""
     unproven_max: int = 64
     """Accepted connections that have not proven the cluster key yet."""
+    unanswered_s: float = 3.0
+    """What was sent and nobody's kernel has acknowledged for so long ends the connection, and it is dialed anew: left
+    alone, TCP would try again after ever longer pauses, up to two minutes after the network has healed."""
     reconnect_min_s: float = 0.02
     reconnect_max_s: float = 1.0

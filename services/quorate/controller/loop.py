@@ -471,6 +471,7 @@ class Controller:
     def slice_end(self) -> None:
         """See Speculation."""
         self._decider.slice_end()
+        self.metrics.clock_behind_ms = max(0, self._machine.time_ms - self._scheduler.time_ms())
 
     def installed(self, index: Index) -> None:
         """See Speculation."""

@@ -3,6 +3,9 @@
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
 
 import pytest
 import structlog
@@ -93,3 +96,19 @@ def test_text_is_for_people() -> None:
     logger(3).warning("disk slow", took_ms=7)
     assert "disk slow" in out.getvalue()
     assert not out.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize("shape", ["json", "text"])
+def test_a_log_that_cannot_be_written_harms_nobody(shape: Literal["json", "text"]) -> None:
+    """On a full disk a line and a command's line are lost, and whoever wrote them goes on."""
+    with Path("/dev/full").open("w") as full:
+        later = list[Callable[[], None]]()
+        settings = LogSection(format=shape)
+        configure(settings, full)
+        logger(1).critical("failed", error="no space left")
+        journalist = CommandJournalist(settings, 1, later.append, lambda: 0, full)
+        journalist(LINE)
+        for flush in later:
+            flush()
+        with suppress(OSError):
+            full.close()

@@ -194,6 +194,7 @@ class ListMachine:
         self.applied_entries: list[tuple[int, int, bytes]] = []
         self.terms: list[tuple[int, LeaderCause | None]] = []
         self.fail_on: bytes | None = None
+        self.failure: Exception = ValueError("poison")
         self.installs = 0
         self._pending: list[tuple[int, int, bytes]] = []
         self._load()
@@ -207,7 +208,7 @@ class ListMachine:
 
     def apply(self, index: Index, term: Term, entry: bytes) -> None:
         if entry and entry == self.fail_on:
-            raise ValueError("poison")
+            raise self.failure
         assert index == max(self.index + 1, 2)
         self.index = index
         self._pending.append((index, term, entry))

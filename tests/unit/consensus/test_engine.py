@@ -8,6 +8,7 @@ from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.pysyncobj_engine import check_pysyncobj
 from quorate.consensus.settings import EngineSettings
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
+from quorate.events import UnknownSchemaError
 from tests.unit.consensus.raft_cluster import Cluster, Node
 
 SIZES = pytest.mark.parametrize("count", [1, 3, 5])
@@ -96,6 +97,26 @@ def test_a_silent_leader_is_replaced_within_two_timeouts() -> None:
     cluster.run_until(lambda: not old.engine.is_leader, limit)
     assert old.machine.terms[-1] == (1, None)
     assert old.engine.propose(b"too late", Term(1)) is None
+
+
+def test_a_leader_that_is_silent_is_nobodys_leader() -> None:
+    """Cut off with every connection open, a follower says after the longest timeout that it knows no leader, although
+    nobody can be elected; it says so until it hears one again.
+    """
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    alone = next(node for node in cluster.nodes.values() if node is not leader)
+    cluster.run(0.2)
+    cluster.wires.isolate(alone.id)
+    cluster.run(cluster.settings.election_timeout_max_s - 0.1)
+    known = [alone.engine.leader_id]
+    for seconds in (0.2, 5):
+        cluster.run(seconds)
+        known.append(alone.engine.leader_id)
+    assert known == [leader.id, None, None]
+    assert leader.engine.leader_id == leader.id
+    cluster.wires.heal()
+    cluster.run_until(lambda: alone.engine.leader_id == leader.id)
 
 
 def test_leadership_lost_is_told_before_a_proposal_can_be_refused() -> None:
@@ -525,6 +546,24 @@ def test_a_leader_with_a_stuck_disk_steps_down_and_then_stops() -> None:
     cluster.run_until(lambda: cluster.leader)
 
 
+def test_time_that_a_node_slept_is_not_its_disks() -> None:
+    """A node that was stopped for longer than the second limit lives, if its disk answers then; if not, it does not."""
+    cluster = Cluster(1, settings=EngineSettings(disk_stall_step_down_s=1.0, disk_stall_fatal_s=3.0))
+    node = cluster.elect()
+    for answers in (True, False):
+        node.worker.stuck = True
+        node.propose(b"on its way to the disk")
+        cluster.time.run(0.1)
+        cluster.time.now += 20
+        cluster.time.run(0.1)
+        assert node.fatal == []
+        if answers:
+            node.worker.release()
+            cluster.run_until(node.engine.decidable_term)
+    cluster.time.run(4)
+    assert [type(error) for error in node.fatal] == [StorageError]
+
+
 def test_slices_are_bounded_and_complete() -> None:
     """A long committed backlog is applied in many slices, in order, with nothing left out."""
     cluster = Cluster(3, settings=EngineSettings(apply_slice_entries=3))
@@ -659,6 +698,21 @@ def test_a_failing_machine_stops_the_node() -> None:
     cluster.time.run(1)
     assert [type(error) for error in leader.fatal] == [ValueError]
     assert leader.propose(b"more") is None
+
+
+def test_what_one_node_cannot_decode_stops_that_node_and_nobody_else() -> None:
+    """A committed entry is nobody's malformed frame: the node that cannot read it stops at once, and is not elected."""
+    cluster = Cluster(3)
+    leader = cluster.elect(1)
+    older = cluster.nodes[2]
+    older.machine.fail_on, older.machine.failure = b"of a later version", UnknownSchemaError(999)
+    leader.propose(b"of a later version")
+    cluster.time.run(0.1)
+    assert [type(error) for error in older.fatal] == [UnknownSchemaError]
+    older.fatal.clear()
+    older.up = False
+    write(cluster, leader, 3)
+    assert not leader.engine.transfer_leadership(NodeId(2))
 
 
 def test_two_leaders_in_one_term_stop_the_node() -> None:

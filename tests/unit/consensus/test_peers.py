@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
@@ -373,3 +374,21 @@ def test_an_empty_key_is_a_usage_error() -> None:
     """A node without a cluster key cannot be made."""
     with pytest.raises(UsageError, match="key"):
         PeerIdentity(cluster_id="c", node_id=NodeId(1), dir_uuid=bytes(16), key=b"")
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux lets a program say so")
+def test_a_link_into_nowhere_is_given_up_soon() -> None:
+    """Either end closes what the other's kernel does not acknowledge for ``unanswered_s``: TCP alone would wait up to
+    two minutes after the network healed before it tries again, and the cluster would have no leader so long.
+    """
+    ports = ports_of(1, 2)
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.ups and two.ups)
+        links = [*one.peers._outbound.values(), *one.peers._inbound.values()]
+        assert len(links) == 2
+        for link in links:
+            kernel = link.transport.get_extra_info("socket")
+            assert kernel.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 3000
+
+    with_ends(scenario, End(1, ports), End(2, ports))

@@ -110,6 +110,7 @@ class Scrape:
         counts = yield from count_brokers(self._context.controller.view())
         self._ours_now(out, counts)
         yield
+        yield from self._disbelieved(out)
         yield from self._java(out)
         return out.text()
 
@@ -126,6 +127,8 @@ class Scrape:
         out.gauge("quorate_applied_index", "Highest Raft index applied here.", context.engine.applied_index)
         out.gauge("quorate_offset", "Events applied here: the next offset.", controller.offset)
         out.counter("quorate_heartbeats_total", "Broker heartbeats received.", controller.live.beats)
+        late = "How far behind the last event's time this node's clock was when it was applied; 0: not behind."
+        out.gauge("quorate_clock_behind_seconds", late, context.metrics.clock_behind_ms / 1000)
         out.gauge("quorate_in_flight", "Entries proposed and not yet applied.", controller.in_flight)
         out.gauge("quorate_parked", "Requests waiting for a leader to be known.", controller.parked)
         out.gauge("quorate_storage_bytes", "Size of the data directory.", storage.bytes_on_disk)
@@ -140,6 +143,16 @@ class Scrape:
         for name in dict.fromkeys(gauge.name for gauge in context.metrics.gauges):
             same = [gauge for gauge in context.metrics.gauges if gauge.name == name]
             out.add("gauge", f"quorate_{name}", same[0].about, [(gauge.labels, gauge.read()) for gauge in same])
+
+    def _disbelieved(self, out: Exposition) -> Steps[None]:
+        """What an election would not believe, before there is one."""
+        view, policy, count = self._context.controller.view(), self._context.policy, 0
+        for found in view.state.broker_sets.values():
+            said = [view.live.info(found.cluster, found.name, replica.broker_id) for replica in found.replicas]
+            count += sum(info is not None and info.epoch - found.master_epoch > policy.max_epoch_jump for info in said)
+            yield
+        about = "Brokers that report a master epoch too far ahead of their set's to be believed."
+        out.gauge("quorate_epochs_not_believed", about, count)
 
     def _java(self, out: Exposition) -> Steps[None]:
         """The eight instruments of RocketMQ's controller, with its common labels."""

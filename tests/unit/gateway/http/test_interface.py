@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from quorate.controller.live import Heartbeat
 from quorate.events import SCHEMAS
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
@@ -644,6 +645,25 @@ def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:
     latency = tuple(sorted((*common, ("le", "100"), ("request_type", "CONTROLLER_REGISTER_BROKER"))))
     assert samples["request_latency_bucket", latency] == 1
     assert len(LATENCY_BOUNDS_US) == 22
+
+
+def test_an_alarm_can_be_set_on_clocks_and_on_epochs_nobody_believes() -> None:
+    """How late the clock was beside the log, and who reports an epoch that no election would believe, are metrics; both
+    are 0 where all is well.
+    """
+    house = House()
+    house.bench.broker_set([Line(), Line()])
+
+    def told(name: str) -> float:
+        (answer,) = house.send("GET", "/metrics")
+        return next(f for f in text_string_to_metric_families(answer.body.decode()) if f.name == name).samples[0].value
+
+    assert (told("quorate_clock_behind_seconds"), told("quorate_epochs_not_believed")) == (0, 0)
+    far = 2 + PolicySettings().max_epoch_jump
+    house.bench.controller.heartbeat(Heartbeat("c", "a", 2, "127.0.0.1:30002", far, 0, 0, 10_000), Line())
+    house.bench.loop.wall_skew_ms -= 7_000
+    house.bench.done(PutTopic(topic="t", read_queues=4, write_queues=4, permission=6))
+    assert (told("quorate_clock_behind_seconds"), told("quorate_epochs_not_believed")) == (7, 1)
 
 
 def test_the_description_matches_the_table() -> None:
