@@ -14,6 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 SETS := node build lint test
 SETS_ALL := $(SETS) projections spark
+SETS_RUN := node build projections spark
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-all run test check test-all test-rocketmq test-kafka sim bench peers fuzz gen lock format clean
@@ -37,7 +38,8 @@ peers: setup ## Fetch what tests borrow (Maven jars, kcat, …) into .peers; abs
 
 # ── run ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-run: setup-all ## The demonstration: controllers, brokers, failovers, views, Spark, the page; Ctrl-C ends it
+run: ## The demonstration: controllers, brokers, failovers, views, Spark, the page; Ctrl-C ends it
+	@PYTHON=$(PYTHON) sh .ci/setup $(SETS_RUN)
 	@$(BIN)/quorate demo
 
 # ── test ────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,6 +5,9 @@ with two cores), and running past it is a failure. The last line counts:
 every test of a pytest step, and one for each other step: ``N passed, N failed, N skipped``. Exit 0 only if nothing
 failed (and, with ``QUORATE_FORBID_SKIPS=1``, nothing was skipped).
 
+All that a run says is kept in ``.run/tiers/<tier>.log`` until the next. A tier that took longer than its stated time
+says so in its last line but one; that is no failure, for machines differ.
+
 Usage: ``tiers.py check|test|all [STEP …]`` (names narrow it to those steps).
 """
 
@@ -15,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +45,9 @@ UNMEASURED = [
 """All the rest of ``UNIT``, whatever is added to it."""
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For Spark in tests: compiling thoroughly, as suits a JVM that lives for days, is half of what it does in a minute."""
+STATED_S = {"check": 90, "test": 1200, "all": 3600}
+"""What a tier may take on a quiet machine with two cores, after set-up."""
+KEPT = ROOT / ".run" / "tiers"
 GRACE_S = 45
 """For an interrupted step to end its processes."""
 PROCESSES = ["tests/integration", "tests/contract"]
@@ -181,8 +188,8 @@ def end(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def run(step: Step) -> tuple[int, str]:
-    """Run one step, showing its output; its status and pytest's closing line. Ends it when its budget is spent."""
+def run(step: Step, say: Callable[[str], None]) -> tuple[int, str]:
+    """Run one step, passing its output on; its status and pytest's closing line. Ends it when its budget is spent."""
     process = subprocess.Popen(
         step.command,
         cwd=ROOT,
@@ -203,7 +210,7 @@ def run(step: Step) -> tuple[int, str]:
     lines: list[str] = []
     try:
         for line in process.stdout:
-            print(line, end="", flush=True)
+            say(line)
             lines.append(line)
         return process.wait(), next(filter(CLOSING.search, reversed(lines)), "")
     except KeyboardInterrupt:
@@ -227,6 +234,24 @@ def count(step: Step, status: int, closing: str, tally: Tally) -> None:
         tally.failed += 1
 
 
+def run_all(tier: str, steps: list[Step], say: Callable[[str], None]) -> Tally:
+    """Run the steps one after the other, and say how each ended, and all of them."""
+    tally, troubled, started = Tally(), list[str](), time.monotonic()
+    for step in steps:
+        say(f"── {step.name}\n")
+        began, failed_before = time.monotonic(), tally.failed
+        status, closing = run(step, say)
+        count(step, status, closing, tally)
+        if tally.failed > failed_before:
+            troubled.append(step.name)
+        say(f"── {step.name}: {'failed' if step.name in troubled else 'ok'} in {time.monotonic() - began:.1f} s\n")
+    took_s = time.monotonic() - started
+    longer = f", longer than the {STATED_S[tier]} s of a quiet machine" if took_s > STATED_S[tier] else ""
+    say(f"{tier}: {took_s:.0f} s{longer}" + (f"; failed: {', '.join(troubled)}" if troubled else "") + "\n")
+    say(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped\n")
+    return tally
+
+
 def main(arguments: list[str]) -> int:
     """Run a tier; the status is what ``make`` reports."""
     tiers = {"check": check, "test": test, "all": everything}
@@ -235,19 +260,15 @@ def main(arguments: list[str]) -> int:
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # As Ctrl-C: what runs is ended, not left behind.
     steps = [step for step in tiers[arguments[0]]() if not arguments[1:] or step.name in arguments[1:]]
-    tally, troubled, started = Tally(), [], time.monotonic()
-    for step in steps:
-        print(f"── {step.name}", flush=True)
-        began, failed_before = time.monotonic(), tally.failed
-        status, closing = run(step)
-        count(step, status, closing, tally)
-        if tally.failed > failed_before:
-            troubled.append(step.name)
-        print(f"── {step.name}: {'failed' if step.name in troubled else 'ok'} in {time.monotonic() - began:.1f} s")
-    print(
-        f"{arguments[0]}: {time.monotonic() - started:.0f} s" + (f"; failed: {', '.join(troubled)}" if troubled else "")
-    )
-    print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped", flush=True)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / f"{arguments[0]}.log").open("w") as kept:
+
+        def say(line: str) -> None:
+            print(line, end="", flush=True)
+            kept.write(line)
+            kept.flush()
+
+        tally = run_all(arguments[0], steps, say)
     skips_count = os.environ.get("QUORATE_FORBID_SKIPS") == "1" and tally.skipped
     return 1 if tally.failed or skips_count else 0
 

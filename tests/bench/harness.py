@@ -6,7 +6,6 @@ machine gave meanwhile: the load average, and the share of the CPU that its host
 
 import json
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 
 from quorate.consensus.disk import FileDisk
 from tests.clusters import Started, free_ports, running
+from tests.native import compiled
 
 HERE = Path(__file__).parent
 Figure = dict[str, Any]
@@ -128,13 +128,9 @@ def quantiles(samples: list[float]) -> Figure:
 
 
 def build_tools(folder: Path) -> Path:
-    """Compile the generators. Raises SystemExit when there is no C compiler."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise SystemExit("make bench needs a C compiler (cc): the load generator must not be the limit")
+    """Compile the generators: they must not be the limit."""
     for name in ("load", "fleet"):
-        source = HERE / "load" / f"{name}.c"
-        subprocess.run([compiler, "-O2", "-o", str(folder / name), str(source)], check=True)
+        compiled(HERE / "load" / f"{name}.c", folder / name)
     return folder
 
 

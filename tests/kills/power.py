@@ -6,11 +6,11 @@ one node are read in order, for a later life's sync of a file also covers what a
 """
 
 import os
-import shutil
 import struct
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.native import compiled
 
 SOURCE = Path(__file__).with_name("undo.c")
 _U32 = struct.Struct("=I")
@@ -19,17 +19,10 @@ _WRITE = struct.Struct("=QQI")
 _CUT = struct.Struct("=QI")
 
 
-def compiler() -> str | None:
-    """A C compiler, if this machine has one."""
-    return shutil.which("cc") or shutil.which("gcc")
-
-
 def build(folder: Path) -> Path:
     """Compile the library into ``folder``."""
     library = folder / "undo.so"
-    cc = compiler()
-    assert cc is not None
-    subprocess.run([cc, "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"], check=True)
+    compiled(SOURCE, library, "-shared", "-fPIC", "-ldl", "-lpthread")
     return library
 
 

@@ -8,14 +8,11 @@ import pytest
 
 from tests.kills import power
 from tests.kills.cluster import Cluster, LostError, Reader, Writers, verify
-from tests.peers import REASON
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled undo library."""
-    if power.compiler() is None:
-        pytest.skip(f"{REASON}cc (a C compiler)")
     return power.build(tmp_path_factory.mktemp("undo"))
 
 

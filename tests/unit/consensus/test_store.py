@@ -27,7 +27,6 @@ from quorate.consensus.store import (
 )
 from quorate.errors import InvariantBrokenError, StorageError, UsageError
 from tests.kills import power
-from tests.peers import REASON
 
 Open = Callable[[], Store]
 
@@ -319,8 +318,6 @@ def check_prefix(path: Path) -> int:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Preloaded into a process it makes power failures possible."""
-    if power.compiler() is None:
-        pytest.skip(f"{REASON}cc (a C compiler)")
     return power.build(tmp_path_factory.mktemp("undo"))
 
 
