@@ -312,8 +312,7 @@ class Model:
 
     def is_learner(self, name: str, number: int) -> bool:
         """Is it kept from office as a learner?"""
-        member = number in self.replicas[name]["ids"]
-        return self.settings["learners_excluded"] and member and number in self.learners.get(name, ())
+        return self.settings["learners_excluded"] and number in self.learners.get(name, ())
 
     def beats(self, one: dict[str, Any], other: dict[str, Any]) -> bool:
         """Is ``one`` to be preferred: higher epoch, then higher offset, then lower priority number?"""
@@ -346,7 +345,7 @@ class Model:
         sync = self.sync[name]
         members = sorted(self.replicas[name]["ids"].keys() | sync["set"])
         alive = tuple(number for number in members if self.alive(sync["cluster"], name, number))
-        kept_out = tuple(number for number in members if number in self.learners.get(name, ()))
+        kept_out = tuple(number for number in members if self.is_learner(name, number))
         return alive, kept_out, tuple(members), tuple(sorted(sync["set"]))
 
     # 1001: the master reports who is in sync.

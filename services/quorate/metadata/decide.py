@@ -1,7 +1,7 @@
-"""From a command to events, or to a refusal: the one place where something is chosen.
+"""From a command to its decision: which rule judges which command.
 
-Rules: pure; runs on the leader only. Everything chosen goes into the events, so that ``evolve`` repeats none of it.
-A refusal carries no events; a decision without events means that what was asked for is so already.
+Rules: pure; looks at nothing but its arguments, and everything that was chosen is in the events. A refusal is a value,
+never an exception. A new command is one line here, one rule in the module of its subject.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,9 +31,9 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.RecordNodeStart: cluster.record_node_start,
     commands.RaiseFeatureLevel: cluster.raise_feature_level,
 }
-"""A dictionary, not a ``match``: its cost is flat in the number of commands."""
+"""By type, not by ``match``: the cost is the same for every command."""
 
 
 def decide(state: State, command: Command, context: Context) -> Decision | Refusal:
-    """What the command does to this state, if anything. Never raises for what a caller sent."""
+    """What this command does to this state, or why it does nothing. Refuses what the command's own rule refuses."""
     return DECIDERS[type(command)](state, command, context)

@@ -1,20 +1,23 @@
-"""The one rule-set of a replicated thing: who may lead it, and who may count as in sync.
+"""The one rule-set of a replicated thing: who may lead it, who wins, and why everybody else did not.
 
-Rules: pure, and blind to where the members came from, so that broker sets now, and segments and partitions later, are
-judged by the same code. The outcome does not depend on the order of the members. Every member gets a verdict.
+Rules: nothing here knows RocketMQ, a clock or a policy; who is asked for, and what may be believed of a report, is
+decided before. An outcome does not depend on the order of the members, and names for each member the rule where it
+fell. Verdicts and rules are stored in events: a name never changes its meaning.
 
-Theory (RocketMQ ``DefaultElectPolicy``): the alive members of the in-sync set stand first; only where nobody of them
-can be chosen, and the operator allows it, do all alive members stand ("unclean"). An incumbent that is still among
-them stays, unless somebody else was asked for; who was asked for wins or nobody does; else the greatest
-(epoch, max offset) wins, then the lowest priority value, then the lowest id.
+Theory: only members that are alive, in sync and no learners stand. The rules then look at those that are left, one
+rule after the other, until one is left; no two have the same id, so the last rule always decides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
 from quorate.events import Candidate
+
+ELECTED: Final = "elected"
+OUT: Final = "out"
 
 NOT_ALIVE: Final = "not alive"
 NOT_IN_SYNC: Final = "not in sync state set"
@@ -25,144 +28,194 @@ LOWER_MAX_OFFSET: Final = "lower max offset"
 LOWER_PRIORITY: Final = "lower priority"
 HIGHER_BROKER_ID: Final = "higher broker id"
 
-DECIDED_BY: Final = {
+DECIDED_BY: Final[Mapping[str, str]] = {
     LOWER_EPOCH: "higher epoch",
     LOWER_MAX_OFFSET: "higher max offset",
     LOWER_PRIORITY: "higher priority",
     HIGHER_BROKER_ID: "lower broker id",
 }
-"""Where the last rival fell, said of the winner; in the order the rules are asked."""
+"""The rules that compare, in the order they are asked: how a loser falls by one → how the winner wins by it."""
 
-_INT32: Final = 1 << 32
+FIRST_ELECTION: Final = "first election"
+DESIGNATED: Final = "designated"
+ONLY_CANDIDATE: Final = "only candidate"
+OLD_MASTER_IS_ALIVE: Final = "old master is alive"
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One member as an election sees it; offsets in bytes, -1 where nothing is known."""
+    """One of the set as an election sees it: what is known of it, and what it reported."""
 
     broker_id: int
     alive: bool
     in_sync: bool
     learner: bool = False
     epoch: int = -1
+    """-1: none reported, or none that is believed."""
     max_offset: int = -1
     confirm_offset: int = -1
     priority: int = 2**31 - 1
-    """The lower value is preferred."""
+    """The lower number wins."""
+
+
+Rule = Callable[[list[Member]], list[Member]]
+"""Of those that stand, by rising id, the ones that no other beats."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """Who won, by which rule, and what became of each member; ``winner`` None: nobody could be chosen."""
+    """Who won, by which rule, and what became of each member, by rising id."""
 
     winner: int | None
     decided_by: str
+    """Empty when nobody won."""
     unclean: bool
+    """Did it take members that are not in sync?"""
     candidates: tuple[Candidate, ...]
 
 
 def elect(
-    members: Sequence[Member], *, incumbent: int | None, wanted: int | None, unclean: bool, wide_offsets: bool = True
+    members: Iterable[Member],
+    *,
+    incumbent: int | None,
+    wanted: int | None,
+    unclean: bool,
+    wide_offsets: bool = True,
 ) -> Outcome:
-    """Choose a leader. ``wanted``: only this member will do. ``unclean``: members out of sync may stand if need be.
+    """Choose a leader (Java ``DefaultElectPolicy.elect``).
 
-    ``wide_offsets`` False compares offsets as Java before issue 10578 was fixed.
+    A living ``incumbent`` in sync stays, unless somebody else is ``wanted``; who is wanted wins, or nobody does. With
+    ``unclean`` all living members stand if among those in sync nobody won. ``wide_offsets`` False: offsets are
+    compared as Java does, by their difference in 32 bits.
     """
-    ordered = sorted(members, key=_broker_id)
-    eligible = [m for m in ordered if m.alive and not (m.learner and m.broker_id != incumbent)]
-    pool = [m for m in eligible if m.in_sync]
-    winner, rule = _choose(pool, incumbent, wanted, wide_offsets)
-    widened = winner is None and unclean
-    if widened:
-        pool = eligible
-        winner, rule = _choose(pool, incumbent, wanted, wide_offsets)
-    by_order = winner is not None and not rule
-    standing = {m.broker_id for m in pool}
-    fallen = [_out_by(m, winner, m.broker_id in standing, by_order, widened) for m in ordered]
-    candidates = tuple(map(_candidate, ordered, fallen))
-    if winner is None:
-        return Outcome(None, "", False, candidates)
-    if by_order:
-        rule = next((said for fell, said in reversed(DECIDED_BY.items()) if fell in fallen), "only candidate")
-    return Outcome(winner.broker_id, rule, not winner.in_sync, candidates)
+    ordered = sorted(members, key=_by_id)
+    rules = _RULES if wide_offsets else _RULES_IN_32_BITS
+    fallen: dict[int, str] = {}
+    winner, decided_by = _judge(ordered, fallen, incumbent, wanted, rules, clean=True)
+    if winner is not None or not unclean:
+        return Outcome(winner, decided_by, False, _candidates(ordered, winner, fallen))
+    fallen.clear()
+    winner, decided_by = _judge(ordered, fallen, incumbent, wanted, rules, clean=False)
+    return Outcome(winner, decided_by, winner is not None, _candidates(ordered, winner, fallen))
 
 
-def appoint(members: Sequence[Member], broker_id: int, rule: str) -> Outcome:
-    """Make this one leader without asking the rules (the first election of a set: there is no data to lose yet)."""
-    ordered = sorted(members, key=_broker_id)
-    fallen = ["" if m.broker_id == broker_id else NOT_ASKED_FOR for m in ordered]
-    return Outcome(broker_id, rule, False, tuple(map(_candidate, ordered, fallen)))
+def appoint(members: Iterable[Member], winner: int, decided_by: str) -> Outcome:
+    """Without an election: this one leads, as it is, and nobody else was asked for."""
+    ordered = sorted(members, key=_by_id)
+    fallen = {member.broker_id: NOT_ASKED_FOR for member in ordered}
+    return Outcome(winner, decided_by, False, _candidates(ordered, winner, fallen))
 
 
-def inputs(candidates: Sequence[Candidate]) -> str:
-    """What an election that failed depended on, as text: it fails again until this changes.
-
-    Offsets are left out on purpose: they move all the time, and cannot make anybody eligible.
-    """
-    return " ".join(f"{c.broker_id}{'a' * c.alive}{'s' * c.in_sync}{'l' * c.learner}" for c in candidates)
-
-
-def _choose(
-    pool: Sequence[Member], incumbent: int | None, wanted: int | None, wide_offsets: bool
-) -> tuple[Member | None, str]:
-    """The winner and the rule that made it win at once; the rule is empty if the order decided (Java ``tryElect``)."""
-    ids = {m.broker_id: m for m in pool}
-    if incumbent in ids and wanted in (None, incumbent):
-        return ids[incumbent], "old master is alive"
-    if wanted is not None:
-        return ids.get(wanted), "designated"
-    best: Member | None = None
-    for member in pool:
-        if best is None or _beats(member, best, wide_offsets):
-            best = member
-    return best, ""
-
-
-def _beats(one: Member, other: Member, wide_offsets: bool) -> bool:
-    """Is ``one`` strictly better? Members come by rising id, so that of two equal ones the lower id stays."""
-    if one.epoch != other.epoch:
-        return one.epoch > other.epoch
-    if one.max_offset == other.max_offset:
-        return one.priority < other.priority
-    ahead = one.max_offset - other.max_offset
-    return ahead > 0 if wide_offsets else _narrow(-ahead) < 0
-
-
-def _narrow(value: int) -> int:
-    """Java's ``(int) value``."""
-    value %= _INT32
-    return value - _INT32 if value >= _INT32 >> 1 else value
-
-
-def _out_by(member: Member, winner: Member | None, standing: bool, by_order: bool, widened: bool) -> str:
-    """The rule a member fell by; empty for the winner."""
-    if member is winner:
-        return ""
-    if not member.alive:
-        return NOT_ALIVE
-    if not standing:
-        return LEARNER if member.in_sync or widened else NOT_IN_SYNC
-    if winner is None or not by_order:
-        return NOT_ASKED_FOR
-    if member.epoch != winner.epoch:
-        return LOWER_EPOCH
-    if member.max_offset != winner.max_offset:
-        return LOWER_MAX_OFFSET
-    return LOWER_PRIORITY if member.priority != winner.priority else HIGHER_BROKER_ID
-
-
-def _candidate(member: Member, out_by: str) -> Candidate:
-    return Candidate(
-        broker_id=member.broker_id,
-        alive=member.alive,
-        in_sync=member.in_sync,
-        epoch=member.epoch,
-        max_offset=member.max_offset,
-        confirm_offset=member.confirm_offset,
-        priority=member.priority,
-        learner=member.learner,
-        verdict="out" if out_by else "elected",
-        out_by=out_by,
+def inputs(candidates: Iterable[Candidate]) -> str:
+    """What could change the end of a failed election: who is there, alive, in sync, a learner. Part of the state."""
+    return " ".join(
+        f"{one.broker_id}{'a' if one.alive else ''}{'s' if one.in_sync else ''}{'l' if one.learner else ''}"
+        for one in candidates
     )
 
 
-def _broker_id(member: Member) -> int:
-    return member.broker_id
+_by_id: Final = attrgetter("broker_id")
+
+
+def _judge(
+    members: Sequence[Member],
+    fallen: dict[int, str],
+    incumbent: int | None,
+    wanted: int | None,
+    rules: Sequence[tuple[str, Rule]],
+    *,
+    clean: bool,
+) -> tuple[int | None, str]:
+    """The winner, if any, and the rule. ``fallen`` is told where each of the others fell."""
+    favoured = incumbent if wanted is None else wanted
+    standing: list[Member] = []
+    present = False
+    for member in members:
+        broker_id = member.broker_id
+        if not member.alive:
+            fallen[broker_id] = NOT_ALIVE
+        elif clean and not member.in_sync:
+            fallen[broker_id] = NOT_IN_SYNC
+        elif broker_id == favoured and (not member.learner or broker_id == incumbent):
+            present = True  # A learner that leads already may stay: to stay is not to be elected.
+        elif member.learner:
+            fallen[broker_id] = LEARNER
+        else:
+            standing.append(member)
+    if present or wanted is not None:
+        for member in standing:
+            fallen[member.broker_id] = NOT_ASKED_FOR
+        if not present:
+            return None, ""
+        return favoured, OLD_MASTER_IS_ALIVE if favoured == incumbent else DESIGNATED
+    return _compare(standing, fallen, rules) if standing else (None, "")
+
+
+def _compare(standing: list[Member], fallen: dict[int, str], rules: Sequence[tuple[str, Rule]]) -> tuple[int, str]:
+    """Rule after rule until one is left; the rule where its last rival fell has decided."""
+    decided_by = ONLY_CANDIDATE
+    for verdict, best in rules:
+        if len(standing) == 1:
+            break
+        left = best(standing)
+        if len(left) < len(standing):
+            decided_by = DECIDED_BY[verdict]
+            for member in standing:  # Who is left falls by a later rule, or wins.
+                fallen[member.broker_id] = verdict
+            standing = left
+    return standing[0].broker_id, decided_by
+
+
+def _highest_epoch(standing: list[Member]) -> list[Member]:
+    highest = max(member.epoch for member in standing)
+    return [member for member in standing if member.epoch == highest]
+
+
+def _highest_max_offset(standing: list[Member]) -> list[Member]:
+    highest = max(member.max_offset for member in standing)
+    return [member for member in standing if member.max_offset == highest]
+
+
+def _highest_max_offset_in_32_bits(standing: list[Member]) -> list[Member]:
+    """As Java's ``TreeSet`` has it: first is who comes before all that were first. Unequal offsets whose difference is
+    nothing in 32 bits are a tie that priority is not asked about, so that the lower id stays first.
+    """
+    firsts: list[int] = []
+    for member in standing:
+        if all(_narrowed(first - member.max_offset) < 0 for first in firsts):
+            firsts.append(member.max_offset)
+    return [member for member in standing if member.max_offset == firsts[-1]]
+
+
+def _narrowed(difference: int) -> int:
+    """As Java's cast of a long to an int."""
+    return (difference + 2**31) % 2**32 - 2**31
+
+
+def _best_priority(standing: list[Member]) -> list[Member]:
+    best = min(member.priority for member in standing)
+    return [member for member in standing if member.priority == best]
+
+
+def _lowest_id(standing: list[Member]) -> list[Member]:
+    return standing[:1]
+
+
+_RULES: Final = tuple(zip(DECIDED_BY, (_highest_epoch, _highest_max_offset, _best_priority, _lowest_id), strict=True))
+_RULES_IN_32_BITS: Final = (_RULES[0], (LOWER_MAX_OFFSET, _highest_max_offset_in_32_bits), *_RULES[2:])
+
+
+def _candidates(members: list[Member], winner: int | None, fallen: dict[int, str]) -> tuple[Candidate, ...]:
+    return tuple(
+        Candidate(
+            broker_id=member.broker_id,
+            alive=member.alive,
+            in_sync=member.in_sync,
+            epoch=member.epoch,
+            max_offset=member.max_offset,
+            confirm_offset=member.confirm_offset,
+            priority=member.priority,
+            learner=member.learner,
+            verdict=ELECTED if member.broker_id == winner else OUT,
+            out_by="" if member.broker_id == winner else fallen[member.broker_id],
+        )
+        for member in members
+    )

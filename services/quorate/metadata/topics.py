@@ -1,22 +1,22 @@
 """Topics: what RocketMQ lets one create, change and delete.
 
-Rules and remarks are those of the 5.3 broker (``AdminBrokerProcessor.updateAndCreateTopic``, ``TopicValidator``,
-``AttributeUtil.alterCurrentAttributes``), whose place the controller takes here; the bounds on queues and permission,
-which Java leaves to ``mqadmin``, are ours.
+Rules: names, attributes and remarks are those of Java ``TopicValidator``, ``AttributeUtil`` and ``TopicAttributes``;
+the order of checks is that of the broker's ``AdminBrokerProcessor``. What is so already writes nothing.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from quorate.events import Event, TopicCreated, TopicDeleted, TopicUpdated
+from quorate.events import TopicCreated, TopicDeleted, TopicUpdated
 from quorate.metadata.commands import DeleteTopic, PutTopic, Refusal, TopicIs
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.state import State, Topic
+from quorate.metadata.texts import LONG_MAX, java_long
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -37,57 +37,51 @@ SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 NAME_LENGTH_MAX: Final = 127
 RETRY_NAME_LENGTH_MAX: Final = 255
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
+LONGER_PREFIXES: Final = ("%RETRY%", "%DLQ%")
+"""Retry and dead-letter topics, named for a consumer group."""
+NAME_PATTERN: Final = "^[%|a-zA-Z0-9_-]+$"
+PERMISSION_MAX: Final = 7
+"""4 read, 2 write, 1 inherit."""
+INT_MIN: Final = -(2**31)
+INT_MAX: Final = 2**31 - 1
 
-_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-_INT32_MAX: Final = 2**31 - 1
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_MESSAGE_TYPE: Final = "message.type"
 
 
-class Attribute(msgspec.Struct, frozen=True):
-    """A topic attribute RocketMQ knows; ``problem`` says what is wrong with a value, or nothing."""
+class _Attribute(msgspec.Struct, frozen=True, gc=False):
+    """One that Java knows: an ``EnumAttribute``, or without values the ``LongRangeAttribute`` from -1 up."""
 
     changeable: bool
-    problem: Callable[[str], str]
+    values: tuple[str, ...] = ()
 
 
-def _one_of(*allowed: str) -> Callable[[str], str]:
-    remark = f"value is not in set: [{', '.join(allowed)}]"
-    return lambda value: "" if value in allowed else remark
-
-
-def _long_from(minimum: int) -> Callable[[str], str]:
-    maximum = 2**63 - 1
-
-    def problem(value: str) -> str:
-        if not re.fullmatch(r"[+-]?[0-9]{1,40}", value) or not -maximum - 1 <= int(value) <= maximum:
-            return f'For input string: "{value}"'
-        return "" if int(value) >= minimum else f"value is not in range({minimum}, {maximum})"
-
-    return problem
-
-
-ATTRIBUTES: Final[Mapping[str, Attribute]] = {
-    "queue.type": Attribute(False, _one_of("BatchCQ", "SimpleCQ")),
-    "cleanup.policy": Attribute(False, _one_of("COMPACTION", "DELETE")),
-    "message.type": Attribute(True, _one_of("DELAY", "FIFO", "MIXED", "NORMAL", "TRANSACTION", "UNSPECIFIED")),
-    "reserve.time": Attribute(True, _long_from(-1)),
+_ATTRIBUTES: Final[Mapping[str, _Attribute]] = {
+    "queue.type": _Attribute(False, ("BatchCQ", "SimpleCQ")),
+    "cleanup.policy": _Attribute(False, ("COMPACTION", "DELETE")),
+    _MESSAGE_TYPE: _Attribute(True, ("DELAY", "FIFO", "MIXED", "NORMAL", "TRANSACTION", "UNSPECIFIED")),
+    "reserve.time": _Attribute(True),
 }
-"""Java ``TopicAttributes.ALL``."""
+"""Java ``TopicAttributes.ALL`` of 5.3.3."""
 
 
 def put_topic(state: State, command: PutTopic, context: Context) -> Decision | Refusal:
-    """17: create or change a topic; no event if it is just so already.
+    """17 (Java ``AdminBrokerProcessor.updateAndCreateTopic``).
 
-    Refuses InvalidTopicName, SystemTopic, InvalidTopicFilterType, InvalidTopicSetting, InvalidTopicAttribute.
+    Refuses InvalidTopicFilterType, InvalidTopicName, SystemTopic, InvalidTopicSetting, InvalidTopicAttribute.
     """
-    refusal = _judge_name(command.topic, context.policy) or _judge_settings(command, context.policy)
+    policy, name = context.policy, command.topic
+    if command.filter_type not in FILTER_TYPES:
+        return refuse("InvalidTopicFilterType", f"topicFilterType = [{command.filter_type}] value invalid")
+    refusal = _bad_name(name) or _protected(name, policy) or _bad_setting(command, policy)
     if refusal is not None:
         return refusal
-    old = state.topics.get(command.topic)
-    attributes = _altered(None if old is None else old.attributes, command.attributes, context.policy)
+    known = state.topics.get(name)
+    attributes = _altered(None if known is None else known.attributes, command.attributes)
     if isinstance(attributes, Refusal):
         return attributes
-    new = Topic(
-        topic=command.topic,
+    topic = Topic(
+        topic=name,
         read_queues=command.read_queues,
         write_queues=command.write_queues,
         permission=command.permission,
@@ -96,111 +90,123 @@ def put_topic(state: State, command: PutTopic, context: Context) -> Decision | R
         order=command.order,
         attributes=attributes,
     )
-    if new == old:
-        return Decision((), TopicIs(topic=new.topic, changed=False))
-    fact = TopicCreated if old is None else TopicUpdated
-    event: Event = fact(**msgspec.structs.asdict(new))
-    return Decision((event,), TopicIs(topic=new.topic, changed=True))
+    if topic == known:
+        return Decision((), TopicIs(topic=name, changed=False))
+    event = (TopicCreated if known is None else TopicUpdated)(**msgspec.structs.asdict(topic))
+    return Decision((event,), TopicIs(topic=name, changed=True))
 
 
 def delete_topic(state: State, command: DeleteTopic, context: Context) -> Decision | Refusal:
-    """215: forget a topic; one that does not exist is as good as deleted. Refuses InvalidTopicName, SystemTopic."""
-    if not command.topic.strip():
-        return refuse("InvalidTopicName", "The specified topic is blank.")
-    if context.policy.protect_system_topics and is_system_topic(command.topic):
-        return refuse("SystemTopic", f"The topic[{command.topic}] is conflict with system topic.")
-    if command.topic not in state.topics:
-        return Decision((), TopicIs(topic=command.topic, changed=False))
-    return Decision((TopicDeleted(topic=command.topic),), TopicIs(topic=command.topic, changed=True))
+    """215 (Java ``AdminBrokerProcessor.deleteTopic``); one that is not there is a success.
 
-
-def is_system_topic(topic: str) -> bool:
-    """Does RocketMQ need this topic for itself?"""
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
-
-
-def _judge_name(topic: str, policy: PolicySettings) -> Refusal | None:
-    """Java ``TopicValidator.validateTopic``, then ``isSystemTopic``."""
-    if not topic.strip():
-        return refuse("InvalidTopicName", "The specified topic is blank.")
-    if not _NAME.fullmatch(topic):
-        remark = f"The specified topic: {topic}, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-        return refuse("InvalidTopicName", remark)
-    if topic.startswith(("%RETRY%", "%DLQ%")):
-        if len(topic) > RETRY_NAME_LENGTH_MAX:
-            remark = f"The specified topic is DLQ or Retry topic: {topic}, and it's longer than topic max length: "
-            return refuse("InvalidTopicName", f"{remark}{RETRY_NAME_LENGTH_MAX}")
-    elif len(topic) > NAME_LENGTH_MAX:
-        remark = f"The specified topic: {topic}, is longer than topic max length: {NAME_LENGTH_MAX}"
-        return refuse("InvalidTopicName", remark)
-    if policy.protect_system_topics and is_system_topic(topic):
-        return refuse("SystemTopic", f"The topic[{topic}] is conflict with system topic.")
-    return None
-
-
-def _judge_settings(command: PutTopic, policy: PolicySettings) -> Refusal | None:
-    if command.filter_type not in FILTER_TYPES:
-        return refuse("InvalidTopicFilterType", f"topicFilterType = [{command.filter_type}] value invalid")
-    for name, queues in (("readQueueNums", command.read_queues), ("writeQueueNums", command.write_queues)):
-        if not 1 <= queues <= policy.topic_queues_max:
-            return refuse("InvalidTopicSetting", f"{name} = {queues} is not in 1..{policy.topic_queues_max}")
-    if not 0 <= command.permission <= 7:
-        return refuse("InvalidTopicSetting", f"perm = {command.permission} is not in 0..7")
-    if not -_INT32_MAX - 1 <= command.system_flags <= _INT32_MAX:
-        return refuse("InvalidTopicSetting", f"topicSysFlag = {command.system_flags} is not a 32-bit integer")
-    return None
-
-
-def _altered(
-    current: Mapping[str, str] | None, changes: Mapping[str, str], policy: PolicySettings
-) -> dict[str, str] | Refusal:
-    """The attributes after the changes, sorted by name; ``current`` None: the topic is being created.
-
-    Every format error is found before any value is judged, as in Java ``alterCurrentAttributes``.
+    Refuses InvalidTopicName (a blank one only), SystemTopic.
     """
-    if not policy.allow_mixed_message_type and changes.get("+message.type") == "MIXED":
+    name = command.topic
+    refusal = _blank(name) or _protected(name, context.policy)
+    if refusal is not None:
+        return refusal
+    if name not in state.topics:
+        return Decision((), TopicIs(topic=name, changed=False))
+    return Decision((TopicDeleted(topic=name),), TopicIs(topic=name, changed=True))
+
+
+def _blank(name: str) -> Refusal | None:
+    return None if name.strip() else refuse("InvalidTopicName", "The specified topic is blank.")
+
+
+def _bad_name(name: str) -> Refusal | None:
+    """Java ``TopicValidator.validateTopic``."""
+    blank = _blank(name)
+    if blank is not None:
+        return blank
+    if not _LEGAL.fullmatch(name):
+        remark = f"The specified topic: {name}, contains illegal characters, allowing only {NAME_PATTERN}"
+        return refuse("InvalidTopicName", remark)
+    if name.startswith(LONGER_PREFIXES):
+        if len(name) > RETRY_NAME_LENGTH_MAX:
+            remark = f"The specified topic is DLQ or Retry topic: {name}, and it's longer than topic max length: "
+            return refuse("InvalidTopicName", f"{remark}{RETRY_NAME_LENGTH_MAX}")
+    elif len(name) > NAME_LENGTH_MAX:
+        remark = f"The specified topic: {name}, is longer than topic max length: {NAME_LENGTH_MAX}"
+        return refuse("InvalidTopicName", remark)
+    return None
+
+
+def _is_system_topic(name: str) -> bool:
+    """One of RocketMQ's own (Java ``TopicValidator.isSystemTopic``)."""
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def _protected(name: str, policy: PolicySettings) -> Refusal | None:
+    if policy.protect_system_topics and _is_system_topic(name):
+        return refuse("SystemTopic", f"The topic[{name}] is conflict with system topic.")
+    return None
+
+
+def _bad_setting(command: PutTopic, policy: PolicySettings) -> Refusal | None:
+    queues_max = policy.topic_queues_max
+    for what, queues in (("read", command.read_queues), ("write", command.write_queues)):
+        if not 1 <= queues <= queues_max:
+            return refuse("InvalidTopicSetting", f"A topic has 1 to {queues_max} {what} queues, not {queues}")
+    if not 0 <= command.permission <= PERMISSION_MAX:
+        return refuse("InvalidTopicSetting", f"A permission is 0 to {PERMISSION_MAX}, not {command.permission}")
+    if not INT_MIN <= command.system_flags <= INT_MAX:
+        return refuse("InvalidTopicSetting", f"System flags have 32 bits: {command.system_flags} does not fit")
+    if command.attributes.get(f"+{_MESSAGE_TYPE}") == "MIXED" and not policy.allow_mixed_message_type:
         return refuse("InvalidTopicSetting", "MIXED message type is not supported.")
-    problem = _malformed(current, changes) or _unsuitable(current, changes)
-    if problem:
-        return refuse("InvalidTopicAttribute", problem)
-    attributes = dict(current or {})
-    for change, value in changes.items():
-        if change[0] == "+":
-            attributes[change[1:]] = value
-        else:
-            del attributes[change[1:]]
-    return dict(sorted(attributes.items()))
+    return None
 
 
-def _malformed(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> str:
-    """What is wrong with the form of the changes; empty: nothing."""
+def _altered(current: dict[str, str] | None, changes: dict[str, str]) -> dict[str, str] | Refusal:
+    """The attributes afterwards (Java ``AttributeUtil.alterCurrentAttributes``); ``current`` None: of a new topic.
+
+    First every key is looked at, then what is added, then what is updated, then what is deleted.
+    """
+    have = {} if current is None else current
+    added: dict[str, str] = {}
+    updated: dict[str, str] = {}
+    deleted: dict[str, str] = {}
     seen: set[str] = set()
-    for change in sorted(changes):
-        sign, key = change[:1], change[1:]
+    for signed, value in changes.items():
+        sign, key = signed[:1], signed[1:]
         if not key or "+" in key or "-" in key:
-            return "kv string format wrong."
+            return _wrong("kv string format wrong.")
         if key in seen:
-            return f"alter duplication key. key: {key}"
+            return _wrong(f"alter duplication key. key: {key}")
         seen.add(key)
-        if current is None and sign != "+":
-            return f"only add attribute is supported while creating topic. key: {key}"
-        if sign not in ("+", "-"):
-            return f"wrong format key: {key}"
-        if sign == "-" and key not in (current or {}):
-            return f"attempt to delete a nonexistent key: {key}"
-    return ""
-
-
-def _unsuitable(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> str:
-    """Which change RocketMQ's attributes do not allow; empty: none."""
-    for change, value in sorted(changes.items()):
-        key = change[1:]
-        attribute = ATTRIBUTES.get(key)
+        if sign == "+":
+            (updated if key in have else added)[key] = value
+        elif current is None:
+            return _wrong(f"only add attribute is supported while creating topic. key: {key}")
+        elif sign != "-":
+            return _wrong(f"wrong format key: {key}")
+        elif key not in have:
+            return _wrong(f"attempt to delete a nonexistent key: {key}")
+        else:
+            deleted[key] = value
+    for key in (*added, *updated, *deleted):
+        attribute = _ATTRIBUTES.get(key)
         if attribute is None:
-            return f"unsupported key: {key}"
+            return _wrong(f"unsupported key: {key}")
         if current is not None and not attribute.changeable:
-            return f"attempt to update an unchangeable attribute. key: {key}"
-        problem = attribute.problem(value) if change[0] == "+" else ""
-        if problem:
-            return problem
-    return ""
+            return _wrong(f"attempt to update an unchangeable attribute. key: {key}")
+        refusal = None if key in deleted else _bad_value(attribute, changes[f"+{key}"])
+        if refusal is not None:
+            return refusal
+    altered = {**have, **added, **updated}
+    return {key: altered[key] for key in sorted(altered) if key not in deleted}
+
+
+def _bad_value(attribute: _Attribute, value: str) -> Refusal | None:
+    """Java ``EnumAttribute.verify`` and ``LongRangeAttribute.verify``."""
+    if attribute.values:
+        universe = ", ".join(attribute.values)
+        return None if value in attribute.values else _wrong(f"value is not in set: [{universe}]")
+    number = java_long(value)
+    if number is None:
+        return _wrong(f'For input string: "{value}"')
+    return None if number >= -1 else _wrong(f"value is not in range(-1, {LONG_MAX})")
+
+
+def _wrong(remark: str) -> Refusal:
+    return refuse("InvalidTopicAttribute", remark)

@@ -99,6 +99,9 @@ def test_cleaning_ids_nobody_has_writes_nothing() -> None:
     """It is so already."""
     world = world_of_two(alive=False)
     assert world.events(clean("7")) == ()
+    (event,) = world.events(clean("2;7"))
+    assert isinstance(event, BrokerDataCleaned)
+    assert event.broker_ids == (2,)
 
 
 def test_an_unknown_set_is_refused_last() -> None:

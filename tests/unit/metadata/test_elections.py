@@ -376,6 +376,15 @@ def test_epochs_end_where_the_wire_ends() -> None:
     assert world.refused(ElectMaster(broker_set="a", broker_id=1)).code == "EpochsExhausted"
 
 
+def test_a_sync_state_set_epoch_ends_there_too() -> None:
+    """The new master's set would have no epoch: nothing is written, and the master stays recorded."""
+    world = world_of_three()
+    worn = msgspec.structs.replace(world.a, sync_state_set_epoch=2**31 - 1)
+    world.state = msgspec.structs.replace(world.state, broker_sets=world.state.broker_sets.set("a", worn))
+    world.heard(1, alive=False)
+    assert world.refused(LOST).code == "EpochsExhausted"
+
+
 def test_a_master_whose_id_was_cleaned_stays_recorded_and_is_replaced() -> None:
     """As in Java: it has no address, is no candidate, and is never alive."""
     world = world_of_three()
@@ -384,3 +393,33 @@ def test_a_master_whose_id_was_cleaned_stays_recorded_and_is_replaced() -> None:
     assert (world.a.master, world.a.address(1), world.a.sync_state_set) == (1, None, (2,))
     event = elected(world, LOST)
     assert (event.old_master, event.master, set(fallen(event))) == (1, 2, {2, 3})
+    assert "broker 1 was not of the set any more (connection closed);" in event.explanation
+
+
+def test_a_cleaned_master_that_applies_again_is_not_called_dead() -> None:
+    """Its id is back and alive, and recorded as master, but not in sync: so it does not stay."""
+    world = world_of_three()
+    world.do(commands.CleanBrokerData(cluster="C", broker_set="a", broker_ids="1", clean_living=True))
+    world.broker(1)
+    event = elected(world, LOST)
+    assert (event.old_master, event.master, fallen(event)[1]) == (1, 2, "not in sync state set")
+    assert "broker 1 was not in the sync state set" in event.explanation
+
+
+def test_the_sentence_of_a_first_election_says_who_wanted_it() -> None:
+    """An administrator who names the first master is not a broker that asks."""
+    world = World()
+    world.broker(1)
+    event = elected(world, ElectMaster(broker_set="a", broker_id=1, designate=True, trigger="admin"))
+    assert event.decided_by == "first election"
+    assert event.explanation.endswith(": the set had no master before; an administrator named it.")
+
+
+def test_the_sentence_of_a_set_of_one_counts_nobody() -> None:
+    """There is nobody to compare it with."""
+    world = World()
+    world.set_of(1)
+    world.heard(1, alive=False)
+    world.do(LOST)
+    world.heard(1)
+    assert elected(world, LOST).explanation.endswith(": the set had lost its master; it is the only one of the set.")

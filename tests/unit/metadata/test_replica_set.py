@@ -100,6 +100,20 @@ def test_java_compares_offsets_in_32_bits(ahead: int, winner: int) -> None:
     assert elect(members, incumbent=None, wanted=None, unclean=False, wide_offsets=False).winner == winner
 
 
+def test_java_asks_no_priority_of_unequal_offsets() -> None:
+    """4 GiB apart is a tie to Java, and in its sorted set who equals one within is not added: the lower id wins."""
+    members = [member(1, max_offset=0, priority=9), member(2, max_offset=2**32, priority=1)]
+    assert elect(members, incumbent=None, wanted=None, unclean=False, wide_offsets=False).winner == 1
+    members = [member(1, max_offset=7, priority=9), member(2, max_offset=7, priority=1)]
+    assert elect(members, incumbent=None, wanted=None, unclean=False, wide_offsets=False).winner == 2
+
+
+def test_java_s_comparison_goes_in_circles() -> None:
+    """Each of three beats another one; first is who comes before all that were first, by rising id."""
+    members = [member(1, max_offset=0), member(2, max_offset=2**31 - 1), member(3, max_offset=2**32 - 2)]
+    assert elect(members, incumbent=None, wanted=None, unclean=False, wide_offsets=False).winner == 2
+
+
 def test_nobody_at_all() -> None:
     """No members, no winner."""
     assert verdicts([]) == (None, "", {})
