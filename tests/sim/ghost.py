@@ -41,6 +41,7 @@ DENIED = "no refused command in the log"
 SAME_STATE = "equal state at equal offset"
 SAME_LOG = "one event log, byte for byte"
 GAPLESS = "offsets gapless"
+TIME = "event times never fall"
 RECOVERY = "recovery finds what was synced"
 """Names of invariants; those of answers and progress are raised where they are checked."""
 
@@ -110,6 +111,7 @@ class Ghost:
         self.committed: dict[Index, Term] = {Index(1): Term(0)}
         self.last_committed = Index(1)
         self.next_offset = 0
+        self._time_ms = 0
         self.log: list[Executed] = []
         self._by_tag: dict[str, Executed] = {}
         self._by_request: dict[str, Executed] = {}
@@ -336,7 +338,10 @@ class Ghost:
         self.log.append(executed)
         batch = patch(entry.batch, entry.base_offset, term)
         self._batches[executed.base] = (entry.count, zlib.crc32(batch))
-        for _, event in decode_events(batch):
+        for stamp, event in decode_events(batch):
+            if stamp.time_ms < self._time_ms:
+                self._fail(TIME, f"{stamp.time_ms} at offset {stamp.offset}, {self._time_ms} before it")
+            self._time_ms = stamp.time_ms
             self.on_event(event)
         if entry.request_id:
             if entry.request_id in self._by_request:

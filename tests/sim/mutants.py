@@ -18,6 +18,7 @@ from quorate.consensus.journal import Journal
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.pysyncobj_engine import _Core as Core
+from quorate.controller import deciding
 from quorate.controller.deciding import Decider
 from quorate.controller.machine import ReplicatedState
 from quorate.metadata.requests import RequestTable
@@ -191,6 +192,13 @@ def _applied_index_late() -> None:
     swap(ReplicatedState, "applied", applied)
 
 
+def _time_by_the_clock() -> None:
+    class Timeless(deciding.Tip):
+        time_ms = property(lambda _self: 0, lambda _self, _time_ms: None)
+
+    swap(deciding, "Tip", Timeless)
+
+
 def _lost_request_table() -> None:
     swap(RequestTable, "from_rows", classmethod(lambda cls, _rows, settings: cls(settings=settings)))
 
@@ -281,6 +289,7 @@ MUTANTS: dict[str, Mutant] = {
     "no barrier": Mutant("a leader decides before its own first entry is applied", _no_barrier),
     "duplicate apply": Mutant("a retried request is run again", _duplicate_apply),
     "applied index late": Mutant("rows and applied index are not one write", _applied_index_late),
+    "time by the clock": Mutant("an event has the clock's time, though the last one's is later", _time_by_the_clock),
     "lost request table": Mutant("a restart forgets which requests were answered", _lost_request_table),
     "snapshot without requests": Mutant("a snapshot leaves the request table out", _snapshot_without_requests),
     "no log check": Mutant("votes go to candidates whose log is behind", _no_log_check),

@@ -17,6 +17,7 @@ from quorate.controller.loop import answered
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
 from quorate.metadata.queries import TopicConfig
+from quorate.wire.avro import decode_events
 from tests.unit.controller.bench import CALLER, Bench
 
 
@@ -318,6 +319,42 @@ def test_an_entry_decided_in_another_term_is_not_executed() -> None:
     assert bench.controller.offset == 2
 
 
+def times(bench: Bench) -> list[int]:
+    """When each event of the log happened, as it says."""
+    return [stamp.time_ms for _, batch in bench.store.scan("events") for stamp, _ in decode_events(batch)]
+
+
+def test_time_in_the_log_never_falls() -> None:
+    """The clock jumps back: what is decided then has the time of the last event, be that applied or still in flight."""
+    bench = Bench()
+    bench.open()
+    bench.after(5.0)
+    latest = bench.loop.time_ms()
+    bench.submit(topic("t"))
+    bench.loop.wall_skew_ms = -60_000
+    bench.submit(topic("u"))
+    bench.submit(topic("v"))
+    bench.engine.commit()
+    bench.done(topic("w"))
+    assert times(bench)[2:] == [latest] * 4
+    bench.after(61.0)
+    bench.done(topic("x"))
+    assert times(bench)[-1] == bench.loop.time_ms() > latest
+
+
+def test_a_new_leader_whose_clock_is_behind_goes_on_at_the_last_events_time() -> None:
+    """Ten minutes behind what it applied as a follower: its own term and what it decides are not before that."""
+    bench, behind = Bench(), Bench(later_ms=-600_000)
+    bench.open()
+    bench.done(topic("t"))
+    latest = bench.loop.time_ms()
+    behind.engine.log = list(bench.engine.log)
+    behind.engine.commit()
+    behind.open(2)
+    behind.done(topic("u"))
+    assert times(behind)[2:] == [latest] * 3
+
+
 def test_a_restart_reads_the_rows_and_equals_what_was() -> None:
     """State, offset and request table of a machine built on the same store are those of the first one."""
     from quorate.consensus.event_log import EventLog
@@ -332,6 +369,7 @@ def test_a_restart_reads_the_rows_and_equals_what_was() -> None:
     bench.engine.commit()
     again = ReplicatedState(bench.store, EventLog(bench.store), bench.metrics, RequestSettings())
     assert (again.offset, again.applied_index(), again.term) == (4, bench.machine.applied_index(), bench.machine.term)
+    assert again.time_ms == bench.machine.time_ms == bench.loop.time_ms()
     assert state_hash(again.state, again.requests) == state_hash(bench.machine.state, bench.machine.requests)
 
 
