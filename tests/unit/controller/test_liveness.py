@@ -1,9 +1,11 @@
 """Deaths become facts only on evidence, and only the leader acts on them."""
 
+import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from quorate.controller import DialResult, Heartbeat, Liveness, messages
 from quorate.controller import liveness as liveness_rules
@@ -37,6 +39,35 @@ def closed_elsewhere(bench: Bench, *broker_ids: int) -> None:
     """Controller 2 says that its channels to these brokers of the set closed."""
     note = messages.BrokersClosed(tuple(("c", "a", broker_id) for broker_id in broker_ids))
     bench.controller.receive(2, messages.encode(note))
+
+
+def test_a_heartbeat_of_a_living_broker_is_only_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No turn of the loop is asked for, no timer set, nothing proposed or read, no line written; and a thousand of them
+    keep less than a byte each, so no task, object or row is left of a beat. It is heard all the same.
+    """
+    bench, (line, *_), _ = watched()
+    entry = bench.controller.live.get("c", "a", 1)
+    assert entry is not None
+    beats = [Heartbeat("c", "a", 1, "127.0.0.1:30001", 0, 1000 + number) for number in range(1000)]
+    asked: list[object] = []
+    for name in ("call_soon", "call_later"):
+        monkeypatch.setattr(bench.loop, name, lambda *call: asked.append(call))
+    before = len(bench.engine.log), list(bench.lines)
+    bench.world.now += 1.0
+    bench.controller.heartbeat(beats[0], line)
+    tracemalloc.start(4)
+    try:
+        with capture_logs() as logged:
+            for beat in beats:
+                bench.controller.heartbeat(beat, line)
+        found = tracemalloc.take_snapshot()
+    finally:
+        tracemalloc.stop()
+    assert (asked, logged, bench.engine.reads) == ([], [], [])
+    assert (len(bench.engine.log), bench.lines) == before
+    ours = tracemalloc.Filter(inclusive=True, filename_pattern="*/quorate/controller/*", all_frames=True)
+    assert sum(trace.size for trace in found.filter_traces([ours]).traces) < len(beats)
+    assert (entry.seen, entry.max_offset) == (bench.world.now, 1999)
 
 
 def test_a_close_confirmed_by_a_refused_dial_replaces_the_master() -> None:
