@@ -201,22 +201,52 @@ def test_never_heard_is_neither_candidate_nor_fenced_for_one_timeout() -> None:
     assert {type(event).__name__ for event in facts(fresh, before)} >= {"BrokerFenced"}
 
 
-def test_a_fenced_broker_heard_again_is_unfenced_after_a_while() -> None:
-    """Coming back is a fact too, once it has lasted."""
-    bench, lines, _ = watched()
+def third_fenced() -> tuple[Bench, Liveness]:
+    """Three brokers of which the third was killed, half a second before the next scan."""
+    bench, lines, liveness = watched()
     bench.brokers.dial_result = "refused"
     bench.controller.channel_closed(lines[2])
     bench.settle()
-    back = Line()
-    before = bench.controller.offset
-    for _ in range(4):
-        for broker_id, line in ((1, lines[0]), (2, lines[1]), (3, back)):
-            bench.beat(line, broker_id)
-        bench.after(1.0)
-        bench.settle()
+    assert isinstance(facts(bench, 0)[-1], BrokerFenced)
+    bench.after(liveness._next_scan - bench.world.now - 0.5)
+    return bench, liveness
+
+
+def test_a_fenced_broker_heard_again_is_unfenced_after_a_while() -> None:
+    """Coming back is a fact too, once it has lasted a second; a scan that finds it back for less changes nothing."""
+    bench, liveness = third_fenced()
+    before, scan = bench.controller.offset, liveness._next_scan
+    bench.beat(Line(), 3)
+    bench.after(0.6)
+    bench.settle()
+    assert liveness._next_scan > scan
+    assert facts(bench, before) == []
+    bench.after(0.9)
+    bench.settle()
     (unfenced,) = facts(bench, before)
     assert isinstance(unfenced, BrokerUnfenced)
     assert unfenced.broker_id == 3
+    assert bench.settings.unfence_after_s == 1.0
+
+
+def test_a_broker_that_comes_and_goes_stays_fenced() -> None:
+    """Each return counts from its own first heartbeat: those that do not last for a second change nothing, however many
+    they are; the one that lasts does.
+    """
+    bench, _ = third_fenced()
+    before = bench.controller.offset
+    for _ in range(6):
+        line = Line()
+        bench.beat(line, 3)
+        bench.after(0.6)
+        bench.settle()
+        bench.controller.channel_closed(line)
+        bench.settle()
+        assert facts(bench, before) == []
+    bench.beat(Line(), 3)
+    bench.after(2.1)
+    bench.settle()
+    assert [type(event) for event in facts(bench, before)] == [BrokerUnfenced]
 
 
 def test_when_most_brokers_vanish_at_once_the_leader_first_proves_its_quorum() -> None:
