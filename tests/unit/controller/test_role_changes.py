@@ -1,6 +1,11 @@
 """Every living replica is told of an election until it has heard it, and that is recorded once."""
 
-from quorate.controller import Answered, Heartbeat, Liveness, RoleChanges
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from quorate.controller import Answered, Heartbeat, Liveness, RoleChange, RoleChanges
 from quorate.controller.settings import ControllerSettings
 from quorate.events import RoleChangeAcknowledged
 from quorate.metadata.commands import (
@@ -203,6 +208,47 @@ def test_a_push_to_a_broker_that_died_or_was_superseded_ends() -> None:
     bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids=None, clean_living=True))
     bench.after(0.5)
     assert len(pushes) == 0
+
+
+def test_the_waits_between_two_pushes_double_up_to_half_a_minute() -> None:
+    """A quarter of a second, then twice the last wait, and never more than 30 s, for as long as it is not heard."""
+    bench, _ = pushing(acknowledge=None)
+    at: list[float] = []
+
+    def notify(_address: str, _change: RoleChange, done: Callable[[bool], None]) -> None:
+        at.append(bench.world.now)
+        done(False)
+
+    bench.brokers.notify = notify  # type: ignore[method-assign,assignment]
+    line = Line()
+    bench.broker_set([line])
+    for _ in range(4):
+        bench.beat(line, 1, timeout_ms=60_000)
+        bench.after(35.0)
+    waits = [then - before for before, then in pairwise(at)]
+    assert waits == pytest.approx([0.25, 0.5, 1, 2, 4, 8, 16, 30, 30, 30], abs=2 * bench.settings.deadline_sweep_s)
+
+
+def test_a_broker_that_was_fenced_is_not_called_again() -> None:
+    """Though it is heard: its part in the push ends, the others are told on, and the record names only those."""
+    bench, pushes = pushing(acknowledge=False)
+    lines = [Line(), Line()]
+    bench.broker_set(lines)
+    bench.done(
+        FenceBroker(
+            cluster="c", broker_set="a", broker_id=2, evidence="heartbeat expired", last_heartbeat_ms=0, detected_ms=0
+        )
+    )
+    assert bench.controller.live.alive("c", "a", 2, bench.world.now)
+    bench.brokers.notified.clear()
+    bench.after(1.0)
+    assert {address for address, _, _ in bench.brokers.notified} == {"127.0.0.1:30001"}
+    bench.brokers.acknowledge = True
+    bench.after(1.0)
+    bench.settle()
+    assert len(pushes) == 0
+    recorded = [event for event in facts(bench, 0) if isinstance(event, RoleChangeAcknowledged)]
+    assert [[ack.broker_id for ack in event.acks] for event in recorded] == [[1]]
 
 
 def test_a_retry_goes_where_the_broker_serves_now() -> None:
