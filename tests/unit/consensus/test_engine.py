@@ -1,11 +1,18 @@
 """The engine among others of its kind: elections, commits, reads, handovers, disks that stall, and what it refuses."""
 
+import hashlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
 import pytest
+from pysyncobj import syncobj
 
 from quorate.consensus import codec
 from quorate.consensus.codec import Ack, Alive, AppendEntries, PreVote, RequestVote, VoteGranted
 from quorate.consensus.ports import Index, NodeId, Term
-from quorate.consensus.pysyncobj_engine import check_pysyncobj
+from quorate.consensus.pysyncobj_engine import PYSYNCOBJ_SHA256, check_pysyncobj
 from quorate.consensus.settings import EngineSettings
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
 from quorate.events import UnknownSchemaError
@@ -842,14 +849,35 @@ def test_impossible_voters_are_usage_errors(voters: tuple[int, ...]) -> None:
         cluster.nodes[1].start()
 
 
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """pysyncobj is looked at anew, by the test and by whoever comes after it."""
+    check_pysyncobj.cache_clear()
+    yield
+    check_pysyncobj.cache_clear()
+
+
+@pytest.mark.usefixtures("unchecked")
 def test_another_pysyncobj_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the version and hash found and those expected."""
+    """The error names the version and hash found and those expected; no engine can be made."""
     check_pysyncobj()
     check_pysyncobj.cache_clear()
     monkeypatch.setattr("quorate.consensus.pysyncobj_engine.version", lambda _: "0.3.18")
     with pytest.raises(UsageError, match=r"0\.3\.18 \(sha256 e8bdf.*0\.3\.17 \(sha256 e8bdf"):
-        check_pysyncobj()
-    check_pysyncobj.cache_clear()
+        Cluster(1)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_changed_source_of_the_same_version_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One line more, be it a comment, and no engine can be made; the error names the hash found and that expected."""
+    source = inspect.getsource(syncobj) + "# patched\n"
+    changed = ModuleType("syncobj")
+    changed.__file__ = str(tmp_path / "syncobj.py")
+    Path(changed.__file__).write_text(source, encoding="utf-8")
+    monkeypatch.setattr("quorate.consensus.pysyncobj_engine.syncobj", changed)
+    found = hashlib.sha256(source.encode()).hexdigest()
+    with pytest.raises(UsageError, match=rf"0\.3\.17 \(sha256 {found}\).*0\.3\.17 \(sha256 {PYSYNCOBJ_SHA256}\)"):
+        Cluster(1)
 
 
 def test_a_leader_never_sends_what_it_truncated() -> None:
