@@ -7,6 +7,8 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from quorate.consensus.ports import Term
+from quorate.controller import Refused
 from quorate.controller.live import Heartbeat
 from quorate.events import SCHEMAS
 from quorate.gateway.access import NoQuota, OpenAccess
@@ -15,7 +17,7 @@ from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInf
 from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
-from quorate.metadata.commands import PutTopic
+from quorate.metadata.commands import ElectMaster, PutTopic
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.rows import state_hash
 from quorate.metrics import LATENCY_BOUNDS_US
@@ -604,6 +606,21 @@ def test_probes_tell_process_node_and_quorum_apart() -> None:
     assert House(lead=False).ask("GET", "/readyz")[1]["checks"]["cluster"] is False
 
 
+JAVA = {"address": "127.0.0.1:1", "group": "bench", "peer_id": "1"}
+"""The labels that all of RocketMQ's metrics have."""
+
+
+def scraped(house: House) -> tuple[set[str], dict[tuple[str, tuple[tuple[str, str], ...]], float]]:
+    """Names of metrics, and samples by name and sorted labels, as a parser reads them."""
+    (answer,) = house.send("GET", "/metrics")
+    assert answer.content_type.startswith("text/plain; version=0.0.4")
+    families = list(text_string_to_metric_families(answer.body.decode()))
+    samples = [sample for family in families for sample in family.samples]
+    return {family.name for family in families}, {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in samples
+    }
+
+
 def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:
     """A parser reads them; ours in seconds, RocketMQ's eight by name with their common labels."""
     house = House()
@@ -616,15 +633,8 @@ def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:
     metrics.fsync_us.observe(20 * SECOND)
     metrics.kafka_requests[1, 11] += 3
     metrics.gauge("queue_length", "Waiting.", lambda: 5, queue="raft")
-    (answer,) = house.send("GET", "/metrics")
-    assert answer.content_type.startswith("text/plain; version=0.0.4")
-    families = {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
-    samples = {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in families.values()
-        for sample in family.samples
-    }
-    common = (("address", "127.0.0.1:1"), ("group", "bench"), ("peer_id", "1"))
+    families, samples = scraped(house)
+    common = tuple(JAVA.items())
     assert samples["role", common] == 3
     assert samples["dledger_disk_usage", common] == 1000
     assert samples["active_broker_num", tuple(sorted((*common, ("cluster", "c"), ("broker_set", "a"))))] == 2
@@ -664,6 +674,54 @@ def test_an_alarm_can_be_set_on_clocks_and_on_epochs_nobody_believes() -> None:
     house.bench.loop.wall_skew_ms -= 7_000
     house.bench.done(PutTopic(topic="t", read_queues=4, write_queues=4, permission=6))
     assert (told("quorate_clock_behind_seconds"), told("quorate_epochs_not_believed")) == (7, 1)
+
+
+def java(house: House, name: str, **labels: str) -> float:
+    """The value of one of RocketMQ's metrics."""
+    return scraped(house)[1][name, tuple(sorted((JAVA | labels).items()))]
+
+
+def test_rocketmqs_metrics_say_what_happened() -> None:
+    """A dead broker is not active, an election that found its master alive kept it, an entry that was not executed is
+    a failed operation, and one whose end nobody saw in time a timeout; a follower says the same of its own part.
+    """
+    house, topic = House(), PutTopic(topic="t", read_queues=4, write_queues=4, permission=6)
+    bench = house.bench
+    bench.broker_set([Line(), Line(), Line()])
+    dead = bench.controller.live.get("c", "a", 3)
+    assert dead is not None
+    bench.controller.live.bury(dead, "heartbeat expired", bench.world.now)
+    assert isinstance(bench.done(ElectMaster(cluster="c", broker_set="a", broker_id=2)), Refused)
+    bench.submit(topic)
+    bench.engine.lose(2)
+    bench.engine.log[-1] = (Term(2), bench.engine.log[-1][1])  # Decided in term 1.
+    bench.engine.commit()
+    bench.open(3)
+    for name in "uv":
+        bench.submit(msgspec.structs.replace(topic, topic=name))
+    bench.after(2.6)
+    for role in (3, 2):
+        assert java(house, "role") == role
+        assert java(house, "active_broker_num", cluster="c", broker_set="a") == 2
+        kept = {"cluster": "", "broker_set": "", "election_result": "keep_current_master"}
+        elected = {"cluster": "c", "broker_set": "a", "election_result": "new_master_elected"}
+        assert (java(house, "election_total", **kept), java(house, "election_total", **elected)) == (1, 1)
+        ended = [
+            java(house, "dledger_op_total", dledger_operation="append", dLedger_operation_status=status)
+            for status in ("success", "failed", "timeout")
+        ]
+        assert ended == [bench.metrics.commits, 1, 2]
+        bench.engine.lose(2)
+    assert bench.metrics.commits == 10  # The cluster, two leaders, two for each broker, one election.
+
+
+def test_rocketmqs_role_is_its_number() -> None:
+    """Candidate while nobody leads, unknown while this node may not vote."""
+    house = House()
+    house.bench.engine.lose(None)
+    assert java(house, "role") == 1
+    house.bench.engine.voting = False  # type: ignore[attr-defined]
+    assert java(house, "role") == 0
 
 
 def test_the_description_matches_the_table() -> None:
