@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from quorate.cli.cluster import node_tree, places, render
+from quorate.controller.loop import UNPARKED_PER_TURN
 from quorate.settings import NodeSettings, SettingsError, build, read_settings, split_address
+from quorate.slices import TURN_S
 
 
 def voter(number: int, host: str = "127.0.0.1", base: int = 7000) -> dict[str, Any]:
@@ -58,6 +60,27 @@ def test_texts_reach_settings_at_any_depth_and_of_any_type() -> None:
     assert found.policy.enable_elect_unclean_master is True
     assert found.node.insecure_listeners == ("rpc", "http")
     assert found.cluster.name == "123"
+
+
+def test_no_default_keeps_the_loop_at_one_thing_for_long() -> None:
+    """A heartbeat, a vote or a read waits for whatever the loop is at, so nothing there takes more than 256 KiB or half
+    a millisecond at a stretch; history that comes from disk takes that long for 64 KiB. Waking long polls may hand
+    a MiB to the kernel, because the same answer is encoded once for all who ask for it; but only so many answers, for
+    each is a call of the kernel.
+    """
+    found = settings()
+    assert max(found.engine.apply_slice_s, TURN_S) <= 0.0005
+    sizes = {
+        "entries to a follower, or applied": found.engine.append_bytes,
+        "a chunk of a snapshot": found.engine.snapshots.chunk_bytes,
+        "entries read back": found.storage.journal.read_bytes,
+        "what groups keep": found.controller.group_entry_bytes_max,
+    }
+    assert {name: size for name, size in sizes.items() if size > 256 * 1024} == {}
+    assert max(found.kafka.fetch_bytes_max, found.http.log_bytes_max) <= 64 * 1024
+    assert found.kafka.wake_bytes_per_turn <= 1024 * 1024
+    assert found.kafka.wakes_per_turn <= 32
+    assert max(found.kafka.requests_per_turn, UNPARKED_PER_TURN) <= 64
 
 
 def test_variables_of_tools_are_not_settings() -> None:
