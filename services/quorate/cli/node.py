@@ -12,6 +12,7 @@ import random
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Self
@@ -28,7 +29,7 @@ from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
 from quorate.consensus.store import Identity, RocksStore, claim_identity, read_identity
 from quorate.controller import QuorumIs, ReadResult, ReadView
-from quorate.errors import UsageError
+from quorate.errors import StorageError, UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
@@ -423,9 +424,11 @@ class Node:
         await self._pusher.stop()
         await self._peers.stop()
         self._worker.close(STOP_PATIENCE_S)
-        if not self._failed.done():
+        failed = self._failed.done()
+        if not failed:
             self._store.sync()
-        self._store.close()
+        with suppress(StorageError) if failed else nullcontext():
+            self._store.close()
         self._disk.close()
         self._lock.release()
         self.log.info("stopped")

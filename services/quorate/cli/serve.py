@@ -64,6 +64,16 @@ def load_structlog() -> None:
         del modules["rich"]
 
 
+def spare_log() -> None:
+    """Do without a log that cannot be written (it may be on the disk that failed): what is left in its buffer would
+    become another exit status.
+    """
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 async def _serve(settings: "NodeSettings", parent: int | None) -> int:
     """Run the node until told to stop, or until it must."""
     from quorate.cli.node import Node
@@ -86,6 +96,8 @@ async def _serve(settings: "NodeSettings", parent: int | None) -> int:
         reasons.append(asyncio.create_task(until_orphaned(parent)))
     await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
     failed = failing.done()
+    if failed:
+        spare_log()
     for reason in reasons:
         reason.cancel()
     await asyncio.gather(*reasons, return_exceptions=True)

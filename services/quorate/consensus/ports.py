@@ -46,7 +46,7 @@ class Store(Protocol):
         """Make everything written before this call durable. Called on the disk worker's thread. Raises StorageError."""
 
     def close(self) -> None:
-        """Release it; what was not synced may be lost."""
+        """Release it; what was not synced may be lost. Raises StorageError."""
 
 
 class Disk(Protocol):

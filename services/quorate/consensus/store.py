@@ -190,11 +190,14 @@ class RocksStore:
             raise StorageError(f"store sync: {error}") from error
 
     def close(self) -> None:
-        """Release it; what was not synced may be lost. Closing twice does nothing."""
+        """Release it; what was not synced may be lost. Closing twice does nothing. Raises StorageError."""
         if self._handles:
             self._families.clear()
             self._handles.clear()
-            self._db.close()
+            try:
+                self._db.close()
+            except Exception as error:
+                raise StorageError(f"store close: {error}") from error
 
 
 def _options(settings: StoreSettings, cache: Cache) -> Options:

@@ -1,11 +1,15 @@
 """``quorate serve``: what it accepts before a node is built."""
 
+import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from quorate.cli import program
+from quorate.cli import program, serve
 from quorate.cli.cluster import found
+from quorate.settings import read_settings
 
 
 @pytest.fixture
@@ -30,3 +34,36 @@ def test_the_environment_counts(config: str, monkeypatch: pytest.MonkeyPatch) ->
     """A variable of a setting reaches the node's settings, also when it is wrong."""
     monkeypatch.setenv("QUORATE_NODE__ID", "7")
     assert program.main(["serve", "--check", "--config", config]) == 2
+
+
+class Brief:
+    """A node that is over as soon as it has started: it failed, or it was asked to stop."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self._fails = fails
+        self.stopped: list[bool] = []
+
+    def __call__(self, _: object) -> "Brief":
+        return self
+
+    async def start(self) -> None:
+        if not self._fails:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def wait_failed(self) -> None:
+        if not self._fails:
+            await asyncio.Event().wait()
+
+    async def stop(self, *, handover: bool) -> None:
+        self.stopped.append(handover)
+
+
+@pytest.mark.parametrize(("fails", "code"), [(True, 1), (False, 0)])
+def test_the_exit_status_tells_a_failure_from_an_end(
+    config: str, monkeypatch: pytest.MonkeyPatch, fails: bool, code: int
+) -> None:
+    """A node that had to stop exits 1, and hands nothing over; one that was asked to exits 0, and does."""
+    node = Brief(fails=fails)
+    monkeypatch.setattr("quorate.cli.node.Node", node)
+    assert asyncio.run(serve._serve(read_settings(Path(config), {}, {}), None)) == code
+    assert node.stopped == [not fails]
