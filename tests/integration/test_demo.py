@@ -1,8 +1,14 @@
 """The demonstration as ``make run`` starts it, made shorter."""
 
+import contextlib
 import json
+import os
+import pty
+import re
 import shutil
 import signal
+import subprocess
+import termios
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -10,8 +16,10 @@ from typing import Any
 import pytest
 
 from quorate.gateway.http.answers import Status
-from tests.clusters import free_ports, quorate, running, until
+from tests.clusters import QUORATE, free_ports, quorate, running, until
 
+LINE_UP, CURSOR_BACK = "\x1b[1A", "\x1b[?25h"
+"""What a terminal is told to draw over a line, and at the end."""
 WARM_S = 120.0
 """Spark needs half a minute when nothing else wants the processors."""
 
@@ -87,6 +95,38 @@ def test_without_java_everything_but_spark_runs(tmp_path: Path, monkeypatch: pyt
         assert {"page", "views"} <= demo.ready.keys()
         until(lambda: _get(f"{demo.ready['page']}api/streams")["data"]["unconfigured"] == ["spark"], "the page")
         assert demo.stop(signal.SIGINT) == 0
+
+
+def test_a_terminal_shows_the_table_until_the_end(tmp_path: Path) -> None:
+    """Whoever watches sees the sets in a table that changes in place, with the reason of each election; at the end the
+    last one stands there, and the cursor is back.
+    """
+    words = ["demo", "--with", "none", "--nodes", "1", "--sets", "2", "--replicas", "2", "--every", "0", "--for", "1"]
+    where = ["--data-dir", str(tmp_path / "d"), "--base-port", str(free_ports(120))]
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 160))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    with open(tmp_path / "errors", "wb") as errors, open(ours, "rb", buffering=0) as screen:  # noqa: PTH123
+        demo = subprocess.Popen(
+            [*QUORATE, *words, *where], stdout=theirs, stderr=errors, env={**environment, "TERM": "xterm"}
+        )
+        os.close(theirs)
+        shown = b""
+        try:
+            with contextlib.suppress(OSError):  # How Linux says that nobody has the terminal any more.
+                while piece := screen.read(1 << 16):
+                    shown += piece
+        finally:
+            demo.terminate()
+            status = demo.wait(30)
+    assert status == 0
+    text = shown.decode()
+    assert text.count(LINE_UP) > 10
+    assert text.rstrip().endswith(CURSOR_BACK)
+    last = re.sub(r"\x1b\[[\d;]*m", "", text[text.rindex("Quorate  ") :])
+    for name in ("broker-a", "broker-b"):
+        [row] = [line for line in last.splitlines() if line.startswith(f"│{name}")]
+        assert [cell.strip() for cell in row.strip("│").split("│")][3:] == ["1", "1,2", "broker: first election"]
 
 
 @pytest.mark.timeout(300)
