@@ -1,12 +1,15 @@
 """Operator commands against a node that says what the test wants."""
 
 import json
+import re
+import signal
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from quorate.cli import program
+from quorate.cli import log, program
 from quorate.gateway.http.answers import (
     BrokerCounts,
     BrokerSetItem,
@@ -23,6 +26,8 @@ from quorate.gateway.http.answers import (
     ReplicaAnswer,
     StateHash,
     Status,
+    TopicItem,
+    Topics,
 )
 from tests.unit.cli.served import Served, serving
 from tests.unit.cli.stories import elected, leads
@@ -172,16 +177,14 @@ def test_different_hashes_at_one_offset_are_a_failure(node: Served) -> None:
 
 def json_of(quorum: Quorum, address: str) -> dict[str, Any]:
     """The quorum with every voter at one address."""
-    import msgspec
-
     tree: dict[str, Any] = msgspec.to_builtins(quorum)
     for voter in tree["voters"]:
         voter["http"] = address
     return tree
 
 
-def a_log(query: dict[str, str]) -> Log:
-    """Twelve facts."""
+def a_log(query: dict[str, str], end: int = 12) -> Log:
+    """So many facts."""
     start, limit = int(query["from"]), int(query["limit"])
     stamp: dict[str, Any] = {
         "term": 1,
@@ -191,8 +194,8 @@ def a_log(query: dict[str, str]) -> Log:
         "cause": "",
         "request_id": "",
     }
-    events = [LogEvent(offset=n, time_ms=n, event=leads(1), **stamp) for n in range(start, min(start + limit, 12))]
-    return Log(**AT, events=events, end_offset=12, next=None)
+    events = [LogEvent(offset=n, time_ms=n, event=leads(1), **stamp) for n in range(start, min(start + limit, end))]
+    return Log(**AT, events=events, end_offset=end, next=None)
 
 
 def test_the_log_is_printed_from_to_and_by_its_end(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,3 +210,91 @@ def test_the_log_is_printed_from_to_and_by_its_end(node: Served, capsys: pytest.
     assert run(node, "log", "dump", "--from", "3", "--to", "2") == 2
     assert run(node, "log", "dump", "--to", "1", "-o", "yaml") == 0
     assert capsys.readouterr().out.startswith("---\noffset: 0\n")
+
+
+def shown(node: Served, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, list[list[str]]]:
+    """What a command shows as JSON, and the cells of its table (two blanks are between them)."""
+    assert run(node, *words, "-o", "json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert run(node, *words) == 0
+    return told, [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_quorum_is_shown_voter_by_voter(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each voter has a row: who leads, who is reachable, and every address; JSON is the node's whole answer."""
+    answer = node.answers["/v1/quorum"] = a_quorum(2, 2)
+    told, table = shown(node, capsys, "quorum")
+    assert told == msgspec.to_builtins(answer)
+    assert table == [
+        ["node", "role", "reachable", "rpc", "raft", "kafka", "http", "version"],
+        ["1", "follower", "yes", "h:1", "h:1", "h:1", "h:1", "1"],
+        ["2", "leader", "yes", "h:1", "h:1", "h:1", "h:1", "1"],
+        ["3", "follower", "no", "h:1", "h:1", "h:1", "h:1", "1"],
+    ]
+
+
+def a_topic(name: str, **attributes: str) -> TopicItem:
+    return TopicItem(
+        topic=name, read_queues=4, write_queues=8, permission=6, filter_type="SINGLE_TAG", system_flags=0, order=False,
+        attributes=attributes,
+    )  # fmt: skip
+
+
+def test_topics_are_shown_by_name(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every page's topics, each with its name and settings."""
+    pages = {
+        None: Topics(**AT, topics=[a_topic("orders", a="1", b="2")], next="orders"),
+        "orders": Topics(**AT, topics=[a_topic("payments")], next=None),
+    }
+    node.answers["/v1/topics"] = lambda query: pages[query.get("after")]
+    told, table = shown(node, capsys, "topics")
+    assert told == [msgspec.to_builtins(item) for page in pages.values() for item in page.topics]
+    assert table == [
+        ["topic", "read", "write", "permission", "order", "attributes"],
+        ["orders", "4", "8", "6", "no", "a=1,b=2"],
+        ["payments", "4", "8", "6", "no", "-"],
+    ]
+
+
+def test_the_latest_elections_are_shown_with_their_reasons(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each set's latest election: where in the log, who won, by which rule, and why."""
+    last = LastElection(offset=7, time_ms=1, trigger="t", decided_by="d", explanation="It was fit.", acknowledged=True)
+    items = [
+        ElectionItem(broker_set=name, cluster="c", master=master, master_epoch=5, election=last)
+        for name, master in (("broker-a", 2), ("broker-b", None))
+    ]
+    pages = {
+        None: Elections(**AT, elections=items[:1], next="broker-a"),
+        "broker-a": Elections(**AT, elections=items[1:], next=None),
+    }
+    node.answers["/v1/elections"] = lambda query: pages[query.get("after")]
+    told, table = shown(node, capsys, "elections")
+    assert told == [msgspec.to_builtins(item) for item in items]
+    assert table == [
+        ["set", "offset", "master", "epoch", "decided by", "why"],
+        ["broker-a", "7", "2", "5", "d", "It was fit."],
+        ["broker-b", "7", "-", "5", "d", "It was fit."],
+    ]
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_followed_log_tells_what_comes_until_it_is_interrupted(
+    node: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    """``tail -f`` shows the latest, and each event written after it began, once; Ctrl-C ends it with status 0."""
+    end, waits = 12, 0
+    node.answers["/v1/log"] = lambda query: a_log(query, end)
+
+    def wait(seconds: float) -> None:
+        """The log grows by two events each time; at last somebody has seen enough."""
+        nonlocal end, waits
+        assert seconds == log.FOLLOW_S
+        end, waits = end + 2, waits + 1
+        if waits == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("quorate.cli.log.time.sleep", wait)
+    assert run(node, "log", "tail", "-f", "-n", "1", "-o", output) == 0
+    lines = capsys.readouterr().out.splitlines()
+    offsets = [json.loads(line)["offset"] if output == "json" else int(line.split()[0]) for line in lines]
+    assert offsets == [11, 12, 13, 14, 15]
