@@ -2,16 +2,18 @@
 
 Rules: node i (from 0) has id i+1 and ports P+10i (rpc), +1 (raft), +2 (kafka), +3 (http); +4 is kept for gRPC. Its
 settings are ``DIR/n<id>/node.toml``, its output ``DIR/n<id>/node.log``. Existing data is never touched unless asked to
-resume, and never deleted.
+resume, and never deleted. Nothing is started while somebody listens where a part of it would: he would answer for it.
 """
 
 import asyncio
+import errno
 import json
 import os
 import secrets
 import signal
+import socket
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -61,11 +63,25 @@ def places(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
     )
 
 
-def found(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
-    """Make the folders and settings of a new cluster. Raises UsageError when there is one already."""
+def planned(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
+    """Where the nodes of a new cluster go. Raises UsageError when there is one already."""
     chosen = places(folder, nodes, base_port)
     if taken := sorted(folder.glob("n*/node.toml")):
         raise UsageError(f"{taken[0].parent} exists: use --resume, or another --data-dir")
+    return chosen
+
+
+def found(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
+    """Make the folders and settings of a new cluster. Raises UsageError: there is one, or the folder cannot be had."""
+    chosen = planned(folder, nodes, base_port)
+    try:
+        _write(folder, chosen)
+    except OSError as error:
+        raise UsageError(f"--data-dir {folder}: {error.strerror or error}") from error
+    return chosen
+
+
+def _write(folder: Path, chosen: tuple[NodePlace, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     cluster_id = secrets.token_hex(8)
     key = folder / "cluster.key"
@@ -74,7 +90,25 @@ def found(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
     for place in chosen:
         place.folder.mkdir(exist_ok=True)
         place.config.write_text(render(node_tree(place, chosen, cluster_id)), encoding="utf-8")
-    return chosen
+
+
+def unused(addresses: Iterable[str]) -> None:
+    """Look that nobody listens at these (``host:port``). Raises UsageError, naming the first where somebody does."""
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
+            raise UsageError(f"{address}: there is no such port; say another --base-port")
+        host = host.strip("[]")
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As a listener does: what closed is no user.
+            try:
+                probe.bind((host, int(port)))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    continue  # Not an address of this machine, not our port, …: the node itself says that best.
+                raise UsageError(
+                    f"{address} is in use, and nothing was started: end what listens there, or say another --base-port"
+                ) from error
 
 
 def resume(folder: Path, nodes: int | None, base_port: int | None) -> tuple[NodePlace, ...]:
@@ -161,9 +195,12 @@ class LocalCluster:
     async def serving(self, node_id: int) -> None:
         """Return when the node serves. Raises ChildError when it died."""
         node = Node(self.places[node_id].http, timeout_s=1.0)
-        while not await asyncio.to_thread(node.serves):
-            if not self.alive(node_id):
+        while True:
+            serves = await asyncio.to_thread(node.serves)
+            if not self.alive(node_id):  # Asked last: a yes may have been another's.
                 raise ChildError(f"node {node_id} died before it served")
+            if serves:
+                return
             await asyncio.sleep(POLL_S)
 
     def alive(self, node_id: int) -> bool:

@@ -19,7 +19,7 @@ from quorate.cli.processes import Child, ChildError
 from quorate.errors import UsageError
 
 NAMES = ("views", "spark", "page")
-PAGE_PORT, VIEWS_PORT = 80, 81
+PORTS = {"page": 80, "views": 81}
 """Above the base port: where nodes and brokers are not."""
 STANDS_TIMEOUT_S = 60.0
 WARM_TIMEOUT_S = 300.0
@@ -99,7 +99,7 @@ def possible(names: Iterable[str], leave_out: Callable[[str], None]) -> tuple[st
 def companions(names: Iterable[str], folder: Path, places: Iterable[NodePlace], base_port: int) -> list[Companion]:
     """Those that are named, not started; each has a folder and a log of its own."""
     nodes = ",".join(place.kafka for place in places)
-    views, page = f"{HOST}:{base_port + VIEWS_PORT}", f"{HOST}:{base_port + PAGE_PORT}"
+    views, page = (f"{HOST}:{base_port + PORTS[name]}" for name in ("views", "page"))
     serving = f"sqlite:///{folder / 'spark' / 'serving.sqlite'}"
     words = {
         "views": ["projections", "serve", "--data-dir", str(folder / "views"), "--port", views.rpartition(":")[2]],

@@ -11,12 +11,13 @@ import signal
 import time
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.cli import companions
 from quorate.cli.client import Node, NodeError
-from quorate.cli.cluster import HOST, LocalCluster, found
+from quorate.cli.cluster import HOST, LocalCluster, found, planned, unused
 from quorate.cli.command import DONE
 from quorate.cli.companions import Companion
 from quorate.cli.facts import Fact, facts
@@ -24,7 +25,7 @@ from quorate.cli.output import complain
 from quorate.cli.processes import Child, ChildError, die_with
 from quorate.cli.screen import JsonTeller, LineTeller, TableTeller, Teller
 from quorate.cli.story import Story
-from quorate.cli.up import Home, stop_asked
+from quorate.cli.up import Home, listeners, stop_asked
 
 CLUSTER = "DemoCluster"
 FIRST_BROKER_PORT = 100
@@ -194,11 +195,19 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _stage(options: Namespace, names: Iterable[str]) -> list[str]:
+    """Every address of the brokers and of what reads beside them."""
+    distances = [FIRST_BROKER_PORT + index for index in range(options.sets * options.replicas)]
+    distances += [companions.PORTS[name] for name in names if name in companions.PORTS]
+    return [f"{HOST}:{options.base_port + distance}" for distance in distances]
+
+
 async def _demonstrate(options: Namespace, folder: Path, teller: Teller) -> Story:
     asked = stop_asked()
+    names = companions.possible(companions.wanted(options.beside), complain)
+    unused([*listeners(planned(folder, options.nodes, options.base_port)), *_stage(options, names)])
     cluster = LocalCluster(found(folder, options.nodes, options.base_port), complain)
     controllers = ";".join(place.rpc for place in cluster.places.values())
-    names = companions.possible(companions.wanted(options.beside), complain)
     beside = companions.companions(names, folder, cluster.places.values(), options.base_port)
     cast = brokers(folder, options, controllers)
     demo = Demonstration(cluster, cast, beside, teller, random.Random(options.seed))

@@ -5,9 +5,10 @@ import shutil
 import signal
 import tempfile
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
-from quorate.cli.cluster import LocalCluster, found, resume
+from quorate.cli.cluster import LocalCluster, NodePlace, found, planned, resume, unused
 from quorate.cli.command import DONE, Command
 from quorate.cli.output import complain
 from quorate.cli.processes import add_die_with, die_with
@@ -55,9 +56,20 @@ def cluster_in(folder: Path, options: Namespace) -> LocalCluster:
         if options.data_dir is None:
             raise UsageError("--resume needs --data-dir")
         where = resume(folder, options.nodes, options.base_port)
+        unused(listeners(where))
     else:
-        where = found(folder, options.nodes or NODES, options.base_port or BASE_PORT)
+        size = (
+            NODES if options.nodes is None else options.nodes,
+            BASE_PORT if options.base_port is None else options.base_port,
+        )
+        unused(listeners(planned(folder, *size)))
+        where = found(folder, *size)
     return LocalCluster(where, complain, restart=options.restart)
+
+
+def listeners(where: Iterable[NodePlace]) -> list[str]:
+    """Every address of these nodes."""
+    return [address for place in where for address in place.addresses().values()]
 
 
 def stop_asked() -> asyncio.Event:

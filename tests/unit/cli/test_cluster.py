@@ -1,12 +1,18 @@
 """Local clusters: where nodes go, and what is never overwritten."""
 
+import asyncio
+import socket
 import stat
 from pathlib import Path
 
 import pytest
 
-from quorate.cli.cluster import found, places, resume
+from quorate.cli import program
+from quorate.cli.cluster import LocalCluster, found, places, resume
+from quorate.cli.processes import ChildError
 from quorate.errors import UsageError
+from tests.clusters import free_ports
+from tests.unit.cli.served import serving
 
 
 def test_nodes_have_ports_by_rule(tmp_path: Path) -> None:
@@ -44,6 +50,62 @@ def test_a_cluster_other_than_the_one_meant_is_not_resumed(tmp_path: Path) -> No
             resume(tmp_path / "c", nodes, base)
     with pytest.raises(UsageError, match="holds no cluster"):
         resume(tmp_path, None, None)
+
+
+@pytest.mark.parametrize("below", ["", "c"])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, below: str) -> None:
+    """A plain file where the cluster should live is said in a sentence, by the flag."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"--data-dir .*file"):
+        found(tmp_path / "file" / below, 1, 9000)
+
+
+@pytest.mark.parametrize(
+    ("words", "port"),
+    [
+        (["up"], 3),
+        (["up", "--resume"], 2),
+        (["demo", "--with", "none"], 0),
+        (["demo", "--with", "none"], 101),
+        (["demo", "--with", "page"], 80),
+    ],
+)
+def test_nothing_is_started_where_somebody_listens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], port: int
+) -> None:
+    """Another cluster on one of the ports would answer in the place of ours: it is named, and no folder is made."""
+    base, folder = free_ports(120), tmp_path / "c"
+    resumed = "--resume" in words
+    if resumed:
+        found(folder, 1, base)
+    with socket.create_server(("127.0.0.1", base + port)):
+        where = ["--nodes", "1", "--data-dir", str(folder), "--base-port", str(base)]
+        assert program.main([*words, *where]) == 2
+    told = capsys.readouterr()
+    assert f"127.0.0.1:{base + port} is in use" in told.err
+    assert told.out == ""
+    assert folder.exists() == resumed
+    assert not list(tmp_path.rglob("node.log"))
+
+
+def test_a_dead_node_does_not_serve_whoever_answers_in_its_place(tmp_path: Path) -> None:
+    """A yes on its port counts only while its process lives."""
+
+    async def dead(address: str) -> None:
+        [place] = places(tmp_path, 1, 9000)
+        where = type(place)(place.id, place.folder, place.rpc, place.raft, place.kafka, address)
+        place.folder.mkdir()
+        died = asyncio.Event()
+        cluster = LocalCluster((where,), lambda _: died.set())
+        await cluster.start_node(1)  # It has no settings file, so it ends at once.
+        await died.wait()
+        with pytest.raises(ChildError, match="died before it served"):
+            await cluster.serving(1)
+        await cluster.stop()
+
+    with serving() as another:
+        another.answers["/readyz"] = {"ok": True}
+        asyncio.run(dead(another.address))
 
 
 def test_the_key_is_for_its_owner_only_and_never_the_same(tmp_path: Path) -> None:
