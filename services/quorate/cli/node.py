@@ -27,6 +27,7 @@ from quorate.consensus.event_log import EventLog
 from quorate.consensus.journal import Journal, JournalDamagedError, erase_journal
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
+from quorate.consensus.rejoin import LONE_JOURNAL_LOST
 from quorate.consensus.store import Identity, RocksStore, claim_identity, read_identity
 from quorate.controller import QuorumIs, ReadResult, ReadView
 from quorate.errors import StorageError, UsageError
@@ -180,7 +181,10 @@ class Node:
     def _open_storage(self) -> None:
         settings = self.settings
         data = Path(settings.node.data_dir)
-        data.mkdir(parents=True, exist_ok=True)
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"node.data_dir: {data} cannot be made: {error.strerror or error}") from error
         sync_directory(str(data.resolve().parent))
         self._lock = DirectoryLock(str(data))
         self._store = RocksStore(str(data / "store"), settings.storage.store)
@@ -198,7 +202,7 @@ class Node:
             self._journal = self._open_journal(must_exist=known is not None)
         except JournalDamagedError as error:
             if alone:
-                raise  # Nobody else holds what it acknowledged: what is left of it is for the operator to save.
+                raise UsageError(f"{LONE_JOURNAL_LOST} ({error})") from error  # What is left is the operator's to save.
             self.log.warning("journal lost or damaged; rejoining without a vote", reason=str(error))
             self._forgotten = True
             mark_forgotten(self._store)

@@ -58,7 +58,7 @@ from quorate.consensus.ports import (
     StoreOp,
     Term,
 )
-from quorate.consensus.rejoin import Rejoin
+from quorate.consensus.rejoin import LONE_JOURNAL_LOST, Rejoin
 from quorate.consensus.settings import EngineSettings
 from quorate.consensus.snapshots import SnapshotSender, Trimmer
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
@@ -869,10 +869,7 @@ class GuardedEngine(CoreEvents):
         if not forgotten:
             return None
         if not self._others:
-            raise UsageError(
-                "the journal of this lone node is missing or damaged, and nobody else holds what it acknowledged: "
-                "restore the journal directory from a backup, or remove the whole data directory to start a new cluster"
-            )
+            raise UsageError(LONE_JOURNAL_LOST)
         if store is not None:
             mark_forgotten(store)
         return Rejoin(self._others, self._rng.getrandbits(61))

@@ -13,9 +13,16 @@ nodes of three lose their journals they wait for each other for ever: an operato
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from quorate.consensus.codec import Message, RejoinAsk, RejoinIndex, RejoinRead, RejoinTerm
 from quorate.consensus.ports import Index, NodeId, Term
+
+LONE_JOURNAL_LOST: Final = (
+    "the journal of this lone node is missing or damaged, and nobody else holds what it acknowledged: "
+    "restore the journal directory from a backup, or remove the whole data directory to start a new cluster"
+)
+"""What an operator is told who has no other voter to ask."""
 
 
 class Rejoin:

@@ -3,13 +3,16 @@
 import asyncio
 import os
 import signal
+import uuid
 from pathlib import Path
 
 import pytest
 
 from quorate.cli import program, serve
 from quorate.cli.cluster import found
+from quorate.consensus.store import Identity, RocksStore, claim_identity
 from quorate.settings import read_settings
+from tests.clusters import quorate
 
 
 @pytest.fixture
@@ -67,3 +70,27 @@ def test_the_exit_status_tells_a_failure_from_an_end(
     monkeypatch.setattr("quorate.cli.node.Node", node)
     assert asyncio.run(serve._serve(read_settings(Path(config), {}, {}), None)) == code
     assert node.stopped == [not fails]
+
+
+@pytest.mark.parametrize("below", ["", "data"])
+def test_a_data_directory_that_cannot_be_made_is_named(config: str, tmp_path: Path, below: str) -> None:
+    """A plain file in its place is one sentence with the setting's name, not a traceback."""
+    (tmp_path / "file").write_text("")
+    ended = quorate("serve", "--config", config, "--set", f"node.data_dir={tmp_path / 'file' / below}")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"quorate: node.data_dir: {tmp_path / 'file'}")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_lone_node_without_its_journal_says_what_to_do(config: str) -> None:
+    """Nobody else holds what it acknowledged: the remedy (a backup, or a new cluster) is in the error."""
+    settings = read_settings(Path(config), {}, {})
+    data = Path(settings.node.data_dir)
+    data.mkdir()
+    store = RocksStore(str(data / "store"))
+    claim_identity(store, Identity(cluster_id=settings.cluster.id, node_id=1, dir_uuid=str(uuid.UUID(int=7))))
+    store.close()
+    ended = quorate("serve", "--config", config)
+    assert ended.returncode == 1
+    assert "restore the journal directory from a backup" in ended.stderr
+    assert "(the journal is missing)" in ended.stderr
