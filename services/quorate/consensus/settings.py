@@ -5,6 +5,7 @@ Rules: every wait, queue and size of this room is here, in the unit its name end
 
 import msgspec
 
+from quorate.bounds import bounded
 from quorate.errors import UsageError
 
 
@@ -32,10 +33,9 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
-        if min(self.chunk_bytes, self.window_chunks, self.retain_bytes) < 1 or self.retain_entries < 0:
-            raise UsageError("chunk_bytes, window_chunks and retain_bytes are at least 1, retain_entries at least 0")
-        if not 0 < self.resend_s < self.timeout_s:
-            raise UsageError("resend_s must be above 0 and below timeout_s")
+        bounded(self, zero=("retain_entries", "trim_slack_entries"))
+        if self.resend_s >= self.timeout_s:
+            raise UsageError("resend_s must be below timeout_s")
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,14 +73,13 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
-        if not 0 < self.election_timeout_min_s <= self.election_timeout_max_s:
-            raise UsageError("election_timeout_min_s must be above 0 and at most election_timeout_max_s")
-        if not 0 < self.tick_s <= self.heartbeat_s <= self.election_timeout_min_s / 3:
+        bounded(self, zero=("close_jitter_s", "commit_news_s"))
+        if self.election_timeout_min_s > self.election_timeout_max_s:
+            raise UsageError("election_timeout_min_s must be at most election_timeout_max_s")
+        if not self.tick_s <= self.heartbeat_s <= self.election_timeout_min_s / 3:
             raise UsageError("heartbeat_s must be at least tick_s and at most a third of election_timeout_min_s")
-        if not 0 < self.read_timeout_s <= self.election_timeout_max_s:
-            raise UsageError("read_timeout_s must be above 0 and at most election_timeout_max_s")
-        if min(self.append_entries, self.window_bytes, self.apply_slice_entries, self.reads_max) < 1:
-            raise UsageError("append_entries, window_bytes, apply_slice_entries and reads_max must be at least 1")
+        if self.read_timeout_s > self.election_timeout_max_s:
+            raise UsageError("read_timeout_s must be at most election_timeout_max_s")
 
 
 class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,3 +97,9 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     alone, TCP would try again after ever longer pauses, up to two minutes after the network has healed."""
     reconnect_min_s: float = 0.02
     reconnect_max_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self)
+        if self.reconnect_min_s > self.reconnect_max_s:
+            raise UsageError("reconnect_min_s must be at most reconnect_max_s")

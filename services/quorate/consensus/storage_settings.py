@@ -5,6 +5,7 @@ Rules: every size of the journal, the store and the event log is here, in the un
 
 import msgspec
 
+from quorate.bounds import bounded
 from quorate.errors import UsageError
 
 FRAME_OVERHEAD_BYTES = 48
@@ -29,13 +30,14 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
+        bounded(self, zero=("tail_bytes", "tail_entries"))
         need = self.max_entry_bytes + FRAME_OVERHEAD_BYTES + SEGMENT_HEADER_BYTES
         if self.segment_bytes < need:
             raise UsageError(f"segment_bytes must be at least {need}: one entry of max_entry_bytes must fit")
         if self.segment_bytes % 8 or self.segment_bytes >= 1 << 32:
             raise UsageError("segment_bytes must be a multiple of 8 below 4 GiB")
-        if self.max_entry_bytes < 1 or min(self.tail_bytes, self.tail_entries) < 0 or self.read_bytes < 4096:
-            raise UsageError("max_entry_bytes must be positive, tail limits not negative, read_bytes at least 4096")
+        if self.read_bytes < 4096:
+            raise UsageError("read_bytes must be at least 4096")
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,10 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     block_cache_bytes: int = 8 * 1024 * 1024
     open_files_max: int = 128
 
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self)
+
 
 class EventLogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of the event log."""
@@ -56,6 +62,10 @@ class EventLogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Batch bytes kept in memory for readers near the end."""
     tail_batches: int = 10_000
     """Batches kept in memory, whichever limit comes first."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self, zero=("tail_bytes", "tail_batches"))
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,3 +76,7 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     event_log: EventLogSettings = EventLogSettings()
     worker_jobs_max: int = 1024
     """Jobs waiting for the disk thread; more means that nobody waits for answers, and the node stops."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self)

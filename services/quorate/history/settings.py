@@ -2,6 +2,7 @@
 
 import msgspec
 
+from quorate.bounds import bounded
 from quorate.errors import UsageError
 
 
@@ -31,9 +32,8 @@ class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
-        if min(self.checkpoint_events, self.questions_max, self.workers, self.states_max) < 1:
-            raise UsageError("checkpoint_events, questions_max, workers and states_max must be at least 1")
-        if not 0 < self.answer_timeout_s <= self.replay_timeout_s or self.worker_idle_s <= 0:
-            raise UsageError("answer_timeout_s must be above 0 and at most replay_timeout_s, worker_idle_s above 0")
-        if self.worker_states < 0 or not 0 <= self.worker_nice <= 19:
-            raise UsageError("worker_states must not be negative, worker_nice from 0 to 19")
+        bounded(self, zero=("worker_nice", "worker_states"))
+        if self.answer_timeout_s > self.replay_timeout_s:
+            raise UsageError("answer_timeout_s must be at most replay_timeout_s")
+        if self.worker_nice > 19:
+            raise UsageError("worker_nice must be at most 19")

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from quorate.bounds import bounded
+
 
 class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How elections, registrations and topics are judged."""
@@ -51,6 +53,10 @@ class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Longest address, check code, capability or setting value, in characters."""
     listed_max: int = 10_000
     """Most capabilities or topics a registration may list, and most settings one change may name."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self, zero=("max_epoch_jump",))
 
 
 JAVA: Final = PolicySettings(

@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 from immutables import Map
 
+from quorate.bounds import bounded
 from quorate.errors import InvariantBrokenError
 from quorate.metadata.commands import Refusal
 from quorate.metadata.refusals import refuse
@@ -37,11 +38,15 @@ class RequestSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How much is remembered. The first two decide what state is: all nodes of a cluster must agree on them."""
 
     remembered_max: int = 100_000
-    """Most requests."""
+    """Most requests; 0: none."""
     remembered_ms_max: int = 3_600_000
     """Longest time, by the time of the entries."""
     ahead_ms_max: int = 60_000
     """How far ahead of the leader's clock an id may be."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self, zero=("remembered_max", "ahead_ms_max"))
 
 
 class RememberedReply(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from quorate.bounds import bounded
 from quorate_spark.dashboard.panels.view import Flapping
 
 
@@ -52,3 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Events in one message to browsers."""
     waiting_max: int = 64
     """Questions that wait for an answer at once; then 503."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self, zero=("port", "coalesce_ms", "catch_up_max"))

@@ -1,8 +1,10 @@
 """One settings tree: where values come from, and that every problem is named at once."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.cli.cluster import node_tree, places, render
@@ -130,6 +132,62 @@ def test_all_problems_are_listed_at_once() -> None:
 def test_each_contradiction_is_named(sections: dict[str, Any], problem: str) -> None:
     """What cannot be is refused before anything starts, in words that say where."""
     assert problem in problems(**sections)
+
+
+def numbers(kind: type[msgspec.Struct], above: str = "") -> Iterator[tuple[str, type]]:
+    """Every setting that is a number, by its path, and of which kind."""
+    for field in msgspec.structs.fields(kind):
+        if field.type in (int, float):
+            yield f"{above}{field.name}", field.type
+        elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from numbers(field.type, f"{above}{field.name}.")
+
+
+NUMBERS = dict(numbers(NodeSettings))
+MAY_BE_ZERO = {
+    "engine.close_jitter_s",
+    "engine.commit_news_s",
+    "engine.snapshots.retain_entries",
+    "engine.snapshots.trim_slack_entries",
+    "storage.journal.tail_bytes",
+    "storage.journal.tail_entries",
+    "storage.event_log.tail_bytes",
+    "storage.event_log.tail_batches",
+    "controller.unfence_after_s",
+    "controller.mass_loss_share",
+    "controller.mass_loss_min",
+    "controller.deaths_rest_s",
+    "controller.role_push_record_after_s",
+    "controller.role_push_gather_s",
+    "controller.group_window_s",
+    "policy.max_epoch_jump",
+    "requests.remembered_max",
+    "requests.ahead_ms_max",
+    "kafka.over_quota_delay_s",
+    "kafka.group_initial_delay_s",
+    "history.worker_nice",
+    "history.worker_states",
+}
+"""Where 0 means something: at once, none kept, none ahead. Everywhere else a limit of 0 would let nothing through."""
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_no_number_is_smaller_than_it_can_be(name: str) -> None:
+    """Nothing is below 0, and only what may be 0 is: a node that would start and serve nobody is refused, by name."""
+    key = name.rpartition(".")[2]
+    too_small = ["-1", *["-0.5", '"nan"'] * (NUMBERS[name] is float)]
+    for text in too_small:
+        assert key in problems(flags={name: text})
+    if name in MAY_BE_ZERO:
+        settings(flags={name: "0"})
+    else:
+        assert key in problems(flags={name: "0"})
+
+
+def test_every_setting_that_may_be_zero_is_there() -> None:
+    """The list above names settings, and there are many numbers beside them."""
+    assert NUMBERS.keys() >= MAY_BE_ZERO
+    assert len(NUMBERS) > 100
 
 
 def test_a_listener_may_leave_loopback_when_it_is_named() -> None:

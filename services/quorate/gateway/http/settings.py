@@ -2,6 +2,9 @@
 
 import msgspec
 
+from quorate.bounds import bounded
+from quorate.errors import UsageError
+
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds unless the name says otherwise."""
@@ -30,3 +33,9 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most items of one page, whatever the client asks for."""
     log_bytes_max: int = 64 * 1024
     """Most encoded events of one page of ``/v1/log``; a page may be shorter than its limit."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self)
+        if self.page_default > self.page_max:
+            raise UsageError("page_default must be at most page_max")

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from quorate.bounds import bounded
 from quorate.errors import UsageError
 
 
@@ -63,5 +64,6 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
-        if min(self.wake_bytes_per_turn, self.wakes_per_turn, self.requests_per_turn) < 1:
-            raise UsageError("wake_bytes_per_turn, wakes_per_turn and requests_per_turn must be at least 1")
+        bounded(self, zero=("over_quota_delay_s", "group_initial_delay_s"))
+        if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
+            raise UsageError("group_session_timeout_min_ms must be at most group_session_timeout_max_ms")

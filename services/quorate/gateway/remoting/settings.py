@@ -2,6 +2,7 @@
 
 import msgspec
 
+from quorate.bounds import bounded
 from quorate.wire.remoting import JAVA_FRAME_BYTES_MAX
 
 
@@ -53,3 +54,7 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a dial that neither connects nor is refused may take; then it proves nothing."""
     dials_max: int = 2048
     """Dials under way; one more proves nothing at once."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self)
