@@ -6,12 +6,13 @@ Rules: the duck type of ``quorate.cli.command.Command``: ``arguments`` and ``run
 
 import json
 import os
+import socket
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from quorate.errors import QuorateError
+from quorate.errors import QuorateError, UsageError
 from quorate_projections import status
 from quorate_projections.settings import ProjectionSettings, as_environment, described, read_settings
 
@@ -67,6 +68,7 @@ def _serve(options: Namespace) -> int:
     import uvloop  # noqa: PLC0415
 
     settings = _settings(options)
+    _look_at_port(settings)
     os.environ.update(as_environment(settings))
     from quorate_projections.app import app  # noqa: PLC0415  Reads the environment when imported.
 
@@ -90,6 +92,17 @@ def _serve(options: Namespace) -> int:
         if ended.code:
             raise WorkerEndedError(f"the worker ended with status {ended.code}") from None
     return DONE
+
+
+def _look_at_port(settings: ProjectionSettings) -> None:
+    """Raises UsageError when it cannot be had: Faust would tell of itself at length, not of the flag."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            raise UsageError(f"--port {settings.port}: {error.strerror or error}") from error
 
 
 def _rebuild(options: Namespace) -> int:

@@ -7,6 +7,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from types import FrameType
 
+from quorate.errors import UsageError
 from quorate_projections.mirror.copying import Copying, Progress
 from quorate_projections.mirror.kafka import EventSource, MirrorTopic
 from quorate_projections.mirror.node import HttpNode
@@ -66,6 +67,15 @@ def _told(progress: Progress) -> None:
     sys.stderr.write(line(progress) + "\n")
 
 
+def _status(options: Namespace, copying: Copying) -> StatusServer:
+    if not 0 < options.port < 1 << 16:
+        raise UsageError(f"--port {options.port}: no such port")
+    try:
+        return StatusServer(options.host, options.port, lambda: copying.progress)
+    except OSError as error:
+        raise UsageError(f"--port {options.port}: {error.strerror or error}") from error
+
+
 def run(options: Namespace) -> int:
     """Until SIGTERM or SIGINT: 0; 1 when the target holds another log."""
     asked, now, stop = settings(options), time.monotonic, threading.Event()  # noqa: TID251 - composition
@@ -83,7 +93,7 @@ def run(options: Namespace) -> int:
         now,
         _told,
     )
-    server = StatusServer(options.host, options.port, lambda: copying.progress) if options.port else None
+    server = _status(options, copying) if options.port else None
     try:
         copying.run(stop.wait)
     except ForeignLogError as error:

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from quorate.bounds import bounded
+
 EVENTS_TOPIC = "quorate.metadata.events"
 
 
@@ -28,3 +30,7 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often the node is asked whether it leads."""
     back_off_s: float = 1.0
     """Pause after a failure."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self)

@@ -1,7 +1,7 @@
 """Asking a node over HTTP: what the operator commands, ``up`` and ``demo`` share.
 
 Rules: every request has a deadline. A node that cannot be reached, or answers with an error, is a ``NodeError`` whose
-message an operator can act on.
+message an operator can act on. What it calls wrongly asked is a ``UsageError``, as if we had seen it ourselves.
 """
 
 import http.client
@@ -35,9 +35,8 @@ class NodeError(QuorateError):
 def add_node(parser: ArgumentParser) -> None:
     """The argument ``--node``."""
     default = os.environ.get(NODE_VARIABLE, DEFAULT_NODE)
-    parser.add_argument(
-        "--node", default=default, metavar="HOST:PORT", help=f"HTTP address of any node (${NODE_VARIABLE}; {default})"
-    )
+    told = f"HTTP address of any node (${NODE_VARIABLE}; {default})"
+    parser.add_argument("--node", default=default, metavar="HOST:PORT", help=told.replace("%", "%%"))
 
 
 class Node:
@@ -45,19 +44,19 @@ class Node:
 
     def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
         host, colon, port = address.rpartition(":")
-        if not colon or not port.isdigit():
+        if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
             raise UsageError(f"--node {address}: expected HOST:PORT")
         self.address = address
         self._where = (host.strip("[]"), int(port))
         self._timeout_s = timeout_s
 
     def get(self, path: str, kind: type[T], **query: object) -> T:
-        """GET what ``/v1`` answers there (gateway/http/answers.py). Raises NodeError."""
+        """GET what ``/v1`` answers there (gateway/http/answers.py). Raises NodeError, UsageError."""
         asked = {name: value for name, value in query.items() if value is not None}
         return self._ask("GET", path + (f"?{urlencode(asked)}" if asked else ""), None, {}, kind)
 
     def send(self, method: str, path: str, body: object, kind: type[T], *, request_id: str = "") -> T:
-        """POST, PUT or DELETE; with a request id a retry is answered, never run again. Raises NodeError."""
+        """POST, PUT or DELETE; with a request id a retry is answered, never run again. Raises NodeError, UsageError."""
         headers = {"Idempotency-Key": request_id} if request_id else {}
         return self._ask(method, path, msgspec.json.encode(body), headers, kind)
 
@@ -76,6 +75,8 @@ class Node:
             trouble = msgspec.json.decode(text, type=Failed).error
         except msgspec.DecodeError as error:
             raise NodeError(f"{self.address}{path}: {status}, {error}", status) from error
+        if status == http.HTTPStatus.BAD_REQUEST and trouble.code == "invalid" and not trouble.reason:
+            raise UsageError(trouble.message)  # Asked wrongly; with a reason it is the rules that say no.
         raise NodeError(trouble.message, status, trouble.reason or trouble.code)
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
@@ -84,6 +85,8 @@ class Node:
             connection.request(method, path, body, {**headers, "Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, answer.read()
+        except UnicodeError as error:
+            raise UsageError(f"--node {self.address}: no host can have that name") from error
         except (OSError, http.client.HTTPException) as error:
             told = "does not answer" if isinstance(error, TimeoutError) else str(error)
             raise NodeError(f"node {self.address}: {told}") from error

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from quorate.cli.command import Command
 from quorate.cli.processes import add_die_with
+from quorate.errors import UsageError
 
 BASE_PORT = 9870
 
@@ -41,7 +42,18 @@ def _demo_arguments(parser: ArgumentParser) -> None:
     add_die_with(parser)
 
 
+def _check(options: Namespace) -> None:
+    """Raises UsageError for what cannot be played."""
+    for flag, value in (("--sets", options.sets), ("--replicas", options.replicas)):
+        if value < 1:
+            raise UsageError(f"{flag} {value}: at least 1")
+    for flag, value in (("--every", options.every), ("--for", options.seconds)):
+        if value is not None and not value >= 0:
+            raise UsageError(f"{flag} {value:g}: seconds, not below 0")
+
+
 def _run_demo(options: Namespace) -> int:
+    _check(options)
     from quorate.cli.demonstration import run
 
     return run(options)

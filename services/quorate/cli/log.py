@@ -51,6 +51,8 @@ def tail(options: Namespace) -> int:
     """The latest events, and with ``-f`` every new one."""
     if options.follow and options.at is not None:
         raise UsageError("--follow: nothing is added to the past")
+    if options.lines < 0:
+        raise UsageError(f"--lines {options.lines}: not below 0")
     node = asked_node(options)
     end = end_of_log(node, options)
     start = max(end - options.lines, 0)

@@ -98,8 +98,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except KeyboardInterrupt:
         return DONE
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough; keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # The reader (head, less) has seen enough.
+        _drop_output()
         return DONE
+    except OSError as error:  # A full disk behind stdout, a file that cannot be had, …
+        _drop_output()
+        print(f"quorate: {error}", file=sys.stderr)
+        return REFUSED
     return status
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from complaining at exit of what stdout does not take."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

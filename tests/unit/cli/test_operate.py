@@ -3,7 +3,9 @@
 import json
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,6 +31,7 @@ from quorate.gateway.http.answers import (
     TopicItem,
     Topics,
 )
+from tests.clusters import QUORATE
 from tests.unit.cli.served import Served, serving
 from tests.unit.cli.stories import elected, leads
 
@@ -69,7 +72,34 @@ def test_a_node_that_is_not_there_is_named(node: Served, capsys: pytest.CaptureF
     """No answer is status 1 with the address; an address that is none is status 2."""
     assert program.main(["status", "--node", "127.0.0.1:1"]) == 1
     assert "node 127.0.0.1:1: " in capsys.readouterr().err
-    assert program.main(["status", "--node", "here"]) == 2
+
+
+@pytest.mark.parametrize("address", ["here", "127.0.0.1:²", "127.0.0.1:99999", "127.0.0.1:0", "a..b:9873"])
+def test_an_address_that_can_be_nobody_s_is_used_wrongly(capsys: pytest.CaptureFixture[str], address: str) -> None:
+    """What is no host and no port is told by the flag, with status 2."""
+    assert program.main(["status", "--node", address]) == 2
+    assert f"--node {address}: " in capsys.readouterr().err
+
+
+def test_any_address_can_be_the_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help shows what QUORATE_NODE says, a zone's percent sign included."""
+    monkeypatch.setenv("QUORATE_NODE", "[fe80::1%eth0]:9873")
+    with pytest.raises(SystemExit) as ended:
+        program.main(["status", "--help"])
+    assert ended.value.code == 0
+    assert "[fe80::1%eth0]:9873" in "".join(capsys.readouterr().out.split())
+
+
+def test_an_output_that_takes_nothing_is_said_once(node: Served) -> None:
+    """A full disk behind stdout is one sentence and status 1, not a traceback."""
+    node.answers["/v1/status"] = a_status(healthy=True)
+    node.answers["/v1/log"] = a_log
+    for words in (["status"], ["log", "dump", "-o", "json"]):
+        with Path("/dev/full").open("w") as full:
+            ended = subprocess.run(
+                [*QUORATE, *words, "--node", node.address], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert (ended.returncode, ended.stderr) == (1, "quorate: [Errno 28] No space left on device\n")
 
 
 @pytest.mark.parametrize(
@@ -87,6 +117,17 @@ def test_an_error_of_the_node_is_told_in_its_words(
     node.answers["/v1/status"] = answer
     assert run(node, "status") == 1
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("reason", "code"), [("", 2), ("InvalidConfigScope", 1)])
+def test_what_the_node_calls_wrongly_asked_is_used_wrongly(
+    node: Served, capsys: pytest.CaptureFixture[str], reason: str, code: int
+) -> None:
+    """A question that cannot be is status 2, whoever notices; what the rules refuse (they have a name) is status 1."""
+    error = {"code": "invalid", "message": "at: -1 is out of range", "reason": reason}
+    node.answers["/v1/status"] = (400, json.dumps({"error": error}).encode())
+    assert run(node, "at", "-1", "status") == code
+    assert capsys.readouterr().err == "quorate: at: -1 is out of range\n"
 
 
 def a_quorum(leader: int | None, connected: int) -> Quorum:
@@ -208,6 +249,7 @@ def test_the_log_is_printed_from_to_and_by_its_end(node: Served, capsys: pytest.
     assert [int(line.split()[0]) for line in lines] == [10, 11]
     assert "node 1 leads the controllers" in lines[0]
     assert run(node, "log", "dump", "--from", "3", "--to", "2") == 2
+    assert run(node, "log", "tail", "-n", "-5") == 2
     assert run(node, "log", "dump", "--to", "1", "-o", "yaml") == 0
     assert capsys.readouterr().out.startswith("---\noffset: 0\n")
 

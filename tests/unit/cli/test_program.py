@@ -29,6 +29,7 @@ def a_command(trouble: BaseException | None, status: int = DONE) -> Command:
         (UsageError("bad flag"), MISUSED),
         (StorageError("disk"), REFUSED),
         (QuorateError("no"), REFUSED),
+        (OSError(28, "No space left on device"), REFUSED),
         (KeyboardInterrupt(), DONE),
     ],
 )

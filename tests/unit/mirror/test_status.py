@@ -1,14 +1,34 @@
 """A mirror says how it is."""
 
 import json
+import socket
 import urllib.error
 import urllib.request
+from typing import Any
 
 import pytest
 
+from quorate.errors import UsageError
 from quorate_projections.mirror.copying import Progress
+from quorate_projections.mirror.settings import MirrorSettings
 from quorate_projections.mirror.status import StatusServer, line, metrics
-from tests.clusters import free_ports
+from tests.clusters import free_ports, quorate
+
+
+def test_a_port_in_use_is_named() -> None:
+    """Where somebody listens already a mirror does not start; the flag is named, in one sentence."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = quorate("mirror", "--to", "127.0.0.1:1", "--port", str(port))
+    assert ended.returncode == 2
+    assert ended.stderr == f"quorate: --port {port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("wrong", [{"read_wait_s": -1.0}, {"deadline_s": 0.0}, {"batch_events_max": 0}])
+def test_a_limit_that_lets_nothing_through_is_refused(wrong: dict[str, Any]) -> None:
+    """A mirror that could never copy is not started."""
+    with pytest.raises(UsageError, match=f"{next(iter(wrong))} must be above 0"):
+        MirrorSettings(**wrong)
 
 
 def test_line_holds_the_lag() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from quorate_projections.generations import Busy, Generations
 from quorate_projections.retelling import Retelling
 from quorate_projections.settings import ProjectionSettings, as_environment, described, read_settings
 from quorate_projections.views import VIEWS
+from tests.clusters import quorate
 from tests.projections.history import START_MS, records
 
 COUNT = 600
@@ -312,3 +314,13 @@ def test_contradicting_settings_are_refused(flags: dict[str, str], said: str) ->
     """What the types alone cannot say is checked too."""
     with pytest.raises(UsageError, match=said):
         read_settings({}, flags)
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    """Where somebody listens already a worker does not start; the flag is named, in one sentence."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = quorate("projections", "serve", "--data-dir", str(tmp_path / "views"), "--port", str(port))
+    assert ended.returncode == 2
+    assert ended.stderr == f"quorate: --port {port}: Address already in use\n"
+    assert not (tmp_path / "views").exists()
