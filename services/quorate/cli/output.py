@@ -4,9 +4,16 @@ Rules: JSON and YAML carry everything, with the names of the HTTP interface; a t
 """
 
 import json
+import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
+
+_PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+"""What YAML (1.1, as most read it) takes for a truth or for nothing."""
+_UNSHOWN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What may stand in JSON as it is, but in YAML only escaped."""
 
 Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
 
@@ -48,9 +55,13 @@ def _yaml_item(head: str, part: Plain, indent: str) -> Iterable[str]:
 
 
 def _scalar(value: Plain, *, plain: bool = False) -> str:
-    if plain and isinstance(value, str) and value.replace("_", "").isalnum() and not value.isdigit():
+    if isinstance(value, float) and "." not in repr(value):
+        return repr(value).replace("e", ".0e")  # YAML's numbers have a point.
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if plain and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterable[str]:

@@ -1,8 +1,12 @@
 """Tables for eyes, JSON and YAML for programs."""
 
 import json
+from typing import Any
 
 import pytest
+import yaml as reader
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quorate.cli.output import Plain, columns, show, yaml
 
@@ -22,6 +26,16 @@ def test_yaml_is_block_style_with_json_scalars() -> None:
     assert list(yaml(value)) == [
         "a:", "  - 1", "  -", '    b: "x: y"', "    c: []", '"two words": null', "d:", "  e: true", '"7": 1.5',
     ]  # fmt: skip
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+NAMES = st.text(max_size=50) | st.sampled_from(["yes", "No", "NULL", "0x10", "1e5", "y", "~", "on", "<<", "=", "1_0"])
+
+
+@given(st.recursive(SCALARS, lambda part: st.lists(part) | st.dictionaries(NAMES, part), max_leaves=10))
+def test_yaml_is_read_back_as_what_was_shown(value: Any) -> None:
+    """Names and values come out of a YAML reader as they went in, whatever YAML would take them for."""
+    assert reader.safe_load("\n".join(yaml(value))) == value
 
 
 def test_a_value_is_shown_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
