@@ -95,8 +95,8 @@ def change_config(state: State, command: ChangeConfig, context: Context) -> Deci
     Refuses InvalidConfigScope, ConfigBlackListed, UnknownConfigKey, InvalidConfigValue.
     """
     scope = command.scope
-    if not _valid_scope(scope, context.policy):
-        return refuse("InvalidConfigScope", f"There is no scope {scope!r}")
+    if (refusal := refused_scope(scope, context.policy)) is not None:
+        return refusal
     if len(command.changes) > context.policy.listed_max:
         return refuse("InvalidConfigValue", f"{len(command.changes)} settings in one change are too many")
     if any(key in BLACK_LIST for key in command.changes):
@@ -149,11 +149,14 @@ def learners(state: State, broker_set: str) -> frozenset[int]:
     return frozenset(map(int, named.split(";"))) if named else frozenset()
 
 
-def _valid_scope(scope: str, policy: PolicySettings) -> bool:
+def refused_scope(scope: str, policy: PolicySettings) -> Refusal | None:
+    """InvalidConfigScope for a scope that cannot be, of writes and of reads."""
     if scope in ("controller", "cluster") or _NODE.fullmatch(scope):
-        return True
+        return None
     kind, _, name = scope.partition("/")
-    return f"{kind}/" in _NAMED_SCOPES and fits(name, policy.name_length_max)
+    if f"{kind}/" in _NAMED_SCOPES and fits(name, policy.name_length_max):
+        return None
+    return refuse("InvalidConfigScope", f"There is no scope {scope!r}")
 
 
 def _judge(scope: str, key: str, value: str | None, policy: PolicySettings) -> Refusal | None:

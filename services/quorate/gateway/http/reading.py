@@ -38,6 +38,7 @@ from quorate.gateway.http.asking import Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.routing import Call
+from quorate.metadata.configs import refused_scope
 from quorate.metadata.queries import alive
 from quorate.metadata.requests import RequestTable
 from quorate.metadata.rows import hashing
@@ -287,12 +288,14 @@ class Reading:
         self._asking.answered(call, "ReadConfig", make)
 
     def config(self, call: Call) -> None:
-        """GET /v1/config/{scope}; a scope nobody set anything in is empty, not unknown."""
+        """GET /v1/config/{scope}; a scope nobody set anything in is empty, one that cannot be is refused."""
 
         def make(view: ReadView) -> Steps[ConfigAnswer]:
             yield
             scope = call.found["scope"]
             found = view.state.configs.get(scope)
+            if found is None and (refusal := refused_scope(scope, self._context.policy)) is not None:
+                raise HttpError("invalid", refusal.remark, refusal.code)
             item = ConfigItem(scope=scope, values=found.values if found else {})
             return ConfigAnswer(**self._asking.stamp(view), config=item)
 

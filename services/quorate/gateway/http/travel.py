@@ -11,7 +11,7 @@ import msgspec
 from quorate.controller import ReadView
 from quorate.gateway.fresh import OFFSET_MAX, Freshness, is_past
 from quorate.gateway.http.answers import Diff, WhatIfAnswer
-from quorate.gateway.http.asking import Asking
+from quorate.gateway.http.asking import FRESHNESS, Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.reading import Reading, log_event
@@ -67,6 +67,8 @@ class Travel:
         """GET /v1/diff."""
         self._asking.admit("ReadDiff")
         query = call.request.query
+        if said := [name for name in FRESHNESS if query.get(name, "")]:
+            raise HttpError("invalid", f"{said[0]}: a difference is between two offsets, from and to")
         if not query.get("from", ""):
             raise HttpError("invalid", "from: which offset is the earlier one?")
         start, stop = call.integer("from", 0, 0, OFFSET_MAX), call.integer("to", -1, 0 if query.get("to") else -1)

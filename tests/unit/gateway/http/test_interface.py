@@ -226,6 +226,11 @@ def test_an_election_can_be_read_in_full() -> None:
         ("/v1/diff?from=2&to=1", (400, "invalid")),
         ("/v1/diff?from=0&to=999", (416, "beyond_end")),
         ("/v1/diff?from=999", (416, "beyond_end")),
+        ("/v1/diff?from=0&at=1", (400, "invalid")),
+        ("/v1/diff?from=0&level=stale", (400, "invalid")),
+        ("/v1/config/bogus", (400, "invalid")),
+        ("/v1/config/node/x", (400, "invalid")),
+        ("/v1/config/topic/", (400, "invalid")),
         ("/nope", (404, "not_found")),
         ("/v1/topics/a/b", (404, "not_found")),
     ],
@@ -292,6 +297,15 @@ def test_a_setting_is_set_and_unset() -> None:
     assert house.get("/v1/config/broker-set/a")["config"] == {"scope": "broker-set/a", "values": {"y": "2"}}
     assert house.get("/v1/config/cluster")["config"]["values"] == {}
     assert [c["scope"] for c in house.get("/v1/config")["config"]] == ["broker-set/a"]
+
+
+@pytest.mark.parametrize("scope", ["bogus", "node/x", "topic/", "cluster/a"])
+def test_a_scope_that_cannot_be_is_refused_by_reads_as_by_writes(scope: str) -> None:
+    """Who reads a mistyped scope is told so, in the words of who would have written it; nobody takes it for empty."""
+    house = House()
+    read = house.ask("GET", f"/v1/config/{scope}")
+    assert read == house.ask("PUT", f"/v1/config/{scope}", {"changes": {"x": "1"}})
+    assert (read[0], read[1]["error"]["reason"]) == (400, "InvalidConfigScope")
 
 
 def test_an_operator_elects() -> None:
