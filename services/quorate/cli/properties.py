@@ -11,6 +11,7 @@ Ports that Java does not have are derived from the rpc port, equally on every no
 address), kafka +2000, http +3000; other distances with ``quorate.ports.raft``, ``.kafka`` and ``.http``.
 """
 
+import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,12 +84,21 @@ def translate(given: Mapping[str, str]) -> dict[str, Any]:
     if carried := {name: value for name, value in given.items() if name in CARRIED}:
         tree.setdefault("remoting", {})["java"] = render(carried)
     for name, value in given.items():
-        if name.startswith(OURS) and not name.startswith(f"{OURS}ports."):
+        if name.startswith(f"{OURS}ports."):
+            _known_port(name)
+        elif name.startswith(OURS):
             section, dot, key = name.removeprefix(OURS).partition(".")
             if not dot:
                 raise UsageError(f"{name}: expected {OURS}SECTION.KEY")
             tree.setdefault(section, {})[key] = Text(value)
     return tree
+
+
+def _known_port(name: str) -> None:
+    port = name.removeprefix(f"{OURS}ports.")
+    if port not in PORTS:
+        close = difflib.get_close_matches(port, PORTS, n=1)
+        raise UsageError(f"{name}: unknown setting" + (f"; did you mean {OURS}ports.{close[0]}?" if close else ""))
 
 
 def _dledger(given: Mapping[str, str]) -> tuple[str, int, list[tuple[str, str | None]]]:

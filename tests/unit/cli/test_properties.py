@@ -119,6 +119,8 @@ def test_the_bind_address_is_java_s(tmp_path: Path) -> None:
         (DLEDGER + "quorate.engine=1\n", r"expected quorate.SECTION.KEY"),
         (DLEDGER + "quorate.engine.tic_s=1\n", "did you mean engine.tick_s"),
         (DLEDGER + "quorate.ports.raft=far\n", r"quorate.ports.raft: "),
+        (DLEDGER + "quorate.ports.htp=3\n", "quorate.ports.htp: unknown setting; did you mean quorate.ports.http?"),
+        (DLEDGER + "quorate.ports.rpc=3\n", "quorate.ports.rpc: unknown setting"),
         (JRAFT.replace(",localhost:9772", ""), "names 2 addresses, jRaftInitConf 3"),
         (JRAFT.replace("ServerId = localhost:9881", "ServerId = localhost:1"), "localhost:1 is not among"),
     ],
