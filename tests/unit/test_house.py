@@ -161,18 +161,34 @@ def test_no_module_is_an_orphan() -> None:
     assert sorted(modules.keys() - used - STARTED_BY_NAME) == []
 
 
-@pytest.mark.parametrize("place", ["metadata/evolve.py", "cli/narration.py"])
-def test_every_event_is_handled_by_name(place: str) -> None:
-    """Each kind of event has its case where state is folded and where it is told."""
-    module = tree(ROOT / "services/quorate" / place)
-    cases = {
+EVENTS = {kind.__name__ for kind in get_args(Event)}
+
+
+def events_told_apart(path: Path) -> set[str]:
+    """The kinds of events that have a case in a file."""
+    return EVENTS & {
         name.id
-        for node in ast.walk(module)
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.MatchClass)
         for name in ast.walk(node.cls)
         if isinstance(name, ast.Name)
     }
-    assert {kind.__name__ for kind in get_args(Event)} <= cases
+
+
+@pytest.mark.parametrize("place", ["metadata/evolve.py", "cli/narration.py"])
+def test_every_event_is_handled_by_name(place: str) -> None:
+    """Each kind of event has its case where state is folded and where it is told."""
+    assert events_told_apart(ROOT / "services/quorate" / place) == EVENTS
+
+
+@pytest.mark.parametrize("recipe", ["CONTRIBUTING.md", "schemas/README.md"])
+def test_who_adds_an_event_is_told_every_place_that_needs_a_case(recipe: str) -> None:
+    """Each file that tells events apart (all but the views: each says which are its own) is named in the recipe."""
+    text = (ROOT / recipe).read_text()
+    views = ROOT / "projections/quorate_projections/views"
+    places = [path for path in SOURCES if path.parent != views and len(events_told_apart(path)) > len(EVENTS) / 2]
+    assert len(places) >= 5
+    assert not [name_of(path) for path in places if f"`{path.parent.name}/{path.name}`" not in text]
 
 
 def test_every_target_of_make_is_explained() -> None:
