@@ -387,9 +387,7 @@ class Groups:
                 self._after_removal(group)
             if not group.members and not group.expected:
                 del self._groups[group_id]
-                key = group_rows.members_key(group_id)
-                if self._ledger.get(key) is not None:
-                    self._ledger.put(key, None, _unheard)
+                self._drop(group_id)
 
     def clear(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """This node no longer coordinates: send everyone away and forget everything."""
@@ -418,6 +416,12 @@ class Groups:
         members = tuple(member.kept() for member in group.members.values())
         kept = KeptMembers(group.generation, group.protocol_type, group.protocol, group.leader, members)
         self._ledger.put(group_rows.members_key(group_id), group_rows.encode(kept), _unheard)
+
+    def _drop(self, group_id: str) -> None:
+        """Have the cluster keep no members of it, those on their way included."""
+        key = group_rows.members_key(group_id)
+        if self._ledger.get(key) is not None or self._ledger.pending(key):
+            self._ledger.put(key, None, _unheard)
 
     def _open(self, group_id: str) -> Group | None:
         """The group, made when new; None when there is no room for one more."""

@@ -404,3 +404,18 @@ def test_a_static_member_is_known_at_the_next_coordinator() -> None:
     room.groups = room.coordinator()
     assert room.beat(back, instance="i1") == 0
     assert room.beat(member, instance="i1") == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_nothing_is_kept_of_a_group_that_ended_before_it_was_kept() -> None:
+    """Its row, still on its way when the last member has left, is removed as well."""
+    room = Room()
+    answers = room.join()
+    room.after(0.2)
+    (member,) = answers
+    room.ledger.held = True
+    room.sync(member, {member.member_id: b"mine"})
+    assert room.leave(member.member_id) == 0
+    room.sweep_for(1)
+    assert len(room.groups) == 0
+    room.ledger.release()
+    assert not room.ledger.rows
