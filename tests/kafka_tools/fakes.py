@@ -87,12 +87,15 @@ class FakeLog:
 
 
 class FakeLedger:
-    """What the cluster keeps for groups: written at once, unless ``held``; ``outcome`` is what a writer is told."""
+    """What the cluster keeps for groups: written at once, unless ``held``; ``outcome`` is what a writer is told.
+    For rows above ``row_bytes_max`` there is no room.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
         self.outcome = Written.DONE
         self.held = False
+        self.row_bytes_max = 64 * 1024
         self.waiting: list[tuple[bytes, bytes | None, Callable[[Written], None]]] = []
 
     def __len__(self) -> int:
@@ -108,6 +111,9 @@ class FakeLedger:
         return any(waiting == key for waiting, _, _ in self.waiting)
 
     def put(self, key: bytes, row: bytes | None, done: Callable[[Written], None]) -> None:
+        if len(row or b"") > self.row_bytes_max:
+            done(Written.NO_ROOM)
+            return
         self.waiting.append((key, row, done))
         if not self.held:
             self.release()

@@ -2,11 +2,13 @@
 
 Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once. Groups are
 state of the leader: ``clear`` forgets them all, ``restore`` has them again as they last were stable, from the rows the
-cluster keeps. Groups, members and their bytes are bounded; silent members and empty groups are forgotten by ``sweep``.
+cluster keeps. Nobody is told an assignment, or of a place taken over, before the cluster keeps it: the next coordinator
+would know the predecessor only, and fence its rightful successor. Groups, members and their bytes are bounded; silent
+members and empty groups are forgotten by ``sweep``.
 Theory: Kafka's classic protocol. A group is *empty*, *joining* (waiting for every member to join, at most for the
-longest rebalance timeout), *syncing* (waiting for the leader's assignments) or *stable*. KIP-62 (timeouts), KIP-345
-(static members: one that comes back under its instance id takes over its old place and, if nothing else changed, its
-assignment), KIP-394 (a member learns its id before it counts). Java ``GroupCoordinator``.
+longest rebalance timeout), *syncing* (waiting for the leader's assignments, then until they are kept) or *stable*.
+KIP-62 (timeouts), KIP-345 (static members: one that comes back under its instance id takes over its old place and, if
+nothing else changed, its assignment), KIP-394 (a member learns its id before it counts). Java ``GroupCoordinator``.
 """
 
 import random
@@ -15,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from quorate.clock import Scheduler, Timer
+from quorate.controller import Written
 from quorate.gateway.kafka import group_rows
 from quorate.gateway.kafka.group_rows import KeptMember, KeptMembers
 from quorate.gateway.kafka.settings import KafkaSettings
@@ -29,6 +32,13 @@ GROUP_ID_MAX = 255
 Joined = Callable[[JoinedGroup], None]
 Synced = Callable[[int, bytes], None]
 """(error, assignment)."""
+
+_NOT_KEPT = {
+    Written.BUSY: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    Written.NOT_LEADER: ErrorCode.NOT_COORDINATOR,
+    Written.LATE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""Clients look for the coordinator and try again after 15 and 16, joining or syncing; 14 would end some that sync."""
 
 
 class Member:
@@ -73,7 +83,8 @@ class Member:
 class Group:
     """One consumer group."""
 
-    def __init__(self) -> None:
+    def __init__(self, group_id: str) -> None:
+        self.id = group_id
         self.state: Literal["empty", "joining", "syncing", "stable"] = "empty"
         self.generation = 0
         self.protocol_type = ""
@@ -209,12 +220,18 @@ class Groups:
             group.leader = member.id
         old.dismiss(ErrorCode.FENCED_INSTANCE_ID)
         self._seen(member)
-        if group.state == "stable" and old.protocols == member.protocols:
-            self._keep(request.group, group)
-            done(self._membership(group, member))
-            return
         member.joined = done
-        self._rebalance(group)
+        if group.state == "stable" and old.protocols == member.protocols:
+            self._keep(group, lambda error: self._taken_over(group, member, error))
+        else:
+            self._rebalance(group)
+
+    def _taken_over(self, group: Group, member: Member, error: ErrorCode) -> None:
+        """A new member's place is kept, or could not be; unless it joins the next generation by now."""
+        if group.state != "stable" or not member.joined:
+            return
+        self._seen(member)
+        member.answer_join(JoinedGroup(error, "") if error else self._membership(group, member))
 
     def _membership(self, group: Group, member: Member) -> JoinedGroup:
         members: tuple[tuple[str, str | None, bytes], ...] = ()
@@ -224,13 +241,13 @@ class Groups:
 
     # Rebalancing.
 
-    def _rebalance(self, group: Group) -> None:
-        """Someone joined or left: collect everybody's join, then complete."""
+    def _rebalance(self, group: Group, why: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS) -> None:
+        """Someone joined or left: collect everybody's join, then complete. ``why``: told to those that sync."""
         if group.state != "joining":
             group.first = group.state == "empty"
             group.state = "joining"
             for member in group.members.values():
-                member.answer_sync(ErrorCode.REBALANCE_IN_PROGRESS)
+                member.answer_sync(why)
             patience = max(m.rebalance_s for m in group.members.values())
             delay = self._settings.group_initial_delay_s if group.first else patience
             self._restart_timer(group, delay)
@@ -298,22 +315,34 @@ class Groups:
             done(ErrorCode.REBALANCE_IN_PROGRESS, b"")
         elif group.state == "stable":
             done(ErrorCode.NONE, member.assignment)
-        elif member.id != group.leader:
-            member.answer_sync(ErrorCode.UNKNOWN_MEMBER_ID)
-            member.synced = done
-        elif any(len(a) > self._settings.group_member_bytes_max for _, a in request.assignments):
+        elif member.id == group.leader and self._oversized(request):
             done(ErrorCode.INVALID_REQUEST, b"")
         else:
-            self._assign(group, request)
-            self._keep(request.group, group)
-            done(ErrorCode.NONE, member.assignment)
+            given = member.synced is not None
+            member.answer_sync(ErrorCode.UNKNOWN_MEMBER_ID)
+            member.synced = done
+            if member.id == group.leader and not given:  # A leader that asks again waits for what it gave.
+                self._assign(group, request)
+
+    def _oversized(self, request: SyncGroupRequest) -> bool:
+        return any(len(a) > self._settings.group_member_bytes_max for _, a in request.assignments)
 
     def _assign(self, group: Group, request: SyncGroupRequest) -> None:
-        group.state = "stable"
         for member_id, assignment in request.assignments:
             if member_id in group.members:
                 group.members[member_id].assignment = assignment
-        for member in group.members.values():
+        self._keep(group, lambda error: self._assigned(group, request.generation, error))
+
+    def _assigned(self, group: Group, generation: int, error: ErrorCode) -> None:
+        """A generation's assignments are kept, or could not be; unless the next one is being formed by now."""
+        if group.state != "syncing" or group.generation != generation:
+            return
+        if error:
+            self._rebalance(group, error)
+            return
+        group.state = "stable"
+        for member in [m for m in group.members.values() if m.synced]:
+            self._seen(member)
             member.answer_sync(ErrorCode.NONE)
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
@@ -387,7 +416,7 @@ class Groups:
                 self._after_removal(group)
             if not group.members and not group.expected:
                 del self._groups[group_id]
-                self._drop(group_id)
+                self._drop(group, _unheard)
 
     def clear(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """This node no longer coordinates: send everyone away and forget everything."""
@@ -397,6 +426,7 @@ class Groups:
                 group.timer.cancel()
             for member in group.members.values():
                 member.dismiss(error)
+            self._empty(group)
 
     def restore(self) -> None:
         """This node coordinates now: have the groups as they last were stable. Their members may have been heard by
@@ -404,30 +434,42 @@ class Groups:
         """
         for key, row in self._ledger.starting_with(group_rows.MEMBERS):
             kept = group_rows.decode_members(row)
-            group = self._groups[group_rows.group_of(key)] = Group()
+            group_id = group_rows.group_of(key)
+            group = self._groups[group_id] = Group(group_id)
             group.state, group.generation, group.leader = "stable", kept.generation, kept.leader
             group.protocol_type, group.protocol = kept.protocol_type, kept.protocol
             for one in kept.members:
-                member = group.members[one.member_id] = _restored(group_rows.group_of(key), kept, one)
+                member = group.members[one.member_id] = _restored(group_id, kept, one)
                 self._seen(member)
 
-    def _keep(self, group_id: str, group: Group) -> None:
-        """Have the cluster keep who is a member. Should that fail, the group joins again at the next coordinator."""
+    def _keep(self, group: Group, done: Callable[[ErrorCode], None]) -> None:
+        """Have the cluster keep who is a member; ``done`` with the reason why not. Of a group for which there is no
+        room nothing is kept, nor anything older: it joins again at the next coordinator.
+        """
         members = tuple(member.kept() for member in group.members.values())
         kept = KeptMembers(group.generation, group.protocol_type, group.protocol, group.leader, members)
-        self._ledger.put(group_rows.members_key(group_id), group_rows.encode(kept), _unheard)
 
-    def _drop(self, group_id: str) -> None:
-        """Have the cluster keep no members of it, those on their way included."""
-        key = group_rows.members_key(group_id)
+        def written(outcome: Written) -> None:
+            if outcome is Written.NO_ROOM:
+                self._drop(group, done)
+            else:
+                done(_NOT_KEPT.get(outcome, ErrorCode.NONE))
+
+        self._ledger.put(group_rows.members_key(group.id), group_rows.encode(kept), written)
+
+    def _drop(self, group: Group, done: Callable[[ErrorCode], None]) -> None:
+        """Have the cluster keep no members of it, those on their way included; ``done`` with the reason why not."""
+        key = group_rows.members_key(group.id)
         if self._ledger.get(key) is not None or self._ledger.pending(key):
-            self._ledger.put(key, None, _unheard)
+            self._ledger.put(key, None, lambda outcome: done(_NOT_KEPT.get(outcome, ErrorCode.NONE)))
+        else:
+            done(ErrorCode.NONE)
 
     def _open(self, group_id: str) -> Group | None:
         """The group, made when new; None when there is no room for one more."""
         group = self._groups.get(group_id)
         if group is None and len(self._groups) < self._settings.groups_max:
-            group = self._groups[group_id] = Group()
+            group = self._groups[group_id] = Group(group_id)
         return group
 
     def _new_id(self, client_id: str | None) -> str:

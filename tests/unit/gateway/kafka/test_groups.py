@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from quorate.controller import Written
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.wire.kafka import ErrorCode
@@ -79,6 +80,20 @@ class Room:
     def leave(self, member_id: str, instance: str | None = None) -> int:
         ((_, _, error),) = self.groups.leave(LeaveGroupRequest("g", (LeavingMember(member_id, instance),)))
         return error
+
+    def static_member(self, **how: Any) -> JoinedGroup:
+        """One member, of instance i1, synced."""
+        answers = self.join(instance="i1", **how)
+        self.after(0.2)
+        (member,) = answers
+        assert self.sync(member, {member.member_id: b"mine"}, instance="i1") == [(0, b"mine")]
+        return member
+
+    def fail(self, outcome: Written) -> None:
+        """What waits to be written is not."""
+        self.ledger.outcome = outcome
+        self.ledger.release()
+        self.ledger.outcome, self.ledger.held = Written.DONE, False
 
     def stable_pair(self) -> tuple[JoinedGroup, JoinedGroup]:
         """Two members, synced; the leader first."""
@@ -419,3 +434,131 @@ def test_nothing_is_kept_of_a_group_that_ended_before_it_was_kept() -> None:
     assert len(room.groups) == 0
     room.ledger.release()
     assert not room.ledger.rows
+
+
+NOT_KEPT = [
+    (Written.BUSY, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (Written.NOT_LEADER, ErrorCode.NOT_COORDINATOR),
+    (Written.LATE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+]
+
+
+def test_a_place_taken_over_is_told_when_it_is_kept() -> None:
+    """So no later coordinator fences the rightful member for the sake of the one before it."""
+    room = Room()
+    old = room.static_member()
+    room.ledger.held = True
+    new = room.join(instance="i1")
+    assert new == []
+    room.ledger.release()
+    assert [(a.error, a.generation) for a in new] == [(0, 1)]
+    room.groups = room.coordinator()
+    assert room.beat(new[0], instance="i1") == 0
+    assert room.beat(old, instance="i1") == ErrorCode.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize(("outcome", "error"), NOT_KEPT)
+def test_a_place_that_is_not_kept_is_asked_for_again(outcome: Written, error: ErrorCode) -> None:
+    """The member is told to try again, and has its place and assignment then, here or at the next coordinator."""
+    for moved in (False, True):
+        room = Room()
+        room.static_member()
+        room.ledger.held = True
+        answers = room.join(instance="i1")
+        room.fail(outcome)
+        assert [(a.error, a.member_id) for a in answers] == [(error, "")]
+        if moved:
+            room.groups = room.coordinator()
+        (again,) = room.join(instance="i1")
+        assert (again.error, again.generation) == (0, 1)
+        assert room.sync(again, instance="i1") == [(0, b"mine")]
+
+
+def test_who_takes_over_while_another_joins_is_of_the_next_generation() -> None:
+    """It waits for one answer, whichever comes first: that its place is kept, or that the next generation is there."""
+    room = Room()
+    room.static_member()
+    room.ledger.held = True
+    new, newcomer = room.join(instance="i1"), room.join()
+    assert [a.generation for a in new] == [a.generation for a in newcomer] == [2]
+    room.ledger.release()
+    assert len(new) == len(newcomer) == 1
+
+
+def test_assignments_are_told_when_they_are_kept() -> None:
+    """To the leader and to everyone; until then the generation is not stable, and a leader that asks again waits."""
+    room = Room()
+    first, second = room.join(), room.join()
+    room.after(0.2)
+    (leader,), (other,) = sorted((first, second), key=lambda a: a[0].leader != a[0].member_id)
+    room.ledger.held = True
+    waiting = room.sync(leader, {leader.member_id: b"a", other.member_id: b"b"}), room.sync(other)
+    again = room.sync(leader, {leader.member_id: b"other", other.member_id: b"other"})
+    assert [*waiting, again] == [[(ErrorCode.UNKNOWN_MEMBER_ID, b"")], [], []]
+    room.sweep_for(30)
+    room.ledger.release()
+    assert [waiting[1], again] == [[(0, b"b")], [(0, b"a")]]
+    room.sweep_for(5)
+    assert room.beat(leader) == room.beat(other) == 0
+    room.groups = room.coordinator()
+    assert room.sync(leader) == [(0, b"a")]
+
+
+@pytest.mark.parametrize(("outcome", "error"), NOT_KEPT)
+def test_assignments_that_are_not_kept_are_made_again(outcome: Written, error: ErrorCode) -> None:
+    """Everyone that syncs is told to try again, and joins the next generation."""
+    room = Room()
+    first, second = room.join(), room.join()
+    room.after(0.2)
+    (leader,), (other,) = sorted((first, second), key=lambda a: a[0].leader != a[0].member_id)
+    room.ledger.held = True
+    waiting = room.sync(other), room.sync(leader, {leader.member_id: b"a", other.member_id: b"b"})
+    room.fail(outcome)
+    assert waiting == ([(error, b"")], [(error, b"")])
+    again = room.join(leader.member_id), room.join(other.member_id)
+    assert [a.generation for answers in again for a in answers] == [2, 2]
+
+
+def test_assignments_of_a_generation_that_ended_meanwhile_are_not_told() -> None:
+    """A member that joins while they are being written makes everyone join again, once."""
+    room = Room()
+    answers = room.join()
+    room.after(0.2)
+    (member,) = answers
+    room.ledger.held = True
+    waiting = room.sync(member, {member.member_id: b"mine"})
+    newcomer = room.join()
+    assert waiting == [(ErrorCode.REBALANCE_IN_PROGRESS, b"")]
+    room.ledger.release()
+    assert len(waiting) == 1
+    assert newcomer == []
+    assert room.beat(member) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_of_a_group_too_long_to_be_kept_nothing_older_is_kept() -> None:
+    """Its members are told their assignments all the same, and join again at the next coordinator; nobody is fenced."""
+    room = Room()
+    room.static_member()
+    room.ledger.row_bytes_max = 0
+    (new,) = room.join(instance="i1")
+    assert new.error == 0
+    assert room.sync(new, instance="i1") == [(0, b"mine")]
+    assert not room.ledger.rows
+    room.groups = room.coordinator()
+    assert room.beat(new, instance="i1") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_what_is_written_after_the_office_was_lost_changes_nothing() -> None:
+    """Who waited has been sent away; no timer is started for a group that is forgotten."""
+    for outcome in (Written.DONE, Written.LATE):
+        room = Room()
+        answers = room.join()
+        room.after(0.2)
+        room.ledger.held = True
+        waiting = room.sync(answers[0], {})
+        room.groups.clear()
+        assert waiting == [(ErrorCode.NOT_COORDINATOR, b"")]
+        room.fail(outcome)
+        room.after(60.0)
+        assert len(waiting) == 1
+        assert len(room.groups) == 0
