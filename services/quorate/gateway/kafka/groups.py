@@ -2,9 +2,9 @@
 
 Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once. Groups are
 state of the leader: ``clear`` forgets them all, ``restore`` has them again as they last were stable, from the rows the
-cluster keeps. Nobody is told an assignment, or of a place taken over, before the cluster keeps it: the next coordinator
-would know the predecessor only, and fence its rightful successor. Groups, members and their bytes are bounded; silent
-members and empty groups are forgotten by ``sweep``.
+cluster keeps. Nobody is told an assignment before the cluster keeps it, or of a place taken over while it keeps the
+predecessor: the next coordinator would know that one only, and fence its rightful successor. Groups, members and their
+bytes are bounded; silent members and empty groups are forgotten by ``sweep``.
 Theory: Kafka's classic protocol. A group is *empty*, *joining* (waiting for every member to join, at most for the
 longest rebalance timeout), *syncing* (waiting for the leader's assignments, then until they are kept) or *stable*.
 KIP-62 (timeouts), KIP-345 (static members: one that comes back under its instance id takes over its old place and, if
@@ -54,6 +54,8 @@ class Member:
         self.protocols = request.protocols
         self.assignment = b""
         self.seen = 0.0
+        self.successor = False
+        """Has it taken over a place without being told yet? The cluster may keep the one before it."""
         self.joined: Joined | None = None
         self.synced: Synced | None = None
 
@@ -212,7 +214,7 @@ class Groups:
         self, group: Group, old: Member, request: JoinGroupRequest, client: tuple[str | None, str], done: Joined
     ) -> None:
         member = Member(self._new_id(client[0]), request, *client)
-        member.assignment = old.assignment
+        member.assignment, member.successor = old.assignment, True
         group.members = {
             member.id if k == old.id else k: member if k == old.id else m for k, m in group.members.items()
         }
@@ -230,8 +232,15 @@ class Groups:
         """A new member's place is kept, or could not be; unless it joins the next generation by now."""
         if group.state != "stable" or not member.joined:
             return
+        self._answer_join(group, member, error)
+
+    def _answer_join(self, group: Group, member: Member, error: ErrorCode) -> None:
         self._seen(member)
-        member.answer_join(JoinedGroup(error, "") if error else self._membership(group, member))
+        if error:
+            member.answer_join(JoinedGroup(error, "" if member.successor else member.id))
+        else:
+            member.successor = False
+            member.answer_join(self._membership(group, member))
 
     def _membership(self, group: Group, member: Member) -> JoinedGroup:
         members: tuple[tuple[str, str | None, bytes], ...] = ()
@@ -278,9 +287,20 @@ class Groups:
         group.protocol = votes.most_common(1)[0][0]
         for member in waiting:
             member.assignment = b""
-            self._seen(member)
-        for member in waiting:
-            member.answer_join(self._membership(group, member))
+        generation = group.generation
+        if any(m.successor for m in waiting):
+            self._drop(group, lambda error: self._formed(group, generation, error))
+        else:
+            self._formed(group, generation, ErrorCode.NONE)
+
+    def _formed(self, group: Group, generation: int, error: ErrorCode) -> None:
+        """A generation may be told to those that joined it, or why not; unless it is over by now."""
+        if group.state in {"empty", "joining"} or group.generation != generation:
+            return
+        for member in [m for m in group.members.values() if m.joined]:
+            self._answer_join(group, member, error)
+        if error:
+            self._rebalance(group)
 
     def _empty(self, group: Group) -> None:
         group.members.clear()

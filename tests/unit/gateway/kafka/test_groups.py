@@ -480,9 +480,9 @@ def test_who_takes_over_while_another_joins_is_of_the_next_generation() -> None:
     room.static_member()
     room.ledger.held = True
     new, newcomer = room.join(instance="i1"), room.join()
-    assert [a.generation for a in new] == [a.generation for a in newcomer] == [2]
     room.ledger.release()
-    assert len(new) == len(newcomer) == 1
+    room.ledger.release()
+    assert [a.generation for a in new] == [a.generation for a in newcomer] == [2]
 
 
 def test_assignments_are_told_when_they_are_kept() -> None:
@@ -562,3 +562,31 @@ def test_what_is_written_after_the_office_was_lost_changes_nothing() -> None:
         room.after(60.0)
         assert len(waiting) == 1
         assert len(room.groups) == 0
+
+
+def test_a_place_taken_over_in_a_rebalance_is_told_when_its_predecessor_is_forgotten() -> None:
+    """Should the coordinator be lost before assignments are kept, the next one does not fence the rightful member."""
+    room = Room()
+    room.static_member()
+    room.ledger.held = True
+    new, newcomer = room.join(instance="i1", protocols=(("range", b"changed"),)), room.join()
+    assert new == newcomer == []
+    room.ledger.release()
+    assert [a.generation for a in (*new, *newcomer)] == [3, 3]
+    room.groups = room.coordinator()
+    assert room.beat(new[0], instance="i1") == ErrorCode.UNKNOWN_MEMBER_ID
+    (refused,) = room.join(new[0].member_id, instance="i1")
+    assert refused.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(("outcome", "error"), NOT_KEPT)
+def test_a_generation_that_cannot_be_told_is_formed_again(outcome: Written, error: ErrorCode) -> None:
+    """Everyone that joined it is told to try again, and does."""
+    room = Room()
+    room.static_member()
+    room.ledger.held = True
+    new, newcomer = room.join(instance="i1", protocols=(("range", b"changed"),)), room.join()
+    room.fail(outcome)
+    assert [a.error for a in (*new, *newcomer)] == [error, error]
+    again = room.join(instance="i1", protocols=(("range", b"changed"),)), room.join(newcomer[0].member_id)
+    assert [(a.error, a.generation) for answers in again for a in answers] == [(0, 4), (0, 4)]
