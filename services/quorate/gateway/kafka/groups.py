@@ -7,8 +7,9 @@ predecessor: the next coordinator would know that one only, and fence its rightf
 bytes are bounded; silent members and empty groups are forgotten by ``sweep``.
 Theory: Kafka's classic protocol. A group is *empty*, *joining* (waiting for every member to join, at most for the
 longest rebalance timeout), *syncing* (waiting for the leader's assignments, then until they are kept) or *stable*.
-KIP-62 (timeouts), KIP-345 (static members: one that comes back under its instance id takes over its old place and, if
-nothing else changed, its assignment), KIP-394 (a member learns its id before it counts). Java ``GroupCoordinator``.
+Whoever has not synced a rebalance timeout after it was told its generation is out (KAFKA-12890). KIP-62 (timeouts),
+KIP-345 (static members: one that comes back under its instance id takes over its old place and, if nothing else
+changed, its assignment), KIP-394 (a member learns its id before it counts). Java ``GroupCoordinator``.
 """
 
 import random
@@ -56,6 +57,8 @@ class Member:
         self.seen = 0.0
         self.successor = False
         """Has it taken over a place without being told yet? The cluster may keep the one before it."""
+        self.owes_sync = False
+        """Was it told a generation that it has not synced yet?"""
         self.joined: Joined | None = None
         self.synced: Synced | None = None
 
@@ -104,6 +107,11 @@ class Group:
         if instance_id is None:
             return None
         return next((m for m in self.members.values() if m.instance_id == instance_id), None)
+
+    @property
+    def patience_s(self) -> float:
+        """How long members may take to join, and then to sync: the longest rebalance timeout."""
+        return max(m.rebalance_s for m in self.members.values())
 
     def common_protocols(self) -> set[str]:
         """Names every member can use."""
@@ -239,7 +247,7 @@ class Groups:
         if error:
             member.answer_join(JoinedGroup(error, "" if member.successor else member.id))
         else:
-            member.successor = False
+            member.successor, member.owes_sync = False, True
             member.answer_join(self._membership(group, member))
 
     def _membership(self, group: Group, member: Member) -> JoinedGroup:
@@ -255,18 +263,18 @@ class Groups:
         if group.state != "joining":
             group.first = group.state == "empty"
             group.state = "joining"
-            for member in group.members.values():
+            for member in [m for m in group.members.values() if m.synced]:
+                self._seen(member)
                 member.answer_sync(why)
-            patience = max(m.rebalance_s for m in group.members.values())
-            delay = self._settings.group_initial_delay_s if group.first else patience
-            self._restart_timer(group, delay)
+            delay = self._settings.group_initial_delay_s if group.first else group.patience_s
+            self._restart_timer(group, delay, self._complete)
         if not group.first and all(m.joined for m in group.members.values()):
             self._complete(group)
 
-    def _restart_timer(self, group: Group, delay_s: float) -> None:
+    def _restart_timer(self, group: Group, delay_s: float, then: Callable[[Group], None]) -> None:
         if group.timer:
             group.timer.cancel()
-        group.timer = self._scheduler.call_later(delay_s, lambda: self._complete(group))
+        group.timer = self._scheduler.call_later(delay_s, lambda: then(group))
 
     def _complete(self, group: Group) -> None:
         """The members that joined are the new generation; the rest are out."""
@@ -297,10 +305,20 @@ class Groups:
         """A generation may be told to those that joined it, or why not; unless it is over by now."""
         if group.state in {"empty", "joining"} or group.generation != generation:
             return
+        self._restart_timer(group, group.patience_s, self._expire_syncs)
         for member in [m for m in group.members.values() if m.joined]:
             self._answer_join(group, member, error)
         if error:
             self._rebalance(group)
+
+    def _expire_syncs(self, group: Group) -> None:
+        """Who was told the generation, and did not sync, is out: nobody else gets what it reads, or would give."""
+        group.timer = None
+        overdue = [m for m in group.members.values() if m.owes_sync]
+        for member in overdue:
+            del group.members[member.id]
+        if overdue:
+            self._after_removal(group)
 
     def _empty(self, group: Group) -> None:
         group.members.clear()
@@ -334,11 +352,12 @@ class Groups:
         elif group.state == "joining":
             done(ErrorCode.REBALANCE_IN_PROGRESS, b"")
         elif group.state == "stable":
+            member.owes_sync = False
             done(ErrorCode.NONE, member.assignment)
         elif member.id == group.leader and self._oversized(request):
             done(ErrorCode.INVALID_REQUEST, b"")
         else:
-            given = member.synced is not None
+            given, member.owes_sync = member.synced is not None, False
             member.answer_sync(ErrorCode.UNKNOWN_MEMBER_ID)
             member.synced = done
             if member.id == group.leader and not given:  # A leader that asks again waits for what it gave.

@@ -346,12 +346,16 @@ def test_promised_ids_lapse() -> None:
 
 
 def test_oversized_assignments_are_refused() -> None:
-    """Nothing above the limit is kept."""
+    """Nothing above the limit is kept; a leader that gives nothing else is out after a rebalance timeout."""
     room = Room()
     answers = room.join()
     room.after(0.2)
     member = answers[0]
     assert room.sync(member, {member.member_id: b"x" * 101}) == [(ErrorCode.INVALID_REQUEST, b"")]
+    for _ in range(31):
+        room.sweep_for(1)
+        room.beat(member)
+    assert len(room.groups) == 0
 
 
 def test_a_commit_names_a_group() -> None:
@@ -590,3 +594,57 @@ def test_a_generation_that_cannot_be_told_is_formed_again(outcome: Written, erro
     assert [a.error for a in (*new, *newcomer)] == [error, error]
     again = room.join(instance="i1", protocols=(("range", b"changed"),)), room.join(newcomer[0].member_id)
     assert [(a.error, a.generation) for answers in again for a in answers] == [(0, 4), (0, 4)]
+
+
+def test_a_leader_that_beats_but_never_syncs_is_out() -> None:
+    """A rebalance timeout after the generation began; those that wait are told to join again, and one of them leads."""
+    room = Room()
+    first, second, third = room.join(), room.join(), room.join(instance="i1")
+    room.after(0.2)
+    leader = first[0]
+    assert leader.leader == leader.member_id
+    waiting = room.sync(second[0]), room.sync(third[0], instance="i1")
+    for _ in range(29):
+        room.sweep_for(1)
+        assert room.beat(leader) == 0
+    assert waiting == ([], [])
+    room.sweep_for(2)
+    assert waiting == ([(ErrorCode.REBALANCE_IN_PROGRESS, b"")],) * 2
+    assert room.beat(leader) == ErrorCode.UNKNOWN_MEMBER_ID
+    again = room.join(second[0].member_id), room.join(third[0].member_id, instance="i1")
+    assert [(a.generation, a.leader) for answers in again for a in answers] == [(2, second[0].member_id)] * 2
+
+
+def test_a_follower_that_beats_but_never_syncs_is_out() -> None:
+    """What it was given is read by somebody else after a rebalance timeout; a group of such members is empty."""
+    room = Room()
+    first, second = room.join(), room.join()
+    room.after(0.2)
+    leader, follower = first[0], second[0]
+    assert room.sync(leader, {follower.member_id: b"all"}) == [(0, b"")]
+    for _ in range(31):
+        room.sweep_for(1)
+        room.beat(leader)
+        room.beat(follower)
+    assert room.beat(follower) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.beat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    (alone,) = room.join(leader.member_id)
+    for _ in range(31):
+        room.sweep_for(1)
+        room.beat(alone)
+    assert len(room.groups) == 0
+
+
+def test_who_has_synced_or_did_not_join_is_not_put_out() -> None:
+    """A static member that did not join this generation owes no sync; only its silence would end it."""
+    room = Room()
+    away, newcomer = room.static_member(), room.join()
+    for _ in range(31):
+        room.sweep_for(1)
+        assert room.beat(away, instance="i1") in {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+    (member,) = newcomer
+    assert room.sync(member, {member.member_id: b"all"}) == [(0, b"all")]
+    for _ in range(65):
+        room.sweep_for(1)
+        assert room.beat(away, instance="i1") == ErrorCode.ILLEGAL_GENERATION
+        assert room.beat(member) == 0
