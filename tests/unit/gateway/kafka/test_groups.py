@@ -648,3 +648,65 @@ def test_who_has_synced_or_did_not_join_is_not_put_out() -> None:
         room.sweep_for(1)
         assert room.beat(away, instance="i1") == ErrorCode.ILLEGAL_GENERATION
         assert room.beat(member) == 0
+
+
+@pytest.mark.parametrize(
+    ("who", "instance", "error"),
+    [
+        ("static", "i1", ErrorCode.NONE),
+        ("static", None, ErrorCode.NONE),
+        ("static", "i2", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("before it", "i1", ErrorCode.FENCED_INSTANCE_ID),
+        ("before it", None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("dynamic", None, ErrorCode.NONE),
+        ("dynamic", "i1", ErrorCode.FENCED_INSTANCE_ID),
+        ("dynamic", "i2", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("stranger", "i1", ErrorCode.FENCED_INSTANCE_ID),
+        ("stranger", "i2", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("stranger", None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", "i1", ErrorCode.FENCED_INSTANCE_ID),
+        ("", "i2", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", None, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+@pytest.mark.parametrize("api", ["join", "sync", "heartbeat", "commit", "leave"])
+def test_who_may_speak_under_which_ids(api: str, who: str, instance: str | None, error: ErrorCode) -> None:
+    """Kafka's ``validateCurrentMember``, the same for every request; whoever is refused disturbs nobody. Without a
+    member id one joins anew, and a tool removes whoever has the place.
+    """
+    room = Room()
+    first, second = room.join(instance="i1"), room.join()
+    room.after(0.2)
+    (before,), (dynamic,) = first, second
+    room.sync(dynamic)
+    room.sync(before, {before.member_id: b"a", dynamic.member_id: b"b"}, instance="i1")
+    (static,) = room.join(instance="i1")
+    ids = {"static": static.member_id, "before it": before.member_id, "dynamic": dynamic.member_id}
+    member = JoinedGroup(ErrorCode.NONE, ids.get(who, who), generation=static.generation)
+    match api:
+        case "join" if not who:
+            return
+        case "join":
+            told = [answer.error for answer in room.join(member.member_id, instance=instance)] or [ErrorCode.NONE]
+        case "sync":
+            told = [found for found, _ in room.sync(member, instance=instance)]
+        case "heartbeat":
+            told = [room.beat(member, instance=instance)]
+        case "commit":
+            told = [room.groups.may_commit("g", member.generation, member.member_id, instance)]
+        case _:
+            told = [ErrorCode(room.leave(member.member_id, instance))]
+    removed = (api, who, instance) == ("leave", "", "i1")
+    assert told == [ErrorCode.NONE if removed else error]
+    if error and not removed:
+        assert room.beat(static) == room.beat(dynamic) == ErrorCode.NONE
+
+
+def test_an_id_that_was_only_promised_leaves_without_disturbing_anybody() -> None:
+    """It was no member yet, so nobody joins again."""
+    room = Room()
+    leader, _ = room.stable_pair()
+    (promised,) = room.join(required=True)
+    assert room.leave(promised.member_id) == 0
+    assert room.groups.members == 2
+    assert room.beat(leader) == 0
