@@ -1,8 +1,9 @@
 """Consumer groups of the one topic: who is a member, and who reads it. (How far it has read: offsets.py.)
 
-Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once. Groups are
-state of the leader: ``clear`` forgets them all, ``restore`` has them again as they last were stable, from the rows the
-cluster keeps. Nobody is told an assignment before the cluster keeps it, or of a place taken over while it keeps the
+Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once; it may bring
+the client's next request at once, so what is left to do after an answer looks at the group again. Groups are state of
+the leader: ``clear`` forgets them all, ``restore`` has them again as they last were stable, from the rows the cluster
+keeps. Nobody is told an assignment before the cluster keeps it, or of a place taken over while it keeps the
 predecessor: the next coordinator would know that one only, and fence its rightful successor. Groups, members and their
 bytes are bounded; silent members and empty groups are forgotten by ``sweep``.
 Theory: Kafka's classic protocol. A group is *empty*, *joining* (waiting for every member to join, at most for the
@@ -270,12 +271,16 @@ class Groups:
         if group.state != "joining":
             group.first = group.state == "empty"
             group.state = "joining"
+            delay = self._settings.group_initial_delay_s if group.first else group.patience_s
+            self._restart_timer(group, delay, self._complete)
             for member in [m for m in group.members.values() if m.synced]:
                 self._seen(member)
                 member.answer_sync(why)
-            delay = self._settings.group_initial_delay_s if group.first else group.patience_s
-            self._restart_timer(group, delay, self._complete)
-        if not group.first and all(m.joined for m in group.members.values()):
+        self._complete_if_all_joined(group)
+
+    def _complete_if_all_joined(self, group: Group) -> None:
+        """A new group waits out its delay all the same."""
+        if group.state == "joining" and not group.first and all(m.joined for m in group.members.values()):
             self._complete(group)
 
     def _restart_timer(self, group: Group, delay_s: float, then: Callable[[Group], None]) -> None:
@@ -316,7 +321,7 @@ class Groups:
         for member in [m for m in group.members.values() if m.joined]:
             self._answer_join(group, member, error)
         if error:
-            self._rebalance(group)
+            self._after_removal(group)
 
     def _expire_syncs(self, group: Group) -> None:
         """Who was told the generation, and did not sync, is out: nobody else gets what it reads, or would give."""
@@ -424,6 +429,7 @@ class Groups:
         return error
 
     def _after_removal(self, group: Group) -> None:
+        """Whoever is left joins again."""
         if group.state == "empty":
             return
         if not group.members:

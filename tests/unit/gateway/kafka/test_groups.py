@@ -1,6 +1,7 @@
 """Consumer groups in virtual time: who is a member, when a generation is complete, what a lost member costs."""
 
 import random
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -710,3 +711,22 @@ def test_an_id_that_was_only_promised_leaves_without_disturbing_anybody() -> Non
     assert room.leave(promised.member_id) == 0
     assert room.groups.members == 2
     assert room.beat(leader) == 0
+
+
+def test_an_answer_may_bring_the_next_request() -> None:
+    """Followers whose leave is there already when their sync is answered go one by one, and the group is empty."""
+    room = Room()
+    joined = [room.join() for _ in range(3)]
+    room.after(0.2)
+    leader, *followers = (answers[0] for answers in joined)
+    told: list[int] = []
+
+    def leaving(member_id: str) -> Callable[[int, bytes], None]:
+        return lambda error, _: told.extend((error, room.leave(member_id)))
+
+    for follower in followers:
+        room.groups.sync(SyncGroupRequest("g", 1, follower.member_id, None, ()), leaving(follower.member_id))
+    assert room.leave(leader.member_id) == 0
+    assert told == [ErrorCode.REBALANCE_IN_PROGRESS, 0] * 2
+    room.sweep_for(40)
+    assert len(room.groups) == 0
