@@ -1,8 +1,9 @@
 """The HTTP/1.1 listener on h11: whole requests in, whole responses out.
 
-Rules: no task and no timer per connection or request; one sweep looks at all deadlines. One request at a time: reading
-stops while one is being answered. Head and body are bounded before they are buffered. What breaks the protocol is
-answered if it still can be, and its connection is closed; nothing else changes.
+Rules: no task and no timer per connection or request; one sweep looks at all deadlines. One request at a time and a
+turn; reading stops while one is answered, while answers are not taken, and while what was read is not served. Head and
+body are bounded before they are buffered. What breaks the protocol is answered if it still can be, and its connection
+is closed; nothing else changes.
 """
 
 import asyncio
@@ -86,22 +87,34 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """The client does not read: nothing more is read from it, or served, until it does."""
         self._stuck_since = self._server.scheduler.monotonic()
+        if self._transport:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """It reads again."""
         self._stuck_since = None
+        self._since = self._server.scheduler.monotonic()
+        if not self._busy:
+            self._server.scheduler.call_soon(self._advance)
 
     # One request after the other.
 
     def _advance(self) -> None:
+        """Look at what was read, as far as one request goes; its answer brings the next turn."""
         try:
-            while not self._busy and self._transport is not None:
+            while not self._busy and self._stuck_since is None and self._transport is not None:
                 event = self._h11.next_event()
-                if event is h11.NEED_DATA or event is h11.PAUSED:
+                if event is h11.NEED_DATA:
+                    self._partial = self._h11.their_state is not h11.IDLE or bool(self._h11.trailing_data[0])
+                    self._transport.resume_reading()
+                    return
+                if event is h11.PAUSED:
                     return
                 self._take(cast("h11.Event", event))
+                if isinstance(event, h11.EndOfMessage):
+                    return
         except h11.RemoteProtocolError as error:
             self._server.metrics.peer_errors["http"] += 1
             self._reject(HttpError("too_large" if error.error_status_hint == 431 else "invalid", str(error)))
@@ -170,8 +183,6 @@ class HttpConnection(asyncio.Protocol):
         self._h11.start_next_cycle()
         self._busy = False
         self._since = self._server.scheduler.monotonic()
-        self._partial = bool(self._h11.trailing_data[0])
-        self._transport.resume_reading()
         self._server.scheduler.call_soon(self._advance)
 
     def overdue(self, now: float) -> bool:

@@ -1,0 +1,171 @@
+"""What a client may have the listener hold: a request, what was read with it, and one answer it has not taken."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from quorate.clock import ManualClock
+from quorate.gateway.http import HttpServer, HttpSettings
+from quorate.gateway.http.messages import Request, Response
+from quorate.gateway.http.server import HttpConnection, Respond
+from quorate.metrics import Metrics
+
+ANSWER = 40_000
+HIGH, LOW = 64 * 1024, 16 * 1024
+
+
+class Turns(ManualClock):
+    """The turns of a loop, taken one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready: deque[Callable[[], None]] = deque()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.ready.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        raise NotImplementedError
+
+    def turn(self) -> None:
+        for _ in range(len(self.ready)):
+            self.ready.popleft()()
+
+
+class Wire:
+    """A transport whose peer takes nothing until told to."""
+
+    def __init__(self) -> None:
+        self.connection: HttpConnection
+        self.unread = bytearray()
+        self.taken = bytearray()
+        self.reading = True
+        self.closed = False
+        self._full = False
+
+    def get_extra_info(self, name: str) -> object:
+        return ("127.0.0.1", 1)
+
+    def write(self, data: bytes) -> None:
+        self.unread += data
+        if len(self.unread) > HIGH and not self._full:
+            self._full = True
+            self.connection.pause_writing()
+
+    def take(self) -> None:
+        """The peer reads everything."""
+        self.taken += self.unread
+        self.unread.clear()
+        if self._full:
+            self._full = False
+            self.connection.resume_writing()
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class Scene:
+    """A listener, one client, and the requests that came through; ``late``: answers wait in ``parked``."""
+
+    def __init__(self, late: bool = False, size: int = ANSWER) -> None:
+        self.turns = Turns()
+        self.asked: list[Request] = []
+        self.parked: list[Respond] = []
+        self._late = late
+        self._size = size
+        server = HttpServer(self._answer, HttpSettings(), Metrics(), self.turns)
+        self.wire = Wire()
+        self.connection = self.wire.connection = HttpConnection(server)
+        self.connection.connection_made(cast("asyncio.Transport", self.wire))
+
+    def _answer(self, request: Request, respond: Respond) -> None:
+        self.asked.append(request)
+        if self._late:
+            self.parked.append(respond)
+        else:
+            respond(Response(200, b"x" * self._size))
+
+    def say(self, data: bytes) -> None:
+        """What a transport does: nothing is handed on while reading is paused."""
+        assert self.wire.reading
+        self.connection.data_received(data)
+
+    def settle(self) -> None:
+        while self.turns.ready:
+            self.turns.turn()
+
+
+def requests(*numbers: int) -> bytes:
+    """Asked in one go."""
+    return b"".join(b"GET /%d HTTP/1.1\r\nhost: h\r\n\r\n" % number for number in numbers)
+
+
+def test_who_does_not_read_is_served_nothing_more() -> None:
+    """However much is pipelined: what waits to be sent stays below the transport's limit and one answer more."""
+    scene = Scene()
+    scene.say(requests(*range(200)))
+    scene.settle()
+    assert len(scene.asked) == 2
+    assert len(scene.wire.unread) < HIGH + 2 * ANSWER
+    assert not scene.wire.reading
+
+
+def test_who_reads_again_gets_the_rest_in_order() -> None:
+    """Nothing of what was pipelined is lost, and reading goes on after it."""
+    scene = Scene()
+    scene.say(requests(*range(200)))
+    scene.settle()
+    while scene.wire.unread:
+        scene.wire.take()
+        scene.settle()
+    assert [int(request.path[0]) for request in scene.asked] == list(range(200))
+    assert scene.wire.taken.count(b"HTTP/1.1 200 OK") == 200
+    assert scene.wire.reading
+
+
+def test_an_answer_that_came_late_to_a_full_wire_is_the_last_for_now() -> None:
+    """It does not matter whether the answer came in the request's turn."""
+    scene = Scene(late=True)
+    scene.say(requests(1, 2))
+    scene.parked.pop()(Response(200, b"x" * 10 * ANSWER))
+    scene.settle()
+    assert len(scene.asked) == 1
+    assert not scene.wire.reading
+    scene.wire.take()
+    scene.settle()
+    assert len(scene.asked) == 2
+
+
+def test_what_was_pipelined_is_served_one_a_turn() -> None:
+    """Others get their turns between; nothing is read meanwhile, so that what is held stays one chunk."""
+    scene = Scene(size=2)
+    scene.say(requests(*range(5)))
+    for served in range(1, 5):
+        assert len(scene.asked) == served
+        assert not scene.wire.reading
+        scene.turns.turn()
+    scene.settle()
+    assert len(scene.asked) == 5
+    assert scene.wire.reading
+
+
+def test_a_request_that_waited_for_its_client_has_its_whole_time() -> None:
+    """The clock of a begun request stands still while answers before it are not taken."""
+    scene = Scene()
+    scene.say(requests(1, 2, 3) + b"GET /4 HT")
+    scene.settle()
+    scene.turns.advance(25.0)
+    scene.wire.take()
+    scene.settle()
+    assert len(scene.asked) == 3
+    assert not scene.connection.overdue(scene.turns.monotonic() + 9.0)
+    assert scene.connection.overdue(scene.turns.monotonic() + 11.0)
