@@ -8,6 +8,7 @@ not read. A protocol violation closes this connection and changes nothing else.
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from quorate.slices import TURN_S
 from quorate.wire import kafka_responses as responses
 from quorate.wire.kafka import (
     WINDOW,
@@ -33,7 +34,9 @@ class KafkaConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._header: RequestHeader | None = None
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._pumping = False
+        """Serving, or about to in the next turn."""
         self._reading = True
         self._stuck_since: float | None = None
         self._frame_since: float | None = None
@@ -111,30 +114,31 @@ class KafkaConnection(asyncio.Protocol):
         if self._buffer:
             self._frame_since = self._used_at
         if body is not None:
-            self._out.append(responses.response(header.correlation_id, body, flexible=header.flexible_response))
+            answer = responses.response(header.correlation_id, body, flexible=header.flexible_response)
+            self._out.append(answer)
+            self._out_bytes += len(answer)
         if not self._pumping:
             self._flush()
             self._pump()
 
     def _pump(self) -> None:
-        """Serve whole frames until one must wait; a turn is bounded by the number of requests."""
-        self._pumping = True
+        """Serve whole frames until one must wait; a turn is bounded by requests, bytes of answers and time."""
+        limits, scheduler = self._server.settings, self._server.scheduler
+        left, until = limits.requests_per_turn, scheduler.monotonic() + TURN_S
+        self._pumping, again = True, False
         try:
-            for _ in range(self._server.settings.requests_per_turn):
-                if self._header is not None or self._stuck_since is not None or not self._serve_one():
-                    break
-            else:
-                self._server.scheduler.call_soon(self._pump_again)
+            while self._header is None and self._stuck_since is None and not again and self._serve_one():
+                left -= 1
+                over = left <= 0 or self._used_at >= until or self._out_bytes >= limits.wake_bytes_per_turn
+                again = over and self._header is None
         except KafkaFormatError:
             self._server.metrics.peer_errors["kafka"] += 1
             self.close()
         finally:
-            self._pumping = False
+            self._pumping = again
         self._flush()
-
-    def _pump_again(self) -> None:
-        if self._transport and self._header is None and not self._pumping:
-            self._pump()
+        if again:
+            scheduler.call_soon(self._pump)
 
     def _serve_one(self) -> bool:
         """Serve the first frame; False when it is not whole yet."""
@@ -159,9 +163,10 @@ class KafkaConnection(asyncio.Protocol):
     def _flush(self) -> None:
         """One send for all answers of this turn."""
         if self._out and self._transport:
-            self._server.metrics.kafka_bytes_out += sum(map(len, self._out))
+            self._server.metrics.kafka_bytes_out += self._out_bytes
             self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
         self._out.clear()
+        self._out_bytes = 0
 
     def overdue(self, now: float) -> bool:
         """Idle, stuck or dribbling for too long? (Looked at once a second.)"""

@@ -5,7 +5,10 @@ Rules: pure reading of a ``LogView``; the server does the waiting. Never a batch
 that is ahead of us (an error would make it start over, or spin).
 """
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.kafka.view import KafkaNode, LogView
@@ -35,12 +38,11 @@ def end_of_epoch(term_starts: Sequence[tuple[int, int]], end_offset: int, epoch:
     """
     if not term_starts or epoch > term_starts[-1][0]:
         return -1, -1
-    if epoch < term_starts[0][0]:
+    following = bisect_right(term_starts, epoch, key=itemgetter(0))
+    if not following:
         return epoch, term_starts[0][1]
-    ends = [start for _, start in term_starts[1:]] + [end_offset]
-    return next(
-        (term, end) for (term, _), end in zip(reversed(term_starts), reversed(ends), strict=True) if term <= epoch
-    )
+    end = term_starts[following][1] if following < len(term_starts) else end_offset
+    return term_starts[following - 1][0], end
 
 
 def first_batch_time(batch: bytes) -> int:
@@ -114,11 +116,24 @@ class LogReader:
     # Offsets.
 
     def list_offsets(self, version: int, request: ListOffsetsRequest, confirmed_end: int | None) -> bytes:
-        """``confirmed_end``: the leader's end offset, needed for *latest*; None: it could not be had."""
+        """``confirmed_end``: the leader's end offset, needed for *latest*; None: it could not be had.
+
+        A partition that is asked for twice is refused, as by Kafka (``KafkaApis``, duplicate partitions): a time costs
+        a search of the log, and a request could name thousands.
+        """
+        asked = Counter((name, query.partition) for name, queries in request.topics for query in queries)
         return responses.list_offsets(
             version,
             [
-                (name, [self._found(name, query, confirmed_end) for query in queries])
+                (
+                    name,
+                    [
+                        self._found(name, query, confirmed_end)
+                        if asked[name, query.partition] == 1
+                        else FoundOffset(query.partition, ErrorCode.INVALID_REQUEST)
+                        for query in queries
+                    ],
+                )
                 for name, queries in request.topics
             ],
         )

@@ -26,11 +26,13 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     fetch_wait_max_ms: int = 30_000
     """Longest long poll, whatever the client would wait."""
     wake_bytes_per_turn: int = 1024 * 1024
-    """Bytes of answers handed to the kernel before other work gets its turn, when many long polls end at once."""
+    """Bytes of answers handed to the kernel before other work gets its turn: when many long polls end at once, and of
+    what one connection pipelined."""
     wakes_per_turn: int = 32
     """And how many of these answers at most."""
     requests_per_turn: int = 64
-    """Pipelined requests of one connection served before other work gets its turn."""
+    """Pipelined requests of one connection served before other work gets its turn, if no limit of time or of bytes
+    ends the turn before."""
     confirm_timeout_s: float = 2.5
     """How long ListOffsets(latest) waits for the leader's word."""
     idle_timeout_s: float = 600.0

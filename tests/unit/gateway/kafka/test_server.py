@@ -223,6 +223,24 @@ def test_offsets_by_time() -> None:
         assert found_offset(other)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_partition_asked_for_twice_is_refused() -> None:
+    """As by Kafka (42), wherever in the request it is repeated: a search of the log must not cost just twelve bytes."""
+    with serving() as (served, client):
+        served.append(10)
+        searched: list[int] = []
+        served.log.offset_for_time = searched.append  # type: ignore[assignment, method-assign]
+        partitions = [
+            {"partition_index": at, "current_leader_epoch": -1, "timestamp": time}
+            for at, time in ((0, START_MS), (0, START_MS + 1), (1, START_MS))
+        ]
+        topics = [{"name": TOPIC, "partitions": partitions}, {"name": TOPIC, "partitions": partitions[:1]}]
+        asked = {"replica_id": -1, "isolation_level": 0, "topics": topics}
+        found = client.ask(Api.LIST_OFFSETS, 5, asked)["topics"]
+        errors = [partition["error_code"] for topic in found for partition in topic["partitions"]]
+        assert errors == [42, 42, 3, 42]
+        assert searched == []
+
+
 def test_latest_needs_the_leaders_word() -> None:
     """Unconfirmed it is error 6, so that no client ever sees it go backwards; earliest needs nobody."""
     with serving() as (served, client):
