@@ -10,6 +10,7 @@ from quorate.controller import QuorumIs
 from quorate.gateway.access import Access
 from quorate.gateway.kafka.groups import Group, Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
+from quorate.gateway.kafka.once import once
 from quorate.gateway.kafka.reading import LogReader
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.kafka.view import LogView
@@ -81,8 +82,21 @@ class Describer:
         return responses.list_groups(version, wanted)
 
     def describe_groups(self, version: int, request: DescribeGroupsRequest, principal: str, error: ErrorCode) -> bytes:
-        """``error``: why this node does not coordinate, if it does not."""
-        return responses.describe_groups(version, [self._described(name, principal, error) for name in request.groups])
+        """``error``: why this node does not coordinate, if it does not.
+
+        One group is told whole; what goes beyond ``describe_bytes_max`` with those before it is told to be asked for
+        again (14), as Java's tools then do, for those alone.
+        """
+        told: list[DescribedGroup] = []
+        left = self._settings.describe_bytes_max
+        for name in dict.fromkeys(request.groups):
+            group = self._described(name, principal, error)
+            size = sum(map(_size, group.members))
+            if told and size > max(left, 0):
+                group, size = DescribedGroup(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, name), 0
+            left -= size
+            told.append(group)
+        return responses.describe_groups(version, told)
 
     def _described(self, name: str, principal: str, error: ErrorCode) -> DescribedGroup:
         if error:
@@ -103,7 +117,8 @@ class Describer:
 
     def describe_configs(self, version: int, request: DescribeConfigsRequest, principal: str) -> bytes:
         """Of the topic, and of this node."""
-        return responses.describe_configs(version, [self._resource(query, principal) for query in request.resources])
+        asked = dict.fromkeys(request.resources)
+        return responses.describe_configs(version, [self._resource(query, principal) for query in asked])
 
     def _resource(self, query: ConfigQuery, principal: str) -> DescribedResource:
         own = str(self._view.node_id)
@@ -183,7 +198,8 @@ class Describer:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return ErrorCode.NONE if quorum is not None else ErrorCode.LEADER_NOT_AVAILABLE
 
-        topics = [(name, [(index, error(name, index)) for index in indexes]) for name, indexes in request.topics]
+        asked = once(request.topics, int)
+        topics = [(name, [(index, error(name, index)) for index in indexes]) for name, indexes in asked]
         brokers, _ = self._reader.brokers()
         return responses.describe_quorum(version, topics, self._quorum(quorum, now_ms), brokers if allowed else [])
 
@@ -205,6 +221,12 @@ class Describer:
                 )
             )
         return DescribedQuorum(quorum.leader, quorum.term, quorum.commit_index + 1, tuple(voters))
+
+
+def _size(member: DescribedMember) -> int:
+    """Bytes of an answer, about."""
+    names = len(member.member_id) + len(member.client_id)
+    return 100 + names + len(member.subscription) + len(member.assignment)
 
 
 def _members(group: Group) -> Iterable[DescribedMember]:

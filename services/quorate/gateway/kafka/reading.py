@@ -76,7 +76,7 @@ class LogReader:
         leader = self._leader_among(shown)
         own = next(n for n in shown if n.node_id == view.node_id)
         reader = leader or (own if view.serving else None)
-        names = (self._settings.topic,) if request.topics is None else request.topics
+        names = (self._settings.topic,) if request.topics is None else dict.fromkeys(request.topics)
         topics = [self._topic(name, reader, shown) for name in names]
         brokers, leader_id = self.brokers(near=request.topics == ())
         return responses.metadata(version, brokers, view.cluster_id, leader_id, topics)

@@ -13,7 +13,10 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
+
+import msgspec
 
 from quorate.clock import Scheduler, Timer
 from quorate.controller import QuorumIs
@@ -22,6 +25,7 @@ from quorate.gateway.kafka.connection import KafkaConnection
 from quorate.gateway.kafka.describing import Describer
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
+from quorate.gateway.kafka.once import once
 from quorate.gateway.kafka.reading import LogReader
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.kafka.view import KafkaNode, LogView
@@ -52,6 +56,8 @@ from quorate.wire.kafka_requests import (
     SyncGroupRequest,
 )
 from quorate.wire.kafka_responses import BrokerAddress, CommittedOffset, JoinedGroup
+
+_by_partition = attrgetter("partition")
 
 PRINCIPAL = "anonymous"
 """Whoever reads: there is no authentication on this listener yet."""
@@ -296,6 +302,9 @@ class KafkaServer:
 
     def _fetch(self, connection: KafkaConnection, version: int, request: FetchRequest) -> None:
         wait_ms = min(request.max_wait_ms, self.settings.fetch_wait_max_ms)
+        topics = once(request.topics, _by_partition)
+        if topics is not request.topics:
+            request = msgspec.structs.replace(request, topics=topics)
         if not self._access.authorize(PRINCIPAL, "ReadLog", f"topic/{self.settings.topic}"):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             refused = [(n, [responses.FetchedPartition(p.partition, error) for p in ps]) for n, ps in request.topics]
@@ -414,11 +423,12 @@ class KafkaServer:
         self, connection: KafkaConnection, version: int, request: OffsetCommitRequest, error: ErrorCode
     ) -> None:
         """Every partition gets its own answer; the last of them to come sends them all."""
-        results = [(name, {at.partition: error for at in partitions}) for name, partitions in request.topics]
+        topics = once(request.topics, _by_partition)
+        results = [(name, {at.partition: error for at in partitions}) for name, partitions in topics]
         reply = _Gathered(
             lambda: connection.reply(responses.offset_commit(version, [(name, r.items()) for name, r in results]))
         )
-        for (name, partitions), (_, found) in zip(request.topics, results, strict=True):
+        for (name, partitions), (_, found) in zip(topics, results, strict=True):
             for at in partitions if not error else ():
                 if self._reader.knows(name, at.partition):
                     self._offsets.commit(request, at, reply.into(found, at.partition))
@@ -444,7 +454,7 @@ class KafkaServer:
         if asked is None:
             asked = ((self.settings.topic, (0,)),) if kept else ()
         topics = []
-        for name, partitions in asked:
+        for name, partitions in once(asked, int):
             found = []
             for index in partitions:
                 ours = kept if self._reader.knows(name, index) else None

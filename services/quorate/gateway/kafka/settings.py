@@ -53,6 +53,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Subscription, or assignment, of one member."""
     offset_metadata_bytes_max: int = 4096
     """Metadata of a committed offset (Kafka ``offset.metadata.max.bytes``)."""
+    describe_bytes_max: int = 1024 * 1024
+    """Members in one DescribeGroups answer; one group is always told whole, of more the client asks again."""
     group_session_timeout_min_ms: int = 1_000
     """Smallest session timeout a member may ask for."""
     group_session_timeout_max_ms: int = 1_800_000

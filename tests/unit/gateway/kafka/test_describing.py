@@ -71,6 +71,34 @@ def test_a_group_is_described_with_its_members() -> None:
         assert (nobody["error_code"], nobody["group_state"]) == (0, "Dead")
 
 
+def test_a_group_named_often_is_described_once() -> None:
+    """A request of a few bytes a name must not make an answer of kilobytes for each."""
+    with serving() as (_, client):
+        member(client)
+        asked = {"groups": ["g", "nobody", "g", "nobody"], "include_authorized_operations": False}
+        found = client.ask(Api.DESCRIBE_GROUPS, 4, asked)["groups"]
+        assert [(group["group_id"], len(group["members"])) for group in found] == [("g", 1), ("nobody", 0)]
+
+
+def test_an_answer_holds_so_many_members() -> None:
+    """The first group is told whole; of what does not fit behind it the client is told to ask again (14), and whoever
+    does is told more each time.
+    """
+    with serving(describe_bytes_max=200) as (_, client):
+        for group in ("a", "b"):
+            joined = {**GROUP_CALLS[0][2], "group_id": group, "group_instance_id": "i"}
+            assert client.ask(Api.JOIN_GROUP, 5, joined)["error_code"] == 0
+        left = ["a", "nobody", "b"]
+        answers = []
+        while left:
+            asked = {"groups": left, "include_authorized_operations": False}
+            found = client.ask(Api.DESCRIBE_GROUPS, 4, asked)["groups"]
+            answers.append([(group["group_id"], group["error_code"], len(group["members"])) for group in found])
+            left = [group["group_id"] for group in found if group["error_code"]]
+        again = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert answers == [[("a", 0, 1), ("nobody", 0, 0), ("b", again, 0)], [("b", 0, 1)]]
+
+
 def test_a_group_is_described_by_its_coordinator_only() -> None:
     """Another node says 16; one that is just about to coordinate says 14, and lists nothing meanwhile."""
     with serving(2) as (served, client):
@@ -136,6 +164,19 @@ def test_configs_tell_what_is_true() -> None:
         assert configs(client, 4, "2") == (ErrorCode.INVALID_REQUEST, {})
         assert configs(client, 2, "other") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
         assert configs(client, 99, "x") == (ErrorCode.INVALID_REQUEST, {})
+
+
+def test_what_is_asked_for_twice_is_told_once() -> None:
+    """Resources, quorums and topics: the answer is as long as what is different in the request."""
+    with serving() as (_, client):
+        resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+        asked = {"resources": [resource] * 3, "include_synonyms": True, "include_documentation": True}
+        assert len(client.ask(Api.DESCRIBE_CONFIGS, 3, asked)["results"]) == 1
+        topic = {"topic_name": TOPIC, "partitions": [{"partition_index": 0}] * 3}
+        (found,) = client.ask(Api.DESCRIBE_QUORUM, 2, {"topics": [topic] * 3})["topics"]
+        assert len(found["partitions"]) == 1
+        named = client.ask(Api.METADATA, 5, {"topics": [{"name": TOPIC}] * 3, "allow_auto_topic_creation": True})
+        assert len(named["topics"]) == 1
 
 
 def test_the_cluster_is_described_as_metadata_tells_it() -> None:

@@ -453,6 +453,43 @@ def test_committed_offsets_come_back() -> None:
         assert (none["error_code"], none["topics"]) == (0, [])
 
 
+def test_a_position_asked_for_often_is_told_once() -> None:
+    """Its metadata is kilobytes, its number four bytes."""
+    with serving() as (_, client):
+        client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
+        topic = {"name": TOPIC, "partition_indexes": [0, 1, 0]}
+        (found,) = client.ask(Api.OFFSET_FETCH, 5, {"group_id": "g", "topics": [topic, topic]})["topics"]
+        assert [(p["partition_index"], p["committed_offset"]) for p in found["partitions"]] == [(0, 42), (1, -1)]
+
+
+def test_a_position_committed_twice_in_one_request_is_the_last() -> None:
+    """One change of what is kept, one answer."""
+    with serving() as (served, client):
+        ledger = served.views[0].groups
+        ledger.held = True
+        first, last = commit(0, 42)["topics"], commit(0, 43)["topics"]
+        client.send(Api.OFFSET_COMMIT, 7, {**commit(0, 0), "topics": first + last})
+        served.do(_turns())
+        assert len(ledger.waiting) == 1
+        served.do(_released(ledger))
+        (found,) = client.receive()["topics"]
+        assert [(p["partition_index"], p["error_code"]) for p in found["partitions"]] == [(0, 0)]
+        assert fetch_offset(client) == (0, 43)
+
+
+def test_a_partition_fetched_twice_is_read_once() -> None:
+    """The last entry counts, as in Kafka; a long poll that waits is looked at as one partition."""
+    with serving() as (served, client):
+        served.append(3)
+        asked = fetch(0)
+        asked["topics"] *= 3
+        asked["topics"][2] = fetch(2)["topics"][0]
+        answer = client.ask(Api.FETCH, FETCH, asked)
+        (topic,) = answer["responses"]
+        assert offsets(fetched(answer)["records"]) == [2]
+        assert len(topic["partitions"]) == 1
+
+
 def fetch_offset(client: Client) -> tuple[int, int]:
     """(error, position) of the group."""
     asked = {"group_id": "g", "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
