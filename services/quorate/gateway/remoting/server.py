@@ -1,18 +1,23 @@
 """The remoting listener: connections, deadlines and limits; what a request means is the service's business.
 
 Rules: a plain ``asyncio.Protocol``: no task and no timer per connection or request; one sweep looks at all deadlines.
-Answers of one loop turn leave in one send. Reading stops while a connection has too much in flight or does not read its
-answers; a peer that breaks the protocol, or a deadline, loses its connection and nothing else.
+Answers of one loop turn leave in one send. Reading stops, and what was read is kept undecoded, while a connection has
+too much in flight or does not read its answers; a turn takes a bounded number of its requests, and makes large answers
+for half a millisecond. A peer that breaks the protocol, or a deadline, loses its connection and nothing else.
 """
 
 import asyncio
 import ssl
+from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from quorate.clock import LoopScheduler
 from quorate.controller.outcomes import Caller
 from quorate.errors import PeerError
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metrics import Metrics
+from quorate.slices import TURN_S
 from quorate.wire.remoting import Frame, FrameSplitter, HeaderType, HeartbeatRequest, Message, Request, decode_request
 
 
@@ -33,9 +38,12 @@ class Connection(asyncio.Protocol):
     """One peer. It is the ``Channel`` the live table knows: ``address`` and ``last`` are for it."""
 
     __slots__ = (
+        "_due",
+        "_held",
         "_out",
         "_partial_since",
         "_partial_was",
+        "_postponed",
         "_server",
         "_splitter",
         "_stalled_since",
@@ -56,6 +64,11 @@ class Connection(asyncio.Protocol):
         self._splitter = FrameSplitter(server.settings.frame_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._held: list[Frame] = []
+        """Read, and waiting for a turn, for answers to leave or for the peer to take some."""
+        self._due = False
+        self._postponed: list[Callable[[], None]] = []
+        """Large answers that the peer does not take yet."""
         self._partial_since = 0.0
         self._partial_was = 0
         self._stalled_since = 0.0
@@ -81,33 +94,74 @@ class Connection(asyncio.Protocol):
         """Whoever tied something to this channel hears of it once."""
         self._transport = None
         self._out.clear()
+        self._held.clear()
+        self._postponed.clear()
         self._server.forget(self, self._partial_was)
 
     def data_received(self, data: bytes) -> None:
-        """Frames in; heartbeats are taken here, everything else goes to the service."""
+        """Frames in."""
         self.active = True
-        server = self._server
-        service = server.service
         try:
-            for frame in self._splitter.feed(data):
-                request = decode_request(frame)
-                if request.__class__ is HeartbeatRequest and not request.flag & 1:
-                    answer = service.heartbeat(request, self)
-                    if answer is not None and not request.flag & 2:
-                        self.send(answer.frame(frame.header_type, request.opaque))
-                elif not request.flag & 1:
-                    self.in_flight += 1
-                    service.handle(request, frame, self)
-            if self._splitter.error is not None:
-                self.close(self._splitter.error)
-                return
+            frames = self._splitter.feed(data)
+            if self._held or self._stalled_since:
+                self._held += frames  # They were on their way when reading stopped.
+            else:
+                self._take(frames)
         except PeerError as error:
             self.close(error)
             return
+        if self._splitter.error is not None and not self._held:
+            self.close(self._splitter.error)
+            return
         if self._splitter.pending_bytes != self._partial_was:
             self._watch_partial()
-        if self.in_flight >= server.settings.in_flight_max and self._transport is not None:
+
+    def _take(self, frames: list[Frame]) -> None:
+        """Heartbeats are taken here, everything else goes to the service; what is too much for now is held.
+
+        Raises PeerError.
+        """
+        service, limits = self._server.service, self._server.settings
+        if len(frames) > limits.requests_per_turn:
+            self._held = frames[limits.requests_per_turn :]
+            frames = frames[: limits.requests_per_turn]
+        rest = iter(frames)
+        for frame in rest:
+            request = decode_request(frame)
+            if request.__class__ is HeartbeatRequest and not request.flag & 1:
+                answer = service.heartbeat(request, self)
+                if answer is not None and not request.flag & 2:
+                    self.send(answer.frame(frame.header_type, request.opaque))
+            elif not request.flag & 1:
+                if self.in_flight >= limits.in_flight_max:
+                    self._held = [frame, *rest, *self._held]
+                    break
+                self.in_flight += 1
+                service.handle(request, frame, self)
+        full = self.in_flight >= limits.in_flight_max
+        if (full or self._held) and self._transport is not None:
             self._transport.pause_reading()
+            if not full:
+                self._resume()
+
+    def _go_on(self) -> None:
+        """Take what is held, and read on after the last of it."""
+        self._due = False
+        full = self.in_flight >= self._server.settings.in_flight_max
+        if full or self._stalled_since or self._transport is None or self._transport.is_closing():
+            return
+        frames, self._held = self._held, []
+        try:
+            self._take(frames)
+        except PeerError as error:
+            self.close(error)
+            return
+        if self._held:
+            return
+        if self._splitter.error is not None:
+            self.close(self._splitter.error)
+        elif self.in_flight < self._server.settings.in_flight_max:
+            self._resume()
 
     def answer(self, header_type: HeaderType, opaque: int, message: Message | None) -> None:
         """End one request handed to the service; ``None`` for a one-way one."""
@@ -116,6 +170,17 @@ class Connection(asyncio.Protocol):
             self.send(message.frame(header_type, opaque))
         if self.in_flight == self._server.settings.in_flight_max // 2:
             self._resume()
+
+    def later(self, make: Callable[[], None]) -> None:
+        """Make a large answer in a turn that has time for it, once the peer takes answers; never if it is gone."""
+        self._server.later(self, make)
+
+    def offer(self, make: Callable[[], None]) -> None:
+        """The turn is here."""
+        if self._stalled_since:
+            self._postponed.append(make)
+        elif self._transport is not None:
+            make()
 
     def send(self, data: bytes) -> None:
         """Queue bytes; all of this turn leave together."""
@@ -140,11 +205,20 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """It caught up."""
         self._stalled_since = 0.0
+        postponed, self._postponed = self._postponed, []
+        for make in postponed:
+            self.later(make)
         self._resume()
 
     def _resume(self) -> None:
-        if self._transport is not None and not self._stalled_since and not self._transport.is_closing():
+        """Go on with what is held, in a turn of its own, or with reading."""
+        if self._transport is None or self._stalled_since or self._transport.is_closing():
+            return
+        if not self._held:
             self._transport.resume_reading()
+        elif not self._due:
+            self._due = True
+            self._server.loop.call_soon(self._go_on)
 
     def _watch_partial(self) -> None:
         """An unfinished frame has a deadline, and shares a budget with those of all other connections."""
@@ -199,6 +273,9 @@ class RemotingServer:
         self.settings = settings
         self.loop = loop
         self._metrics = metrics or Metrics()
+        self._now = LoopScheduler(loop).monotonic
+        self._large: deque[tuple[Connection, Callable[[], None]]] = deque()
+        self._making = False
         self._connections: set[Connection] = set()
         self._partial_bytes = 0
         self._server: asyncio.Server | None = None
@@ -262,6 +339,26 @@ class RemotingServer:
         """Account bytes of unfinished frames; False = over the budget."""
         self._partial_bytes += change
         return self._partial_bytes <= self.settings.partial_bytes_max or change <= 0
+
+    def later(self, connection: Connection, make: Callable[[], None]) -> None:
+        """One more large answer to make; those of all connections share the time that a turn has for them."""
+        self._large.append((connection, make))
+        if not self._making:
+            self._making = True
+            self.loop.call_soon(self._make_large)
+
+    def _make_large(self) -> None:
+        until = self._now() + TURN_S
+        try:
+            while self._large:
+                connection, make = self._large.popleft()
+                connection.offer(make)
+                if self._now() >= until:
+                    break
+        finally:
+            self._making = bool(self._large)
+            if self._making:
+                self.loop.call_soon(self._make_large)
 
     def note(self) -> None:
         """A peer broke the protocol."""

@@ -143,6 +143,10 @@ class Exchange:
         self.oneway = request.oneway
         self.name = _NAMES.get(request.__class__, "UNKNOWN")
 
+    def later(self, make: Callable[[], Message]) -> None:
+        """Answer with what is large, or long in the making."""
+        self.connection.later(lambda: self.reply(make()))
+
     def reply(self, message: Message, *, unknown: bool = False) -> None:
         """Answer and count it; ``unknown``: what became of it was not known when the answer was due."""
         self.connection.answer(self._header_type, self._opaque, None if self.oneway else message)
@@ -188,6 +192,7 @@ class RemotingService:
         self._guarded = access is not None or quota is not None
         self._metrics = metrics or Metrics()
         self._replica_info: dict[str, tuple[BrokerSet, Message]] = {}
+        self._all_topics: tuple[State, int, Message] | None = None
         self.now = now
 
     # -- server.Service
@@ -265,23 +270,37 @@ class RemotingService:
         operation: str,
         resource: str,
         answer: Callable[[ReadView], Message],
+        *,
+        large: bool = False,
     ) -> None:
-        """A read: linearizable and answered as by Java, or as fresh as the request says, and stamped."""
+        """A read: linearizable and answered as by Java, or as fresh as the request says, and stamped.
+
+        ``large``: the answer grows with the cluster, so it is not made in the turn in which the state is known: that
+        of a thousand others may be known in the same one.
+        """
         forward = self._settings.forward_to_leader
         if not self._admitted(exchange, operation, resource):
             return
         if fields.level is None and fields.at is None and fields.min_offset is None:
 
             def seen(view: ReadResult) -> None:
-                exchange.reply(answer(view) if isinstance(view, ReadView) else answers.read_answer(view))
+                if not isinstance(view, ReadView):
+                    exchange.reply(answers.read_answer(view))
+                elif large:
+                    exchange.later(lambda: answer(view))
+                else:
+                    exchange.reply(answer(view))
 
             self._controller.read("linearizable", seen, forward=forward)
             return
 
         def found(view: ReadView | NotFresh) -> None:
-            exchange.reply(
-                answers.stamped(answer(view), view) if isinstance(view, ReadView) else answers.not_fresh(view)
-            )
+            if not isinstance(view, ReadView):
+                exchange.reply(answers.not_fresh(view))
+            elif large:
+                exchange.later(lambda: answers.stamped(answer(view), view))
+            else:
+                exchange.reply(answers.stamped(answer(view), view))
 
         self._fresh.read(asked(fields.level or "", fields.min_offset or "", fields.at or ""), found, forward=forward)
 
@@ -399,8 +418,15 @@ class RemotingService:
 
     def sync_state_data(self, request: SyncStateDataRequest, body: bytes, exchange: Exchange) -> None:
         """1006."""
-        names = decode_body(body, _names) if body else None
-        self._query(exchange, request.fields, queries.SyncStateData(broker_sets=names), "cluster")
+        query = queries.SyncStateData(broker_sets=decode_body(body, _names) if body else None)
+        self._look(
+            exchange,
+            request.fields,
+            "SyncStateData",
+            "cluster",
+            lambda view: answers.read_answer(answered(query, view)),
+            large=True,
+        )
 
     # -- the node
 
@@ -475,8 +501,17 @@ class RemotingService:
         self._query(exchange, fields, queries.TopicConfig(topic=fields.topic), f"topic/{fields.topic}")
 
     def all_topics(self, request: AllTopicsRequest, body: bytes, exchange: Exchange) -> None:
-        """21."""
-        self._query(exchange, request.fields, queries.TopicList(), "cluster")
+        """21: the encoded answer is kept until something happens."""
+        self._look(exchange, request.fields, "TopicList", "cluster", self._all_topics_answer, large=True)
+
+    def _all_topics_answer(self, view: ReadView) -> Message:
+        kept = self._all_topics
+        if kept is not None and kept[0] is view.state and kept[1] == view.offset:
+            return kept[2]
+        message = answers.read_answer(answered(queries.TopicList(), view))
+        if not is_past(view):
+            self._all_topics = (view.state, view.offset, message)
+        return message
 
 
 _ROUTES: Mapping[type[Request], Callable[[RemotingService, Any, bytes, Exchange], None]] = {

@@ -37,7 +37,9 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_deadline_s: float = 120.0
     """A connection with no byte in or out for this long is closed (Java ``serverChannelMaxIdleTimeSeconds``)."""
     in_flight_max: int = 1024
-    """Requests of one connection not yet answered; beyond it we stop reading from the connection."""
+    """Requests of one connection not yet answered; beyond it none is taken, and we stop reading from the connection."""
+    requests_per_turn: int = 128
+    """Pipelined requests of one connection taken before other work gets its turn."""
     write_buffer_bytes_max: int = 1 << 20
     """Answers a peer has not read; beyond it we stop reading from the connection …"""
     slow_reader_deadline_s: float = 10.0

@@ -1,6 +1,7 @@
 """What each request code answers: codes, remarks, fields and bodies of the Java controller, over the real rules."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -41,9 +42,14 @@ class Peer(Connection):
         self.in_flight = 0
         self.caller = Connection.ANONYMOUS
         self.sent: list[Message | None] = []
+        self.large = 0
 
     def answer(self, header_type: HeaderType, opaque: int, message: Message | None) -> None:
         self.sent.append(message)
+
+    def later(self, make: Callable[[], None]) -> None:
+        self.large += 1
+        make()
 
 
 class Gateway:
@@ -529,6 +535,31 @@ def test_bad_topics_are_refused(change: dict[str, str], code: int, remark: str) 
     fields = {"topic": "T", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6", **change}
     assert said(gateway.ask(17, **fields)) == (code, remark, {}, None)
     assert gateway.controller.events == []
+
+
+def test_what_grows_with_the_cluster_is_answered_in_its_own_turn() -> None:
+    """21 and 1006, at any level: a thousand of them may be known in one turn; small answers are made at once."""
+    gateway = Gateway()
+    gateway.pair()
+    for fields in ({}, {"level": "stale"}):
+        assert gateway.ask(21, **fields).code == 0
+        assert gateway.ask(1006, ["b"], **fields).code == 0
+    assert gateway.peer.large == 4
+    assert gateway.ask(1004, brokerName="b").code == 0
+    assert gateway.peer.large == 4
+
+
+def test_the_list_of_topics_is_encoded_once_until_something_happens() -> None:
+    """It may be asked for thousands of times a second; what it says is never older than the state."""
+    gateway = Gateway()
+    topic = {"readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+    gateway.ask(17, topic="T", **topic)
+    first = gateway.raw(21)
+    assert gateway.raw(21) is first
+    gateway.ask(17, topic="U", **topic)
+    assert set(json.loads(gateway.ask(21).body)["topicConfigTable"]) == {"T", "U"}
+    gateway.ask(215, topic="T")
+    assert set(json.loads(gateway.ask(21).body)["topicConfigTable"]) == {"U"}
 
 
 def test_all_topics_are_told_at_once() -> None:
