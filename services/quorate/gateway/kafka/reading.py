@@ -23,6 +23,7 @@ from quorate.wire.kafka_requests import (
     OffsetQuery,
 )
 from quorate.wire.kafka_responses import BrokerAddress, EpochEnd, FetchedPartition, FoundOffset, TopicView
+from quorate.wire.records import scan
 
 _CacheKey = tuple[int, int, int, int]
 """(version, isolation level, offset, most bytes)."""
@@ -48,6 +49,14 @@ def end_of_epoch(term_starts: Sequence[tuple[int, int]], end_offset: int, epoch:
 def first_batch_time(batch: bytes) -> int:
     """``maxTimestamp`` of a record batch v2, Unix ms; all events of one entry share their time."""
     return int.from_bytes(batch[35:43], "big", signed=True)
+
+
+def cut_short(part: FetchedPartition) -> bool:
+    """Did a limit of size end the records before the log does? Then waiting brings no more of them."""
+    if not part.records:
+        return False
+    *_, last = scan(part.records)
+    return last.last_offset + 1 < part.high_watermark
 
 
 def own_rack(node: KafkaNode) -> str:
@@ -204,7 +213,8 @@ class LogReader:
                 settled = settled or part.error != ErrorCode.NONE or part.preferred_replica >= 0
                 parts.append(part)
             topics.append((name, parts))
-        if size < request.min_bytes and not settled and not final:
+        settled = settled or final or size >= request.min_bytes
+        if not settled and not any(cut_short(part) for _, parts in topics for part in parts):
             return None
         body = responses.fetch(version, topics, request.isolation_level)
         if key is not None and size:

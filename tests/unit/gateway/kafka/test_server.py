@@ -124,6 +124,16 @@ def test_a_long_poll_waits_for_enough_bytes() -> None:
         assert offsets(records)[0] == 0
 
 
+@pytest.mark.parametrize("limits", [{}, {"max_bytes": 1_000}, {"partition_bytes": 1_000}])
+def test_a_fetch_that_a_limit_ends_waits_for_no_more(limits: dict[str, int]) -> None:
+    """More than ``min_bytes`` lie there, but no answer can hold them: what it can hold comes at once, as from Kafka."""
+    with serving(fetch_bytes_max=2_000) as (served, client):
+        served.append(50)
+        client.socket.settimeout(5)
+        asked = fetch(0, wait_ms=30_000, min_bytes=1 << 20, **limits)
+        assert offsets(fetched(client.ask(Api.FETCH, FETCH, asked))["records"])[0] == 0
+
+
 @pytest.mark.parametrize("name", ["wake_bytes_per_turn", "wakes_per_turn", "requests_per_turn"])
 def test_a_turn_that_may_do_nothing_is_refused(name: str) -> None:
     """With such a limit waiting clients would be put off from turn to turn for ever."""
