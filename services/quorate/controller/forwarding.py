@@ -49,12 +49,15 @@ class Forwarder:
         return len(self._under_way) >= self._forwarded_max
 
     def send(self, leader: int, pending: AnyPending, now: float) -> bool:
-        """Try; False = provably not sent. Raises UsageError for a command too long to be sent at all."""
+        """Try; False = provably not sent. Raises UsageError for a command that cannot be sent at all."""
         number = self._next_id
         patience_ms = max(1, int((pending.deadline - now) * 1000))
         caller = Caller(pending.caller.principal, pending.caller.address, self._origin)
         message = ForwardedCommand(number, patience_ms, caller, pending.cause, pending.request_id, pending.request)
-        payload = messages.encode(message)
+        try:
+            payload = messages.encode(message)
+        except (OverflowError, ValueError) as error:  # A number of more than 64 bits.
+            raise UsageError(f"a command that cannot be sent: {error}") from error
         if len(payload) > self._bytes_max:
             raise UsageError(f"a command of {len(payload)} bytes exceeds the limit of {self._bytes_max}")
         if not self._link.send(leader, KIND, payload):

@@ -360,14 +360,16 @@ class Controller:
     def _unpark(self) -> None:
         """A bounded number now, in order; the others in later turns."""
         before = len(self._parked)
-        for _ in range(min(before, UNPARKED_PER_TURN)):
-            pending = self._parked.popleft()
-            if pending.stage is Stage.PARKED:
-                self._route(pending)
-        if 0 < len(self._parked) < before and self.is_leader:
-            self._scheduler.call_soon(self._unpark)
-        else:
-            self._arm_retry()
+        try:
+            for _ in range(min(before, UNPARKED_PER_TURN)):
+                pending = self._parked.popleft()
+                if pending.stage is Stage.PARKED:
+                    self._route(pending)
+        finally:  # Whatever is the matter with one of them, the others are tried.
+            if 0 < len(self._parked) < before and self.is_leader:
+                self._scheduler.call_soon(self._unpark)
+            else:
+                self._arm_retry()
 
     def _here(self, pending: AnyPending, term: Term) -> None:
         """This node decides."""

@@ -142,6 +142,36 @@ def test_a_command_too_long_to_be_forwarded_is_refused_here() -> None:
     assert (bench.controller.parked, len(bench.controller._forwarder)) == (0, 0)
 
 
+def test_a_command_with_a_number_no_message_holds_is_refused_here() -> None:
+    """At once, with the reason; nothing is sent. No caller, of whatever protocol, goes without an answer for it."""
+    bench = following()
+    (outcome,) = bench.submit(topic("t", 10**30))
+    assert isinstance(outcome, Refused)
+    assert "cannot be sent" in outcome.refusal.remark
+    assert bench.wire.sent == []
+    assert (bench.controller.parked, len(bench.controller._forwarder)) == (0, 0)
+
+
+def test_one_parked_request_that_fails_does_not_strand_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are tried in the next round; the one that failed has its answer when its time is over."""
+    bench = Bench()
+    failed = bench.submit(topic("a"))
+    bench.submit(topic("b"))
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+
+    def fails(*_: object) -> bool:
+        raise RuntimeError("an unforeseen one")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.wire, "send", fails)
+        with pytest.raises(RuntimeError):
+            bench.after(0.1)
+    bench.after(0.1)
+    assert len(bench.wire.sent) == 1
+    bench.after(3.0)
+    assert [type(outcome) for outcome in failed] == [Unavailable]
+
+
 def test_a_read_that_times_out_is_a_plain_no() -> None:
     """A read has no effect to be unsure of; a follower whose leader does not answer says so in time."""
     bench = following()

@@ -4,7 +4,7 @@ Rules: a body is decoded strictly into a type (unknown fields are errors); ``dec
 what is known: 409 and 4xx nothing changed, 503 nothing was proposed, 504 nobody knows.
 """
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -37,14 +37,18 @@ INVALID = frozenset(
 """Refusals that say the request itself is wrong."""
 
 
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What events and the link to the leader can hold; ``decide`` judges the rest."""
+
+
 class TopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of PUT /v1/topics/{topic}."""
 
-    read_queues: int
-    write_queues: int
-    permission: int = 6
+    read_queues: Long
+    write_queues: Long
+    permission: Long = 6
     filter_type: str = "SINGLE_TAG"
-    system_flags: int = 0
+    system_flags: Long = 0
     order: bool = False
     attributes: dict[str, str] = {}
     """RocketMQ's change form: ``+key`` adds or updates, ``-key`` deletes."""
@@ -61,7 +65,7 @@ class ElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     broker_set: str
     cluster: str = ""
-    broker_id: int | None = None
+    broker_id: Long | None = None
 
 
 def refused(refusal: Refusal) -> HttpError:
