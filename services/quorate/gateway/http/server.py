@@ -148,21 +148,22 @@ class HttpConnection(asyncio.Protocol):
     def _reject(self, error: HttpError) -> None:
         """Answer, if it is not too late, and hang up."""
         self._busy = True
-        self._respond(failure(error), last=True)
+        without_body = self._head is not None and self._head.method == b"HEAD"
+        self._respond(failure(error), without_body=without_body, last=True)
 
     def _serve(self) -> None:
-        head, body = self._head, bytes(self._body)
-        self._head = None
+        head, body = cast("h11.Request", self._head), bytes(self._body)
         self._body.clear()
         self._busy = True
         self._partial = False
         if self._transport:
             self._transport.pause_reading()
         try:
-            request = parse_request(cast("h11.Request", head), body, self._address)
+            request = parse_request(head, body, self._address)
         except HttpError as error:
             self._reject(error)
             return
+        self._head = None
         self._server.handler(request, partial(self._respond, without_body=request.method == "HEAD"))
 
     def _respond(self, response: Response, *, without_body: bool = False, last: bool = False) -> None:

@@ -141,6 +141,32 @@ def test_head_has_no_body() -> None:
         assert body == b""
 
 
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"HEAD /%ff HTTP/1.1\r\nhost: h\r\n\r\n", 400),
+        (b"HEAD / HTTP/1.1\r\nhost: h\r\ncontent-length: 2000000\r\n\r\n", 413),
+        (b"HEAD / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nno chunk\r\n", 400),
+    ],
+    ids=["path", "length", "chunks"],
+)
+def test_a_head_that_is_rejected_has_no_body_either(data: bytes, status: int) -> None:
+    """The status is told, and what comes after it on the connection is the end."""
+    with serving() as served, connected(served) as bare:
+        bare.sendall(data)
+        head, _, body = everything(bare).partition(b"\r\n\r\n")
+        assert (status_of(head), body) == (status, b"")
+
+
+def test_what_is_wrong_after_a_head_is_told_in_full() -> None:
+    """The request before does not matter."""
+    with serving() as served, connected(served) as bare:
+        bare.sendall(b"HEAD /a HTTP/1.1\r\nhost: h\r\n\r\nnonsense\r\n\r\n")
+        _, told, rejected = everything(bare).partition(b"HTTP/1.1 400")
+        assert told
+        assert json.loads(rejected.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid"
+
+
 def test_a_client_that_waits_for_leave_gets_it() -> None:
     """``Expect: 100-continue`` is answered before the body comes."""
     with serving() as served, connected(served) as bare:
