@@ -316,7 +316,9 @@ class Peers:
         """Listen, then dial everybody. Raises UsageError if the address cannot be had."""
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: _Inbound(self), host, port, ssl=self._ssl_server)
+            self._server = await loop.create_server(
+                lambda: _Inbound(self), host, port, ssl=self._ssl_server, backlog=1024
+            )
         except OSError as error:
             raise UsageError(f"peer listener {host}:{port}: {error}") from error
         self._dialers = [loop.create_task(self._dial(peer, *where)) for peer, where in self.addresses.items()]
