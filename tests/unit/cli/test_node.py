@@ -1,16 +1,22 @@
-"""A whole node on the test's own loop: what its listeners ask of the kernel."""
+"""A whole node on the test's own loop: what its listeners ask of the kernel, and what strangers leave in it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from quorate.cli.cluster import found
 from quorate.cli.node import Node
+from quorate.consensus import codec
+from quorate.consensus.codec import Proof
+from quorate.consensus.peers import proof
 from quorate.settings import LISTENERS, read_settings
 from tests.clusters import free_ports
+from tests.unit.consensus.test_peers import HOSTILE, Raw, hello, until
 
 
 class Listening(asyncio.SelectorEventLoop):
@@ -32,9 +38,10 @@ def with_node(
     monkeypatch.setattr("quorate.cli.node.calm_collector", lambda: None)  # This process has other things to do.
     place, *_ = found(folder, voters, free_ports(10 * voters))
     loop = Listening()
+    settings = read_settings(place.config, {}, {"cluster.id": "c"})
 
     async def run() -> None:
-        node = Node(read_settings(place.config, {}, {}))
+        node = Node(settings)
         await node.start()
         try:
             async with asyncio.timeout(20):
@@ -58,3 +65,42 @@ def test_every_listener_lets_a_thousand_connections_wait(tmp_path: Path, monkeyp
         assert {listener: backlog for listener, backlog in backlogs.items() if backlog < 1024} == {}
 
     with_node(tmp_path, monkeypatch, scenario, voters=1)
+
+
+def test_a_hostile_hello_leaves_nothing_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is refused by its name, and the node is as it was: no frame reached it, no vote, term or entry is new, no
+    byte of the journal changed. A peer that proves itself is heard, so it was not for want of ears.
+    """
+
+    async def scenario(node: Node, _: Listening) -> None:
+        heard: list[tuple[int, bytes]] = []
+        monkeypatch.setattr(node.core, "on_frame", lambda *frame: heard.append(frame))
+        port = node.settings.bind("raft")[1]
+        await until(lambda: node._journal.oldest_unsynced_since() is None)
+        before = left_by(node)
+        for frames, _reason in HOSTILE.values():
+            async with Raw(port) as raw:
+                raw.send(*frames)
+                while await raw.read():
+                    pass
+        assert node._peers.refusals == Counter(reason for _, reason in HOSTILE.values())
+        assert (heard, left_by(node)) == ([], before)
+        async with Raw(port) as raw:
+            raw.send(hello())
+            proven = proof(node.settings.cluster_key(), b"D", hello(), await raw.read())
+            raw.send(codec.encode_hello(Proof(proven)), b"sense")
+            await until(lambda: heard)
+        assert heard == [(2, b"sense")]
+
+    with_node(tmp_path, monkeypatch, scenario, voters=3)
+
+
+def left_by(node: Node) -> tuple[object, ...]:
+    """What lasts of a node's life so far, and what is about to."""
+    journal, core = node._journal, node.core
+    files = sorted((Path(node.settings.node.data_dir) / "journal").iterdir())
+    return (
+        (journal.term, journal.voted_for, journal.last_index, journal.seq, journal.generation),
+        (core.engine.term, core.engine.commit_index, core.machine.offset),
+        [(file.name, crc32(file.read_bytes())) for file in files],
+    )
