@@ -1,8 +1,9 @@
 """Where Quorate answers otherwise than Java, on purpose: deviations.toml, and how answers are compared under it.
 
-Rules: every difference is one entry: ``case``, ``step`` and ``path`` (shell patterns), ``java`` and ``ours`` (the
-texts; ``"absent"``; ``…`` ends a beginning), ``why``; ``against`` restricts it to one kind of Java controller;
-``sometimes`` marks one that depends on who happens to lead when.
+Rules: every difference is one entry: ``case`` and ``step`` (shell patterns), ``path``, ``java`` and ``ours`` (the
+texts; ``"absent"``), ``why``; several paths of a step may share an entry: ``answers``, path → [java, ours]. ``…`` ends
+a beginning, on Java's side only: what we answer is written out. ``against`` restricts an entry to one kind of Java
+controller; ``sometimes`` marks one that depends on who happens to lead when.
 A difference without an entry fails; an entry without a difference fails too.
 """
 
@@ -10,12 +11,14 @@ import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from tests.contract.speaker import Answer, Story
 
 FILE = Path(__file__).with_name("deviations.toml")
 ABSENT = "absent"
-KEYS = {"case", "step", "path", "java", "ours", "why", "against", "sometimes"}
+KEYS = {"case", "step", "why", "against", "sometimes"}
+ANSWER = {"path", "java", "ours"}
 
 
 @dataclass
@@ -38,23 +41,25 @@ class Deviation:
             fnmatchcase(kind, self.against)
             and fnmatchcase(case, self.case)
             and fnmatchcase(step, self.step)
-            and fnmatchcase(path, self.path)
-            and _is(self.java, java)
-            and _is(self.ours, ours)
+            and path == self.path
+            and (java.startswith(self.java[:-1]) if self.java.endswith("…") else java == self.java)
+            and ours == self.ours
         )
 
 
-def _is(meant: str, said: str) -> bool:
-    return said.startswith(meant[:-1]) if meant.endswith("…") else said == meant
-
-
 def load() -> list[Deviation]:
-    """The entries, each complete."""
-    entries = tomllib.loads(FILE.read_text())["deviation"]
-    for entry in entries:
-        assert set(entry) <= KEYS, entry
-        assert entry["why"].strip(), entry
-    return [Deviation(**entry) for entry in entries]
+    """The entries, each complete: one for each path."""
+    return [one for entry in tomllib.loads(FILE.read_text())["deviation"] for one in read(entry)]
+
+
+def read(entry: dict[str, Any]) -> list[Deviation]:
+    """What an entry of the file says. Raises AssertionError when it leaves open what we answer."""
+    answers = entry.get("answers") or {entry["path"]: (entry["java"], entry["ours"])}
+    assert set(entry) - KEYS in ({"answers"}, ANSWER), entry
+    assert entry["why"].strip(), entry
+    assert not any("*" in path or "…" in ours for path, (_, ours) in answers.items()), entry
+    rest = {name: value for name, value in entry.items() if name in KEYS}
+    return [Deviation(**rest, path=path, java=java, ours=ours) for path, (java, ours) in answers.items()]
 
 
 def differences(java: Answer, ours: Answer) -> list[tuple[str, str, str]]:
