@@ -113,8 +113,8 @@ class Connection(asyncio.Protocol):
         if self._splitter.error is not None and not self._held:
             self.close(self._splitter.error)
             return
-        if self._splitter.pending_bytes != self._partial_was:
-            self._watch_partial()
+        if self._splitter.pending_bytes or self._partial_was:
+            self._watch_partial(begun=bool(frames))
 
     def _take(self, frames: list[Frame]) -> None:
         """Heartbeats are taken here, everything else goes to the service; what is too much for now is held.
@@ -215,17 +215,24 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._stalled_since or self._transport.is_closing():
             return
         if not self._held:
+            if self._partial_since:  # It could not come while nothing was read.
+                self._partial_since = self._server.loop.time()
             self._transport.resume_reading()
         elif not self._due:
             self._due = True
             self._server.loop.call_soon(self._go_on)
 
-    def _watch_partial(self) -> None:
-        """An unfinished frame has a deadline, and shares a budget with those of all other connections."""
+    def _watch_partial(self, *, begun: bool) -> None:
+        """An unfinished frame has a deadline, and shares a budget with those of all other connections.
+
+        ``begun``: others ended before it in the same bytes.
+        """
         pending = self._splitter.pending_bytes
         budget_kept = self._server.partial(pending - self._partial_was)
-        if not pending or not self._partial_was or pending < self._partial_was:
-            self._partial_since = self._server.loop.time() if pending else 0.0
+        if not pending:
+            self._partial_since = 0.0
+        elif begun or not self._partial_was:
+            self._partial_since = self._server.loop.time()
         self._partial_was = pending
         if not budget_kept:
             self.close(PeerError("too many bytes of unfinished frames"))

@@ -222,3 +222,30 @@ def test_no_large_answer_is_made_for_who_is_gone() -> None:
     scene.connection.connection_lost(None)
     scene.settle()
     assert scene.made == 1
+
+
+def test_a_frame_has_its_time_from_its_own_first_byte() -> None:
+    """Whoever finishes every frame in time is not cut off, though each segment ends in the middle of the next one."""
+    scene = Scene(partial_deadline_s=10.0)
+    data = [encode(1005, number) for number in range(30)]
+    scene.connection.data_received(data[0] + data[1][:20])
+    for number in range(1, 29):
+        scene.loop.now += 1.0
+        assert scene.connection.overdue(scene.loop.now) is None
+        scene.connection.data_received(data[number][20:] + data[number + 1][:20])
+    scene.loop.now += 11.0
+    assert scene.connection.overdue(scene.loop.now) == "frame not finished in time"
+
+
+def test_the_time_of_a_frame_does_not_run_while_nothing_is_read() -> None:
+    """What the listener does not read, no peer can finish; a frame that dribbles has one deadline all the same."""
+    scene = Scene(held=True, in_flight_max=1, partial_deadline_s=10.0)
+    scene.connection.data_received(encode(1005, 0) + encode(1005, 1)[:20])
+    scene.loop.now += 9.0
+    scene.waiting.pop()()
+    scene.settle()
+    scene.loop.now += 2.0
+    assert scene.connection.overdue(scene.loop.now) is None
+    scene.connection.data_received(encode(1005, 1)[20:21])
+    scene.loop.now += 9.0
+    assert scene.connection.overdue(scene.loop.now) == "frame not finished in time"
