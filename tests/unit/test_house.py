@@ -149,6 +149,36 @@ def imported_by(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def brought_along(path: Path) -> Iterator[str]:
+    """What a module takes from the machine that the composition is to hand it: dice, and the real loop."""
+    for node in ast.walk(tree(path)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="random"), attr=name) if name != "Random":
+                yield f"{node.lineno}: random.{name}"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="random"), attr="Random") | ast.Name(id="Random")):
+                yield f"{node.lineno}: dice of its own"
+            case ast.ImportFrom(module="random", names=names) if {alias.name for alias in names} != {"Random"}:
+                yield f"{node.lineno}: a function of random"
+            case ast.alias(name="random" | "Random", asname=str(name)):
+                yield f"{node.lineno}: random as {name}"
+            case ast.Name(id="LoopScheduler") | ast.Attribute(attr="LoopScheduler") | ast.alias(name="LoopScheduler"):
+                yield f"{node.lineno}: LoopScheduler"
+            case _:
+                pass
+
+
+def test_chance_and_the_loop_are_handed_down() -> None:
+    """Below the composition, and in the half of it that the simulator runs too, dice are an argument and the loop is
+    the one that was given: a node in virtual time replays bit for bit, and imports alone do not show who rolls.
+    """
+    product = ROOT / "services/quorate"
+    above = set((product / "cli").rglob("*.py")) - {product / "cli/compose.py"}
+    below = [path for path in SOURCES if path.is_relative_to(product) and path not in above]
+    assert product / "cli/compose.py" in below
+    found = [f"{name_of(path)}:{what}" for path in below for what in brought_along(path)]
+    assert not found
+
+
 def test_no_module_is_an_orphan() -> None:
     """Every module of the product is imported by another one, or is started by name."""
     services = ROOT / "services"
