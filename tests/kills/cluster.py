@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import confluent_kafka
@@ -37,8 +38,8 @@ PROGRAM = ("-m", "quorate")
 
 
 class Cluster:
-    """Three node processes. ``library``: the undo library, so that power can be lost; ``lie``: syncs do nothing;
-    ``program``: what the interpreter runs.
+    """Three node processes. ``library``: the undo library, so that power can be lost, and ``lying`` makes syncs do
+    nothing; ``program``: what the interpreter runs.
     """
 
     def __init__(
@@ -46,12 +47,10 @@ class Cluster:
         folder: Path,
         *,
         library: Path | None = None,
-        lie: bool = False,
         program: Sequence[str] = PROGRAM,
     ) -> None:
         self.places: dict[int, NodePlace] = {p.id: p for p in found(folder, 3, free_ports(3 * PORTS_PER_NODE))}
         self._library = library
-        self._lie = lie
         self._program = program
         self._folder = folder
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -63,7 +62,7 @@ class Cluster:
             environment = os.environ.copy()
             if self._library is not None:
                 logs, data = self._logs(node), place.folder / "data"
-                environment |= power.environment(self._library, logs, data, lie=self._lie)
+                environment |= power.environment(self._library, logs, data, self._folder / "lie")
             with (place.folder / "node.log").open("ab") as log:
                 self._processes[node] = subprocess.Popen(
                     [
@@ -95,6 +94,16 @@ class Cluster:
         self._processes[node].send_signal(number)
         if number is signal.SIGTERM:
             self._processes[node].wait(30)
+
+    @contextmanager
+    def lying(self) -> Iterator[None]:
+        """As long as this lasts, every node's syncs do nothing, and say that they did."""
+        lie = self._folder / "lie"
+        lie.touch()
+        try:
+            yield
+        finally:
+            lie.unlink()
 
     def lose_power(self, *nodes: int) -> int:
         """Take back what these (dead) nodes never synced; returns the bytes."""
@@ -181,10 +190,11 @@ class Writers:
             thread.start()
 
     def stop(self) -> None:
-        """End; every thread is gone afterwards."""
+        """End, if it has begun; every thread is gone afterwards."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(15)
+            if thread.ident is not None:
+                thread.join(15)
             assert not thread.is_alive()
 
     def _run(self, number: int) -> None:

@@ -26,8 +26,8 @@ def build(folder: Path) -> Path:
     return library
 
 
-def environment(library: Path, logs: Path, data: Path, *, lie: bool = False) -> dict[str, str]:
-    """What the next life of a node needs in its environment."""
+def environment(library: Path, logs: Path, data: Path, lie: Path | None = None) -> dict[str, str]:
+    """What the next life of a node needs in its environment; while the file ``lie`` exists, its syncs do nothing."""
     logs.mkdir(parents=True, exist_ok=True)
     life = len(list(logs.glob("*.undo")))
     names = {
@@ -35,7 +35,7 @@ def environment(library: Path, logs: Path, data: Path, *, lie: bool = False) -> 
         "QUORATE_UNDO_LOG": str(logs / f"{life:04}.undo"),
         "QUORATE_UNDO_MATCH": str(data),
     }
-    return names | ({"QUORATE_UNDO_LIE": "1"} if lie else {})
+    return names | ({"QUORATE_UNDO_LIE": str(lie)} if lie else {})
 
 
 @dataclass

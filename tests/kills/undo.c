@@ -2,7 +2,7 @@
  *
  * QUORATE_UNDO_LOG    file that receives the records (one per process life)
  * QUORATE_UNDO_MATCH  only files whose path begins with this
- * QUORATE_UNDO_LIE=1  syncs return success without syncing or being recorded: a disk that lies, sync switched off
+ * QUORATE_UNDO_LIE    while this file exists, syncs return success without syncing or being recorded: a disk that lies
  *
  * Records (host byte order): type u8, path length u32, path, then
  *   W  offset u64, size before u64, old length u32, old bytes      (written before the write is done)
@@ -26,8 +26,8 @@
 
 enum { FDS = 65536, PATH = 1024 };
 static char *paths[FDS];
-static int log_fd = -1, lie;
-static const char *match;
+static int log_fd = -1;
+static const char *match, *lie;
 static uint64_t records;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ssize_t (*real_write)(int, const void *, size_t);
@@ -43,7 +43,7 @@ __attribute__((constructor)) static void begin(void) {
     real_close = dlsym(RTLD_NEXT, "close"); real_fsync = dlsym(RTLD_NEXT, "fsync");
     real_fdatasync = dlsym(RTLD_NEXT, "fdatasync"); real_ftruncate = dlsym(RTLD_NEXT, "ftruncate64");
     real_rename = dlsym(RTLD_NEXT, "rename");
-    match = getenv("QUORATE_UNDO_MATCH"); lie = getenv("QUORATE_UNDO_LIE") != NULL;
+    match = getenv("QUORATE_UNDO_MATCH"); lie = getenv("QUORATE_UNDO_LIE");
     const char *file = getenv("QUORATE_UNDO_LOG");
     if (file && match) log_fd = real_open(file, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
 }
@@ -150,7 +150,7 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off_t at) { retu
 static int synced(int fd, int (*real)(int)) {
     const char *path = path_of(fd);
     if (!path) return real(fd);
-    if (lie) return 0;
+    if (lie && access(lie, F_OK) == 0) return 0;
     pthread_mutex_lock(&lock);
     char name[PATH]; snprintf(name, sizeof name, "%s", path);
     uint64_t before = records;

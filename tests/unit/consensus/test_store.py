@@ -288,7 +288,7 @@ while True:
 def live_and_die(tmp_path: Path, library: Path, start: int, *, lie: bool) -> int:
     """One life of a process that writes and syncs until it is killed and its machine loses power; what was synced."""
     data, logs = tmp_path / "store", tmp_path / "logs"
-    environment = {**os.environ, **power.environment(library, logs, data, lie=lie)}
+    environment = {**os.environ, **power.environment(library, logs, data, tmp_path if lie else None)}
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(data), str(start)], env=environment, stdout=subprocess.PIPE, text=True
     )
