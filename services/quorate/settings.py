@@ -143,6 +143,10 @@ def split_address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise UsageError(f"{text!r} is not host:port")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise UsageError(f"{text!r} is not host:port: {error}") from error
     return host, int(port)
 
 

@@ -97,6 +97,6 @@ async def connect(address: str, answer: Answer) -> Channel:
     try:
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             _, channel = await asyncio.get_running_loop().create_connection(lambda: Channel(answer), host, int(port))
-    except (OSError, TimeoutError) as error:
+    except (OSError, ValueError) as error:
         raise CallError(f"{address}: {error}") from None
     return channel

@@ -25,7 +25,7 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     is read from disk in about half a millisecond, the longest that other work should wait."""
     fetch_wait_max_ms: int = 30_000
     """Longest long poll, whatever the client would wait."""
-    wake_bytes_per_turn: int = 1024 * 1024
+    wake_bytes_per_turn: int = 256 * 1024
     """Bytes of answers handed to the kernel before other work gets its turn: when many long polls end at once, and of
     what one connection pipelined."""
     wakes_per_turn: int = 32

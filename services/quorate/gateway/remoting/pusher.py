@@ -26,7 +26,7 @@ _REPLY_BYTES_MAX = 1 << 20
 def parse_address(address: str) -> tuple[str, int] | None:
     """``host:port`` or ``[v6]:port``; None when it is neither."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or len(port) > 5 or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         return None
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -177,7 +177,7 @@ class RolePusher:
         try:
             async with asyncio.timeout(self._settings.push_deadline_s):
                 await self._loop.create_connection(lambda: broker, *target, ssl=self._tls)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a host that no name can have (``a..b``).
             self.lost(broker, address)
         finally:
             broker.connecting = None
@@ -203,7 +203,7 @@ class RolePusher:
             result = "accepted"
         except ConnectionRefusedError:
             result = "refused"
-        except OSError:
+        except (OSError, ValueError):
             result = "unknown"
         finally:
             done(result)

@@ -1,6 +1,7 @@
 """Role changes pushed to brokers and dials: every call ends exactly once, and only a refusal proves a death."""
 
 import asyncio
+import gc
 import json
 import socket
 import struct
@@ -253,6 +254,23 @@ def test_a_dial_that_hangs_proves_nothing() -> None:
     in_world(body, settings=RemotingSettings(dial_deadline_s=0.2))
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".c", "\ud800"])
+def test_a_host_that_no_name_can_have_is_an_address_nobody_answers(host: str) -> None:
+    """A broker may register anything: its push fails, its dial proves nothing, and nothing is left of either."""
+
+    async def body(world: World) -> None:
+        raised: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+        for _ in range(2):
+            assert not await world.notify(f"{host}:1")
+            assert world.pusher._brokers == {}
+        assert await world.dial(f"{host}:1") == "unknown"
+        gc.collect()
+        assert raised == []
+
+    in_world(body, settings=RemotingSettings(push_deadline_s=0.5))
+
+
 def test_stop_ends_everything_under_way() -> None:
     """Unacknowledged, unknown; and what comes later too."""
 
@@ -279,6 +297,7 @@ def test_stop_ends_everything_under_way() -> None:
         ("x:65536", None),
         ("x:0", None),
         ("x:１", None),
+        ("x:" + "9" * 5000, None),
     ],
 )
 def test_addresses_are_parsed_strictly(text: str, parsed: tuple[str, int] | None) -> None:
