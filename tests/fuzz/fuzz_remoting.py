@@ -115,7 +115,7 @@ def serve(data: bytes, owed: int) -> None:
     service = RemotingService(
         controller, AtOnce(controller), SETTINGS, node_id=1, group="g", addresses=NODES, now=controller.clock.monotonic
     )
-    server = RemotingServer(service, SETTINGS, loop=cast(asyncio.AbstractEventLoop, loop))
+    server = RemotingServer(service, SETTINGS, loop=cast(asyncio.AbstractEventLoop, loop), now=loop.time)
     connection = Connection(server)
     transport = Transport()
     connection.connection_made(cast(asyncio.Transport, transport))

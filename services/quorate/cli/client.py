@@ -87,7 +87,7 @@ class Node:
             return answer.status, answer.read()
         except UnicodeError as error:
             raise UsageError(f"--node {self.address}: no host can have that name") from error
-        except (OSError, ValueError, OverflowError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException) as error:
             told = "does not answer" if isinstance(error, TimeoutError) else str(error)
             raise NodeError(f"node {self.address}: {told}") from error
         finally:

@@ -315,7 +315,9 @@ class Node:
             facts=self._java_facts(),
             metrics=self.metrics,
         )
-        self._remoting = RemotingServer(service, settings.remoting, loop=self._loop, metrics=self.metrics)
+        self._remoting = RemotingServer(
+            service, settings.remoting, loop=self._loop, now=self._scheduler.monotonic, metrics=self.metrics
+        )
         self._kafka = KafkaServer(
             ClusterView(self), settings.kafka, self.metrics, self._scheduler, _seeded(), access, quota
         )

@@ -8,6 +8,7 @@ import contextlib
 import random
 import ssl
 import struct
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -61,7 +62,9 @@ Stop = Callable[[], Awaitable[None]]
 
 async def remoting(port: int) -> Stop:
     """A listener that answers heartbeats."""
-    server = RemotingServer(Echo(), RemotingSettings(), loop=asyncio.get_running_loop(), metrics=Metrics())
+    server = RemotingServer(
+        Echo(), RemotingSettings(), loop=asyncio.get_running_loop(), now=time.monotonic, metrics=Metrics()
+    )
     await server.start(HOST, port, SERVER)
     return server.stop
 

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from quorate.clock import LoopScheduler
 from quorate.controller.outcomes import Caller
 from quorate.errors import PeerError
 from quorate.gateway.remoting.settings import RemotingSettings
@@ -274,13 +273,14 @@ class RemotingServer:
         settings: RemotingSettings,
         *,
         loop: asyncio.AbstractEventLoop,
+        now: Callable[[], float],
         metrics: Metrics | None = None,
     ) -> None:
         self.service = service
         self.settings = settings
         self.loop = loop
+        self._now = now
         self._metrics = metrics or Metrics()
-        self._now = LoopScheduler(loop).monotonic
         self._large: deque[tuple[Connection, Callable[[], None]]] = deque()
         self._making = False
         self._connections: set[Connection] = set()

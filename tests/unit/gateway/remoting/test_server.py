@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -62,7 +63,9 @@ def with_server(
 
     async def run() -> None:
         service = Echo()
-        server = RemotingServer(service, settings, loop=asyncio.get_running_loop(), metrics=Metrics())
+        server = RemotingServer(
+            service, settings, loop=asyncio.get_running_loop(), now=time.monotonic, metrics=Metrics()
+        )
         port = await server.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(20):

@@ -90,8 +90,7 @@ class Scene:
         self.made = 0
         self._held, self._size, self._takes_s = held, size, takes_s
         loop = cast(asyncio.AbstractEventLoop, self.loop)
-        self.server = RemotingServer(self, RemotingSettings(**limits), loop=loop)
-        self.server._now = self.loop.time
+        self.server = RemotingServer(self, RemotingSettings(**limits), loop=loop, now=self.loop.time)
         self.wire = Wire()
         self.connection = self.wire.connection = Connection(self.server)
         self.connection.connection_made(cast(asyncio.Transport, self.wire))
