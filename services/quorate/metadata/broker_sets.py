@@ -61,12 +61,10 @@ def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> D
     broker_id, check_code = command.broker_id, command.register_check_code
     if broker_id is None or check_code is None:
         return refuse("MissingField", "appliedBrokerId and registerCheckCode are needed")
-    if not (
-        fits(command.cluster, policy.name_length_max, empty=True)
-        and fits(name, policy.name_length_max)
-        and fits(check_code, policy.text_length_max)
-    ):
-        return refuse("InvalidText", "A name or the check code is empty, too long, or not UTF-8")
+    if not fits(command.cluster, policy.name_length_max, empty=True) or not fits(name, policy.name_length_max):
+        return refuse("InvalidText", "The cluster or broker set name is empty, too long, or not UTF-8")
+    if not fits(check_code, policy.text_length_max):
+        return refuse("InvalidText", "The register check code is empty, too long, or not UTF-8")
     reply = BrokerIdApplied(cluster=command.cluster, broker_set=name)
     cluster = command.cluster
     found = state.broker_sets.get(name)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -333,7 +332,7 @@ def test_a_followed_log_tells_what_comes_until_it_is_interrupted(
         assert seconds == log.FOLLOW_S
         end, waits = end + 2, waits + 1
         if waits == 3:
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt
 
     monkeypatch.setattr("quorate.cli.log.time.sleep", wait)
     assert run(node, "log", "tail", "-f", "-n", "1", "-o", output) == 0
