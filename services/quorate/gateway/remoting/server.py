@@ -68,9 +68,9 @@ class Connection(asyncio.Protocol):
         self._due = False
         self._postponed: list[Callable[[], None]] = []
         """Large answers that the peer does not take yet."""
-        self._partial_since = 0.0
+        self._partial_since: float | None = None
         self._partial_was = 0
-        self._stalled_since = 0.0
+        self._stalled_since: float | None = None
         self.active = True
         self.seen = 0.0
         self.address = ""
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
         self.active = True
         try:
             frames = self._splitter.feed(data)
-            if self._held or self._stalled_since:
+            if self._held or self._stalled_since is not None:
                 self._held += frames  # They were on their way when reading stopped.
             else:
                 self._take(frames)
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         """Take what is held, and read on after the last of it."""
         self._due = False
         full = self.in_flight >= self._server.settings.in_flight_max
-        if full or self._stalled_since or self._transport is None or self._transport.is_closing():
+        if full or self._stalled_since is not None or self._transport is None or self._transport.is_closing():
             return
         frames, self._held = self._held, []
         try:
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
 
     def offer(self, make: Callable[[], None]) -> None:
         """The turn is here."""
-        if self._stalled_since:
+        if self._stalled_since is not None:
             self._postponed.append(make)
         elif self._transport is not None:
             make()
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """It caught up."""
-        self._stalled_since = 0.0
+        self._stalled_since = None
         postponed, self._postponed = self._postponed, []
         for make in postponed:
             self.later(make)
@@ -211,10 +211,10 @@ class Connection(asyncio.Protocol):
 
     def _resume(self) -> None:
         """Go on with what is held, in a turn of its own, or with reading."""
-        if self._transport is None or self._stalled_since or self._transport.is_closing():
+        if self._transport is None or self._stalled_since is not None or self._transport.is_closing():
             return
         if not self._held:
-            if self._partial_since:  # It could not come while nothing was read.
+            if self._partial_since is not None:  # It could not come while nothing was read.
                 self._partial_since = self._server.loop.time()
             self._transport.resume_reading()
         elif not self._due:
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
         pending = self._splitter.pending_bytes
         budget_kept = self._server.partial(pending - self._partial_was)
         if not pending:
-            self._partial_since = 0.0
+            self._partial_since = None
         elif begun or not self._partial_was:
             self._partial_since = self._server.loop.time()
         self._partial_was = pending
@@ -242,9 +242,9 @@ class Connection(asyncio.Protocol):
         if self.active:
             self.active = False
             self.seen = now
-        if self._partial_since and now - self._partial_since > settings.partial_deadline_s:
+        if self._partial_since is not None and now - self._partial_since > settings.partial_deadline_s:
             return "frame not finished in time"
-        if self._stalled_since and now - self._stalled_since > settings.slow_reader_deadline_s:
+        if self._stalled_since is not None and now - self._stalled_since > settings.slow_reader_deadline_s:
             return "answers not read in time"
         if now - self.seen > settings.idle_deadline_s:
             return "idle"

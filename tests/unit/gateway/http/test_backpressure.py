@@ -1,76 +1,16 @@
 """What a client may have the listener hold: a request, what was read with it, and one answer it has not taken."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
 from typing import cast
 
-from quorate.clock import ManualClock
 from quorate.gateway.http import HttpServer, HttpSettings
 from quorate.gateway.http.messages import Request, Response
 from quorate.gateway.http.server import HttpConnection, Respond
 from quorate.metrics import Metrics
+from tests.unit.gateway.turns import Turns, UnreadWire
 
 ANSWER = 40_000
-HIGH, LOW = 64 * 1024, 16 * 1024
-
-
-class Turns(ManualClock):
-    """The turns of a loop, taken one by one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ready: deque[Callable[[], None]] = deque()
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self.ready.append(callback)
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        raise NotImplementedError
-
-    def turn(self) -> None:
-        for _ in range(len(self.ready)):
-            self.ready.popleft()()
-
-
-class Wire:
-    """A transport whose peer takes nothing until told to."""
-
-    def __init__(self) -> None:
-        self.connection: HttpConnection
-        self.unread = bytearray()
-        self.taken = bytearray()
-        self.reading = True
-        self.closed = False
-        self._full = False
-
-    def get_extra_info(self, name: str) -> object:
-        return ("127.0.0.1", 1)
-
-    def write(self, data: bytes) -> None:
-        self.unread += data
-        if len(self.unread) > HIGH and not self._full:
-            self._full = True
-            self.connection.pause_writing()
-
-    def take(self) -> None:
-        """The peer reads everything."""
-        self.taken += self.unread
-        self.unread.clear()
-        if self._full:
-            self._full = False
-            self.connection.resume_writing()
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
+HIGH = 64 * 1024
 
 
 class Scene:
@@ -83,7 +23,7 @@ class Scene:
         self._late = late
         self._size = size
         server = HttpServer(self._answer, HttpSettings(), Metrics(), self.turns)
-        self.wire = Wire()
+        self.wire = UnreadWire(HIGH)
         self.connection = self.wire.connection = HttpConnection(server)
         self.connection.connection_made(cast("asyncio.Transport", self.wire))
 

@@ -1,34 +1,17 @@
 """How much one client gets of a turn: requests, bytes and time are bounded, and what comes meanwhile adds no turn."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from quorate.clock import ManualClock
 from quorate.gateway.kafka import KafkaServer, KafkaSettings
 from quorate.gateway.kafka.connection import KafkaConnection
 from quorate.metrics import Metrics
 from quorate.wire.kafka import Api, Request, RequestHeader
 from quorate.wire.kafka_primitives import int32
+from tests.unit.gateway.turns import Turns
 from tests.unit.wire.kafka_oracle import request_frame
-
-
-class Turns(ManualClock):
-    """The turns of a loop, taken one by one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ready: deque[Callable[[], None]] = deque()
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self.ready.append(callback)
-
-    def turn(self) -> None:
-        for _ in range(len(self.ready)):
-            self.ready.popleft()()
 
 
 class Wire:

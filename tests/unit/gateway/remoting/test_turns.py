@@ -1,7 +1,6 @@
 """What one client may have the listener do in a turn, and have it hold: requests, large answers, unread ones."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -9,73 +8,9 @@ from quorate.gateway.remoting.server import Connection, RemotingServer
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.wire.remoting import Frame, FrameSplitter, HeartbeatRequest, Message, Request, decode_response
 from quorate.wire.remoting import encode_request as encode
+from tests.unit.gateway.turns import Turns, UnreadWire
 
 BROKEN = b"\xff" * 8
-
-
-class Turns:
-    """The turns of a loop, taken one by one, and its clock."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.ready: deque[Callable[[], None]] = deque()
-
-    def time(self) -> float:
-        return self.now
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self.ready.append(callback)
-
-    def turn(self) -> None:
-        for _ in range(len(self.ready)):
-            self.ready.popleft()()
-
-
-class Wire:
-    """A transport whose peer takes nothing until told to."""
-
-    def __init__(self) -> None:
-        self.connection: Connection
-        self.unread = bytearray()
-        self.taken = bytearray()
-        self.reading = True
-        self.closed = False
-        self._high = 0
-        self._full = False
-
-    def get_extra_info(self, name: str) -> object:
-        return ("127.0.0.1", 1)
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        self._high = high
-
-    def write(self, data: bytes) -> None:
-        self.unread += data
-        if len(self.unread) > self._high and not self._full:
-            self._full = True
-            self.connection.pause_writing()
-
-    def take(self) -> None:
-        """The peer reads everything."""
-        self.taken += self.unread
-        self.unread.clear()
-        if self._full:
-            self._full = False
-            self.connection.resume_writing()
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
 
 
 class Scene:
@@ -90,8 +25,8 @@ class Scene:
         self.made = 0
         self._held, self._size, self._takes_s = held, size, takes_s
         loop = cast(asyncio.AbstractEventLoop, self.loop)
-        self.server = RemotingServer(self, RemotingSettings(**limits), loop=loop, now=self.loop.time)
-        self.wire = Wire()
+        self.server = RemotingServer(self, RemotingSettings(**limits), loop=loop, now=self.loop.monotonic)
+        self.wire = UnreadWire()
         self.connection = self.wire.connection = Connection(self.server)
         self.connection.connection_made(cast(asyncio.Transport, self.wire))
 
@@ -105,7 +40,7 @@ class Scene:
 
         def answer() -> None:
             self.made += 1
-            self.loop.now += self._takes_s
+            self.loop.now_s += self._takes_s
             connection.answer(frame.header_type, request.opaque, Message(0, body=bytes(self._size)))
 
         if self._held:
@@ -229,22 +164,22 @@ def test_a_frame_has_its_time_from_its_own_first_byte() -> None:
     data = [encode(1005, number) for number in range(30)]
     scene.connection.data_received(data[0] + data[1][:20])
     for number in range(1, 29):
-        scene.loop.now += 1.0
-        assert scene.connection.overdue(scene.loop.now) is None
+        scene.loop.now_s += 1.0
+        assert scene.connection.overdue(scene.loop.now_s) is None
         scene.connection.data_received(data[number][20:] + data[number + 1][:20])
-    scene.loop.now += 11.0
-    assert scene.connection.overdue(scene.loop.now) == "frame not finished in time"
+    scene.loop.now_s += 11.0
+    assert scene.connection.overdue(scene.loop.now_s) == "frame not finished in time"
 
 
 def test_the_time_of_a_frame_does_not_run_while_nothing_is_read() -> None:
     """What the listener does not read, no peer can finish; a frame that dribbles has one deadline all the same."""
     scene = Scene(held=True, in_flight_max=1, partial_deadline_s=10.0)
     scene.connection.data_received(encode(1005, 0) + encode(1005, 1)[:20])
-    scene.loop.now += 9.0
+    scene.loop.now_s += 9.0
     scene.waiting.pop()()
     scene.settle()
-    scene.loop.now += 2.0
-    assert scene.connection.overdue(scene.loop.now) is None
+    scene.loop.now_s += 2.0
+    assert scene.connection.overdue(scene.loop.now_s) is None
     scene.connection.data_received(encode(1005, 1)[20:21])
-    scene.loop.now += 9.0
-    assert scene.connection.overdue(scene.loop.now) == "frame not finished in time"
+    scene.loop.now_s += 9.0
+    assert scene.connection.overdue(scene.loop.now_s) == "frame not finished in time"
