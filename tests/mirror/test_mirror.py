@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate_projections.mirror.kafka import prepare_topic
+from quorate_projections.mirror.kafka import MirrorTopic, prepare_topic
+from quorate_projections.mirror.ports import Event, FencedError, MirrorError, Standing
 from quorate_projections.mirror.settings import MirrorSettings
 from tests.clusters import QUORATE, Started, until, up
 from tests.kafka_broker import KafkaBroker, kafka_broker
@@ -206,7 +208,9 @@ def test_two_at_once_fence_each_other(broker: KafkaBroker, tmp_path: Path) -> No
                 nonlocal number
                 put_topic(cluster, 0, f"topic-{number}")
                 number += 1
-                return any("took over" in (tmp_path / f"mirror{k}.log").read_text() for k in range(2))
+                told = [(tmp_path / f"mirror{k}.log").read_text() for k in range(2)]
+                assert [mirror.process.poll() for mirror in pair] == [None, None], told
+                return any("took over" in text for text in told)
 
             until(fenced, "one mirror is fenced by the other")
             assert pair[0].end(signal.SIGKILL) != 0
@@ -216,6 +220,49 @@ def test_two_at_once_fence_each_other(broker: KafkaBroker, tmp_path: Path) -> No
             for mirror in pair:
                 if mirror.process.poll() is None:
                     mirror.end(signal.SIGKILL)
+
+
+@pytest.mark.peers
+def test_fenced_at_the_very_end_of_a_transaction(broker: KafkaBroker) -> None:
+    """Whenever another takes over, also between the last record and the commit, a mirror is told so, nothing of it is
+    committed, and it lets go without complaint.
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    settings = MirrorSettings(topic="fenced-late")
+    standing = Standing(leads=True, cluster_id="c", kafka=broker.bootstrap, term=1)
+    first, second = (partial(MirrorTopic, standing, broker.bootstrap, settings, time.monotonic) for _ in range(2))
+    mine = first()
+    seen = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "isolation.level": "read_uncommitted"})
+
+    def arrived() -> bool:
+        return seen.get_watermark_offsets(TopicPartition(settings.topic, 0), timeout=10)[1] > 0
+
+    def overtaken() -> Iterator[Event]:
+        yield Event(0, b"key", b"value", (("offset", b"0"),), 1)
+        until(arrived, "the record is in the target")
+        theirs.append(second())
+
+    theirs: list[MirrorTopic] = []
+    try:
+        with pytest.raises(FencedError):
+            mine.write(overtaken())
+        mine.close()
+        assert committed(broker, settings.topic) == []
+        assert theirs[0].first_and_last() is None
+    finally:
+        seen.close()
+        for target in theirs:
+            target.close()
+
+
+@pytest.mark.peers
+def test_what_kafkas_client_refuses_is_told(broker: KafkaBroker) -> None:
+    """A setting that only the client knows to be wrong is an error of the copy, by the client's name, and no crash."""
+    settings = MirrorSettings(topic="refused-setting", transaction_timeout_s=0.01)
+    standing = Standing(leads=True, cluster_id="c", kafka=broker.bootstrap, term=1)
+    with pytest.raises(MirrorError, match=r"opening the target: .*transaction\.timeout\.ms"):
+        MirrorTopic(standing, broker.bootstrap, settings, time.monotonic)
 
 
 @pytest.mark.peers

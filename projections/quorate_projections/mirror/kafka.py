@@ -4,7 +4,7 @@ Source: KIP-98 (transactions), KIP-447; the client's own classification of error
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from confluent_kafka import (
     Consumer,
@@ -40,6 +40,8 @@ def _named(what: str) -> Iterator[None]:
         if isinstance(cause, KafkaError) and cause.code() in _FENCED:
             raise FencedError(f"{what}: another mirror of this cluster took over") from error
         raise MirrorError(f"{what}: {cause}") from error
+    except TimeoutError as error:
+        raise MirrorError(f"{what}: no answer in time") from error
 
 
 def _reader(bootstrap: str, **more: str | int) -> Consumer:
@@ -79,7 +81,8 @@ class EventSource:
     def __init__(self, standing: Standing, settings: MirrorSettings, now: Callable[[], float]) -> None:
         self._settings = settings
         self._now = now
-        self._consumer = _reader(standing.kafka, **{"receive.message.max.bytes": 100_000_000})
+        with _named("the event topic"):
+            self._consumer = _reader(standing.kafka, **{"receive.message.max.bytes": 100_000_000})
         self._end = -1
 
     def seek(self, offset: int) -> None:
@@ -135,19 +138,19 @@ class MirrorTopic:
         self._bootstrap = bootstrap
         self._settings = settings
         prepare_topic(bootstrap, settings)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "transactional.id": f"{standing.cluster_id}.mirror.{settings.topic}",
-                "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
-                "message.max.bytes": settings.message_bytes_max,
-                "linger.ms": 2,
-            }
-        )
         with _named("opening the target"):
+            self._producer = Producer(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "transactional.id": f"{standing.cluster_id}.mirror.{settings.topic}",
+                    "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
+                    "message.max.bytes": settings.message_bytes_max,
+                    "linger.ms": 2,
+                }
+            )
             self._producer.init_transactions(settings.deadline_s)
 
-    def write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Iterable[Event]) -> None:
         """See port."""
         producer, deadline_s = self._producer, self._settings.deadline_s
         with _named("writing to the target"):
@@ -172,7 +175,8 @@ class MirrorTopic:
 
     def first_and_last(self) -> tuple[Event, Event] | None:
         """See port; call it after opening only: then no other mirror can add to what is found."""
-        consumer = _reader(self._bootstrap, **{"isolation.level": "read_committed"})
+        with _named("reading the target"):
+            consumer = _reader(self._bootstrap, **{"isolation.level": "read_committed"})
         try:
             with _named("reading the target"):
                 low, high = consumer.get_watermark_offsets(
@@ -213,9 +217,13 @@ class MirrorTopic:
         raise MirrorError(f"reading the target: nothing for {self._settings.deadline_s:.0f} s")
 
     def close(self) -> None:
-        """See port; an open transaction is left to be aborted by the next mirror, or by its timeout."""
-        self._producer.purge()
-        self._producer.flush(0)
+        """See port; an open transaction is left to be aborted by the next mirror, or by its timeout.
+
+        A producer that was fenced may say so here once more; that is known.
+        """
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.flush(0)
 
 
 def prepare_topic(bootstrap: str, settings: MirrorSettings) -> None:
@@ -224,8 +232,8 @@ def prepare_topic(bootstrap: str, settings: MirrorSettings) -> None:
     All topics are asked for: a Kafka that makes topics by itself, as it does by default, would make one that is asked
     for by name, then and there, with an expiry.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     with _named("preparing the target topic"):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
         known = admin.list_topics(timeout=settings.deadline_s).topics.get(settings.topic)
         if known is None:
             _create(admin, settings)
