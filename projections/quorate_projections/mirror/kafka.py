@@ -175,13 +175,11 @@ class MirrorTopic:
 
     def first_and_last(self) -> tuple[Event, Event] | None:
         """See port; call it after opening only: then no other mirror can add to what is found."""
-        with _named("reading the target"):
-            consumer = _reader(self._bootstrap, **{"isolation.level": "read_committed"})
-        try:
-            with _named("reading the target"):
-                low, high = consumer.get_watermark_offsets(
-                    TopicPartition(self._settings.topic, 0), timeout=self._settings.deadline_s
-                )
+        reader = {"isolation.level": "read_committed"}
+        with _named("reading the target"), contextlib.closing(_reader(self._bootstrap, **reader)) as consumer:
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(self._settings.topic, 0), timeout=self._settings.deadline_s
+            )
             first = next(self._records(consumer, low), None)
             if first is None:
                 return None
@@ -193,17 +191,13 @@ class MirrorTopic:
                 if last is not None:
                     return first, last
                 back *= 8
-        finally:
-            consumer.close()
 
     def _records(self, consumer: Consumer, start: int) -> Iterator[Event]:
         """Committed records from a position to the end."""
         deadline = self._now() + self._settings.deadline_s
-        with _named("reading the target"):
-            consumer.assign([TopicPartition(self._settings.topic, 0, start)])
+        consumer.assign([TopicPartition(self._settings.topic, 0, start)])
         while self._now() < deadline:
-            with _named("reading the target"):
-                message = consumer.poll(1.0)
+            message = consumer.poll(1.0)
             if message is None:
                 continue
             error = message.error()
