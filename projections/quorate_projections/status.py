@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from quorate.errors import QuorateError, UsageError
+from quorate.terminal import visible
 from quorate_projections.retelling import Health
 
 DONE: Final = 0
@@ -71,6 +72,7 @@ def _cells(address: str, health: Health | str) -> tuple[str, ...]:
 
 
 def _columns(rows: list[tuple[str, ...]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
+    shown = [tuple(map(visible, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -21,6 +21,7 @@ from quorate.cli.narration import sentence
 from quorate.cli.output import add_output, yaml
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Log
+from quorate.terminal import visible
 
 FOLLOW_S = 0.2
 
@@ -112,9 +113,8 @@ def stored(data_dir: Path, start: int, stop: int | None) -> Iterator[Fact]:
 def print_fact(fact: Fact, output: str) -> None:
     """One event, as asked."""
     if output == "table":
-        print(
-            f"{fact.stamp.offset:>8}  {fact.clock}  {type(fact.event).__name__:<23}  {sentence(fact.event)}", flush=True
-        )
+        told = visible(sentence(fact.event))
+        print(f"{fact.stamp.offset:>8}  {fact.clock}  {type(fact.event).__name__:<23}  {told}", flush=True)
         return
     record = {
         **msgspec.to_builtins(fact.stamp),

@@ -1,6 +1,7 @@
 """How answers are printed: a table for eyes, JSON or YAML for programs.
 
-Rules: JSON and YAML carry everything, with the names of the HTTP interface; a table carries what fits.
+Rules: JSON and YAML carry everything, with the names of the HTTP interface; a table carries what fits, and nothing that
+a terminal would obey (quorate/terminal.py).
 """
 
 import json
@@ -9,11 +10,11 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
 
+from quorate.terminal import UNPRINTED, visible
+
 _PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 """What YAML (1.1, as most read it) takes for a truth or for nothing."""
-_UNSHOWN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""What may stand in JSON as it is, but in YAML only escaped."""
 
 Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
 
@@ -31,7 +32,7 @@ def show(value: Plain, output: str, table: Iterable[str]) -> None:
         print("\n".join(yaml(value)))
     else:
         for line in table:
-            print(line)
+            print(visible(line))
 
 
 def yaml(value: Plain, indent: str = "") -> Iterable[str]:
@@ -61,7 +62,7 @@ def _scalar(value: Plain, *, plain: bool = False) -> str:
         return json.dumps(value)
     if plain and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterable[str]:
@@ -78,10 +79,10 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value)) or "-"
-    return str(value)
+        return visible(",".join(map(str, value))) or "-"
+    return visible(str(value))
 
 
 def complain(text: str) -> None:
     """Say something to the person, not to the program that reads us."""
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)

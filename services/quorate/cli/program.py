@@ -14,6 +14,7 @@ from typing import cast
 from quorate.cli.command import DONE, MISUSED, REFUSED, Command
 from quorate.cli.processes import add_die_with, die_with
 from quorate.errors import QuorateError, UsageError
+from quorate.terminal import visible_lines
 
 GROUP = "quorate.commands"
 OWN: Mapping[str, tuple[str, str]] = {
@@ -91,10 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         sys.stdout.flush()
     except UsageError as error:
-        print(f"quorate: {error}", file=sys.stderr)
+        print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
         return MISUSED
     except QuorateError as error:
-        print(f"quorate: {error}", file=sys.stderr)
+        print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return DONE
@@ -103,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     except OSError as error:  # A full disk behind stdout, a file that cannot be had, …
         _drop_output()
-        print(f"quorate: {error}", file=sys.stderr)
+        print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
         return REFUSED
     return status
 

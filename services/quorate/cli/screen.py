@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from quorate.events import Stamp
+from quorate.terminal import visible
 
 if TYPE_CHECKING:
     from quorate.cli.demonstration import Demonstration
@@ -48,7 +49,7 @@ class LineTeller:
     def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
         """See Teller."""
         place = f"{stamp.offset:>6}" if stamp is not None else " " * 6
-        print(f"{time.strftime('%H:%M:%S')} {place} {kind:<5} {line}", flush=True)
+        print(f"{time.strftime('%H:%M:%S')} {place} {kind:<5} {visible(line)}", flush=True)
 
     def show(self, demo: "Demonstration") -> None:
         """See Teller."""
@@ -145,9 +146,13 @@ def _sets(demo: "Demonstration") -> Table:
             if broker.broker_set == name:
                 mark = "◆" if broker.address == known.master_address else "●"
                 brokers.append(mark + " ", "green" if broker.child.alive else "red")
-        master = Text("nobody", "bold red") if known.master is None else Text(f"{known.master} {known.master_address}")
+        master = (
+            Text("nobody", "bold red")
+            if known.master is None
+            else Text(visible(f"{known.master} {known.master_address}"))
+        )
         in_sync = ",".join(map(str, sorted(known.sync_set)))
-        table.add_row(name, brokers, master, str(known.epoch), in_sync, known.why)
+        table.add_row(visible(name), brokers, master, str(known.epoch), in_sync, visible(known.why))
     return table
 
 
@@ -155,7 +160,7 @@ def _lines(story: "Story") -> Text:
     text = Text()
     for kind, time_ms, line in story.lines:
         text.append(f"{time.strftime('%H:%M:%S', time.localtime(time_ms / 1000))} ", "dim")
-        text.append(f"{line}\n", STYLES[kind])
+        text.append(f"{visible(line)}\n", STYLES[kind])
     return text
 
 

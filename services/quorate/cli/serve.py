@@ -19,6 +19,7 @@ from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.output import complain
 from quorate.cli.processes import add_die_with, die_with, until_orphaned
 from quorate.errors import QuorateError, UsageError
+from quorate.terminal import visible_lines
 
 if TYPE_CHECKING:
     from quorate.settings import NodeSettings
@@ -121,7 +122,7 @@ def run(options: Namespace) -> int:
     try:
         return uvloop.run(_serve(settings, options.die_with))
     except QuorateError as error:
-        print(f"quorate: {error}", file=sys.stderr)
+        print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
         return REFUSED
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from quorate.errors import UsageError
+from quorate.terminal import visible
 
 if TYPE_CHECKING:
     from quorate_spark.stream.settings import StreamSettings
@@ -138,7 +139,7 @@ def _greeting(options: Namespace) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"quorate stream: {text}", file=sys.stderr, flush=True)
+    print(f"quorate stream: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def _state(options: Namespace) -> int:
@@ -159,7 +160,7 @@ def _state(options: Namespace) -> int:
     else:
         print(f"after {cut.position} events:")
         for one in found:
-            print(f"{one.key}  @{one.event_offset}  {bytes(one.value).decode()}")
+            print(visible(f"{one.key}  @{one.event_offset}  {bytes(one.value).decode()}"))
     return DONE
 
 
@@ -191,4 +192,4 @@ def _report(options: Namespace) -> int:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6%}"
-    return "-" if value is None else str(value)
+    return "-" if value is None else visible(str(value))

@@ -1,0 +1,25 @@
+"""What a terminal may be shown: names and texts come from whoever reaches a port, and a terminal obeys what it reads.
+
+Rules: everything that is printed for eyes goes through ``visible``; JSON and YAML for programs do not. Nothing is left
+out: what is not printed as it is, is written as its escape, so that two different names never look the same.
+"""
+
+import re
+from typing import Final
+
+UNPRINTED: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff]"
+)
+"""Control characters (C0, DEL, C1), line separators, what changes the direction of writing (Unicode Bidi_Control, UAX
+#9: a name could be shown backwards), what has no width, and halves of surrogate pairs, which no output encodes.
+"""
+
+
+def visible(text: str) -> str:
+    """``text`` with each character that a terminal would obey, or show as nothing, written as Python writes it."""
+    return UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def visible_lines(text: str) -> str:
+    """The same for a message of ours that may have several lines."""
+    return "\n".join(map(visible, text.split("\n")))

@@ -1,0 +1,89 @@
+"""What a terminal is shown obeys nobody but us."""
+
+import json
+import unicodedata
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.cli.facts import Fact
+from quorate.cli.log import print_fact
+from quorate.cli.output import columns, complain, show
+from quorate.cli.program import main
+from quorate.cli.screen import LineTeller
+from quorate.events import BrokerIdApplied, Stamp
+from quorate.terminal import visible, visible_lines
+
+HOSTILE = "a\x1b]0;title\x07b\r\nc\x00d\u202ee\x9bf\x7f"
+SHOWN = "a\\x1b]0;title\\x07b\\r\\nc\\x00d\\u202ee\\x9bf\\x7f"
+
+
+@given(st.text() | st.text(alphabet=st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp", "Lo"])))
+def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
+    """No control character, no line or paragraph separator, no change of direction, nothing that cannot be encoded."""
+    shown = visible(text)
+    shown.encode()
+    for character in shown:
+        assert unicodedata.category(character) not in {"Cc", "Cs", "Zl", "Zp"}
+        assert unicodedata.bidirectional(character) not in {
+            "LRE",
+            "RLE",
+            "LRO",
+            "RLO",
+            "PDF",
+            "LRI",
+            "RLI",
+            "FSI",
+            "PDI",
+        }
+
+
+def test_what_people_write_is_printed_as_it_is() -> None:
+    """Letters of any script, arrows and marks stay."""
+    assert visible("broker-ä → 東京 ◆ عربي") == "broker-ä → 東京 ◆ عربي"
+
+
+def test_a_message_keeps_its_lines() -> None:
+    """Ours may have several; nothing else of a line is obeyed."""
+    assert visible_lines("one\ntwo\x1b[2J") == "one\ntwo\\x1b[2J"
+
+
+def test_tables_show_hostile_names_in_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Cells are as wide as what is shown, and a name makes no line of its own."""
+    show([], "table", columns(("set", "id"), [(HOSTILE, 1), ([HOSTILE], 2)]))
+    width = len(SHOWN)
+    assert capsys.readouterr().out == f"{'set':<{width}}  id\n{SHOWN}  1\n{SHOWN}  2\n"
+
+
+def test_json_is_not_touched(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program gets the very text."""
+    show({"name": HOSTILE}, "json", [])
+    assert json.loads(capsys.readouterr().out) == {"name": HOSTILE}
+
+
+def test_the_log_shows_hostile_names_in_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    """``log tail`` is one line an event, whatever its names."""
+    event = BrokerIdApplied(cluster="c", broker_set=HOSTILE, broker_id=1, address=HOSTILE, register_check_code=HOSTILE)
+    print_fact(Fact(Stamp(offset=3, term=1, time_ms=0), event), "table")
+    out = capsys.readouterr().out
+    assert out.endswith(f"{SHOWN}: id 1 is taken by {SHOWN}\n")
+    assert out.count("\n") == 1
+    print_fact(Fact(Stamp(offset=3, term=1, time_ms=0), event), "json")
+    assert json.loads(capsys.readouterr().out)["event"] == msgspec.to_builtins(event)
+
+
+def test_the_demonstration_and_talk_show_them_in_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of the demonstration, and what is said on stderr."""
+    LineTeller().tell("fact", HOSTILE)
+    complain(HOSTILE)
+    out, err = capsys.readouterr()
+    assert out.endswith(f"{SHOWN}\n")
+    assert err == f"{SHOWN}\n"
+
+
+def test_an_error_shows_them_in_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a refusal repeats of a name is escaped too."""
+    assert main(["config", "cluster", "\x1b[2Jnot a change"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
