@@ -71,6 +71,12 @@ class Transport:
     def abort(self) -> None:
         pass
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        pass
+
     def pause_reading(self) -> None:
         pass
 
@@ -133,6 +139,8 @@ def bodies(key: int) -> bytes:
         14: group + int32(1) + string("m") + int16(-1) + int32(0),
         18: b"\x02a\x02b\x00",
         15: int32(1) + group + b"\x00",
+        17: string("PLAIN"),
+        36: b"\x04abc\x00",
         16: b"\x02\x07Stable\x02\x08classic\x00",
         23: int32(-1) + topic + int32(-1) + int32(1),
         32: int32(1) + b"\x02" + string(TOPIC) + int32(-1) + b"\x00\x00",

@@ -46,9 +46,11 @@ class Api(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    SASL_AUTHENTICATE = 36
     DELETE_GROUPS = 42
     DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
@@ -58,7 +60,7 @@ WINDOW: dict[int, tuple[int, int]] = {
     Api.PRODUCE: (0, 8),
     Api.FETCH: (4, 11),
     Api.LIST_OFFSETS: (1, 5),
-    Api.METADATA: (1, 5),
+    Api.METADATA: (0, 5),
     Api.OFFSET_COMMIT: (2, 7),
     Api.OFFSET_FETCH: (1, 5),
     Api.FIND_COORDINATOR: (0, 2),
@@ -68,9 +70,11 @@ WINDOW: dict[int, tuple[int, int]] = {
     Api.SYNC_GROUP: (0, 3),
     Api.DESCRIBE_GROUPS: (0, 4),
     Api.LIST_GROUPS: (0, 5),
+    Api.SASL_HANDSHAKE: (0, 1),
     Api.API_VERSIONS: (0, 3),
     Api.OFFSET_FOR_LEADER_EPOCH: (2, 3),
     Api.DESCRIBE_CONFIGS: (1, 3),
+    Api.SASL_AUTHENTICATE: (0, 2),
     Api.DELETE_GROUPS: (0, 1),
     Api.DESCRIBE_QUORUM: (0, 2),
     Api.DESCRIBE_CLUSTER: (0, 2),
@@ -80,6 +84,7 @@ WINDOW: dict[int, tuple[int, int]] = {
 FLEXIBLE: dict[int, int] = {
     Api.LIST_GROUPS: 3,
     Api.API_VERSIONS: 3,
+    Api.SASL_AUTHENTICATE: 2,
     Api.DESCRIBE_QUORUM: 0,
     Api.DESCRIBE_CLUSTER: 0,
 }
@@ -116,6 +121,7 @@ class ErrorCode(IntEnum):
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44

@@ -137,6 +137,20 @@ class Reader:
         """COMPACT_STRING."""
         return self._text(self.uvarint() - 1)
 
+    def compact_nullable_string(self) -> str | None:
+        """COMPACT_NULLABLE_STRING: length 0 is null."""
+        size = self.uvarint()
+        return None if size == 0 else self._text(size - 1)
+
+    def compact_data(self) -> bytes:
+        """COMPACT_BYTES."""
+        return self.raw(self.uvarint() - 1)
+
+    def compact_nullable_array(self, item: Callable[[], _T]) -> tuple[_T, ...] | None:
+        """COMPACT_ARRAY; length 0 is null."""
+        count = self.uvarint()
+        return None if count == 0 else self._items(count - 1, item)
+
     def skip_tags(self) -> None:
         """TAGGED_FIELDS: none of ours; unknown tags are passed over (KIP-482 demands it)."""
         count = self.uvarint()

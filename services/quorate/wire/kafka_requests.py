@@ -65,6 +65,16 @@ class ProduceRequest(msgspec.Struct, frozen=True, gc=False):
     topics: tuple[tuple[str, tuple[int, ...]], ...]
 
 
+class SaslHandshakeRequest(msgspec.Struct, frozen=True, gc=False):
+    """May I sign in by this mechanism? (KIP-43)."""
+
+    mechanism: str
+
+
+class SaslAuthenticateRequest(msgspec.Struct, frozen=True, gc=False):
+    """A step of signing in; what it says is not looked at (KIP-152)."""
+
+
 class EpochQuery(msgspec.Struct, frozen=True, gc=False):
     """One partition of OffsetForLeaderEpoch."""
 
@@ -219,6 +229,8 @@ Request = (
     | ListOffsetsRequest
     | FetchRequest
     | ProduceRequest
+    | SaslHandshakeRequest
+    | SaslAuthenticateRequest
     | OffsetForLeaderEpochRequest
     | FindCoordinatorRequest
     | ListGroupsRequest
@@ -241,6 +253,8 @@ def _api_versions(r: Reader, version: int) -> ApiVersionsRequest:
 
 def _metadata(r: Reader, version: int) -> MetadataRequest:
     topics = r.nullable_array(r.string)
+    if version == 0 and not topics:
+        return MetadataRequest(None)  # It has no null: an empty list asks for all.
     if version >= 4:
         r.boolean()  # allow_auto_topic_creation: there is one topic, for ever
     return MetadataRequest(topics)
@@ -294,6 +308,19 @@ def _produce(r: Reader, version: int) -> ProduceRequest:
         return index
 
     return ProduceRequest(acks, r.array(lambda: (r.string(), r.array(partition))))
+
+
+def _sasl_handshake(r: Reader, _version: int) -> SaslHandshakeRequest:
+    return SaslHandshakeRequest(r.string())
+
+
+def _sasl_authenticate(r: Reader, version: int) -> SaslAuthenticateRequest:
+    if version < 2:
+        r.data()
+    else:
+        r.compact_data()
+        r.skip_tags()
+    return SaslAuthenticateRequest()
 
 
 def _offset_for_leader_epoch(r: Reader, version: int) -> OffsetForLeaderEpochRequest:
@@ -432,9 +459,11 @@ DECODERS: Mapping[int, Callable[[Reader, int], Request]] = {
     14: _sync_group,
     15: _describe_groups,
     16: _list_groups,
+    17: _sasl_handshake,
     18: _api_versions,
     23: _offset_for_leader_epoch,
     32: _describe_configs,
+    36: _sasl_authenticate,
     42: _delete_groups,
     55: _describe_quorum,
     60: _describe_cluster,

@@ -14,6 +14,7 @@ from quorate.wire.kafka_primitives import (
     NO_TAGS,
     array,
     boolean,
+    compact_nullable_string,
     data,
     int16,
     int32,
@@ -120,7 +121,7 @@ def api_versions(version: int, window: Mapping[int, tuple[int, int]], error: int
 def metadata(
     version: int, brokers: Iterable[BrokerAddress], cluster_id: str, controller_id: int, topics: Iterable[TopicView]
 ) -> bytes:
-    """Metadata v1-v5."""
+    """Metadata v0-v5."""
 
     def partition(topic: TopicView) -> bytes:
         in_sync = [replica for replica in topic.replicas if replica not in topic.offline]
@@ -129,14 +130,18 @@ def metadata(
 
     def one(topic: TopicView) -> bytes:
         partitions = array([] if topic.error else [partition(topic)])
-        return int16(topic.error) + string(topic.name) + boolean(False) + partitions
+        return int16(topic.error) + string(topic.name) + (boolean(False) if version >= 1 else b"") + partitions
+
+    def node(broker: BrokerAddress) -> bytes:
+        rack = nullable_string(broker.rack) if version >= 1 else b""
+        return int32(broker.node_id) + string(broker.host) + int32(broker.port) + rack
 
     return b"".join(
         (
             _throttled(version, 3),
-            array(int32(b.node_id) + string(b.host) + int32(b.port) + nullable_string(b.rack) for b in brokers),
+            array(map(node, brokers)),
             nullable_string(cluster_id) if version >= 2 else b"",
-            int32(controller_id),
+            int32(controller_id) if version >= 1 else b"",
             array(map(one, topics)),
         )
     )
@@ -187,6 +192,18 @@ def produce_refused(version: int, topics: Iterable[tuple[str, Iterable[int]]], e
         )
 
     return array(string(name) + array(map(one, parts)) for name, parts in topics) + _throttled(version, 1)
+
+
+def sasl_handshake_refused(error: int) -> bytes:
+    """SaslHandshake v0 and v1: there is no mechanism."""
+    return int16(error) + array(())
+
+
+def sasl_authenticate_refused(version: int, error: int, message: str) -> bytes:
+    """SaslAuthenticate v0-v2."""
+    if version >= 2:
+        return int16(error) + compact_nullable_string(message) + b"\x01" + int64(0) + NO_TAGS
+    return int16(error) + nullable_string(message) + data(b"") + (int64(0) if version >= 1 else b"")
 
 
 def offset_for_leader_epoch(topics: Iterable[tuple[str, Iterable[EpochEnd]]]) -> bytes:

@@ -12,7 +12,9 @@ with warnings.catch_warnings():  # It reads its schemas by a deprecated call.
     import kafka.protocol.consumer as _consumer
     import kafka.protocol.metadata as _metadata
     import kafka.protocol.producer as _producer
+    import kafka.protocol.sasl as _sasl
 
+MODULES = (_consumer, _metadata, _producer, _admin, _sasl)
 NAMES = {
     Api.PRODUCE: "Produce",
     Api.FETCH: "Fetch",
@@ -27,8 +29,10 @@ NAMES = {
     Api.SYNC_GROUP: "SyncGroup",
     Api.DESCRIBE_GROUPS: "DescribeGroups",
     Api.LIST_GROUPS: "ListGroups",
+    Api.SASL_HANDSHAKE: "SaslHandshake",
     Api.API_VERSIONS: "ApiVersions",
     Api.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
+    Api.SASL_AUTHENTICATE: "SaslAuthenticate",
     Api.DESCRIBE_CONFIGS: "DescribeConfigs",
     Api.DELETE_GROUPS: "DeleteGroups",
     Api.DESCRIBE_QUORUM: "DescribeQuorum",
@@ -39,7 +43,7 @@ NAMES = {
 def message(api: Api, kind: str) -> Any:
     """The class of a request or response."""
     name = NAMES[api] + kind
-    return next(vars(module)[name] for module in (_consumer, _metadata, _producer, _admin) if name in vars(module))
+    return next(vars(module)[name] for module in MODULES if name in vars(module))
 
 
 def build(cls: Any, value: Any) -> Any:

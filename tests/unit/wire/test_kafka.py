@@ -144,7 +144,7 @@ def test_the_window_is_what_the_stock_clients_were_measured_with() -> None:
         "PRODUCE": (0, 8),
         "FETCH": (4, 11),
         "LIST_OFFSETS": (1, 5),
-        "METADATA": (1, 5),
+        "METADATA": (0, 5),
         "OFFSET_COMMIT": (2, 7),
         "OFFSET_FETCH": (1, 5),
         "FIND_COORDINATOR": (0, 2),
@@ -154,9 +154,11 @@ def test_the_window_is_what_the_stock_clients_were_measured_with() -> None:
         "SYNC_GROUP": (0, 3),
         "DESCRIBE_GROUPS": (0, 4),
         "LIST_GROUPS": (0, 5),
+        "SASL_HANDSHAKE": (0, 1),
         "API_VERSIONS": (0, 3),
         "OFFSET_FOR_LEADER_EPOCH": (2, 3),
         "DESCRIBE_CONFIGS": (1, 3),
+        "SASL_AUTHENTICATE": (0, 2),
         "DELETE_GROUPS": (0, 1),
         "DESCRIBE_QUORUM": (0, 2),
         "DESCRIBE_CLUSTER": (0, 2),
@@ -258,11 +260,19 @@ def test_offset_commit_is_read_as_written(value: dict[str, Any], version: int) -
 
 @pytest.mark.parametrize("version", versions(Api.METADATA))
 def test_metadata_tells_all_topics_from_none(version: int) -> None:
-    """A null list asks for every topic, an empty one for none."""
+    """A null list asks for every topic, an empty one for none; but for all in version 0, which had no null."""
     auto = {"allow_auto_topic_creation": True} if version >= 4 else {}
     assert read(Api.METADATA, version, {"topics": None, **auto}) == requests.MetadataRequest(None)
-    assert read(Api.METADATA, version, {"topics": [], **auto}) == requests.MetadataRequest(())
+    assert read(Api.METADATA, version, {"topics": [], **auto}) == requests.MetadataRequest(() if version else None)
     assert read(Api.METADATA, version, {"topics": [{"name": "t"}], **auto}) == requests.MetadataRequest(("t",))
+
+
+@pytest.mark.parametrize("version", versions(Api.SASL_AUTHENTICATE))
+def test_a_step_of_signing_in_is_read_and_forgotten(version: int) -> None:
+    """The bytes are taken in every version, and not kept."""
+    assert read(Api.SASL_AUTHENTICATE, version, {"auth_bytes": b"secret"}) == requests.SaslAuthenticateRequest()
+    shake = version % 2
+    assert read(Api.SASL_HANDSHAKE, shake, {"mechanism": "PLAIN"}) == requests.SaslHandshakeRequest("PLAIN")
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
@@ -392,7 +402,7 @@ def test_api_versions_3_is_flexible() -> None:
     assert decode_request(frame)[1] == requests.ApiVersionsRequest("a", "b")
 
 
-@pytest.mark.parametrize(("api", "version"), [(18, 4), (18, -1), (0, 9), (1, 3), (1, 12), (3, 0), (22, 0), (19, 4)])
+@pytest.mark.parametrize(("api", "version"), [(18, 4), (18, -1), (0, 9), (1, 3), (1, 12), (3, 14), (22, 0), (19, 4)])
 def test_outside_the_window_the_header_is_still_known(api: int, version: int) -> None:
     """An unserved key or version names itself, so that ApiVersions can be answered with error 35."""
     with pytest.raises(UnsupportedRequestError) as refused:

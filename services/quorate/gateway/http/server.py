@@ -20,6 +20,7 @@ from quorate.clock import Scheduler, Timer
 from quorate.gateway.http.messages import HttpError, Request, Response, failure
 from quorate.gateway.http.settings import HttpSettings
 from quorate.metrics import Metrics
+from quorate.wire import tls
 
 Respond = Callable[[Response], None]
 Handler = Callable[[Request, Respond], None]
@@ -71,6 +72,11 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """More bytes of a request."""
         if not self._partial:
+            if tls.is_client_hello(data) and self._transport:
+                self._server.metrics.peer_errors["http"] += 1
+                self._transport.write(tls.REFUSAL)
+                self._transport.close()
+                return
             self._partial = True
             self._since = self._server.scheduler.monotonic()
         try:

@@ -2,7 +2,7 @@
 
 Rules: one request at a time; what the client pipelines waits in a bounded buffer, and reading stops when that is full.
 An answer may come later (a long poll, a join): the connection is then *busy*. Nothing is written for a client that does
-not read. A protocol violation closes this connection and changes nothing else.
+not read. A protocol violation closes this connection, after the answers that are ready, and changes nothing else.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from quorate.slices import TURN_S
 from quorate.wire import kafka_responses as responses
+from quorate.wire import tls
 from quorate.wire.kafka import (
     WINDOW,
     Api,
@@ -40,6 +41,7 @@ class KafkaConnection(asyncio.Protocol):
         self._reading = True
         self._stuck_since: float | None = None
         self._frame_since: float | None = None
+        self._ended_at: float | None = None
         self._used_at = server.scheduler.monotonic()
         self.host = ""
 
@@ -58,7 +60,9 @@ class KafkaConnection(asyncio.Protocol):
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """More bytes; serve what is whole."""
+        """More bytes; serve what is whole. Of a connection that is being ended they are dropped."""
+        if self._ended_at is not None:
+            return
         if self._frame_since is None:
             self._frame_since = self._server.scheduler.monotonic()
         self._buffer += data
@@ -79,7 +83,7 @@ class KafkaConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """It reads again."""
         self._stuck_since = None
-        if self._header is None and not self._pumping:
+        if self._header is None and not self._pumping and self._ended_at is None:
             self._pump()
 
     def _regulate(self) -> None:
@@ -105,6 +109,22 @@ class KafkaConnection(asyncio.Protocol):
         if self._transport:
             self._transport.abort()
 
+    def end(self) -> None:
+        """Answers that are ready leave, nothing more is read. The client closes, or is hung up on when it takes long:
+        closing over what it still sends would reset the connection, and cost it the answers on their way.
+        """
+        if self._transport is None or self._ended_at is not None:
+            return
+        self._ended_at = self._server.scheduler.monotonic()
+        self._header = None
+        self._buffer.clear()
+        self._flush()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+            self._regulate()
+        else:
+            self._transport.close()
+
     def reply(self, body: bytes | None) -> None:
         """The answer to the request being served; None: the protocol wants none. Called exactly once per request."""
         header, self._header = self._header, None
@@ -127,18 +147,24 @@ class KafkaConnection(asyncio.Protocol):
         left, until = limits.requests_per_turn, scheduler.monotonic() + TURN_S
         self._pumping, again = True, False
         try:
-            while self._header is None and self._stuck_since is None and not again and self._serve_one():
+            while self._takes_one() and not again and self._serve_one():
                 left -= 1
                 over = left <= 0 or self._used_at >= until or self._out_bytes >= limits.wake_bytes_per_turn
                 again = over and self._header is None
         except KafkaFormatError:
             self._server.metrics.peer_errors["kafka"] += 1
-            self.close()
+            if tls.is_client_hello(self._buffer):
+                self._out.append(tls.REFUSAL)
+            self.end()
         finally:
             self._pumping = again
         self._flush()
         if again:
             scheduler.call_soon(self._pump)
+
+    def _takes_one(self) -> bool:
+        """May one more request be served?"""
+        return self._header is None and self._stuck_since is None and self._ended_at is None
 
     def _serve_one(self) -> bool:
         """Serve the first frame; False when it is not whole yet."""
@@ -169,8 +195,10 @@ class KafkaConnection(asyncio.Protocol):
         self._out_bytes = 0
 
     def overdue(self, now: float) -> bool:
-        """Idle, stuck or dribbling for too long? (Looked at once a second.)"""
+        """Idle, stuck, dribbling or not gone for too long? (Looked at once a second.)"""
         limits = self._server.settings
+        if self._ended_at is not None:
+            return now - self._ended_at > limits.frame_timeout_s
         if self._stuck_since is not None and now - self._stuck_since > limits.write_timeout_s:
             return True
         if self._header is not None:

@@ -53,6 +53,8 @@ from quorate.wire.kafka_requests import (
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
     SyncGroupRequest,
 )
 from quorate.wire.kafka_responses import BrokerAddress, CommittedOffset, JoinedGroup
@@ -61,7 +63,7 @@ _by_partition = attrgetter("partition")
 
 PRINCIPAL = "anonymous"
 """Whoever reads: there is no authentication on this listener yet."""
-
+PLAIN = "this listener is plaintext: nobody signs in here (security.protocol=PLAINTEXT)"
 READ_ONLY = "this topic is the controller's log: it is read-only"
 
 
@@ -222,12 +224,17 @@ class KafkaServer:
                 connection.reply(self._describer.describe_cluster(version, request, PRINCIPAL))
             case DescribeQuorumRequest():
                 self._tell_quorum(connection, version, request)
+            case SaslHandshakeRequest():
+                connection.reply(responses.sasl_handshake_refused(ErrorCode.ILLEGAL_SASL_STATE))
+            case SaslAuthenticateRequest():
+                connection.reply(responses.sasl_authenticate_refused(version, ErrorCode.ILLEGAL_SASL_STATE, PLAIN))
             case _:
                 self._serve_group(connection, version, request)
 
     def _refuse_produce(self, connection: KafkaConnection, version: int, request: ProduceRequest) -> None:
+        """Who wants no answer cannot be told: hung up on, as by Kafka (``KafkaApis.handleProduceRequest``)."""
         if request.acks == 0:
-            connection.reply(None)
+            connection.end()
             return
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         connection.reply(responses.produce_refused(version, request.topics, error, READ_ONLY))

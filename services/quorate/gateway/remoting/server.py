@@ -17,6 +17,7 @@ from quorate.errors import PeerError
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metrics import Metrics
 from quorate.slices import TURN_S
+from quorate.wire import tls
 from quorate.wire.remoting import Frame, FrameSplitter, HeaderType, HeartbeatRequest, Message, Request, decode_request
 
 
@@ -107,6 +108,8 @@ class Connection(asyncio.Protocol):
             else:
                 self._take(frames)
         except PeerError as error:
+            if tls.is_client_hello(data):
+                self.send(tls.REFUSAL)
             self.close(error)
             return
         if self._splitter.error is not None and not self._held:

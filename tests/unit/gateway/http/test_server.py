@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
@@ -274,3 +275,21 @@ def test_a_client_that_half_closes_is_still_answered() -> None:
         bare.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n")
         bare.shutdown(socket.SHUT_WR)
         assert status_of(everything(bare)) == 200
+
+
+def test_a_tls_client_is_told_at_once() -> None:
+    """On a listener without TLS, by an alert of its own protocol, and not by a page it cannot read."""
+    with serving() as served, connected(served) as bare:
+        with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
+            ssl.create_default_context().wrap_socket(bare, server_hostname="localhost")
+        assert served.metrics.peer_errors["http"] == 1
+
+
+def test_ready_answers_leave_before_a_connection_is_closed() -> None:
+    """Requests before a broken one, in the same segment, are answered in full."""
+    good = b"GET /now HTTP/1.1\r\nHost: n\r\n\r\n"
+    with serving() as served, connected(served) as bare:
+        bare.sendall(good * 3 + b"BROKEN\r\n\r\n")
+        told = everything(bare)
+        assert told.count(b"HTTP/1.1 200") == 3
+        assert told.count(b"HTTP/1.1 400") == 1

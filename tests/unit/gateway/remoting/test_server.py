@@ -1,6 +1,7 @@
 """The listener: what leaves together, and what hostile, slow or silent peers can and cannot do."""
 
 import asyncio
+import ssl
 import struct
 import time
 from collections.abc import Awaitable, Callable
@@ -343,5 +344,30 @@ def test_stop_closes_every_connection() -> None:
         assert await reader.read(1) == b""
         assert len(service.gone) == 1
         writer.close()
+
+    with_server(RemotingSettings(), body)
+
+
+def test_ready_answers_leave_before_a_connection_is_closed() -> None:
+    """What was asked in the segments before the broken one, or in the same, is answered; then the end."""
+
+    async def body(service: Echo, server: RemotingServer, port: int) -> None:
+        asked = b"".join(encode_request(1005, number) for number in range(20))
+        for broken in (struct.pack(">II", 2**31, 0), struct.pack(">II", 8, 3) + b"{}}" + b"x"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(asked + broken)
+            assert [answer.opaque for answer in await read_responses(reader, 20)] == list(range(20))
+            assert await reader.read(1) == b""
+            writer.close()
+
+    with_server(RemotingSettings(), body)
+
+
+def test_a_tls_client_is_told_at_once() -> None:
+    """On a listener without TLS, by an alert of its own protocol."""
+
+    async def body(service: Echo, server: RemotingServer, port: int) -> None:
+        with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
+            await asyncio.open_connection("127.0.0.1", port, ssl=ssl.create_default_context(), server_hostname="n")
 
     with_server(RemotingSettings(), body)
