@@ -202,8 +202,8 @@ SNAPSHOT_ARRIVING, SNAPSHOT_DONE, SNAPSHOT_UNKNOWN = 0, 1, 2
 
 
 class SnapshotAck(Message, frozen=True, gc=False):
-    """Follower → leader: chunks below ``next_chunk`` arrived. ``have_offset``: events the follower had at its
-    beginning. ``status``: arriving; done (the journal covers the snapshot's index, durably); unknown (begin again).
+    """Follower → leader: chunks below ``next_chunk`` arrived. ``have_offset``: where the newest batch begins that the
+    follower had. ``status``: arriving; done (the journal covers the snapshot's index, durably); unknown (begin again).
     """
 
     term: Term

@@ -18,6 +18,7 @@ import msgspec
 
 from quorate.clock import Scheduler, Timer
 from quorate.consensus import codec
+from quorate.consensus.applied_check import check_applied, known_committed
 from quorate.consensus.codec import (
     Ack,
     Alive,
@@ -450,8 +451,11 @@ class GuardedEngine(CoreEvents):
 
     def _apply_slice(self, now: float) -> None:
         """A bounded number of committed entries; the rest in the next turn."""
-        commit = min(self._core.commit_index, self._journal.last_index)
-        if self._applied >= commit or self._installer.active:
+        commit = Index(min(self._core.commit_index, self._journal.last_index))
+        if self._installer.active:
+            return
+        check_applied(self._applied, self._machine.applied_term(), commit, self._journal)
+        if self._applied >= commit:
             return
         settings = self._settings
         count = min(settings.apply_slice_entries, commit - self._applied)
@@ -628,7 +632,11 @@ class GuardedEngine(CoreEvents):
             return
         self._say_alive(peer)
         self._answering_seq = message.seq
-        shaped = shape_append(message, self._journal, self._core.commit_index)
+        commit = self._core.commit_index
+        if commit < self._applied:
+            term = self._machine.applied_term()
+            commit = known_committed(self._applied, term, commit, message.commit, self._journal)
+        shaped = shape_append(message, self._journal, commit)
         if isinstance(shaped, Show):
             self._core.append(peer, message.term, shaped)
             return

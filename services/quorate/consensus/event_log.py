@@ -128,6 +128,13 @@ class EventLog:
         self._check_range(offset)
         return map(parse_batch, self._from(offset))
 
+    @property
+    def tip_offset(self) -> int:
+        """Base offset of the newest batch; 0 when there is none. Raises StorageError."""
+        if not self.end_offset:
+            return 0
+        return int.from_bytes(next(self._from(self.end_offset - 1))[:8], "big")
+
     def _check_range(self, offset: int) -> None:
         if not self.start_offset <= offset <= self.end_offset:
             raise UsageError(f"offset {offset} is not in {self.start_offset}..{self.end_offset}")

@@ -21,6 +21,13 @@ from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
 from quorate.consensus.settings import EngineSettings
 from quorate.errors import InvariantBrokenError
 
+TWO_HISTORIES = (
+    "the voters hold two histories, as after a restore from a copy or after damage; keep this data directory, for it "
+    "may hold acknowledged writes that the others lost; once that is settled, bring this node back with `quorate "
+    "member rebuild`, which lets it take the leader's state"
+)
+"""What an operator is told when what this node applied is not what is committed."""
+
 
 class LogView(Protocol):
     """The part of a journal that the rules look at."""
@@ -69,7 +76,9 @@ def shape_append(message: AppendEntries, log: LogView, commit: Index) -> Show | 
         return Show(prev, message.prev_term, entries, upto)
     if here != message.prev_term:
         if prev <= commit:
-            raise InvariantBrokenError(f"leader of term {message.term} contradicts committed entry {prev}")
+            raise InvariantBrokenError(
+                f"leader of term {message.term} contradicts committed entry {prev}: {TWO_HISTORIES}"
+            )
         while prev - 1 > commit and log.term_at(Index(prev - 1)) == here:
             prev = Index(prev - 1)
         return Show(prev, message.prev_term, entries, upto)
@@ -82,7 +91,9 @@ def shape_append(message: AppendEntries, log: LogView, commit: Index) -> Show | 
     if have == len(entries):
         return Present(Index(verified + 1), upto)
     if matched < log.last_index and matched < commit:
-        raise InvariantBrokenError(f"leader of term {message.term} contradicts committed entry {matched + 1}")
+        raise InvariantBrokenError(
+            f"leader of term {message.term} contradicts committed entry {matched + 1}: {TWO_HISTORIES}"
+        )
     matched_term = log.term_at(matched)
     return Show(matched, message.prev_term if matched_term is None else matched_term, entries[have:], upto)
 

@@ -14,6 +14,7 @@ after it contradict it if the journal does not hold that index with that term (R
 
 from collections.abc import Callable
 
+from quorate.consensus.applied_check import check_offered
 from quorate.consensus.codec import (
     SNAPSHOT_ARRIVING,
     SNAPSHOT_DONE,
@@ -23,12 +24,13 @@ from quorate.consensus.codec import (
     SnapshotChunk,
 )
 from quorate.consensus.event_log import EventLog, parse_batch
+from quorate.consensus.guard import TWO_HISTORIES
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import DiskWorker, Index, Machine, NodeId, Store, StoreOp, Term
 from quorate.consensus.settings import SnapshotSettings
 from quorate.consensus.snapshots import BATCHES, SNAPSHOT_FAMILIES, Row, SnapshotSender, unpack_batches, unpack_rows
 from quorate.consensus.store import applied_ops, read_applied
-from quorate.errors import PeerError
+from quorate.errors import InvariantBrokenError, PeerError
 
 Done = Callable[[NodeId, Index, SnapshotAck], None]
 
@@ -122,11 +124,17 @@ class Installer:
         self.drop()
         if self._covers(begin):
             return self._ack(begin, 0, 0, SNAPSHOT_DONE)
-        if self._machine.applied_index() >= begin.index:
+        applied_index = self._machine.applied_index()
+        if applied_index >= begin.index:
+            check_offered(begin.index, begin.index_term, applied_index, self._machine.applied_term(), self._journal)
             self._finish_switch(peer, begin)  # Only the journal is behind.
             return None
-        applied = read_applied(self._store)
-        have = applied.next_offset if applied else 0
+        if self._log.end_offset > begin.next_offset:
+            raise InvariantBrokenError(
+                f"{self._log.end_offset} events before entry {applied_index}, "
+                f"but the leader has {begin.next_offset} before entry {begin.index}: {TWO_HISTORIES}"
+            )
+        have = self._log.tip_offset  # Our newest batch comes again: it must be the leader's.
         self._staged = _Staged(peer, begin, have, now)
         return self._ack(begin, 0, have, SNAPSHOT_ARRIVING)
 
@@ -173,15 +181,22 @@ class Installer:
         """Straight into the store: beyond the high watermark nobody sees them."""
         parsed = [parse_batch(batch) for batch in batches]
         offset = staged.offset
-        for base_offset, count, _, _ in parsed:
+        for base_offset, count, _, batch in parsed:
             if base_offset != offset:
                 raise PeerError(f"snapshot batch at {base_offset} instead of {offset}")
+            self._compare(base_offset, batch)
             offset += count
         if offset > staged.begin.next_offset:
             raise PeerError(f"snapshot batches up to {offset}, beyond {staged.begin.next_offset}")
         if self._store is not None and self._log is not None:
             self._store.write([op for batch in parsed for op in self._log.ops_for(*batch)])
         staged.offset = offset
+
+    def _compare(self, base_offset: int, batch: bytes) -> None:
+        """A batch that is here already must be the same: its term speaks for all before it."""
+        log = self._log
+        if log is not None and base_offset < log.end_offset and log.read(base_offset, 1)[0] != batch:
+            raise InvariantBrokenError(f"the events at offset {base_offset} are not the leader's: {TWO_HISTORIES}")
 
     def _switch(self, staged: _Staged) -> None:
         """Replace the state: one write."""

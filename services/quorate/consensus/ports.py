@@ -115,6 +115,9 @@ class Machine(Protocol):
     def applied_index(self) -> Index:
         """The last index whose effects are in the store (may be ahead of the journal after a crash). 0 when new."""
 
+    def applied_term(self) -> Term:
+        """The term of the entry at ``applied_index``. 0 when new."""
+
     def apply(self, index: Index, term: Term, entry: bytes) -> None:
         """Execute one committed entry (``b''`` = a Raft no-op). Raises only to stop the node."""
 

@@ -102,6 +102,10 @@ class ReplicatedState:
         """See port."""
         return self._index
 
+    def applied_term(self) -> Term:
+        """See port."""
+        return self.term
+
     def apply(self, index: Index, term: Term, entry: bytes) -> None:
         """See port. Raises InvariantBrokenError, DecodeError or EntryFormatError only for what must stop the node."""
         self._index = index

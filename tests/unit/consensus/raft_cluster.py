@@ -202,15 +202,19 @@ class ListMachine:
     def _load(self) -> None:
         applied = read_applied(self.store)
         self.index, self.offset = (applied.index, applied.next_offset) if applied else (Index(0), 0)
+        self.term = applied.term if applied else Term(0)
 
     def applied_index(self) -> Index:
         return Index(self.index)
+
+    def applied_term(self) -> Term:
+        return self.term
 
     def apply(self, index: Index, term: Term, entry: bytes) -> None:
         if entry and entry == self.fail_on:
             raise self.failure
         assert index == max(self.index + 1, 2)
-        self.index = index
+        self.index, self.term = index, term
         self._pending.append((index, term, entry))
         self.applied_entries.append((index, term, entry))
 
