@@ -144,6 +144,8 @@ class FakeView:
         self.on_applied: list[Callable[[int], None]] = []
         self.known = list(nodes)
         self.confirmable = True
+        self.ahead = 0
+        """How many more events the leader has than this node."""
 
     @property
     def coordinates(self) -> bool:
@@ -165,7 +167,7 @@ class FakeView:
         return {1: bytes(range(16))}
 
     def confirmed_end(self, done: Callable[[int | None], None]) -> None:
-        done(self.log.end_offset if self.confirmable else None)
+        done(self.log.end_offset + self.ahead if self.confirmable else None)
 
     def append(self, count: int = 1, term: int = 1) -> None:
         """Apply one batch and tell the listener."""

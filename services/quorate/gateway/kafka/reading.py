@@ -1,8 +1,9 @@
 """Answers about the log: Metadata, ListOffsets, Fetch, OffsetForLeaderEpoch, as far as they need no waiting.
 
 Rules: pure reading of a ``LogView``; the server does the waiting. Never a batch that ends before the offset asked for
-(librdkafka would ask for ever). An offset beyond our end is no error but nothing yet: the client has read from a node
-that is ahead of us (an error would make it start over, or spin).
+(librdkafka would ask for ever). An offset beyond our end is no error but nothing yet, unless the leader says that the
+log ends before it: the client may have read from a node that is ahead of us (an error would make it start over, or
+spin).
 """
 
 from bisect import bisect_right
@@ -191,8 +192,18 @@ class LogReader:
 
     # Fetch.
 
-    def fetch(self, version: int, request: FetchRequest, final: bool) -> bytes | None:
-        """The answer, or None while it is worth waiting; ``final``: answer with what there is.
+    def ahead(self, request: FetchRequest) -> bool:
+        """Does it ask for what lies beyond our end? Then the leader's word tells waiting from what cannot be."""
+        end = self._view.log.end_offset
+        return self._view.serving and any(
+            asked.fetch_offset > end and self.knows(name, asked.partition)
+            for name, partitions in request.topics
+            for asked in partitions
+        )
+
+    def fetch(self, version: int, request: FetchRequest, final: bool, confirmed_end: int | None = None) -> bytes | None:
+        """The answer, or None while it is worth waiting; ``final``: answer with what there is. ``confirmed_end``: what
+        lies beyond it, and beyond our end, is out of range.
 
         One encoded answer serves all who ask the same at the same end offset.
         """
@@ -208,7 +219,7 @@ class LogReader:
         for name, partitions in request.topics:
             parts = []
             for asked in partitions:
-                part = self._fetched(name, asked, request.rack, left - size)
+                part = self._fetched(name, asked, request.rack, left - size, confirmed_end)
                 size += len(part.records)
                 settled = settled or part.error != ErrorCode.NONE or part.preferred_replica >= 0
                 parts.append(part)
@@ -235,14 +246,16 @@ class LogReader:
         limit = min(self._settings.fetch_bytes_max, request.max_bytes, asked.max_bytes)
         return version, request.isolation_level, asked.fetch_offset, limit
 
-    def _fetched(self, topic: str, asked: FetchPartition, rack: str, left: int) -> FetchedPartition:
+    def _fetched(
+        self, topic: str, asked: FetchPartition, rack: str, left: int, confirmed_end: int | None
+    ) -> FetchedPartition:
         log, index, offset = self._view.log, asked.partition, asked.fetch_offset
         if not self.knows(topic, index):
             return FetchedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not self._view.serving:
             return FetchedPartition(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         start, end = log.start_offset, log.end_offset
-        if offset < start:
+        if offset < start or (confirmed_end is not None and offset > max(end, confirmed_end)):
             return FetchedPartition(index, ErrorCode.OFFSET_OUT_OF_RANGE, end, start)
         preferred = self._preferred(rack)
         if preferred is not None:

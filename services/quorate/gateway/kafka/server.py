@@ -317,8 +317,22 @@ class KafkaServer:
             refused = [(n, [responses.FetchedPartition(p.partition, error) for p in ps]) for n, ps in request.topics]
             connection.reply(responses.fetch(version, refused, request.isolation_level))
             return
-        body = self._reader.fetch(version, request, final=wait_ms <= 0)
-        if body is not None:
+        if self._reader.ahead(request):
+            self._confirmed_end(lambda end: self._fetch_or_park(connection, version, request, wait_ms, end))
+        else:
+            self._fetch_or_park(connection, version, request, wait_ms)
+
+    def _fetch_or_park(
+        self,
+        connection: KafkaConnection,
+        version: int,
+        request: FetchRequest,
+        wait_ms: int,
+        confirmed_end: int | None = None,
+    ) -> None:
+        """``confirmed_end``: where the log ends, if that was asked for and could be known."""
+        body = self._reader.fetch(version, request, final=wait_ms <= 0, confirmed_end=confirmed_end)
+        if body is not None or not connection.open:
             connection.reply(body)
             return
         waiting = _Waiting(connection, version, request)
@@ -429,7 +443,30 @@ class KafkaServer:
     def _commit(
         self, connection: KafkaConnection, version: int, request: OffsetCommitRequest, error: ErrorCode
     ) -> None:
-        """Every partition gets its own answer; the last of them to come sends them all."""
+        """Every partition gets its own answer; the last of them to come sends them all.
+
+        A position beyond our end is one only if the log ends later than we know: a node that is ahead of us may have
+        told its client more.
+        """
+        topics = once(request.topics, _by_partition)
+        end = self._view.log.end_offset
+        if not error and any(at.offset > end for _, partitions in topics for at in partitions):
+            self._confirmed_end(lambda end: self._commit_up_to(connection, version, request, end))
+        else:
+            self._commit_checked(connection, version, request, error, end)
+
+    def _commit_up_to(
+        self, connection: KafkaConnection, version: int, request: OffsetCommitRequest, end: int | None
+    ) -> None:
+        """``end``: where the log ends, confirmed; None: who knows, so the client asks again."""
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if end is None else ErrorCode.NONE
+        if not self._coordinates():
+            error = self._not_coordinator()
+        self._commit_checked(connection, version, request, error, max(end or 0, self._view.log.end_offset))
+
+    def _commit_checked(
+        self, connection: KafkaConnection, version: int, request: OffsetCommitRequest, error: ErrorCode, end: int
+    ) -> None:
         topics = once(request.topics, _by_partition)
         results = [(name, {at.partition: error for at in partitions}) for name, partitions in topics]
         reply = _Gathered(
@@ -437,7 +474,9 @@ class KafkaServer:
         )
         for (name, partitions), (_, found) in zip(topics, results, strict=True):
             for at in partitions if not error else ():
-                if self._reader.knows(name, at.partition):
+                if at.offset > end and self._reader.knows(name, at.partition):
+                    found[at.partition] = ErrorCode.OFFSET_OUT_OF_RANGE
+                elif self._reader.knows(name, at.partition):
                     self._offsets.commit(request, at, reply.into(found, at.partition))
                 else:
                     found[at.partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -451,12 +490,18 @@ class KafkaServer:
         """
 
         def answer(end: int | None) -> None:
-            connection.reply(self._kept(version, request, ErrorCode.NONE if end is not None else unsure))
+            connection.reply(self._kept(version, request, ErrorCode.NONE if end is not None else unsure, end or 0))
 
         self._confirmed_end(answer)
 
-    def _kept(self, version: int, request: OffsetFetchRequest, error: ErrorCode) -> bytes:
+    def _kept(self, version: int, request: OffsetFetchRequest, error: ErrorCode, end: int = 0) -> bytes:
+        """A position beyond the end (older builds took any) is none: its group begins where it is set to.
+
+        What was committed meanwhile is not beyond our own end: its entry came after the events before it.
+        """
         kept = None if error else self._offsets.kept(request.group)
+        if kept and self._view.serving and kept.offset > max(end, self._view.log.end_offset):
+            kept = None
         asked = request.topics
         if asked is None:
             asked = ((self.settings.topic, (0,)),) if kept else ()

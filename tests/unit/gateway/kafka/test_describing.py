@@ -41,6 +41,7 @@ def described(client: Client, group: str = "g") -> dict[str, Any]:
 def test_groups_are_listed_with_their_states() -> None:
     """Those with members, and those that only keep a position; filtered when asked; on the coordinator only."""
     with serving(2) as (served, client):
+        served.append()
         client.ask(Api.OFFSET_COMMIT, 7, {**commit(0, 1), "group_id": "alone"})
         member(client)
         everything = {"alone": ("consumer", "Empty", "classic"), "g": ("consumer", "Stable", "classic")}
@@ -57,7 +58,8 @@ def test_groups_are_listed_with_their_states() -> None:
 
 def test_a_group_is_described_with_its_members() -> None:
     """Who they are, what they subscribed to, what they were given; an unknown group is dead, not an error."""
-    with serving() as (_, client):
+    with serving() as (served, client):
+        served.append()
         joined = member(client)
         found = described(client)
         assert (found["error_code"], found["group_state"], found["protocol_data"]) == (0, "Stable", "range")
@@ -130,6 +132,7 @@ def test_nobody_says_there_are_no_groups_while_nobody_knows_them() -> None:
 def test_a_group_without_members_can_be_deleted() -> None:
     """Its position goes; one with members stays (68), an unknown one is unknown (69), a follower deletes nothing."""
     with serving(2) as (served, client):
+        served.append()
         client.ask(Api.OFFSET_COMMIT, 7, {**commit(0, 1), "group_id": "alone"})
         member(client)
         asked = {"groups_names": ["alone", "g", "nobody"]}

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from quorate.errors import UsageError
-from quorate.gateway.kafka import KafkaNode, KafkaSettings
+from quorate.gateway.kafka import KafkaNode, KafkaSettings, group_rows
+from quorate.gateway.kafka.group_rows import KeptOffset
 from quorate.gateway.kafka.reading import end_of_epoch
 from quorate.wire.avro import decode_events
 from quorate.wire.kafka import WINDOW, Api, ErrorCode
@@ -88,13 +89,53 @@ def test_a_fetch_is_bounded_but_never_empty() -> None:
         assert one < len(most) <= 2_000
 
 
-def test_at_and_beyond_the_end_there_is_nothing_yet() -> None:
-    """An offset this node has not reached is not an error: no records, our high watermark."""
+def test_at_the_end_and_where_others_are_there_is_nothing_yet() -> None:
+    """An offset this node has not reached, but the leader has, is not an error: no records, our high watermark. So is
+    any offset while nobody can say where the log ends.
+    """
     with serving() as (served, client):
         served.append(2)
-        for offset in (2, 3, 1_000_000):
+        served.views[0].ahead = 5
+        for offset in (2, 3, 7):
             found = fetched(client.ask(Api.FETCH, FETCH, fetch(offset)))
             assert (found["error_code"], found["high_watermark"], found["records"]) == (0, 2, b"")
+        served.views[0].confirmable = False
+        found = fetched(client.ask(Api.FETCH, FETCH, fetch(1 << 40)))
+        assert (found["error_code"], found["records"]) == (0, b"")
+
+
+def test_beyond_the_log_is_out_of_range() -> None:
+    """An offset that the leader has not reached either is error 1 at once, however long the client would wait: its
+    reset policy decides, where it would have waited for ever. One event short of that is a wait, as ever.
+    """
+    with serving() as (served, client):
+        served.append(2)
+        served.views[0].ahead = 5
+        for offset in (8, 1 << 40, 2**63 - 1):
+            found = fetched(client.ask(Api.FETCH, FETCH, fetch(offset, wait_ms=30_000)))
+            assert (found["error_code"], found["high_watermark"], found["records"]) == (1, 2, b"")
+        client.send(Api.FETCH, FETCH, fetch(2, wait_ms=30_000))
+        served.append()
+        assert offsets(fetched(client.receive())["records"]) == [2]
+
+
+def test_who_left_while_the_leader_was_asked_is_not_parked() -> None:
+    """The answer comes to nobody, and nothing is kept."""
+    with serving() as (served, client):
+        asked: list[Any] = []
+        served.views[0].confirmed_end = asked.append  # type: ignore[method-assign, assignment]
+        client.send(Api.FETCH, FETCH, fetch(5, wait_ms=30_000))
+        while not asked:
+            served.do(_turns())
+        client.socket.close()
+        while served.servers[0].connections:
+            served.do(_turns())
+        served.do(_called(asked[0], 9))
+        assert not served.servers[0]._waiting
+
+
+async def _called(done: Callable[[int], None], end: int) -> None:
+    done(end)
 
 
 def test_a_long_poll_ends_with_the_first_event() -> None:
@@ -446,7 +487,8 @@ def commit(partition: int, offset: int, topic: str = TOPIC) -> dict[str, Any]:
 
 def test_committed_offsets_come_back() -> None:
     """A position is kept for the one partition there is; asking for all shows what is kept."""
-    with serving() as (_, client):
+    with serving() as (served, client):
+        served.append(43)
         done = client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
         assert done["topics"][0]["partitions"][0]["error_code"] == 0
         for topic, partition in (("other", 0), (TOPIC, 1)):
@@ -462,7 +504,8 @@ def test_committed_offsets_come_back() -> None:
 
 def test_a_position_asked_for_often_is_told_once() -> None:
     """Its metadata is kilobytes, its number four bytes."""
-    with serving() as (_, client):
+    with serving() as (served, client):
+        served.append(43)
         client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
         topic = {"name": TOPIC, "partition_indexes": [0, 1, 0]}
         (found,) = client.ask(Api.OFFSET_FETCH, 5, {"group_id": "g", "topics": [topic, topic]})["topics"]
@@ -472,6 +515,7 @@ def test_a_position_asked_for_often_is_told_once() -> None:
 def test_a_position_committed_twice_in_one_request_is_the_last() -> None:
     """One change of what is kept, one answer."""
     with serving() as (served, client):
+        served.append(43)
         ledger = served.views[0].groups
         ledger.held = True
         first, last = commit(0, 42)["topics"], commit(0, 43)["topics"]
@@ -507,6 +551,7 @@ def fetch_offset(client: Client) -> tuple[int, int]:
 def test_committed_offsets_outlive_the_leader() -> None:
     """Any node tells what was kept, if it can be sure of it; only the next coordinator takes commits."""
     with serving(2) as (served, client):
+        served.append(43)
         client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
         served.set_leader(2, 2)
         assert fetch_offset(client) == (0, 42)
@@ -522,6 +567,7 @@ def test_committed_offsets_outlive_the_leader() -> None:
 def test_a_position_is_told_only_by_a_leader_that_is_sure() -> None:
     """One whose term is not open yet, or whose leadership nobody confirms, asks for patience: error 14."""
     with serving() as (served, client):
+        served.append(43)
         client.ask(Api.OFFSET_COMMIT, 7, commit(0, 42))
         served.views[0].confirmable = False
         assert fetch_offset(client) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
@@ -534,6 +580,7 @@ def test_a_position_is_told_only_by_a_leader_that_is_sure() -> None:
 def test_a_commit_of_many_partitions_is_one_answer() -> None:
     """Each has its own result, and the answer comes when the last of them is kept."""
     with serving() as (served, client):
+        served.append(43)
         ledger = served.views[0].groups
         ledger.held = True
         asked = commit(0, 42)
@@ -549,6 +596,51 @@ def test_a_commit_of_many_partitions_is_one_answer() -> None:
 async def _released(ledger: FakeLedger) -> None:
     ledger.held = False
     ledger.release()
+
+
+def committed(client: Client, offset: int) -> int:
+    """What a commit of this position is answered."""
+    answer = client.ask(Api.OFFSET_COMMIT, 7, commit(0, offset))
+    error: int = answer["topics"][0]["partitions"][0]["error_code"]
+    return error
+
+
+def test_a_position_beyond_the_log_is_refused() -> None:
+    """Error 1, and what was kept stays. Where the log ends is the leader's word when its own copy is behind; without
+    that word the client asks again (15).
+    """
+    with serving() as (served, client):
+        served.append(5)
+        served.views[0].ahead = 2
+        assert [committed(client, offset) for offset in (5, 7, 8, 1 << 40, -1, -7)] == [0, 0, 1, 1, 28, 28]
+        assert group_rows.decode_offset(served.views[0].groups.rows[b"offset/g"]).offset == 7
+        served.views[0].confirmable = False
+        assert committed(client, 6) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert committed(client, 4) == ErrorCode.NONE
+
+
+def test_a_leader_that_lost_its_office_while_it_asked_takes_no_commit() -> None:
+    """The position is not written, and the client looks for the next coordinator."""
+    with serving(2) as (served, client):
+        asked: list[Any] = []
+        served.views[0].confirmed_end = asked.append  # type: ignore[method-assign, assignment]
+        client.send(Api.OFFSET_COMMIT, 7, commit(0, 1))
+        while not asked:
+            served.do(_turns())
+        served.set_leader(2, 2)
+        served.do(_called(asked[0], 9))
+        assert client.receive()["topics"][0]["partitions"][0]["error_code"] == ErrorCode.NOT_COORDINATOR
+        assert not served.views[0].groups.rows
+
+
+def test_a_kept_position_that_cannot_be_is_none() -> None:
+    """Older builds took any; whoever reads it back begins where its reset policy says, and tools show no lag."""
+    with serving() as (served, client):
+        served.append(5)
+        row = group_rows.encode(KeptOffset(1 << 40, 1, "", START_MS))
+        served.views[0].groups.rows[group_rows.offset_key("g")] = row
+        assert fetch_offset(client) == (0, -1)
+        assert client.ask(Api.OFFSET_FETCH, 5, {"group_id": "g", "topics": None})["topics"] == []
 
 
 def test_a_member_is_sent_away_when_the_leader_changes() -> None:
