@@ -350,7 +350,8 @@ def is_app_frame(frame: bytes) -> bool:
     return len(frame) > 0 and frame[0] >= APP_TYPE_MIN
 
 
-HELLO_VERSION = 1
+HELLO_VERSION = 2
+"""1: frames without tags. A peer of another version is refused by name: the two cannot speak on one link."""
 _HELLO = struct.Struct("!BBQQ16sII32sB")
 TYPE_HELLO = 32
 _TYPE_PROOF = 33
@@ -358,10 +359,12 @@ _TYPE_REFUSED = 34
 _TYPE_WELCOME = 35
 
 RefusedReason = Literal[
-    "version", "cluster id", "node id", "directory", "features", "cluster key", "malformed", "busy", "deadline"
-]
+    "version", "cluster id", "node id", "directory", "features", "cluster key", "malformed", "busy", "deadline",
+    "frame tag",
+]  # fmt: skip
 _REASONS: tuple[RefusedReason, ...] = (
     "version", "cluster id", "node id", "directory", "features", "cluster key", "malformed", "busy", "deadline",
+    "frame tag",
 )  # fmt: skip
 
 

@@ -4,12 +4,14 @@ Rules: a node dials every peer and sends only on the connection it dialed; it re
 connection carries nothing before both sides proved that they hold the cluster key, over nonces of this connection;
 cluster, node, directory and features must agree, and what does not is refused *by name*, to the other side and in
 the log. Lengths are limited, tightly before the proof; the hello has a deadline; what a slow peer does not take is
-dropped with its connection rather than kept without bound. Frames of one loop turn leave in one write.
+dropped with its connection rather than kept without bound. After the hello everything is under a tag (``packets``):
+what the proven peer did not send in this place is refused as ``frame tag`` and changes nothing. Frames of one loop turn
+leave in one write.
 
 Theory. Hello: dialer sends ``Hello`` (D); acceptor answers ``Hello`` (A) and ``Proof`` HMAC(key, "A" D A); dialer
 checks, sends ``Proof`` HMAC(key, "D" D A); acceptor checks, sends ``Welcome``. Both nonces are in D and A, so
-neither proof can be replayed, and the role letter keeps one from being reflected. Without TLS this proves who opened
-the connection, not that nobody on the path changes it later: off a trusted network give both ``ssl`` contexts.
+neither proof can be replayed, and the role letter keeps one from being reflected. The tags' keys are made of the same
+two frames. So nobody on the path can say or change anything; they can read it, unless both ``ssl`` contexts are given.
 """
 
 import asyncio
@@ -20,20 +22,19 @@ import random
 import secrets
 import socket
 import ssl
-import struct
 from collections.abc import Callable, Mapping
 from typing import cast
 
 import msgspec
 import structlog
 
-from quorate.consensus import codec
+from quorate.consensus import codec, packets
 from quorate.consensus.codec import Hello, HelloMessage, Proof, Refused, RefusedReason, Welcome
+from quorate.consensus.packets import LENGTH, TagError, Tags
 from quorate.consensus.ports import NodeId
 from quorate.consensus.settings import PeerSettings
 from quorate.errors import PeerError, UsageError
 
-_LENGTH = struct.Struct("!I")
 _DIALER, _ACCEPTOR = b"D", b"A"
 _log = structlog.get_logger(__name__)
 
@@ -96,6 +97,11 @@ class _Link(asyncio.Protocol):
         self.peer: NodeId | None = None
         self.open = False
         self.ended = False
+        self.incoming: Tags
+        self.outgoing: Tags
+        self._size_min, self._size_max = 1, peers.settings.hello_bytes_max
+        self._packets = 0
+        self._unfinished: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the clock of the hello."""
@@ -113,39 +119,76 @@ class _Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Cut frames; anything wrong ends this connection and nothing else."""
         buffer = self._buffer
-        buffer += data
-        at, end = 0, len(buffer)
+        if buffer:
+            buffer += data
+            del buffer[: self._cut(buffer)]
+        elif (at := self._cut(data)) < len(data):
+            buffer += data[at:]
+        if buffer and self.open and self._unfinished is None and not self.ended:
+            self._watch_packet()
+
+    def _cut(self, data: bytes | bytearray) -> int:
+        """Take what is whole; up to where that was."""
+        at, end = 0, len(data)
         try:
-            while end - at >= _LENGTH.size and not self.ended:
-                (size,) = _LENGTH.unpack_from(buffer, at)
-                limit = self._peers.settings.frame_bytes_max if self.open else self._peers.settings.hello_bytes_max
-                if not 0 < size <= limit:
-                    raise PeerError(f"a frame of {size} bytes; {limit} are allowed")
-                if end - at - _LENGTH.size < size:
+            while end - at >= LENGTH.size and not self.ended:
+                (size,) = LENGTH.unpack_from(data, at)
+                if not self._size_min <= size <= self._size_max:
+                    raise PeerError(f"{size} bytes announced; {self._size_min} to {self._size_max} are allowed")
+                start = at + LENGTH.size
+                if end - start < size:
                     break
-                start = at + _LENGTH.size
                 at = start + size
-                self.handle(bytes(buffer[start:at]))
+                self._take(data, start, at)
         except PeerError as error:
             _log.warning("peer connection dropped", peer=self.peer, error=str(error))
-            self.refuse("malformed")
-        if at:
-            del buffer[:at]
+            self.refuse("frame tag" if isinstance(error, TagError) else "malformed")
+        return at
+
+    def _watch_packet(self) -> None:
+        """A length is believed before its tag can be checked: a forged one must not silence the link for long."""
+        waited = self._packets
+
+        def look() -> None:
+            self._unfinished = None
+            if self._packets == waited and self._buffer:
+                self.refuse("deadline")
+            elif self._buffer:
+                self._watch_packet()
+
+        self._unfinished = asyncio.get_running_loop().call_later(self._peers.settings.packet_timeout_s, look)
+
+    def _take(self, data: bytes | bytearray, start: int, end: int) -> None:
+        """A part of the hello, or a packet."""
+        if not self.open:
+            self.handle(bytes(data[start:end]))
+            return
+        self._packets += 1
+        for frame in packets.unpack(self.incoming, data, start, end):
+            if self.ended:
+                break
+            self.handle(frame)
 
     def handle(self, frame: bytes) -> None:
         """One frame."""
         raise NotImplementedError
 
-    def opened(self) -> None:
-        """Both sides are proven."""
+    def opened(self, incoming: Tags, outgoing: Tags) -> None:
+        """Both sides are proven; from here on everything is under a tag."""
         self.open = True
+        self._size_min = packets.OVERHEAD_BYTES + 1
+        self._size_max = packets.OVERHEAD_BYTES + self._peers.settings.frame_bytes_max
+        self.incoming, self.outgoing = incoming, outgoing
         if self._deadline is not None:
             self._deadline.cancel()
 
     def say(self, *messages: HelloMessage) -> None:
-        """Parts of the hello."""
+        """Parts of the hello; a refusal also later."""
         frames = [codec.encode_hello(message) for message in messages]
-        self.transport.write(b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames))
+        if self.open:
+            self.transport.write(packets.pack(self.outgoing, frames, self._peers.settings.packet_bytes))
+        else:
+            self.transport.write(b"".join(LENGTH.pack(len(frame)) + frame for frame in frames))
 
     def refuse(self, reason: RefusedReason) -> None:
         """Name the reason and close."""
@@ -157,16 +200,18 @@ class _Link(asyncio.Protocol):
 
     def end(self) -> None:
         """Close; what is written still leaves."""
-        self.ended = True
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self._over()
         self.transport.close()
+
+    def _over(self) -> None:
+        self.ended = True
+        for timer in (self._deadline, self._unfinished):
+            if timer is not None:
+                timer.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """However it ended."""
-        self.ended = True
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self._over()
         self._peers.link_lost(self)
 
 
@@ -176,6 +221,7 @@ class _Inbound(_Link):
     def __init__(self, peers: "Peers") -> None:
         super().__init__(peers)
         self._proof_wanted: bytes | None = None
+        self._hellos = b"", b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See _Link; too many that prove nothing are turned away."""
@@ -195,7 +241,8 @@ class _Inbound(_Link):
                 self.refuse("cluster key")
                 return
             self.say(Welcome())
-            self.opened()
+            key = self._peers.identity.key
+            self.opened(Tags(key, _DIALER, *self._hellos), Tags(key, _ACCEPTOR, *self._hellos))
             self._peers.inbound_open(self)
 
     def _answer(self, frame: bytes) -> None:
@@ -216,6 +263,7 @@ class _Inbound(_Link):
             return
         answer = peers.hello_to(hello.node_id)
         answer_frame = codec.encode_hello(answer)
+        self._hellos = frame, answer_frame
         self._proof_wanted = proof(own.key, _DIALER, frame, answer_frame)
         self.say(answer, Proof(proof(own.key, _ACCEPTOR, frame, answer_frame)))
 
@@ -229,6 +277,7 @@ class _Outbound(_Link):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._hello = b""
         self._answer = b""
+        self._proven = False
 
     def greet(self) -> None:
         """The dialer speaks first."""
@@ -247,10 +296,12 @@ class _Outbound(_Link):
                 self.end()
             case Hello() if not self._answer:
                 self._check(message, frame)
-            case Proof() if self._answer:
+            case Proof() if self._answer and not self._proven:
                 self._prove(message)
-            case Welcome() if self._answer and not self.open:
-                self.opened()
+            case Welcome() if self._proven and not self.open:
+                key = self._peers.identity.key
+                hellos = self._hello, self._answer
+                self.opened(Tags(key, _ACCEPTOR, *hellos), Tags(key, _DIALER, *hellos))
                 self._peers.outbound_open(self)
             case _:
                 raise PeerError("hello parts out of order")
@@ -269,6 +320,7 @@ class _Outbound(_Link):
         if not hmac.compare_digest(message.mac, proof(key, _ACCEPTOR, self._hello, self._answer)):
             self.refuse("cluster key")
             return
+        self._proven = True
         self.say(Proof(proof(key, _DIALER, self._hello, self._answer)))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -356,7 +408,7 @@ class Peers:
             link = self._outbound.get(peer)
             if link is None or link.ended:
                 continue
-            data = b"".join([part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)])
+            data = packets.pack(link.outgoing, frames, self.settings.packet_bytes)
             if link.transport.get_write_buffer_size() + len(data) > self.settings.buffer_bytes_max:
                 _log.warning("peer does not take what it is sent", peer=peer)
                 link.ended = True

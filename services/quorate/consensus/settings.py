@@ -88,6 +88,10 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     hello_timeout_s: float = 2.0
     hello_bytes_max: int = 1024
     frame_bytes_max: int = 8 * 1024 * 1024
+    packet_bytes: int = 64 * 1024
+    """Frames of one turn travel in one packet, under one tag, up to so many bytes; a longer frame travels alone."""
+    packet_timeout_s: float = 5.0
+    """A packet whose rest does not arrive for so long ends the connection."""
     buffer_bytes_max: int = 64 * 1024 * 1024
     """Bytes waiting to be written to one peer; above it the connection is dropped rather than let grow."""
     unproven_max: int = 64
@@ -103,3 +107,5 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
         bounded(self)
         if self.reconnect_min_s > self.reconnect_max_s:
             raise UsageError("reconnect_min_s must be at most reconnect_max_s")
+        if self.packet_bytes > self.frame_bytes_max:
+            raise UsageError("packet_bytes must be at most frame_bytes_max")

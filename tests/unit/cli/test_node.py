@@ -13,6 +13,7 @@ from quorate.cli.cluster import found
 from quorate.cli.node import Node
 from quorate.consensus import codec
 from quorate.consensus.codec import Proof
+from quorate.consensus.packets import Tags, pack
 from quorate.consensus.peers import proof
 from quorate.settings import LISTENERS, read_settings
 from tests.clusters import free_ports
@@ -87,8 +88,9 @@ def test_a_hostile_hello_leaves_nothing_in_the_log(tmp_path: Path, monkeypatch: 
         assert (heard, left_by(node)) == ([], before)
         async with Raw(port) as raw:
             raw.send(hello())
-            proven = proof(node.settings.cluster_key(), b"D", hello(), await raw.read())
-            raw.send(codec.encode_hello(Proof(proven)), b"sense")
+            key, answer = node.settings.cluster_key(), await raw.read()
+            raw.send(codec.encode_hello(Proof(proof(key, b"D", hello(), answer))))
+            raw.send_raw(pack(Tags(key, b"D", hello(), answer), [b"sense"], 100))
             await until(lambda: heard)
         assert heard == [(2, b"sense")]
 

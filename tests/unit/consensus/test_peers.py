@@ -1,6 +1,7 @@
 """The links between voters, over real sockets: who gets in, who is refused and told why, what is dropped."""
 
 import asyncio
+import contextlib
 import random
 import socket
 import struct
@@ -10,7 +11,8 @@ from typing import Any, Self
 import pytest
 
 from quorate.consensus import codec
-from quorate.consensus.codec import Hello, Proof, Refused, Welcome
+from quorate.consensus.codec import Hello, Proof, Refused, TermNotice, Welcome
+from quorate.consensus.packets import LENGTH, OVERHEAD_BYTES, Tags, pack, unpack
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers, proof
 from quorate.consensus.ports import NodeId, Term
 from quorate.consensus.settings import PeerSettings
@@ -321,7 +323,7 @@ def test_an_oversized_frame_of_a_proven_peer_drops_its_connection() -> None:
     async def scenario(one: End, two: End) -> None:
         await until(lambda: one.ups and two.ups)
         link = one.peers._outbound[NodeId(2)]
-        link.transport.write(struct.pack("!I", SETTINGS.frame_bytes_max + 1))
+        link.transport.write(struct.pack("!I", SETTINGS.frame_bytes_max + OVERHEAD_BYTES + 1))
         await until(lambda: (1, "malformed") in two.refused)
         await until(lambda: len(one.ups) == 2)
         assert not two.frames
@@ -392,3 +394,166 @@ def test_a_link_into_nowhere_is_given_up_soon() -> None:
             assert kernel.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 3000
 
     with_ends(scenario, End(1, ports), End(2, ports))
+
+
+# ── on the path ──
+
+
+class OnPath:
+    """Somebody between node 1, who dials, and node 2: what node 1 sends passes through ``change``, chunk by chunk."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.change: Callable[[bytes], bytes] = lambda data: data
+        self.seen: list[bytes] = []
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        await asyncio.gather(self._carry(reader, back, forth=True), self._carry(there, writer, forth=False))
+
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, forth: bool) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(1 << 20):
+                if forth:
+                    self.seen.append(data)
+                    data = self.change(data)
+                sink.write(data)
+        sink.close()
+
+
+def with_somebody_on_the_path(scenario: Callable[[End, End, OnPath], Awaitable[None]], **settings: Any) -> None:
+    """Two nodes whose link from 1 to 2 leads through an OnPath; the scenario begins when it is up."""
+    ports = ports_of(1, 2)
+    limits = PeerSettings(hello_timeout_s=0.3, **settings)
+    two = End(2, ports, settings=limits)
+
+    async def run() -> None:
+        async with OnPath(ports[2]) as path:
+            one = End(1, ports | {2: path.port}, settings=limits)
+            for end in (one, two):
+                await end.start()
+            try:
+                await until(lambda: one.ups and two.ups)
+                async with asyncio.timeout(10):
+                    await scenario(one, two, path)
+            finally:
+                for end in (one, two):
+                    await end.peers.stop()
+
+    asyncio.run(run())
+
+
+NOTICE = codec.encode(TermNotice(Term((1 << 62) - 1)))
+FORGED: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "a frame as it was before packets": lambda data, _: LENGTH.pack(len(NOTICE)) + NOTICE + data,
+    "a packet of a guessed tag": lambda data, _: (
+        LENGTH.pack(OVERHEAD_BYTES + len(NOTICE)) + bytes(16) + LENGTH.pack(len(NOTICE)) + NOTICE + data
+    ),
+    "a packet sent again": lambda data, earlier: earlier + data,
+    "a packet left out": lambda _data, _earlier: b"",
+    "a bit of the frame": lambda data, _: data[:-1] + bytes((data[-1] ^ 1,)),
+    "a bit of the tag": lambda data, _: data[:5] + bytes((data[5] ^ 128,)) + data[6:],
+    "a frame taken off the end": lambda data, _: LENGTH.pack(len(data) - 4 - 6) + data[4:-6],
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_what_is_done_to_a_proven_link_ends_it_and_changes_nothing(case: str) -> None:
+    """Somebody on the path who adds, repeats, drops or changes a single packet is heard nowhere: the connection is
+    refused by name on both sides, nothing that came with it is handled, and the peers find each other again.
+    """
+    forge = FORGED[case]
+
+    async def scenario(one: End, two: End, path: OnPath) -> None:
+        one.peers.send(NodeId(2), b"first")
+        await until(lambda: two.frames == [(1, b"first")])
+        earlier = path.seen[-1]
+
+        def once(data: bytes) -> bytes:
+            path.change = lambda later: later
+            return forge(data, earlier)
+
+        path.change = once
+        for frame in (b"second", b"2b"):
+            one.peers.send(NodeId(2), frame)
+        await until(lambda: path.seen[-1] != earlier)
+        if case == "a packet left out":
+            one.peers.send(NodeId(2), b"third")
+        await until(lambda: two.refused and one.refused)
+        reason = "malformed" if "before packets" in case else "frame tag"
+        assert (two.refused, one.refused) == ([(1, reason)], [(2, reason)])
+        assert two.frames == [(1, b"first")]
+        await until(lambda: len(one.ups) == 2)
+        one.peers.send(NodeId(2), b"again")
+        await until(lambda: two.frames == [(1, b"first"), (1, b"again")])
+
+    with_somebody_on_the_path(scenario)
+
+
+def test_a_forged_length_does_not_silence_a_link_for_long() -> None:
+    """A length is read before its tag can be: when the rest of such a packet does not come, the link is dialed anew."""
+
+    async def scenario(one: End, two: End, path: OnPath) -> None:
+        path.change = lambda data: LENGTH.pack(5_000_000) + data
+        one.peers.send(NodeId(2), b"swallowed")
+        await until(lambda: path.seen[-1].endswith(b"swallowed"))
+        path.change = lambda data: data
+        await until(lambda: (1, "deadline") in two.refused and (2, "deadline") in one.refused)
+        await until(lambda: len(one.ups) == 2)
+        one.peers.send(NodeId(2), b"heard")
+        await until(lambda: two.frames == [(1, b"heard")])
+
+    with_somebody_on_the_path(scenario, packet_timeout_s=0.2)
+
+
+def test_the_frames_of_a_turn_are_one_packet_and_long_ones_several() -> None:
+    """Frames leave and arrive in order under one tag, up to ``packet_bytes``; a longer frame travels alone."""
+    for limit, count in ((1000, 1), (60, 3), (10, 4), (9, 5)):
+        frames = [b"a" * 20, b"b", b"c" * 50, b"d", b"e"]
+        data = pack(Tags(KEY, b"D", b"x", b"y"), frames, limit)
+        tags, found, number = Tags(KEY, b"D", b"x", b"y"), [], 0
+        while data:
+            size = 4 + int.from_bytes(data[:4])
+            found += unpack(tags, data, 4, size)
+            data = data[size:]
+            number += 1
+        assert (found, number) == (frames, count)
+
+
+@pytest.mark.parametrize("body", [b"\0\0\0\0", b"\0\0\0\2x", b"\0\0\0\1xy", b"\0", b"\xff\xff\xff\xffx"])
+def test_a_packet_that_its_frames_do_not_fill_is_no_packet(body: bytes) -> None:
+    """Also under a right tag a frame's length stays inside its packet."""
+    tag = Tags(KEY, b"D", b"x", b"y").next(body)
+    with pytest.raises(PeerError, match="length"):
+        unpack(Tags(KEY, b"D", b"x", b"y"), tag + body, 0, len(tag + body))
+
+
+def test_the_keys_of_a_link_are_its_own() -> None:
+    """Another cluster key, direction, hello or place in the sequence makes another tag."""
+    made = [
+        Tags(KEY, b"D", b"one", b"two"), Tags(KEY, b"A", b"one", b"two"), Tags(b"other", b"D", b"one", b"two"),
+        Tags(KEY, b"D", b"onE", b"two"), Tags(KEY, b"D", b"one", b"twO"),
+    ]  # fmt: skip
+    found = [tags.next(b"frame") for tags in made] + [tags.next(b"frame") for tags in made]
+    assert len(set(found)) == 2 * len(made)
+
+
+def test_a_peer_of_the_first_version_is_refused_by_name() -> None:
+    """A node that sends frames without tags says version 1 in its hello, and is told "version"."""
+    one = End(1, ports_of(1, 2))
+
+    async def scenario(one: End) -> None:
+        async with Raw(one.port) as raw:
+            raw.send(b"\x20\x01" + hello()[2:])
+            assert codec.decode_hello(await raw.read()) == Refused("version")
+        assert one.refused == [(None, "version")]
+
+    with_ends(scenario, one)
