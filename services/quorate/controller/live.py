@@ -5,7 +5,8 @@ object; what is overdue is found by one scan a second. A close counts only on th
 when confirmed (liveness.py); until then the broker is *suspect*, still alive.
 """
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -143,11 +144,18 @@ class LiveEntry:
         return self.alive and self.closed_at is not None
 
 
+def _nobody(_: LiveEntry) -> None:
+    """Nobody listens."""
+
+
 class LiveTable:
     """All brokers heard by this node."""
 
     def __init__(self, *, started: float, timeout_s: float, timeout_max_s: float, entries_max: int) -> None:
         self._entries: dict[LiveKey, LiveEntry] = {}
+        self._living: dict[LiveKey, LiveEntry] = {}
+        self._dead: OrderedDict[LiveKey, LiveEntry] = OrderedDict()
+        self._dead_of: dict[str, dict[LiveKey, LiveEntry]] = {}
         self._by_channel: dict[int, list[LiveEntry]] = {}
         self._started = started
         self._timeout_s = timeout_s
@@ -155,13 +163,23 @@ class LiveTable:
         self._entries_max = entries_max
         self.beats = 0
         self.ignored = 0
-        self.living = 0
-        """How many entries are alive, suspects among them."""
         self.suspects = 0
+        self.on_alive: Callable[[LiveEntry], None] = _nobody
+        """Called with a broker heard for the first time, or again after it was dead."""
 
     def __len__(self) -> int:
         """How many brokers were ever heard."""
         return len(self._entries)
+
+    @property
+    def living(self) -> int:
+        """How many entries are alive, suspects among them."""
+        return len(self._living)
+
+    @property
+    def judged_from(self) -> float:
+        """From here on a broker that was never heard counts as dead; before it is too early to say."""
+        return self._started + self._timeout_s
 
     def __iter__(self) -> Iterator[LiveEntry]:
         """Entries, oldest first."""
@@ -201,10 +219,12 @@ class LiveTable:
         epoch = beat.epoch
         if not entry.alive:
             entry.alive = True
-            self.living += 1
+            self._uncount_dead(entry)
+            self._living[entry.key] = entry
             entry.alive_since = now
             entry.evidence = ""
             self._begin(entry, beat)
+            self.on_alive(entry)
         elif epoch > entry.epoch or (epoch == entry.epoch and beat.max_offset >= entry.max_offset):
             entry.epoch = epoch
             entry.max_offset = beat.max_offset
@@ -226,8 +246,8 @@ class LiveTable:
             if len(self._entries) >= self._entries_max:
                 self.ignored += 1
                 return None
-            entry = self._entries[key] = LiveEntry(beat, beat.broker_id, now)
-            self.living += 1
+            entry = self._entries[key] = self._living[key] = LiveEntry(beat, beat.broker_id, now)
+            self.on_alive(entry)
         if entry.channel is not channel:
             if entry.channel is not None:
                 self._untie(entry)
@@ -260,11 +280,29 @@ class LiveTable:
 
     def overdue(self, now: float) -> list[LiveEntry]:
         """Living entries whose patience ran out; the caller decides (``bury``)."""
-        return [e for e in self._entries.values() if e.alive and e.seen + e.timeout_s < now]
+        return [e for e in self._living.values() if e.seen + e.timeout_s < now]
+
+    def suspected(self) -> list[LiveEntry]:
+        """The living whose channel closed."""
+        return [e for e in self._living.values() if e.suspect] if self.suspects else []
+
+    def dead_of(self, broker_set: str) -> list[LiveEntry]:
+        """The dead that named this set."""
+        return list(self._dead_of.get(broker_set, {}).values())
+
+    def some_dead(self, most: int) -> list[LiveEntry]:
+        """At most so many of the dead, others at each call until all were asked for."""
+        found = [entry for _, entry in zip(range(most), self._dead.values(), strict=False)]
+        for entry in found:
+            self._dead.move_to_end(entry.key)
+        return found
 
     def bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         """It is dead until heard again."""
         self._uncount(entry)
+        if self._entries.get(entry.key) is entry:
+            self._dead[entry.key] = entry
+            self._dead_of.setdefault(entry.broker_set, {})[entry.key] = entry
         entry.alive = False
         entry.evidence = evidence
         entry.died_at = now
@@ -278,10 +316,18 @@ class LiveTable:
             entry.channel = None
         self._uncount(entry)
         entry.alive, entry.closed_at = False, None
+        self._uncount_dead(entry)
         del self._entries[entry.key]
 
+    def _uncount_dead(self, entry: LiveEntry) -> None:
+        if self._dead.pop(entry.key, None) is not None:
+            of_set = self._dead_of[entry.broker_set]
+            del of_set[entry.key]
+            if not of_set:
+                del self._dead_of[entry.broker_set]
+
     def _uncount(self, entry: LiveEntry) -> None:
-        self.living -= entry.alive
+        self._living.pop(entry.key, None)
         self.suspects -= entry.suspect
 
     def alive(self, cluster: str, broker_set: str, broker_id: int, now: float) -> bool | None:

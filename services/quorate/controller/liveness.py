@@ -3,12 +3,12 @@
 Rules: evidence per broker. A close makes it suspect; a refused dial, or a second controller whose channel closed too,
 confirms it; else only the heartbeat timeout does. Never heard here is *unknown* for one timeout: neither candidate nor
 fenceable. Only the leader acts, and when most brokers seem to vanish at once it first re-proves its quorum. Fencing has
-hysteresis. Every node keeps the evidence, so a new leader knows at once.
+hysteresis. Every node keeps the evidence, so a new leader knows at once. A pass over facts and evidence visits the
+sets something happened to (watchlist.py), one pass at a time; what a pass asks for is asked with rests between.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
@@ -19,11 +19,13 @@ from quorate.controller.outcomes import Caller, Outcome
 from quorate.controller.paced import Paced
 from quorate.controller.ports import BrokerLink, DialResult, PeerLink
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.watchlist import Watchlist
+from quorate.events import BrokerDataCleaned, Event, Stamp
 from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Evidence, FenceBroker, UnfenceBroker
 from quorate.metadata.state import BrokerSet, Replica
 
-SETS_PER_SLICE = 32
-"""How many broker sets one turn of the loop looks at, unless it finds something to do."""
+LOOKS_PER_SLICE = 128
+"""How many replicas one turn of the loop looks at, unless it finds something to do; one set is not divided."""
 CLOSED_PER_MESSAGE = 1000
 """How many closed channels one message tells of: some 50 bytes each, far below what a peer takes."""
 
@@ -52,16 +54,26 @@ class Liveness:
         """Suspects. When a rack goes, witnesses will have confirmed most of their deaths before they are dialled."""
         self._mourned = Paced(scheduler, settings.deaths_rest_s, self._give_up)
         """Dead beyond doubt."""
+        self._missed = Paced(scheduler, settings.missed_rest_s, self._fence_missed)
+        """Members of sets that were never heard here."""
         self._recent: deque[float] = deque()
         self._asked: set[tuple[str, str, int]] = set()
-        self._silent_since: dict[tuple[str, int], float] = {}
-        """Replicas never heard here, and since when this leader has missed them."""
+        self._silent_since: dict[str, dict[int, float]] = {}
+        """By set: replicas never heard here, and since when this leader has missed them."""
+        self._watchlist = Watchlist(settings.scan_round)
+        self._pass: Iterator[float] | None = None
+        """The pass under way, or asked for: the next begins when it has ended."""
+        self.looks = 0
+        """Replicas that passes have looked at so far."""
         self._next_master_scan = 0.0
         self._next_scan = 0.0
         self._stopped = False
         controller.on_suspects.append(self._suspected)
         controller.on_witness.append(self._witnessed)
         controller.on_open.append(self._opened)
+        controller.on_lost.append(self._closed)
+        controller.on_committed.append(self._committed)
+        controller.live.on_alive = self._revived
 
     def start(self) -> None:
         """Begin scanning."""
@@ -132,6 +144,7 @@ class Liveness:
 
     def _bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         self._controller.live.bury(entry, evidence, now)
+        self._touched(entry.broker_set)
         while self._recent and self._recent[0] < now - 1.0:
             self._recent.popleft()
         self._recent.append(now)
@@ -226,13 +239,14 @@ class Liveness:
         self._ask((broker_set.name, "elect", 0), command, cause=evidence or trigger)
 
     def _ask(self, what: tuple[str, str, int], command: Command, cause: str = "liveness") -> None:
-        """Submit it unless the same is under way."""
+        """Submit it unless the same is under way. Whatever comes of it, the set is looked at again."""
         if what in self._asked:
             return
         self._asked.add(what)
 
         def done(_: Outcome) -> None:
             self._asked.discard(what)
+            self._touched(what[0])
 
         self._controller.submit(command, self._me, done, cause=cause, forward=False)
 
@@ -250,90 +264,210 @@ class Liveness:
         live = self._controller.live
         for entry in live.overdue(now):
             self._bury(entry, "heartbeat expired", now)
-        self._forget_strangers()
+        self._forget_strangers(live.some_dead(self._settings.scan_round))
         if not self._controller.is_leader:
             return
         not_since = now - self._settings.close_dial_retry_s
-        self._to_dial.add(entry for entry in live if entry.suspect and entry.last_dial <= not_since)
-        masters = now >= self._next_master_scan
-        if masters:
-            self._next_master_scan = now + self._settings.inactive_master_scan_period_s
-        self._proven(lambda: self._reconcile(iter(self._controller.state.broker_sets.values()), masters=masters))
+        self._to_dial.add(entry for entry in live.suspected() if entry.last_dial <= not_since)
+        if self._pass is None:
+            self._begin_pass(self._changed_sets())
 
-    def _forget_strangers(self) -> None:
+    def _forget_strangers(self, dead: Iterable[LiveEntry]) -> None:
         """The dead that no broker set holds: cleaned, or never registered; their ids may be given to others."""
         live, sets = self._controller.live, self._controller.state.broker_sets
-        for entry in [entry for entry in live if not entry.alive]:
+        for entry in dead:
             found = sets.get(entry.broker_set)
             if found is None or found.cluster != entry.cluster or found.replica(entry.broker_id) is None:
                 live.forget(entry)
 
-    def _forget_the_missed(self) -> None:
-        """Who was heard at last, or does not belong to its set any more, is not missed."""
-        live, sets = self._controller.live, self._controller.state.broker_sets
-        for name, broker_id in list(self._silent_since):
-            found = sets.get(name)
-            if found is None or found.replica(broker_id) is None or live.get(found.cluster, name, broker_id):
-                del self._silent_since[name, broker_id]
+    # -- what happened to which set
+
+    def _touched(self, broker_set: str) -> None:
+        """Look at it in the next pass. Who does not lead looks at everything when it does."""
+        if self._controller.is_leader:
+            self._watchlist.changed(broker_set)
+
+    def _revived(self, entry: LiveEntry) -> None:
+        self._touched(entry.broker_set)
+
+    def _committed(self, events: tuple[Event, ...], _: Stamp) -> None:
+        """Leading, every change of a set passes here: nobody else decides."""
+        for event in events:
+            name = getattr(event, "broker_set", None)
+            if name is not None:
+                self._watchlist.changed(name)
+            if isinstance(event, BrokerDataCleaned):
+                self._forget_strangers(self._controller.live.dead_of(event.broker_set))
 
     def _opened(self, term: int) -> None:
         """A new leader looks at everything at once."""
         del term
+        self._closed()
+        self._next_master_scan = self._scheduler.monotonic() + self._settings.inactive_master_scan_period_s
+        live = self._controller.live
+        self._forget_strangers(live.some_dead(len(live)))
+        self._to_dial.add(live.suspected())
+        self._go_on(self._look_at(iter(self._controller.state.broker_sets), masters=True))
+
+    def _closed(self) -> None:
+        """What was found and asked for belongs to a term that is over."""
         self._asked.clear()
         self._silent_since.clear()
-        self._next_master_scan = self._scheduler.monotonic() + self._settings.inactive_master_scan_period_s
-        self._to_dial.add(entry for entry in self._controller.live if entry.suspect)
-        self._reconcile(iter(self._controller.state.broker_sets.values()), masters=True)
+        self._watchlist.clear()
+        self._missed.clear()
+        self._pass = None
 
-    def _reconcile(self, sets: Iterator[BrokerSet], *, masters: bool) -> None:
-        """A slice of the sets now, up to the first that needs something; the rest in later turns."""
-        if not self._controller.is_leader or self._stopped:
-            return
-        if self._mourned:  # What it would find first is in that queue.
-            rest_s = self._settings.deaths_rest_s
-            self._scheduler.call_later(rest_s, lambda: self._reconcile(sets, masters=masters))
-            return
-        self._forget_the_missed()
+    # -- a pass
+
+    def _changed_sets(self) -> Iterator[float]:
+        """A pass over what is on the list by the time it begins."""
         now = self._scheduler.monotonic()
-        current = self._controller.state.broker_sets
-        looked = False
-        for known in islice(sets, SETS_PER_SLICE):
-            looked = True
-            broker_set = current.get(known.name)
-            if broker_set is not None and self._reconcile_set(broker_set, now, masters=masters):
-                break
-        if looked:
-            self._scheduler.call_soon(lambda: self._reconcile(sets, masters=masters))
+        masters = now >= self._next_master_scan
+        if masters:
+            self._next_master_scan = now + self._settings.inactive_master_scan_period_s
+        yield from self._look_at(self._watchlist.take(self._controller.state.broker_sets, now), masters=masters)
 
-    def _reconcile_set(self, broker_set: BrokerSet, now: float, *, masters: bool) -> bool:
-        """True: something was to be done."""
-        live = self._controller.live
-        acted, anyone, master_gone = False, False, broker_set.master is None and broker_set.master_epoch > 0
-        for replica in broker_set.replicas:
-            broker_id = replica.broker_id
-            entry = live.get(broker_set.cluster, broker_set.name, broker_id)
-            alive = live.alive(broker_set.cluster, broker_set.name, broker_id, now)
-            if alive is False and entry is None and not self._missed_long(broker_set.name, broker_id, now):
+    def _begin_pass(self, steps: Iterator[float]) -> None:
+        """Once a majority has confirmed that this node leads; the list waits for that too."""
+        self._pass = steps
+
+        def confirmed(index: Index | None) -> None:
+            if self._pass is not steps:
+                return
+            if index is not None and self._controller.is_leader:
+                self._go_on(steps)
+            else:
+                self._pass = None
+
+        self._controller.engine.read_index(confirmed)
+
+    def _go_on(self, steps: Iterator[float]) -> None:
+        """A slice of it now, the rest in later turns; nothing of one that is not the pass under way any more."""
+        self._pass = steps
+
+        def step() -> None:
+            if self._pass is not steps or self._stopped or not self._controller.is_leader:
+                return
+            rest_s = next(steps, None)
+            if rest_s is None:
+                self._pass = None
+            elif rest_s:
+                self._scheduler.call_later(rest_s, step)
+            else:
+                self._scheduler.call_soon(step)
+
+        step()
+
+    def _look_at(self, names: Iterable[str], *, masters: bool) -> Iterator[float]:
+        """The pass itself: yields how long to rest, 0 for one turn, wherever other work may come between."""
+        looked = self.looks
+        for name in names:
+            while self._mourned:  # What it would find first is in that queue.
+                yield self._settings.deaths_rest_s
+            broker_set = self._controller.state.broker_sets.get(name)
+            if broker_set is None:
+                self._silent_since.pop(name, None)
                 continue
-            anyone = anyone or alive is True
-            if alive is False:
-                if replica.fenced:
-                    master_gone = master_gone or broker_set.master == broker_id
-                else:
-                    self._fence(broker_set, replica, entry)
-                    acted = True
-            elif alive and replica.fenced and entry and entry.alive_since + self._settings.unfence_after_s <= now:
-                self._unfence(broker_set, replica, entry)
-                acted = True
-        if masters and master_gone and anyone:
-            self._elect(broker_set, "inactive master scan", "", 0, self._scheduler.time_ms())
-            acted = True
-        return acted
+            yield from self._reconcile(broker_set, masters=masters)
+            if self.looks - looked >= LOOKS_PER_SLICE:
+                looked = self.looks
+                yield 0.0
 
-    def _missed_long(self, broker_set: str, broker_id: int, now: float) -> bool:
+    def _reconcile(self, broker_set: BrokerSet, *, masters: bool) -> Iterator[float]:
+        """Ask for what facts lack; yields after each thing asked for. Says by itself when it must be looked at again:
+        nothing that depends on time alone is waited for otherwise.
+        """
+        self._forget_the_missed(broker_set)
+        now = self._scheduler.monotonic()
+        self.looks += len(broker_set.replicas)
+        anyone, master_gone = False, broker_set.master is None and broker_set.master_epoch > 0
+        wrong: list[int] = []
+        for replica in broker_set.replicas:
+            alive = self._believed(broker_set, replica, now)
+            anyone = anyone or alive is True
+            if alive is False and replica.fenced:
+                master_gone = master_gone or broker_set.master == replica.broker_id
+            elif alive is not None and alive is replica.fenced:
+                wrong.append(replica.broker_id)
+        if master_gone and anyone:
+            self._watchlist.at(broker_set.name, self._next_master_scan)
+            if masters:
+                self._elect(broker_set, "inactive master scan", "", 0, self._scheduler.time_ms())
+                yield self._settings.deaths_rest_s
+        for broker_id in wrong:
+            if self._correct(broker_set.name, broker_id):
+                yield self._settings.deaths_rest_s
+
+    def _believed(self, broker_set: BrokerSet, replica: Replica, now: float) -> bool | None:
+        """Alive, or dead beyond doubt; None: too early to say, and the set will be looked at when it is not."""
+        live, name, broker_id = self._controller.live, broker_set.name, replica.broker_id
+        alive = live.alive(broker_set.cluster, name, broker_id, now)
+        sure_from = now
+        if alive is None:
+            sure_from = live.judged_from
+        elif live.get(broker_set.cluster, name, broker_id) is None:
+            sure_from = self._missed_since(name, broker_id, now) + self._settings.heartbeat_timeout_s
+        if sure_from <= now:
+            return alive
+        self._watchlist.at(name, sure_from)
+        return None
+
+    def _missed_since(self, broker_set: str, broker_id: int, now: float) -> float:
         """A replica never heard here gets one timeout from when it was first missed: it may just have registered."""
-        since = self._silent_since.setdefault((broker_set, broker_id), now)
-        return since + self._settings.heartbeat_timeout_s <= now
+        return self._silent_since.setdefault(broker_set, {}).setdefault(broker_id, now)
+
+    def _forget_the_missed(self, broker_set: BrokerSet) -> None:
+        """Who was heard at last, or does not belong to its set any more, is not missed."""
+        missed = self._silent_since.get(broker_set.name)
+        if missed is None:
+            return
+        live, ids = self._controller.live, {replica.broker_id for replica in broker_set.replicas}
+        for one in list(missed):
+            if one not in ids or live.get(broker_set.cluster, broker_set.name, one) is not None:
+                del missed[one]
+        if not missed:
+            del self._silent_since[broker_set.name]
+
+    def _correct(self, name: str, broker_id: int) -> bool:
+        """Facts and evidence differ about this replica, unless either has changed meanwhile. False: nothing asked for.
+        Whoever was never heard can wait: they may be many, and nobody misses them.
+        """
+        broker_set = self._controller.state.broker_sets.get(name)
+        replica = broker_set.replica(broker_id) if broker_set is not None else None
+        if broker_set is None or replica is None:
+            return False
+        now, live = self._scheduler.monotonic(), self._controller.live
+        entry = live.get(broker_set.cluster, name, broker_id)
+        if entry is None:
+            self._missed.add([(name, broker_id)])
+            return False
+        alive = live.alive(broker_set.cluster, name, broker_id, now)
+        if alive is not replica.fenced:
+            return False
+        if not alive:
+            self._fence(broker_set, replica, entry)
+            return True
+        counts_from = entry.alive_since + self._settings.unfence_after_s
+        if counts_from > now:
+            self._watchlist.at(name, counts_from)
+            return False
+        self._unfence(broker_set, replica, entry)
+        return True
+
+    def _fence_missed(self, missed: tuple[str, int]) -> bool:
+        """A fencing of a replica that nobody heard of here, if that is still so."""
+        name, broker_id = missed
+        if not self._controller.is_leader or self._stopped:
+            self._missed.clear()
+            return False
+        broker_set = self._controller.state.broker_sets.get(name)
+        replica = broker_set.replica(broker_id) if broker_set is not None else None
+        if broker_set is None or replica is None or replica.fenced:
+            return False
+        if self._believed(broker_set, replica, self._scheduler.monotonic()) is not False:
+            return False
+        self._fence(broker_set, replica, self._controller.live.get(broker_set.cluster, name, broker_id))
+        return True
 
     def _unfence(self, broker_set: BrokerSet, replica: Replica, entry: LiveEntry) -> None:
         now, now_ms = self._scheduler.monotonic(), self._scheduler.time_ms()

@@ -30,6 +30,9 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often overdue heartbeats are looked for."""
     inactive_master_scan_period_s: float = 5.0
     """How often sets without a living master are looked for (Java ``scanInactiveMasterInterval``)."""
+    scan_round: int = 32
+    """Broker sets, and the dead of the live table, that each scan looks at in turn besides those something happened
+    to."""
     unfence_after_s: float = 1.0
     """How long a fenced broker must have been heard again before it counts (hysteresis)."""
     close_witness_window_s: float = 5.0
@@ -43,6 +46,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     deaths_rest_s: float = 0.002
     """Between two deaths acted on: 500 take a second, and heartbeats, reads and writes hardly notice them. Also between
     two suspects dialled."""
+    missed_rest_s: float = 0.01
+    """Between two fencings of brokers whose ids are in the log but which were never heard: nobody waits for these."""
     role_push_backoff_s: float = 0.25
     """First wait before a role change that was not acknowledged is pushed again; doubles."""
     role_push_backoff_max_s: float = 30.0
@@ -71,10 +76,12 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
         bounded(
             self,
             zero=(
+                "scan_round",
                 "unfence_after_s",
                 "mass_loss_share",
                 "mass_loss_min",
                 "deaths_rest_s",
+                "missed_rest_s",
                 "role_push_record_after_s",
                 "role_push_gather_s",
                 "group_window_s",

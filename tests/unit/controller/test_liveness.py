@@ -7,18 +7,18 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from quorate.controller import DialResult, Heartbeat, Liveness, messages
+from quorate.controller import ControllerSettings, DialResult, Heartbeat, Liveness, messages
 from quorate.controller import liveness as liveness_rules
-from quorate.controller.liveness import SETS_PER_SLICE
+from quorate.controller.liveness import LOOKS_PER_SLICE
 from quorate.events import BrokerFenced, BrokerUnfenced, Event, MasterElected
 from quorate.metadata.commands import ApplyBrokerId, CleanBrokerData
 from quorate.wire.avro import decode_events
 from tests.unit.controller.bench import Bench, Line
 
 
-def watched(brokers: int = 3) -> tuple[Bench, list[Line], Liveness]:
-    """An open term, liveness watching, one broker set whose master is broker 1."""
-    bench = Bench()
+def watched(brokers: int = 3, *, scan_round: int = 0) -> tuple[Bench, list[Line], Liveness]:
+    """An open term, liveness watching, one broker set whose master is broker 1; nothing is looked at in turn."""
+    bench = Bench(settings=ControllerSettings(scan_round=scan_round))
     liveness = Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
     bench.open()
     liveness.start()
@@ -393,7 +393,7 @@ def test_a_follower_keeps_no_list_of_deaths() -> None:
 
 def test_the_dead_that_no_set_holds_are_forgotten() -> None:
     """Strangers and cleaned ids leave the table, so that it is not full of them and their ids can be given again."""
-    bench, lines, _ = watched()
+    bench, lines, _ = watched(scan_round=2)
     bench.controller.heartbeat(Heartbeat("c", "stranger", 1, "127.0.0.1:1", timeout_ms=500), Line())
     bench.controller.heartbeat(Heartbeat("other", "a", 1, "127.0.0.1:1", timeout_ms=500), Line())
     assert len(bench.controller.live) == 5
@@ -456,7 +456,7 @@ def test_a_stopped_watch_asks_for_nothing() -> None:
 def test_many_sets_are_looked_at_in_slices() -> None:
     """More sets than one slice holds: all of them are reconciled, over more than one turn."""
     bench, _, _ = watched()
-    number = SETS_PER_SLICE + 20
+    number = LOOKS_PER_SLICE + 20
     for one in range(number):
         bench.done(ApplyBrokerId(cluster="c", broker_set=f"s{one}", broker_id=1, register_check_code=f"h{one}:1;1"))
     before = bench.controller.offset
