@@ -113,9 +113,9 @@ def test_a_node_that_dies_is_reported_and_can_be_brought_back(tmp_path: Path) ->
             def level() -> bool:
                 """The return is an event itself, which may be committed between two answers."""
                 found[:] = [cluster.node(index).get("/v1/state-hash", StateHash) for index in range(3)]
-                return len({answer.offset for answer in found}) == 1
+                return len({answer.index for answer in found}) == 1
 
-            until(level, "all nodes at one offset")
+            until(level, "all nodes at one index")
             assert len({answer.hash for answer in found}) == 1
 
 

@@ -155,10 +155,11 @@ class Cluster:
                 try:
                     answer = Node(place.http, 2.0).get("/v1/state-hash", StateHash)
                     assert answer.hash is not None, "only the past has none"
-                    hashes[node] = (answer.offset, answer.hash)
+                    assert answer.index is not None, "only the past has none"
+                    hashes[node] = (answer.index, answer.hash)
                 except NodeError:
                     hashes.pop(node, None)
-            if len(hashes) == len(self.places) and len({offset for offset, _ in hashes.values()}) == 1:
+            if len(hashes) == len(self.places) and len({index for index, _ in hashes.values()}) == 1:
                 break
             time.sleep(0.1)
         if len(hashes) != len(self.places) or len(set(hashes.values())) != 1:

@@ -21,6 +21,7 @@ from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import JAVA, PolicySettings
 from quorate.metadata.requests import RequestSettings, RequestTable
 from quorate.metadata.state import EMPTY, BrokerSet, State
+from quorate.metadata.sums import RunningSums, plain_sums
 from tests.unit.metadata.kit import ADDRESSES, CREATE, Info, Live, applying, registering
 
 NAMES = st.sampled_from(["a", "b/ü"])
@@ -207,6 +208,7 @@ class Run:
         self.live = Live()
         self.state = EMPTY
         self.requests = RequestTable(settings=RequestSettings(remembered_max=5))
+        self.sums = RunningSums()
         self.log: list[tuple[Stamp, bytes]] = []
         self.store: dict[bytes, bytes] = {}
         self.request_store: dict[bytes, bytes] = {}
@@ -240,15 +242,19 @@ class Run:
         for event in decision.events:
             asked = self.context()
             stamp = Stamp(offset=len(self.log), term=asked.term, time_ms=asked.now_ms)
+            before_it = self.state
             self.state = evolve(self.state, event, stamp)
             self.log.append((stamp, encode(event)))
             name = key(event)
             value = rows.row(self.state, name)
+            self.sums.entity(before_it, name, value)
             if value is None:
                 self.store.pop(name, None)
             else:
                 self.store[name] = value
-        self.requests, changes = self.requests.remember("p", f"{first}-r", first, len(decision.events), b"r", first)
+        before = self.requests
+        self.requests, changes = before.remember("p", f"{first}-r", first, len(decision.events), b"r", first)
+        self.sums.requests(before, self.requests, changes)
         for name, value in changes:
             if value is None:
                 del self.request_store[name]
@@ -287,11 +293,11 @@ def test_the_histories_reach_every_event() -> None:
 
 @given(history=HISTORIES, policy=POLICIES)
 def test_the_events_are_the_state(history: list[Item], policy: PolicySettings) -> None:
-    """Folding the log from nothing gives the state; equal hash, equal rows."""
+    """Folding the log from nothing gives the state; equal sums, equal rows."""
     run = played(history, policy)
     again = folded(EMPTY, run.log)
     assert again == run.state
-    assert rows.state_hash(again, run.requests) == rows.state_hash(run.state, run.requests)
+    assert plain_sums(again, run.requests, ()) == plain_sums(run.state, run.requests, ())
 
 
 @given(history=HISTORIES, policy=POLICIES, cut=st.integers(0, 120))
@@ -311,7 +317,14 @@ def test_a_store_kept_row_by_row_is_the_state(history: list[Item], policy: Polic
     assert run.request_store == dict(run.requests.rows())
     restarted = RequestTable.from_rows(run.request_store.items(), run.requests.settings)
     assert restarted.replies == run.requests.replies
-    assert rows.state_hash(rows.from_rows(run.store.items()), restarted) == rows.state_hash(run.state, run.requests)
+    assert plain_sums(rows.from_rows(run.store.items()), restarted, ()) == plain_sums(run.state, run.requests, ())
+
+
+@given(history=HISTORIES, policy=POLICIES)
+def test_the_sums_carried_along_are_those_of_the_rows(history: list[Item], policy: PolicySettings) -> None:
+    """Whatever was written, replaced, taken away or forgotten on the way."""
+    run = played(history, policy)
+    assert (run.sums.rows, run.sums.whole) == plain_sums(run.state, run.requests, ())
 
 
 @given(history=HISTORIES, policy=POLICIES)

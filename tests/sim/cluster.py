@@ -14,6 +14,7 @@ from quorate.consensus.codec import is_app_frame
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import NodeId, RaftEngine, Term
 from quorate.errors import StorageError
+from quorate.metadata.sums import Mark, RunningSums
 from tests.sim.clients import Answer, Result, Service
 from tests.sim.disk import Loss, SimDisk, SimStore, SimWorker, Slowness
 from tests.sim.network import Fabric, SimNetwork
@@ -38,8 +39,16 @@ class Node(Service, Protocol):
     def on_disconnected(self, peer: NodeId) -> None:
         """It is down."""
 
-    def state_hash(self) -> str:
-        """Digest of the replicated state at ``offset``."""
+    @property
+    def sums(self) -> RunningSums:
+        """What its rows add up to, as it carries it along."""
+
+    @property
+    def marked(self) -> Mark:
+        """The same, after its last entry."""
+
+    def plain_sums(self) -> tuple[int, int]:
+        """The same, worked out from nothing."""
 
     def batches(self, offset: int) -> list[tuple[int, int, Term, bytes]]:
         """What a consumer of the event log reads from ``offset`` on: base offset, count, term, bytes."""

@@ -19,6 +19,7 @@ from quorate.consensus.codec import Ack, AppendEntries, RequestVote, VoteGranted
 from quorate.consensus.entry import decode_entry
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.events import Event
+from quorate.metadata.sums import RING_MAX, Mark
 from quorate.wire.avro import decode_events
 from quorate.wire.records import patch
 from tests.sim.clients import Done, Nothing, Result
@@ -39,6 +40,8 @@ ONE_COMMIT = "one entry per committed index"
 ONCE = "executed at most once"
 DENIED = "no refused command in the log"
 SAME_STATE = "equal state at equal offset"
+SAME_WHOLE = "equal state, requests and groups at equal index"
+TRUE_SUMS = "the sums carried along are those of the rows"
 SAME_LOG = "one event log, byte for byte"
 GAPLESS = "offsets gapless"
 TIME = "event times never fall"
@@ -81,7 +84,7 @@ class Executed(msgspec.Struct, frozen=True, gc=False):
 class _Seen:
     """How far the ghost has looked at one process."""
 
-    __slots__ = ("base", "committed", "generation", "last", "led", "mark", "offset")
+    __slots__ = ("base", "committed", "generation", "index", "last", "led", "mark", "offset")
 
     def __init__(self, base: Index) -> None:
         self.base = base
@@ -91,6 +94,7 @@ class _Seen:
         self.committed = Index(0)
         self.led = Term(0)
         self.offset = -1
+        self.index = -1
 
 
 class Ghost:
@@ -117,7 +121,8 @@ class Ghost:
         self._by_request: dict[str, Executed] = {}
         self.denied: dict[str, str] = {}
         self._batches: dict[int, tuple[int, int]] = {}
-        self._states: dict[int, tuple[str, NodeId]] = {}
+        self._sums_at_offset: dict[int, tuple[int, NodeId]] = {}
+        self._sums_at_index: dict[int, tuple[int, NodeId]] = {}
         self._seen: dict[int, _Seen] = {}
 
     # What the cluster tells it.
@@ -353,18 +358,33 @@ class Ghost:
             self._by_tag[entry.cause] = executed
 
     def _look_at_state(self, process: Process, seen: _Seen) -> None:
-        """Equal digests at equal offsets; offsets only those that entries end at."""
-        offset = process.node.offset
+        """Equal sums at equal offset and index; offsets only those that entries end at."""
+        node, offset = process.node, process.node.offset
+        if node.marked.index == seen.index:
+            return
+        for index in range(max(seen.index + 1, node.marked.index - RING_MAX + 1), node.marked.index + 1):
+            mark = node.sums.at(index)
+            if mark is not None:
+                self._look_at_sums(process, mark)
+        seen.index = node.marked.index
+        if (node.marked.rows, node.marked.whole) != node.plain_sums():
+            self._fail(TRUE_SUMS, f"n{process.node_id} at index {seen.index}")
         if offset == seen.offset:
             return
         if offset < seen.offset or offset > self.next_offset:
             self._fail(GAPLESS, f"n{process.node_id} went from offset {seen.offset} to {offset} of {self.next_offset}")
         self._read_log(process, max(0, seen.offset), offset)
         seen.offset = offset
-        digest = process.node.state_hash()
-        first, node = self._states.setdefault(offset, (digest, process.node_id))
-        if first != digest:
-            self._fail(SAME_STATE, f"n{process.node_id} differs from n{node} at offset {offset}")
+
+    def _look_at_sums(self, process: Process, mark: Mark) -> None:
+        """Nobody had another one there."""
+        me = process.node_id
+        first, node = self._sums_at_offset.setdefault(mark.offset, (mark.rows, me))
+        if first != mark.rows:
+            self._fail(SAME_STATE, f"n{me} differs from n{node} at offset {mark.offset}")
+        first, node = self._sums_at_index.setdefault(mark.index, (mark.whole, me))
+        if first != mark.whole:
+            self._fail(SAME_WHOLE, f"n{me} differs from n{node} at index {mark.index}")
 
     def _read_log(self, process: Process, start: int, end: int) -> None:
         """A consumer that reads on finds each offset once, and on every node the bytes that were committed."""

@@ -22,6 +22,7 @@ from quorate.controller import deciding
 from quorate.controller.deciding import Decider
 from quorate.controller.machine import ReplicatedState
 from quorate.metadata.requests import RequestTable
+from quorate.metadata.sums import RunningSums
 from tests.sim import scripted
 
 Node = Any
@@ -208,6 +209,44 @@ def _snapshot_without_requests() -> None:
     swap(ReplicatedState, "snapshot_rows", lambda self: [row for row in original(self) if row[0] != "requests"])
 
 
+def _evolve_by_chance() -> None:
+    """As one that asks in which order a set is iterated: two nodes, or a leader and its followers, disagree."""
+    machine: Any = import_module("quorate.controller.machine")
+    original, calls = machine.evolve, [0]
+
+    def evolve(state: Node, event: Node, stamp: Node) -> Node:
+        calls[0] += 1
+        after = original(state, event, stamp)
+        if after.leader is not state.leader:
+            leader = msgspec.structs.replace(after.leader, since_ms=after.leader.since_ms + calls[0] % 2)
+            return msgspec.structs.replace(after, leader=leader)
+        return after
+
+    swap(machine, "evolve", evolve)
+
+
+def _request_not_remembered() -> None:
+    """One in fifty, on nodes that follow."""
+    machine: Any = import_module("quorate.controller.machine")
+    original, calls = machine.remember, [0]
+
+    def remember(requests: Node, entry: Node) -> Node:
+        calls[0] += 1
+        return original(requests, entry) if calls[0] % 50 else (requests, ())
+
+    swap(machine, "remember", remember)
+
+
+def _sum_not_taken_off() -> None:
+    genuine = RunningSums.entity
+
+    def entity(self: Node, before: Node, key: bytes, value: bytes | None) -> None:
+        if value is not None:
+            genuine(self, before, key, value)
+
+    swap(RunningSums, "entity", entity)
+
+
 def _no_log_check() -> None:
     original = Core.request_vote
 
@@ -292,6 +331,9 @@ MUTANTS: dict[str, Mutant] = {
     "time by the clock": Mutant("an event has the clock's time, though the last one's is later", _time_by_the_clock),
     "lost request table": Mutant("a restart forgets which requests were answered", _lost_request_table),
     "snapshot without requests": Mutant("a snapshot leaves the request table out", _snapshot_without_requests),
+    "evolve by chance": Mutant("what an event does to the state depends on more than both", _evolve_by_chance),
+    "request not remembered": Mutant("some nodes do not remember some requests", _request_not_remembered),
+    "sum not taken off": Mutant("a row that is deleted stays in the sum", _sum_not_taken_off),
     "no log check": Mutant("votes go to candidates whose log is behind", _no_log_check),
     "no generation check": Mutant("a sync report from before a truncation is believed", _no_generation_check),
     "truncates what matches": Mutant("entries that match are truncated and written again", _truncates_what_matches),

@@ -37,7 +37,7 @@ from quorate.events import NodeAddresses, Voter
 from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, RecordNodeStart
 from quorate.metadata.requests import RequestSettings
-from quorate.metadata.rows import state_hash
+from quorate.metadata.sums import Mark, RunningSums, plain_sums
 from quorate.metrics import Metrics
 from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
@@ -190,10 +190,20 @@ class CoreNode:
         """It is down."""
         self.core.on_disconnected(peer)
 
-    def state_hash(self) -> str:
-        """Digest of rows and request table."""
+    @property
+    def sums(self) -> RunningSums:
+        """See cluster.Node."""
+        return self.core.machine.sums
+
+    @property
+    def marked(self) -> Mark:
+        """See cluster.Node."""
+        return self.core.machine.marked
+
+    def plain_sums(self) -> tuple[int, int]:
+        """See cluster.Node."""
         machine = self.core.machine
-        return state_hash(machine.state, machine.requests)
+        return plain_sums(machine.state, machine.requests, machine.groups.starting_with(b""))
 
     def batches(self, offset: int) -> list[tuple[int, int, Term, bytes]]:
         """What a consumer of the event log reads from ``offset`` on."""

@@ -328,7 +328,7 @@ class Node:
             log=core.log,
             scheduler=self._scheduler,
             metrics=self.metrics,
-            requests=lambda: core.machine.requests,
+            sums=lambda: core.machine.marked,
             fresh=self._reader(
                 timeout_s=settings.http.answer_timeout_s,
                 past_timeout_s=settings.history.answer_timeout_s,

@@ -1,7 +1,7 @@
 """What operators ask a running node: status, quorum, brokers, topics, config, elections, why, log, state-hash.
 
 Rules: any node answers for the cluster. Every command says how fresh its answer must be (cli/freshness.py); status,
-quorum and state-hash are of the node itself unless told otherwise.
+quorum and state-hash are of the node itself unless told otherwise; state-hash then asks the others too, and compares.
 Exit 1 when what was asked about is not well: no leader, a set without a master, a difference.
 """
 
@@ -207,20 +207,41 @@ JAVA_INT_MAX = 2**31 - 1
 
 
 def state_hash(options: Namespace) -> int:
-    """The hash of the state: of one node, or of all, compared where their offsets are equal."""
+    """What the state adds up to, on every node that can be reached; who differs where both reflect the same."""
     first, fresh = asked_node(options), freshness(options)
-    answers = [first.get("/v1/state-hash", StateHash, **fresh)]
-    if options.all:
-        voters = first.get("/v1/quorum", Quorum, level="stale").voters
+    answers, silent = [first.get("/v1/state-hash", StateHash, **fresh)], []
+    if not options.only:
         same = fresh if options.at is not None else {"min_offset": answers[0].offset}
-        answers = [asked_node(options, v.http).get("/v1/state-hash", StateHash, **same) for v in voters]
-    rows = [(answer.node, answer.offset, answer.rows, answer.hash or "-") for answer in answers]
-    header = ("node", "offset", "entities", "with remembered requests")
+        for voter in first.get("/v1/quorum", Quorum, level="stale").voters:
+            if voter.id == answers[0].node:
+                continue
+            try:
+                answers.append(asked_node(options, voter.http).get("/v1/state-hash", StateHash, **same))
+            except NodeError as error:
+                silent.append(f"node {voter.id} is not compared: {error}")
+    rows = [(answer.node, answer.offset, answer.rows, _hidden(answer.index), answer.hash or "-") for answer in answers]
+    header = ("node", "offset", "entities", "index", "with requests and groups")
     show([msgspec.to_builtins(a) for a in answers], options.output, columns(header, rows))
-    by_offset: dict[int, set[tuple[str, str | None]]] = {}
+    differences = [*differing(answers, "offset", "rows"), *differing(answers, "index", "hash")]
+    for sentence in (*silent, *differences):
+        complain(sentence)
+    return REFUSED if differences else DONE
+
+
+def _hidden(value: object) -> object:
+    return "-" if value is None else value
+
+
+def differing(answers: Iterable[StateHash], place: str, name: str) -> Iterator[str]:
+    """Nodes that reflect the same ``place`` of the log and yet add up to something else, a sentence for each place."""
+    found: dict[object, dict[object, list[int]]] = {}
     for answer in answers:
-        by_offset.setdefault(answer.offset, set()).add((answer.rows, answer.hash))
-    return REFUSED if any(len(hashes) > 1 for hashes in by_offset.values()) else DONE
+        if getattr(answer, name) is not None:
+            found.setdefault(getattr(answer, place), {}).setdefault(getattr(answer, name), []).append(answer.node)
+    for at, nodes in found.items():
+        if len(nodes) > 1:
+            sides = " and ".join(", ".join(map(str, side)) for side in nodes.values())
+            yield f"nodes differ at {place} {at}: {sides}"
 
 
 def _with(*more: Callable[[ArgumentParser], object]) -> Callable[[ArgumentParser], None]:
@@ -251,5 +272,6 @@ CONFIG = Command(_with(_config_arguments), config)
 ELECTIONS = Command(_with(), elections)
 WHY = Command(_with(_why_arguments), why)
 STATE_HASH = Command(
-    _with(lambda parser: parser.add_argument("--all", action="store_true", help="of every node")), state_hash
+    _with(lambda parser: parser.add_argument("--only", action="store_true", help="of the node that is asked")),
+    state_hash,
 )

@@ -32,7 +32,7 @@ OWN: Mapping[str, tuple[str, str]] = {
     "at": ("travel:AT", "A read command on the state at an offset: at N status, at N brokers, …"),
     "diff": ("travel:DIFF", "What changed between two offsets."),
     "whatif": ("whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
-    "state-hash": ("operate:STATE_HASH", "The hash of the state; exit 1 when nodes differ at one offset."),
+    "state-hash": ("operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
     "simbroker": ("demo:BROKER", "One simulated broker, as demo starts them."),
 }
 """Word → where its ``Command`` is, and what the help says; in the order of the help."""

@@ -9,7 +9,7 @@ Families and keys (numbers are unsigned, 64 bits, big-endian, so that key order 
 ========  ==================================  ============================================================
 family    key                                 value
 ========  ==================================  ============================================================
-meta      ``applied``                         ``Applied``: index, term, next offset, time_ms
+meta      ``applied``                         ``Applied``: index, term, next offset, time_ms, sums of the rows
 meta      ``identity``                        ``Identity``, msgpack
 meta      ``term/`` + term                    first offset of that term's events (consensus/event_log.py)
 meta      ``consensus/…``                     the engine's own
@@ -49,6 +49,8 @@ _APPLIED_KEY = b"applied"
 _IDENTITY_KEY = b"identity"
 _APPLIED = Layout(">QQQQ")
 _OFFSET = Layout(">Q")
+SUMS_BYTES = 64
+"""Of ``Applied.sums``."""
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
@@ -60,6 +62,8 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     next_offset: int
     time_ms: int
     """Time of the last event, wall-clock milliseconds."""
+    sums: bytes = b""
+    """What the rows written with it add up to (metadata/sums.py); empty where nobody had worked that out."""
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -81,9 +85,9 @@ def key_offset(key: bytes) -> int:
     return int.from_bytes(key[-8:], "big")
 
 
-def applied_ops(index: int, term: int, next_offset: int, time_ms: int) -> list[StoreOp]:
-    """What to write with the effects of the entry at ``index``."""
-    return [StoreOp("meta", _APPLIED_KEY, _APPLIED.pack(index, term, next_offset, time_ms))]
+def applied_ops(index: int, term: int, next_offset: int, time_ms: int, sums: bytes = b"") -> list[StoreOp]:
+    """What to write with the effects of the entry at ``index``; ``sums``: of all rows after it."""
+    return [StoreOp("meta", _APPLIED_KEY, _APPLIED.pack(index, term, next_offset, time_ms) + sums)]
 
 
 def read_applied(store: Store) -> Applied | None:
@@ -91,10 +95,10 @@ def read_applied(store: Store) -> Applied | None:
     value = store.get("meta", _APPLIED_KEY)
     if value is None:
         return None
-    if len(value) != _APPLIED.size:
+    if len(value) not in (_APPLIED.size, _APPLIED.size + SUMS_BYTES):
         raise StorageError("the applied index in the store is damaged")
-    index, term, next_offset, time_ms = _APPLIED.unpack(value)
-    return Applied(Index(index), Term(term), next_offset, time_ms)
+    index, term, next_offset, time_ms = _APPLIED.unpack_from(value)
+    return Applied(Index(index), Term(term), next_offset, time_ms, value[_APPLIED.size :])
 
 
 def read_identity(store: Store) -> Identity | None:

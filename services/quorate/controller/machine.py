@@ -18,13 +18,14 @@ from quorate.consensus.entry import Entry, decode_entry
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, Term
 from quorate.consensus.store import applied_ops, read_applied
-from quorate.errors import InvariantBrokenError, check
+from quorate.errors import InvariantBrokenError, StorageError, check
 from quorate.events import Event, Stamp
 from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.requests import RequestSettings, RequestTable, RowChange
 from quorate.metadata.rows import from_rows, row
 from quorate.metadata.state import State
+from quorate.metadata.sums import Mark, RunningSums
 from quorate.metrics import Metrics
 from quorate.wire.avro import events_of
 
@@ -85,14 +86,19 @@ class ReplicatedState:
         self.term = applied.term if applied else Term(0)
         self.offset = applied.next_offset if applied else 0
         self.time_ms = applied.time_ms if applied else 0
-        self.state = from_rows(self._store.scan("rows"))
-        self.requests = RequestTable.from_rows(self._store.scan("requests"), self._request_settings)
-        self.groups = GroupRows(self._store.scan("groups"))
+        store, sums = self._store, RunningSums()
+        self.state = from_rows(sums.loading("rows", store.scan("rows")))
+        self.requests = RequestTable.from_rows(sums.loading("requests", store.scan("requests")), self._request_settings)
+        self.groups = GroupRows(sums.loading("groups", store.scan("groups")))
+        if applied is not None and applied.sums not in (b"", sums.packed()):
+            raise StorageError(f"the rows in the store do not add up to what was applied at index {self._index}")
+        self.sums = sums
+        sums.mark(self._index, self.term, self.offset)
         self._clear()
 
     def _clear(self) -> None:
         self._ops: list[StoreOp] = []
-        self._touched: dict[bytes, None] = {}
+        self._touched: dict[bytes, bytes | None] = {}
         self._batches: list[tuple[int, int, Term, bytes]] = []
         self._kept: list[tuple[Index, Term]] = []
 
@@ -105,6 +111,14 @@ class ReplicatedState:
     def applied_term(self) -> Term:
         """See port."""
         return self.term
+
+    @property
+    def marked(self) -> Mark:
+        """What the rows add up to, as applied here."""
+        found = self.sums.at(self._index)
+        if found is None:
+            raise InvariantBrokenError(f"entry {self._index} was applied and its sums are not known")
+        return found
 
     def apply(self, index: Index, term: Term, entry: bytes) -> None:
         """See port. Raises InvariantBrokenError, DecodeError or EntryFormatError only for what must stop the node."""
@@ -123,6 +137,7 @@ class ReplicatedState:
                 self._execute(decoded, term, adopted)
         elif decoded is not None:
             self._metrics.entries_not_executed += 1
+        self.sums.mark(index, term, self.offset)
 
     def _execute(self, entry: Entry, term: Term, adopted: Adopted | None) -> None:
         base = entry.base_offset
@@ -131,11 +146,15 @@ class ReplicatedState:
             adopted = self._evolve(entry, term)
         if adopted.state.leader is not self.state.leader:
             self._metrics.leader_changes += 1
-        self.state, self.requests = adopted.state, adopted.requests
-        for key in adopted.keys:
-            self._touched[key] = None
-        for key, value in adopted.request_rows:
-            self._ops.append(StoreOp("requests", key, value))
+        before, sums = self.state, self.sums
+        self.state = state = adopted.state
+        for key in adopted.keys if entry.count == 1 else dict.fromkeys(adopted.keys):
+            self._touched[key] = written = row(state, key)
+            sums.entity(before, key, written)
+        if adopted.request_rows:
+            sums.requests(self.requests, adopted.requests, adopted.request_rows)
+            self._ops += [StoreOp("requests", key, value) for key, value in adopted.request_rows]
+        self.requests = adopted.requests
         self._batches.append((base, entry.count, term, batch))
         self._ops += self._log.ops_for(base, entry.count, term, batch)
         self.offset = base + entry.count
@@ -146,7 +165,9 @@ class ReplicatedState:
     def _keep(self, entry: Entry, index: Index, term: Term) -> None:
         """What consumer groups keep; the entry takes no offset and does not tell the time."""
         changes = decode_changes(entry.batch)
-        self.groups.change(changes)
+        for key, value in changes:
+            self.sums.group(key, self.groups.get(key), value)
+            self.groups.put(key, value)
         self._ops += [StoreOp("groups", key, value) for key, value in changes]
         self._kept.append((index, term))
 
@@ -170,9 +191,8 @@ class ReplicatedState:
     def applied(self) -> None:
         """See port: one store write for the slice, then publish, then answer."""
         ops = self._ops
-        for key in self._touched:
-            ops.append(StoreOp("rows", key, row(self.state, key)))
-        ops += applied_ops(self._index, self.term, self.offset, self.time_ms)
+        ops += [StoreOp("rows", key, value) for key, value in self._touched.items()]
+        ops += applied_ops(self._index, self.term, self.offset, self.time_ms, self.sums.packed())
         self._store.write(ops)
         batches, kept = self._batches, self._kept
         self._clear()

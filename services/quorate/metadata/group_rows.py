@@ -2,7 +2,7 @@
 
 Rules: changed only at apply, by the row changes a ``groups`` entry carries, so equal on all nodes at equal index. What
 is in a row, when it lapses and how many there may be was decided by the leader before it proposed: applying asks
-nothing. Not part of the state, its hash, or the log; no change has an offset.
+nothing. Not part of the state or the log; no change has an offset. The second sum (sums.py) covers them.
 Theory: a change says the whole new row, so applying an entry twice is applying it once.
 """
 
@@ -52,10 +52,9 @@ class GroupRows:
         """Rows whose keys begin so, as of now."""
         return iter([(key, row) for key, row in self._rows.items() if key.startswith(prefix)])
 
-    def change(self, changes: Iterable[GroupRowChange]) -> None:
-        """Apply an entry's changes, in their order."""
-        for key, row in changes:
-            if row is None:
-                self._rows.pop(key, None)
-            else:
-                self._rows[key] = row
+    def put(self, key: bytes, row: bytes | None) -> None:
+        """Apply one change of an entry; they are applied in their order."""
+        if row is None:
+            self._rows.pop(key, None)
+        else:
+            self._rows[key] = row

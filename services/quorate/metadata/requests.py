@@ -153,6 +153,15 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )
 
 
+def rows_gone(before: RequestTable, after: RequestTable) -> Iterator[tuple[bytes, bytes]]:
+    """The rows of ``before`` that are not in ``after``, or not with this value; ``after`` came of one ``remember``."""
+    for number in range(before.oldest, min(after.oldest, before.following)):
+        entry = before.sequence[number]
+        yield _OFFSET.pack(entry.first_offset), _ENCODER.encode(entry)
+    if after.horizon_ms != before.horizon_ms and before.horizon_ms >= 0:
+        yield _HORIZON_KEY, b"%d" % before.horizon_ms
+
+
 def _evicted(table: RequestTable, now_ms: int) -> tuple[RequestTable, tuple[RowChange, ...]]:
     """Forget what is too many or too old, the oldest first, and move the horizon over it."""
     oldest, horizon_ms, replies, sequence = table.oldest, table.horizon_ms, table.replies, table.sequence

@@ -1,15 +1,12 @@
-"""Entities as rows: canonical bytes under the key of the events that touch them, and the hash over all of them.
+"""Entities as rows: canonical bytes under the key of the events that touch them (``sums.py`` adds them up).
 
 Rules: equal entities have equal bytes, on every node and after every restart: members in a fixed order, dictionaries
 sorted, defaults omitted, so that a field added later with its default changes no row. The first byte is the row
 format, which follows the feature level, so that nodes of two versions agree on every hash while they share a cluster.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from heapq import merge
-from itertools import islice
 from typing import Final, TypeVar, assert_never
 from urllib.parse import unquote
 
@@ -18,7 +15,6 @@ from immutables import Map
 
 from quorate.errors import InvariantBrokenError
 from quorate.events.codec import entity_key
-from quorate.metadata.requests import RequestTable
 from quorate.metadata.state import BrokerSet, Cluster, Config, FeatureLevel, Leader, Node, State, Topic
 from quorate.slices import Steps
 
@@ -123,45 +119,6 @@ def _entity(key: bytes, value: bytes) -> Entity:
         return _DECODERS[kind].decode(memoryview(value)[1:])
     except msgspec.DecodeError as error:
         raise InvariantBrokenError(f"the row under {key!r} is damaged: {error}") from error
-
-
-class StateHash(msgspec.Struct, frozen=True):
-    """SHA-256, in hex; both are equal at equal offset on all nodes."""
-
-    rows: str
-    """Over the rows of the state: what the events add up to."""
-    whole: str
-    """Over the rows and the request table."""
-
-
-def state_hash(state: State, requests: RequestTable) -> str:
-    """SHA-256, in hex, over the rows of the state and the request table: equal at equal offset on all nodes."""
-    return _finished(hashing(state, requests)).whole
-
-
-def hashing(state: State, requests: RequestTable) -> Steps[StateHash]:
-    """``state_hash``, and the hash of the state alone, a few rows a step."""
-    digest = hashlib.sha256(b"quorate state %d\n" % state.feature_level)
-    yield from _digesting(digest, rows(state))
-    state_alone = digest.hexdigest()
-    yield from _digesting(digest, requests.rows())
-    return StateHash(rows=state_alone, whole=digest.hexdigest())
-
-
-def _digesting(digest: "hashlib._Hash", pairs: Iterator[tuple[bytes, bytes]]) -> Steps[None]:
-    """Feed the pairs in order of their keys. Small runs are sorted one by one and merged as they are read: to sort all
-    at once would be one long step.
-    """
-    runs: list[list[tuple[bytes, bytes]]] = []
-    while run := sorted(islice(pairs, ROWS_PER_STEP)):
-        runs.append(run)
-        yield
-    for count, (key, value) in enumerate(merge(*runs), start=1):
-        digest.update(b"%d %d " % (len(key), len(value)))
-        digest.update(key)
-        digest.update(value)
-        if count % ROWS_PER_STEP == 0:
-            yield
 
 
 def _finished(steps: Steps[_T]) -> _T:

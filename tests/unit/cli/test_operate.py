@@ -206,13 +206,50 @@ def test_config_sends_what_is_to_change(node: Served) -> None:
     assert run(node, "config", "cluster", "nonsense") == 2
 
 
-def test_different_hashes_at_one_offset_are_a_failure(node: Served) -> None:
-    """``state-hash --all`` compares nodes; equal offset and different hash exits 1."""
-    answers = iter(["aa", "aa", "aa", "aa", "aa", "bb", "aa", "aa"])
-    node.answers["/v1/state-hash"] = lambda _: StateHash(**AT, hash=next(answers), rows="rr", feature_level=1)
+def hashes(node: int, rows: str, whole: str, *, offset: int = 9, index: int = 12) -> StateHash:
+    """What a node says its state adds up to."""
+    return StateHash(**{**AT, "node": node, "offset": offset}, index=index, hash=whole, rows=rows, feature_level=1)
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([("aa", "xx", 9, 12), ("aa", "xx", 9, 12)], ""),
+        ([("bb", "yy", 9, 12), ("aa", "xx", 9, 12)], "nodes differ at offset 9: 1, 3 and 2\n"),
+        ([("bb", "yy", 10, 13), ("aa", "zz", 9, 14)], ""),
+        ([("aa", "xx", 9, 12), ("aa", "zz", 9, 12)], "nodes differ at index 12: 1, 2 and 3\n"),
+    ],
+)
+def test_state_hash_asks_all_nodes_and_says_who_differs(
+    node: Served, others: list[tuple[str, str, int, int]], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Entities are compared at equal offset, the whole at equal index; a difference exits 1 and names both sides."""
+    answers = iter(
+        [
+            hashes(1, "aa", "xx"),
+            *(hashes(n, rows, whole, offset=o, index=i) for n, (rows, whole, o, i) in enumerate(others, start=2)),
+        ]
+    )
+    node.answers["/v1/state-hash"] = lambda _: next(answers)
     node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
-    assert run(node, "state-hash", "--all") == 0
-    assert run(node, "state-hash", "--all") == 1
+    assert run(node, "state-hash") == bool(told)
+    assert told in capsys.readouterr().err
+    assert [asked[2] for asked in node.asked if asked[1] == "/v1/state-hash"] == [{}, *[{"min_offset": "9"}] * 2]
+
+
+def test_state_hash_of_one_node_asks_nobody_else(node: Served) -> None:
+    """``--only``, also where the others could be asked."""
+    node.answers["/v1/state-hash"] = hashes(1, "aa", "xx")
+    assert run(node, "state-hash", "--only") == 0
+    assert [asked[1] for asked in node.asked] == ["/v1/state-hash"]
+
+
+def test_a_node_that_cannot_be_asked_is_named_and_not_counted(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """The others are compared; silence is no difference."""
+    node.answers["/v1/state-hash"] = lambda query: hashes(1, "aa", "xx") if not query else (503, b"{}")
+    node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
+    assert run(node, "state-hash") == 0
+    assert "node 2 is not compared" in capsys.readouterr().err
 
 
 def json_of(quorum: Quorum, address: str) -> dict[str, Any]:

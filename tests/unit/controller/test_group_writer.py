@@ -3,7 +3,7 @@
 from quorate.consensus.entry import Entry, decode_entry, encode_entry
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Index, StoreOp, Term
-from quorate.consensus.store import MemoryStore
+from quorate.consensus.store import MemoryStore, applied_ops
 from quorate.controller import ControllerSettings, GroupWriter, ReplicatedState, Written
 from quorate.metadata.commands import ApplyBrokerId
 from quorate.metadata.group_rows import encode_changes
@@ -237,6 +237,7 @@ def test_a_snapshot_brings_the_rows() -> None:
     taker.install(Index(1), Term(1))
     assert taker.groups.get(b"a") == b"1"
     assert b"z" not in taker.groups
+    assert taker.marked == giver.marked
 
 
 def replace(target: MemoryStore, source: MemoryStore) -> None:
@@ -244,3 +245,4 @@ def replace(target: MemoryStore, source: MemoryStore) -> None:
     for key, _ in list(target.scan("groups")):
         target.write([StoreOp("groups", key, None)])
     target.write([StoreOp("groups", key, value) for key, value in source.scan("groups")])
+    target.write(applied_ops(1, 1, 0, 0))

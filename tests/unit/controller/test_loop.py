@@ -1,5 +1,10 @@
 """Every request gets exactly one outcome, and the outcome says what is known."""
 
+import pytest
+
+from quorate.consensus.event_log import EventLog
+from quorate.consensus.ports import StoreOp
+from quorate.consensus.store import MemoryStore
 from quorate.controller import (
     Answered,
     Busy,
@@ -9,14 +14,18 @@ from quorate.controller import (
     ReadResult,
     ReadView,
     Refused,
+    ReplicatedState,
     Unavailable,
     UnknownOutcome,
     messages,
 )
 from quorate.controller.loop import answered
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
+from quorate.errors import StorageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
 from quorate.metadata.queries import TopicConfig
+from quorate.metadata.requests import RequestSettings
+from quorate.metadata.sums import Mark, plain_sums
 from quorate.wire.avro import decode_events
 from tests.unit.controller.bench import CALLER, Bench
 
@@ -24,6 +33,12 @@ from tests.unit.controller.bench import CALLER, Bench
 def topic(name: str, queues: int = 4) -> PutTopic:
     """Put a topic."""
     return PutTopic(topic=name, read_queues=queues, write_queues=queues, permission=6)
+
+
+def sums_of(machine: ReplicatedState) -> Mark:
+    """Where a machine is, and what its rows add up to, worked out from nothing."""
+    entities, whole = plain_sums(machine.state, machine.requests, machine.groups.starting_with(b""))
+    return Mark(index=machine.applied_index(), term=machine.term, offset=machine.offset, rows=entities, whole=whole)
 
 
 def look(bench: Bench, outcomes: list[object]) -> None:
@@ -357,11 +372,6 @@ def test_a_new_leader_whose_clock_is_behind_goes_on_at_the_last_events_time() ->
 
 def test_a_restart_reads_the_rows_and_equals_what_was() -> None:
     """State, offset and request table of a machine built on the same store are those of the first one."""
-    from quorate.consensus.event_log import EventLog
-    from quorate.controller import ReplicatedState
-    from quorate.metadata.requests import RequestSettings
-    from quorate.metadata.rows import state_hash
-
     bench = Bench()
     bench.open()
     bench.submit(topic("t"), request_id=f"{bench.loop.time_ms()}-x")
@@ -370,17 +380,11 @@ def test_a_restart_reads_the_rows_and_equals_what_was() -> None:
     again = ReplicatedState(bench.store, EventLog(bench.store), bench.metrics, RequestSettings())
     assert (again.offset, again.applied_index(), again.term) == (4, bench.machine.applied_index(), bench.machine.term)
     assert again.time_ms == bench.machine.time_ms == bench.loop.time_ms()
-    assert state_hash(again.state, again.requests) == state_hash(bench.machine.state, bench.machine.requests)
+    assert again.marked == bench.machine.marked == sums_of(again)
 
 
 def test_a_follower_that_decodes_the_batch_reaches_the_same_state() -> None:
     """Evolving from bytes, as followers do, equals adopting the tip, as the leader does."""
-    from quorate.consensus.event_log import EventLog
-    from quorate.consensus.store import MemoryStore
-    from quorate.controller import ReplicatedState
-    from quorate.metadata.requests import RequestSettings
-    from quorate.metadata.rows import state_hash
-
     bench = Bench()
     bench.open()
     bench.submit(topic("t"), request_id=f"{bench.loop.time_ms()}-x")
@@ -391,7 +395,7 @@ def test_a_follower_that_decodes_the_batch_reaches_the_same_state() -> None:
     for index, (term, entry) in enumerate(bench.engine.log, start=1):
         follower.apply(index, term, entry)  # type: ignore[arg-type]
     follower.applied()
-    assert state_hash(follower.state, follower.requests) == state_hash(bench.machine.state, bench.machine.requests)
+    assert follower.marked == bench.machine.marked == sums_of(follower)
     assert list(store.scan("events")) == list(bench.store.scan("events"))
 
 
@@ -432,3 +436,37 @@ def test_a_malformed_peer_message_changes_nothing() -> None:
         with pytest.raises(PeerError):
             bench.controller.receive(2, garbage)
     assert bench.controller.offset == 0
+
+
+def test_a_store_whose_rows_do_not_add_up_is_not_served() -> None:
+    """A row that is gone, another one, one too many: found at the next start, whatever the disk says of them."""
+    bench = Bench()
+    bench.open()
+    bench.done(topic("t"))
+    for family, changed in (("rows", b"topic/default/t"), ("groups", b"one too many")):
+        kept = bench.store.get(family, changed)  # type: ignore[arg-type]
+        bench.store.write([StoreOp(family, changed, None if kept else b"x")])  # type: ignore[arg-type]
+        index = bench.machine.applied_index()
+        with pytest.raises(StorageError, match=f"do not add up to what was applied at index {index}$"):
+            ReplicatedState(bench.store, EventLog(bench.store), bench.metrics, RequestSettings())
+        bench.store.write([StoreOp(family, changed, kept)])  # type: ignore[arg-type]
+    ReplicatedState(bench.store, EventLog(bench.store), bench.metrics, RequestSettings())
+
+
+def test_sums_are_there_at_every_entry_and_a_slice_of_many_has_the_same() -> None:
+    """A follower that applies all at once marks each entry as a leader did that applied them one by one."""
+    bench = Bench()
+    bench.open()
+    for queues in (4, 8, 8, 16):
+        bench.done(topic("t", queues))
+    bench.done(DeleteTopic(topic="t"))
+    store = MemoryStore()
+    follower = ReplicatedState(store, EventLog(store), bench.metrics, RequestSettings())
+    for index, (term, entry) in enumerate(bench.engine.log, start=1):
+        follower.apply(index, term, entry)  # type: ignore[arg-type]
+    follower.applied()
+    last = bench.machine.applied_index()
+    marks = [bench.machine.sums.at(index) for index in range(1, last + 1)]
+    assert marks == [follower.sums.at(index) for index in range(1, last + 1)]
+    assert None not in marks
+    assert follower.marked == sums_of(follower)

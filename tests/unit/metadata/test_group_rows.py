@@ -11,7 +11,8 @@ def test_changes_come_back_in_their_order() -> None:
     changes: tuple[GroupRowChange, ...] = ((b"a", b"1"), (b"b", b"2"), (b"a", None))
     assert decode_changes(encode_changes(changes)) == changes
     rows = GroupRows([(b"c", b"3")])
-    rows.change(changes)
+    for change in changes:
+        rows.put(*change)
     assert (b"a" in rows, rows.get(b"b"), rows.get(b"c"), len(rows)) == (False, b"2", b"3", 2)
 
 

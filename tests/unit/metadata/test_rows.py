@@ -7,7 +7,6 @@ from quorate.errors import InvariantBrokenError
 from quorate.events import key
 from quorate.metadata import rows
 from quorate.metadata.commands import ChangeConfig, PutTopic, RaiseFeatureLevel, RecordLeader
-from quorate.metadata.requests import RequestTable
 from quorate.metadata.state import (
     EMPTY,
     BrokerSet,
@@ -77,7 +76,6 @@ def test_equal_entities_have_equal_bytes_whatever_the_order_of_their_making() ->
         world.do(registering(1, capabilities=capabilities))
         states.append(world.state)
     assert rows.row(states[0], b"broker-set/default/a") == rows.row(states[1], b"broker-set/default/a")
-    assert rows.state_hash(states[0], RequestTable()) == rows.state_hash(states[1], RequestTable())
 
 
 def test_defaults_take_no_bytes() -> None:
@@ -99,21 +97,6 @@ def test_defaults_are_values_that_have_one_identity(entity: type[msgspec.Struct]
             made_elsewhere = msgspec.msgpack.decode(msgspec.msgpack.encode(field.default))
             same = tuple(made_elsewhere) if isinstance(field.default, tuple) else made_elsewhere
             assert same is field.default, field.name
-
-
-def test_the_hash_sees_rows_requests_and_level() -> None:
-    """Each of them alone changes it."""
-    world = World()
-    seen = {rows.state_hash(world.state, RequestTable())}
-    world.do(CREATE)
-    seen.add(rows.state_hash(world.state, RequestTable()))
-    table, _ = RequestTable().remember("p", "5-x", 0, 1, b"", 0)
-    seen.add(rows.state_hash(world.state, table))
-    world.do(START)
-    world.do(RaiseFeatureLevel(level=2))
-    seen.add(rows.state_hash(world.state, table))
-    assert len(seen) == 4
-    assert all(len(digest) == 64 for digest in seen)
 
 
 @pytest.mark.parametrize(

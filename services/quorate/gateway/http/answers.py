@@ -251,12 +251,15 @@ class Log(Stamped, frozen=True, kw_only=True):
 
 
 class StateHash(Stamped, frozen=True, kw_only=True):
-    """SHA-256 of the state; each is equal on all nodes at equal offset."""
+    """What the rows of the state add up to (docs/adr/0052), 64 hexadecimal digits each."""
 
-    hash: str | None
-    """Over the entities and the table of remembered requests; null in the past, where that table is not known."""
     rows: str
-    """Over the entities alone: what the events before ``offset`` add up to, now as in the past."""
+    """Over the entities: equal on all nodes at equal ``offset``, now as in the past."""
+    index: int | None
+    """Of the last Raft entry that ``hash`` reflects; null in the past."""
+    hash: str | None
+    """Over the entities, remembered requests and what consumer groups keep: equal on all nodes at equal ``index``; null
+    in the past, where only the entities are known."""
     feature_level: int
 
 

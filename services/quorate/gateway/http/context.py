@@ -16,7 +16,7 @@ from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.view import EventLogReader
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.requests import RequestTable
+from quorate.metadata.sums import Mark
 from quorate.metrics import Metrics
 
 PRINCIPAL = "anonymous"
@@ -64,8 +64,8 @@ class HttpContext:
     alive: Callable[[], bool]
     """False once the node stops, or has failed."""
     storage: Callable[[], StorageInfo]
-    requests: Callable[[], RequestTable]
-    """The remembered request ids as of now, for the state hash (``ReplicatedState.requests``)."""
+    sums: Callable[[], Mark]
+    """What the rows add up to now (``ReplicatedState.marked``)."""
     fresh: FreshReader
     """Every read of this listener goes through it."""
     policy: PolicySettings

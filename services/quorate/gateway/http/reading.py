@@ -40,9 +40,9 @@ from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.routing import Call
 from quorate.metadata.configs import refused_scope
 from quorate.metadata.queries import alive
-from quorate.metadata.requests import RequestTable
-from quorate.metadata.rows import hashing
+from quorate.metadata.rows import rows
 from quorate.metadata.state import BrokerSet, Election, Replica, Topic
+from quorate.metadata.sums import shown, summing
 from quorate.slices import Steps
 from quorate.wire.avro import decode_events
 
@@ -215,14 +215,21 @@ class Reading:
         self._asking.answered(call, "ReadStateHash", self._state_hash, "stale")
 
     def _state_hash(self, view: ReadView) -> Steps[StateHash]:
-        past = is_past(view)
-        # The table must be the one of this very offset: it is taken in the turn that took the view.
-        requests = RequestTable() if past else self._context.requests()
-        found = yield from hashing(view.state, requests)
+        if is_past(view):
+            found = yield from summing("rows", rows(view.state))
+            return StateHash(
+                **self._asking.stamp(view),
+                index=None,
+                hash=None,
+                rows=shown(found),
+                feature_level=view.state.feature_level,
+            )
+        mark = self._context.sums()  # Of this very offset: the first step is taken in the turn that took the view.
         return StateHash(
             **self._asking.stamp(view),
-            hash=None if past else found.whole,
-            rows=found.rows,
+            index=mark.index,
+            hash=shown(mark.whole),
+            rows=shown(mark.rows),
             feature_level=view.state.feature_level,
         )
 

@@ -19,7 +19,7 @@ from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
 from quorate.metadata.commands import ElectMaster, PutTopic
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.rows import state_hash
+from quorate.metadata.sums import plain_sums, shown
 from quorate.metrics import LATENCY_BOUNDS_US
 from tests.unit.controller.bench import Bench, Line
 from tests.unit.history.kit import Times
@@ -58,7 +58,7 @@ class House:
             serving=lambda: self.serving,
             alive=lambda: self.alive,
             storage=lambda: StorageInfo(1000, 400, 0.5),
-            requests=lambda: bench.machine.requests,
+            sums=lambda: bench.machine.marked,
             fresh=FreshReader(
                 bench.controller,
                 self.times.past,
@@ -456,15 +456,17 @@ def test_the_log_can_be_read_through_and_from_its_end() -> None:
 
 
 def test_the_state_hash_is_the_states() -> None:
-    """It is the hash every node computes; of the past the one over the entities, which is what it was then."""
+    """Both sums, with the offset and the index they are of; of the past the one over the entities, as it was then."""
     house = House()
     house.topics("a")
     machine = house.bench.machine
     now = house.get("/v1/state-hash")
-    assert now["hash"] == state_hash(machine.state, machine.requests)
+    entities, whole = plain_sums(machine.state, machine.requests, machine.groups.starting_with(b""))
+    assert (now["rows"], now["hash"], now["index"]) == (shown(entities), shown(whole), machine.applied_index())
     house.topics(*(f"more{number}" for number in range(100)))
     then = house.get(f"/v1/state-hash?at={now['offset']}")
-    assert (then["hash"], then["rows"], then["offset"], then["past"]) == (None, now["rows"], now["offset"], True)
+    assert (then["hash"], then["index"], then["offset"], then["past"]) == (None, None, now["offset"], True)
+    assert then["rows"] == now["rows"]
     assert house.get("/v1/state-hash")["rows"] != now["rows"]
 
 
