@@ -9,6 +9,7 @@ Type bytes: 1–31 consensus, 32–39 the hello of ``consensus.peers``, 64–255
 their payload is opaque here.
 """
 
+import operator
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.ports import TERM_MAX, Index, NodeId, Term
 from quorate.errors import PeerError, UsageError
 
 APP_TYPE_MIN = 64
@@ -24,7 +25,7 @@ ENTRY_BYTES_MAX = 4 * 1024 * 1024
 """What a decoder accepts for one entry; what may be *proposed* is a setting well below it."""
 ENTRIES_MAX = 65_536
 NUMBER_MAX = 1 << 62
-"""No term, index or counter comes near it; above it our own arithmetic could leave the 64 bits of the layout."""
+"""No index or counter comes near it; above it our own arithmetic could leave the 64 bits of the layout."""
 Entries = Sequence[tuple[Index, Term, bytes]]
 
 
@@ -242,6 +243,15 @@ _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
 }
 """Messages that are only numbers, in the order of their fields."""
 
+_TERMS = frozenset({"term", "last_term", "index_term"})
+
+
+def _limits(cls: type[Message]) -> tuple[int, ...]:
+    return tuple(TERM_MAX if name in _TERMS else NUMBER_MAX for name in cls.__struct_fields__)
+
+
+_LIMITS = {number: _limits(cls) for number, (cls, _) in _FIXED.items()}
+
 
 def _packer(cls: type[Message], number: int, layout: struct.Struct) -> Callable[[Any], bytes]:
     names = cls.__struct_fields__
@@ -290,8 +300,8 @@ def decode(frame: bytes) -> Message:
         if len(frame) != layout.size:
             raise PeerError(f"{cls.__name__} of {len(frame)} bytes instead of {layout.size}")
         values = layout.unpack(frame)[1:]
-        if max(values) > NUMBER_MAX:
-            raise PeerError(f"{cls.__name__} with a number above 2^62")
+        if True in map(operator.gt, values, _LIMITS[kind]):
+            raise PeerError(f"{cls.__name__} with a number that no log can hold: {values}")
         return cls(*values)
     if kind == _TYPE_APPEND:
         return _decode_append(frame)
@@ -304,7 +314,7 @@ def _decode_append(frame: bytes) -> AppendEntries:
     if len(frame) < _APPEND.size:
         raise PeerError("AppendEntries cut short")
     _, term, seq, prev_index, prev_term, commit, count = _APPEND.unpack_from(frame)
-    if count > ENTRIES_MAX or max(term, seq, prev_index, prev_term, commit) > NUMBER_MAX:
+    if count > ENTRIES_MAX or max(seq, prev_index, commit) > NUMBER_MAX or max(term, prev_term) > TERM_MAX:
         raise PeerError("AppendEntries with a number out of bounds")
     entries: list[tuple[Index, Term, bytes]] = []
     at, end, index = _APPEND.size, len(frame), prev_index
@@ -314,8 +324,8 @@ def _decode_append(frame: bytes) -> AppendEntries:
             raise PeerError("AppendEntries cut short")
         entry_term, size, crc = _ENTRY.unpack_from(frame, at)
         at = start + size
-        if at > end or size > ENTRY_BYTES_MAX or size == 1 or entry_term > NUMBER_MAX:
-            raise PeerError("entry length out of bounds")
+        if at > end or size > ENTRY_BYTES_MAX or size == 1 or entry_term > TERM_MAX:
+            raise PeerError("entry length or term out of bounds")
         entry = frame[start:at]
         if zlib.crc32(entry, zlib.crc32(_TERM.pack(entry_term))) != crc:
             raise PeerError(f"entry {index + 1} fails its CRC")
@@ -331,7 +341,7 @@ def _decode_chunk(frame: bytes) -> SnapshotChunk:
         raise PeerError("SnapshotChunk cut short")
     _, term, snapshot_id, number, kind, last, crc = _CHUNK.unpack_from(frame)
     payload = frame[_CHUNK.size :]
-    if kind > 1 or last > 1 or max(term, snapshot_id, number) > NUMBER_MAX:
+    if kind > 1 or last > 1 or max(snapshot_id, number) > NUMBER_MAX or term > TERM_MAX:
         raise PeerError("SnapshotChunk with a field out of bounds")
     if zlib.crc32(payload) != crc:
         raise PeerError(f"snapshot chunk {number} fails its CRC")

@@ -48,6 +48,7 @@ from quorate.consensus.guard import Election, HeldFrames, PeerFlow, ReadRounds, 
 from quorate.consensus.install import Installer
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import (
+    TERM_MAX,
     DiskWorker,
     Index,
     LeaderCause,
@@ -70,6 +71,10 @@ _APPLY_CLOCK_EVERY = 4
 """Entries applied between two looks at the clock."""
 _READING = frozenset({ReadProbe, ReadProbeAnswer, ReadAsk, ReadIndexIs})
 """Answered as they come: they make nothing due."""
+TERM_BEYOND_THE_LOG = (
+    f"the journal holds a term above {TERM_MAX}, which no log can hold: an earlier build took it from a forged frame. "
+    "If the other voters are well, remove this node's journal folder: it comes back as one that lost its journal"
+)
 _NO_ACK = (NodeId(0), Term(0), Index(0), 0.0)
 
 
@@ -115,6 +120,8 @@ class GuardedEngine(CoreEvents):
     ) -> None:
         if node_id not in voters or len(set(voters)) != len(voters) or min(voters) < 1:
             raise UsageError(f"node {node_id} of voters {voters}: ids are distinct, from 1, and include the node's own")
+        if max(journal.term, journal.last_term) > TERM_MAX:
+            raise UsageError(TERM_BEYOND_THE_LOG)
         self.node_id = node_id
         self.voters = tuple(sorted(voters))
         self._others = [voter for voter in self.voters if voter != node_id]
@@ -550,6 +557,10 @@ class GuardedEngine(CoreEvents):
     # ── elections ──
 
     def _ask_for_pre_votes(self, now: float) -> None:
+        if self._core.term >= TERM_MAX:
+            raise InvariantBrokenError(
+                f"term {TERM_MAX} is the last that a log can hold: nobody can be elected after it"
+            )
         round_ = self._election.ask(now)
         busy = self._oldest_unsynced_age(now) > self._settings.heartbeat_s
         if not self.voting or busy:

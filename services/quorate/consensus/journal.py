@@ -47,7 +47,7 @@ from quorate.consensus.journal_frames import (
 )
 from quorate.consensus.journal_index import LogIndex
 from quorate.consensus.journal_recovery import JournalDamagedError, LiveSegment, Recovered, erase_journal, recover
-from quorate.consensus.ports import Disk, DiskWorker, Index, NodeId, Term
+from quorate.consensus.ports import TERM_MAX, Disk, DiskWorker, Index, NodeId, Term
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.errors import InvariantBrokenError, StorageError, UsageError, check
 
@@ -297,9 +297,12 @@ class Journal:
         self.durable_index = min(self.durable_index, index - 1)
 
     def set_vote(self, term: int, voted_for: NodeId | None) -> None:
-        """Enter ``term``, or vote in it. Raises InvariantBrokenError for an older term or a second vote (Raft §5.2)."""
+        """Enter ``term``, or vote in it. Raises InvariantBrokenError for an older term, one that no log can hold, or a
+        second vote (Raft §5.2).
+        """
         if term == self.term and voted_for == self.voted_for:
             return
+        check(term <= TERM_MAX, f"term {term}: the log can hold up to {TERM_MAX}")
         check(
             term > self.term or (term == self.term and self.voted_for is None),
             f"term {self.term}, vote {self.voted_for}: cannot become term {term}, vote {voted_for}",

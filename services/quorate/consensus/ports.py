@@ -12,6 +12,8 @@ import msgspec
 
 NodeId = NewType("NodeId", int)
 Term = NewType("Term", int)
+TERM_MAX = Term((1 << 31) - 1)
+"""The last one: a record batch says the term it was written in as an int32, its leader epoch."""
 Index = NewType("Index", int)
 """A Raft log position, from 1. (An *offset* counts events, from 0; the two are never mixed.)"""
 

@@ -2,6 +2,7 @@
 
 import zlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,10 +34,12 @@ from quorate.consensus.codec import (
     VoteGranted,
     Welcome,
 )
-from quorate.consensus.ports import Index, Term
+from quorate.consensus.ports import TERM_MAX, Index, Term
 from quorate.errors import PeerError, UsageError
 
 NUMBER = st.integers(0, codec.NUMBER_MAX)
+TERM = st.integers(0, TERM_MAX)
+TERMS = ("term", "last_term", "index_term", "prev_term")
 NUMBERS_ONLY: list[type[Message]] = [
     Ack, Alive, PreVote, PreVoteAnswer, ReadProbe, ReadProbeAnswer, RejoinAsk, RejoinIndex, RejoinRead, RejoinTerm,
     RequestVote, SnapshotAck, SnapshotBegin, TermNotice, TimeoutNow, VoteGranted,
@@ -49,6 +52,8 @@ def of(cls: type[Message]) -> st.SearchStrategy[Message]:
     for name in cls.__struct_fields__:
         if name == "status":
             fields.append(st.integers(0, 2))
+        elif name in TERMS:
+            fields.append(TERM)
         else:
             fields.append(st.booleans() if cls.__annotations__[name] is bool else NUMBER)
     return st.builds(cls, *fields)
@@ -59,12 +64,12 @@ def appends(draw: st.DrawFn) -> AppendEntries:
     """Any AppendEntries: its entries follow ``prev_index``."""
     prev = draw(st.integers(0, 1 << 40))
     blobs = draw(st.lists(st.binary(max_size=40).filter(lambda entry: len(entry) != 1), max_size=5))
-    entries = tuple((Index(prev + 1 + i), Term(draw(NUMBER)), blob) for i, blob in enumerate(blobs))
-    term, prev_term, commit = Term(draw(NUMBER)), Term(draw(NUMBER)), Index(draw(NUMBER))
+    entries = tuple((Index(prev + 1 + i), Term(draw(TERM)), blob) for i, blob in enumerate(blobs))
+    term, prev_term, commit = Term(draw(TERM)), Term(draw(TERM)), Index(draw(NUMBER))
     return AppendEntries(term, draw(NUMBER), Index(prev), prev_term, commit, entries)
 
 
-CHUNKS = st.builds(SnapshotChunk, NUMBER, NUMBER, NUMBER, st.integers(0, 1), st.booleans(), st.binary(max_size=60))
+CHUNKS = st.builds(SnapshotChunk, TERM, NUMBER, NUMBER, st.integers(0, 1), st.booleans(), st.binary(max_size=60))
 MESSAGES = st.one_of(appends(), CHUNKS, *[of(cls) for cls in NUMBERS_ONLY])
 HELLOS: st.SearchStrategy[HelloMessage] = st.one_of(
     st.builds(
@@ -157,7 +162,6 @@ def test_the_crc_covers_the_term() -> None:
         ("app frame", codec.app_frame(64, b"payload")),
         ("hello", codec.encode_hello(Welcome())),
         ("short ack", b"\x02" + bytes(10)),
-        ("term above the limit", b"\x07" + (codec.NUMBER_MAX + 1).to_bytes(8, "big")),
         ("too many entries", b"\x01" + bytes(40) + (codec.ENTRIES_MAX + 1).to_bytes(4, "big")),
         ("entry of one byte", b"\x01" + bytes(43) + b"\x01" + bytes(8) + b"\0\0\0\x01" + bytes(4) + b"x"),
         ("entry longer than the frame", b"\x01" + bytes(43) + b"\x01" + bytes(8) + b"\0\0\1\0" + bytes(4)),
@@ -168,6 +172,46 @@ def test_malformed_frames_are_peer_errors(name: str, frame: bytes) -> None:
     """Each kind of malformed consensus frame is refused."""
     with pytest.raises(PeerError):
         codec.decode(frame)
+
+
+def beyond() -> list[tuple[str, bytes]]:
+    """Every message, and in it every term, as one more than a log can hold; every other number as too large."""
+    entry = (Index(9), TERM_MAX, b"ab")
+    made: list[Message] = [
+        AppendEntries(Term(1), 2, Index(8), Term(1), Index(8), (entry,)),
+        SnapshotChunk(Term(1), 2, 3, 0, last=True, payload=b"rows"),
+        *[cls(*[1] * len(cls.__struct_fields__)) for cls in codec._PACKERS],
+    ]
+    frames = [("AppendEntries of an entry", codec.encode(made[0]).replace(b"\0\0\0\0\x7f\xff\xff\xff", TOO_LATE))]
+    for message in made:
+        for name in message.__struct_fields__:
+            if name in TERMS:
+                wrong = {name: TERM_MAX + 1}
+            elif message.__class__.__annotations__[name] in (int, Index):
+                wrong = {name: codec.NUMBER_MAX + 1}
+            else:
+                continue
+            if (message.__class__, name) not in ((SnapshotChunk, "kind"), (SnapshotAck, "status")):
+                changed = msgspec.structs.replace(message, **wrong)
+                frames.append((f"{type(message).__name__}.{name}", codec.encode(changed)))
+    return frames
+
+
+TOO_LATE = (TERM_MAX + 1).to_bytes(8, "big")
+BEYOND = beyond()
+
+
+@pytest.mark.parametrize(("name", "frame"), BEYOND, ids=[name for name, _ in BEYOND])
+def test_a_number_that_no_log_can_hold_is_refused_in_every_message(name: str, frame: bytes) -> None:
+    """A batch says its term as an int32: no message brings a later one in, nor a number near the end of 64 bits."""
+    with pytest.raises(PeerError):
+        codec.decode(frame)
+
+
+def test_the_last_term_is_still_a_term() -> None:
+    """The greatest int32 is let in, everywhere."""
+    for message in (TermNotice(TERM_MAX), RequestVote(TERM_MAX, 1, Index(1), TERM_MAX, handover=False)):
+        assert codec.decode(codec.encode(message)) == message
 
 
 def test_app_frames_are_told_apart() -> None:
