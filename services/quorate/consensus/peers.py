@@ -28,6 +28,7 @@ from typing import cast
 import msgspec
 import structlog
 
+from quorate.admission import Admission
 from quorate.consensus import codec, packets
 from quorate.consensus.codec import Hello, HelloMessage, Proof, Refused, RefusedReason, Welcome
 from quorate.consensus.packets import LENGTH, TagError, Tags
@@ -224,10 +225,16 @@ class _Inbound(_Link):
         self._hellos = b"", b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See _Link; too many that prove nothing are turned away."""
+        """See _Link; of too many that prove nothing the oldest goes."""
         super().connection_made(transport)
-        if not self._peers.admit(self):
-            self.refuse("busy")
+        leaving = self._peers.admit(self)
+        if leaving is not None:
+            leaving.refuse("busy")
+
+    @property
+    def greeted(self) -> bool:
+        """It named a cluster and a voter that are right; its proof is due."""
+        return self._proof_wanted is not None
 
     def handle(self, frame: bytes) -> None:
         """Hello, proof, then frames."""
@@ -358,7 +365,9 @@ class Peers:
         self._ssl_client = ssl_client
         self._server: asyncio.Server | None = None
         self._dialers: list[asyncio.Task[None]] = []
-        self._unproven: set[_Inbound] = set()
+        self._unproven: Admission[_Inbound] = Admission(
+            places=settings.unproven_max, reserved=0, per_address=0, busy=lambda link: link.greeted
+        )
         self._inbound: dict[NodeId, _Inbound] = {}
         self._outbound: dict[NodeId, _Outbound] = {}
         self._waiting: dict[NodeId, list[bytes]] = {}
@@ -382,7 +391,7 @@ class Peers:
         for task in self._dialers:
             task.cancel()
         await asyncio.gather(*self._dialers, return_exceptions=True)
-        for link in [*self._outbound.values(), *self._inbound.values(), *self._unproven]:
+        for link in [*self._outbound.values(), *self._inbound.values(), *self._unproven.guests()]:
             link.end()
         if self._server is not None:
             self._server.close()
@@ -451,12 +460,9 @@ class Peers:
             own.cluster_id, own.node_id, peer, own.dir_uuid, own.feature_min, own.feature_max, secrets.token_bytes(32)
         )
 
-    def admit(self, link: _Inbound) -> bool:
-        """May one more unproven connection wait?"""
-        if len(self._unproven) >= self.settings.unproven_max:
-            return False
-        self._unproven.add(link)
-        return True
+    def admit(self, link: _Inbound) -> _Inbound | None:
+        """One more that has proven nothing; answers which of them must go for it."""
+        return self._unproven.enter(link, "")
 
     def refused(self, peer: NodeId | None, reason: RefusedReason) -> None:
         """Count and tell; not a word after ``stop``."""
@@ -467,7 +473,7 @@ class Peers:
 
     def inbound_open(self, link: _Inbound) -> None:
         """A peer proved itself; an older connection of the same peer is dead or about to be."""
-        self._unproven.discard(link)
+        self._unproven.leave(link)
         if link.peer is not None:
             older = self._inbound.get(link.peer)
             self._inbound[link.peer] = link
@@ -484,7 +490,7 @@ class Peers:
         """Of a proven peer: tell when it was the last one."""
         peer = link.peer
         if isinstance(link, _Inbound):
-            self._unproven.discard(link)
+            self._unproven.leave(link)
         if peer is None or not link.open:
             return
         if self._inbound.get(peer) is link:

@@ -95,7 +95,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     buffer_bytes_max: int = 64 * 1024 * 1024
     """Bytes waiting to be written to one peer; above it the connection is dropped rather than let grow."""
     unproven_max: int = 64
-    """Accepted connections that have not proven the cluster key yet."""
+    """Accepted connections that have not proven the cluster key yet; when one more comes, the oldest goes."""
     unanswered_s: float = 3.0
     """What was sent and nobody's kernel has acknowledged for so long ends the connection, and it is dialed anew: left
     alone, TCP would try again after ever longer pauses, up to two minutes after the network has healed."""

@@ -298,8 +298,8 @@ def test_a_silent_client_is_refused_at_the_deadline() -> None:
     with_ends(scenario, one)
 
 
-def test_too_many_unproven_connections_are_turned_away() -> None:
-    """Beyond the limit a connection that has proven nothing is refused as busy; those before it are not disturbed."""
+def test_of_too_many_unproven_connections_the_oldest_is_turned_away() -> None:
+    """Beyond the limit the oldest that has proven nothing is refused as busy, so a voter gets in at any time."""
     one = End(1, ports_of(1, 2))
 
     async def scenario(one: End) -> None:
@@ -307,10 +307,12 @@ def test_too_many_unproven_connections_are_turned_away() -> None:
         for raw in waiting:
             await raw.__aenter__()
         await until(lambda: len(one.peers._unproven) == SETTINGS.unproven_max)
-        async with Raw(one.port) as late:
-            assert codec.decode_hello(await late.read()) == Refused("busy")
         waiting[0].send(hello())
         assert isinstance(codec.decode_hello(await waiting[0].read()), Hello)
+        async with Raw(one.port) as late:
+            assert codec.decode_hello(await waiting[1].read()) == Refused("busy")
+            late.send(hello())
+            assert isinstance(codec.decode_hello(await late.read()), Hello)
         for raw in waiting:
             await raw.__aexit__()
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import h11
 
+from quorate.admission import Admission
 from quorate.clock import Scheduler, Timer
 from quorate.gateway.http.messages import HttpError, Request, Response, failure
 from quorate.gateway.http.settings import HttpSettings
@@ -52,17 +53,20 @@ class HttpConnection(asyncio.Protocol):
         self._stuck_since: float | None = None
         self._since = server.scheduler.monotonic()
         self._partial = False
+        self._asked = False
+        """A byte of it ever came."""
+        self._proven = False
         self._address = ""
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit, or close at once when there are too many."""
+        """Admit the client."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self._address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "local"
-        if not self._server.admit(self):
-            self._transport.abort()
+        host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._address = f"{host}:{peer[1]}" if isinstance(peer, tuple) else "local"
+        self._server.admit(self, host)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Gone; an answer still under way is dropped."""
@@ -77,7 +81,7 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(tls.REFUSAL)
                 self._transport.close()
                 return
-            self._partial = True
+            self._partial = self._asked = True
             self._since = self._server.scheduler.monotonic()
         try:
             self._h11.receive_data(data)
@@ -184,6 +188,8 @@ class HttpConnection(asyncio.Protocol):
             out += self._h11.send(h11.Data(data=b"" if without_body else response.body)) or b""
             out += self._h11.send(h11.EndOfMessage()) or b""
             self._transport.write(out)
+        if not self._proven and not last:
+            self._proven = self._server.answered(self)
         if last or self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             self._transport.close()
             return
@@ -192,6 +198,11 @@ class HttpConnection(asyncio.Protocol):
         self._since = self._server.scheduler.monotonic()
         self._server.scheduler.call_soon(self._advance)
 
+    @property
+    def busy(self) -> bool:
+        """Is a request under way?"""
+        return self._busy
+
     def overdue(self, now: float) -> bool:
         """Idle, stuck or dribbling for too long? (Looked at once a second.)"""
         limits = self._server.settings
@@ -199,7 +210,11 @@ class HttpConnection(asyncio.Protocol):
             return now - self._stuck_since > limits.write_timeout_s
         if self._busy:
             return False
-        return now - self._since > (limits.request_timeout_s if self._partial else limits.idle_timeout_s)
+        if self._partial:
+            allowed = limits.request_timeout_s if self._head is not None else limits.head_timeout_s
+        else:
+            allowed = limits.idle_timeout_s if self._asked else limits.first_byte_timeout_s
+        return now - self._since > allowed
 
     def close(self) -> None:
         """Hang up."""
@@ -215,7 +230,12 @@ class HttpServer:
         self.settings = settings
         self.metrics = metrics
         self.scheduler = scheduler
-        self._connections: set[HttpConnection] = set()
+        self._admission: Admission[HttpConnection] = Admission(
+            places=settings.connections_max,
+            reserved=settings.connections_reserved,
+            per_address=settings.proven_per_address_max,
+            busy=lambda connection: connection.busy,
+        )
         self._listener: asyncio.Server | None = None
         self._sweep: Timer | None = None
 
@@ -231,27 +251,30 @@ class HttpServer:
             self._listener.close()
         if self._sweep:
             self._sweep.cancel()
-        for connection in list(self._connections):
+        for connection in self._admission.guests():
             connection.close()
 
     @property
     def connections(self) -> int:
         """Clients connected now."""
-        return len(self._connections)
+        return len(self._admission)
 
-    def admit(self, connection: HttpConnection) -> bool:
-        """Is there room for one more?"""
-        if len(self._connections) >= self.settings.connections_max:
-            return False
-        self._connections.add(connection)
-        return True
+    def admit(self, connection: HttpConnection, host: str) -> None:
+        """Let one more in, for which another may have to go."""
+        leaving = self._admission.enter(connection, host)
+        if leaving is not None:
+            leaving.close()
+
+    def answered(self, connection: HttpConnection) -> bool:
+        """See Admission."""
+        return self._admission.answered(connection)
 
     def forget(self, connection: HttpConnection) -> None:
         """A client is gone."""
-        self._connections.discard(connection)
+        self._admission.leave(connection)
 
     def _swept(self) -> None:
         now = self.scheduler.monotonic()
-        for connection in [c for c in self._connections if c.overdue(now)]:
+        for connection in [c for c in self._admission.guests() if c.overdue(now)]:
             connection.close()
         self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)

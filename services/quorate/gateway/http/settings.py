@@ -10,11 +10,19 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds unless the name says otherwise."""
 
     connections_max: int = 500
-    """One more is closed as soon as it is accepted."""
+    """When one more comes, the one that is longest without an answer goes, of those that have proven nothing."""
+    connections_reserved: int = 100
+    """Of these, how many proven connections leave to others (at most half): probes are among them."""
+    proven_per_address_max: int = 200
+    """Connections of one address that count as proven."""
     head_bytes_max: int = 16 * 1024
     """Request line and headers."""
     body_bytes_max: int = 1024 * 1024
     """A larger body is answered 413."""
+    first_byte_timeout_s: float = 10.0
+    """How long a connection may stay without having sent a byte."""
+    head_timeout_s: float = 5.0
+    """Request line and headers must be whole this long after their first byte."""
     request_timeout_s: float = 10.0
     """A request must be whole this long after its first byte."""
     idle_timeout_s: float = 75.0

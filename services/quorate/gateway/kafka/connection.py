@@ -42,8 +42,15 @@ class KafkaConnection(asyncio.Protocol):
         self._stuck_since: float | None = None
         self._frame_since: float | None = None
         self._ended_at: float | None = None
-        self._used_at = server.scheduler.monotonic()
+        self._since = self._used_at = server.scheduler.monotonic()
+        self.proven = False
+        """See ``quorate.admission``."""
         self.host = ""
+
+    @property
+    def busy(self) -> bool:
+        """Is a request under way?"""
+        return self._header is not None
 
     @property
     def client_id(self) -> str | None:
@@ -53,7 +60,7 @@ class KafkaConnection(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the client, or close at once when there are too many."""
+        """Admit the client."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else ""
@@ -130,6 +137,8 @@ class KafkaConnection(asyncio.Protocol):
         header, self._header = self._header, None
         if header is None or self._transport is None:
             return
+        if not self.proven:
+            self.proven = self._server.answered(self)
         self._used_at = self._server.scheduler.monotonic()
         if self._buffer:
             self._frame_since = self._used_at
@@ -205,4 +214,5 @@ class KafkaConnection(asyncio.Protocol):
             return False
         if self._frame_since is not None and now - self._frame_since > limits.frame_timeout_s:
             return True
-        return now - self._used_at > limits.idle_timeout_s
+        silent = self._used_at == self._since and self._frame_since is None
+        return now - self._used_at > (limits.first_byte_timeout_s if silent else limits.idle_timeout_s)

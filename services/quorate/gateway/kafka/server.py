@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
+from quorate.admission import Admission
 from quorate.clock import Scheduler, Timer
 from quorate.controller import QuorumIs
 from quorate.gateway.access import Access, Quota
@@ -130,7 +131,12 @@ class KafkaServer:
         self._offsets = GroupOffsets(settings, scheduler, self._groups, view.groups)
         self._describer = Describer(view, settings, access, self._reader, self._groups, self._offsets)
         self._groups_term = 0
-        self._connections: set[KafkaConnection] = set()
+        self._admission: Admission[KafkaConnection] = Admission(
+            places=settings.connections_max,
+            reserved=settings.connections_reserved,
+            per_address=settings.proven_per_address_max,
+            busy=lambda connection: connection.busy,
+        )
         self._waiting: deque[_Waiting] = deque()
         self._waking = False
         self._sweep: Timer | None = None
@@ -153,13 +159,13 @@ class KafkaServer:
         if self._sweep:
             self._sweep.cancel()
         self._groups.clear()
-        for connection in list(self._connections):
+        for connection in self._admission.guests():
             connection.close()
 
     @property
     def connections(self) -> int:
         """Clients connected now."""
-        return len(self._connections)
+        return len(self._admission)
 
     @property
     def groups(self) -> int:
@@ -167,22 +173,25 @@ class KafkaServer:
         return len(self._groups)
 
     def opened(self, connection: KafkaConnection) -> None:
-        """A client connected; one too many is hung up on."""
-        if len(self._connections) >= self.settings.connections_max:
-            connection.close()
-        else:
-            self._connections.add(connection)
+        """A client connected; one that is too many is hung up on."""
+        leaving = self._admission.enter(connection, connection.host)
+        if leaving is not None:
+            leaving.close()
+
+    def answered(self, connection: KafkaConnection) -> bool:
+        """See Admission."""
+        return self._admission.answered(connection)
 
     def closed(self, connection: KafkaConnection) -> None:
         """A client is gone."""
-        self._connections.discard(connection)
+        self._admission.leave(connection)
         for waiting in [w for w in self._waiting if w.connection is connection]:
             self._unpark(waiting)
 
     def _swept(self) -> None:
         """Once a second: whoever is overdue goes."""
         now = self.scheduler.monotonic()
-        for connection in [c for c in self._connections if c.overdue(now)]:
+        for connection in [c for c in self._admission.guests() if c.overdue(now)]:
             connection.close()
         if self._coordinates():
             self._groups.sweep()

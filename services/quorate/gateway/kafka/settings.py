@@ -17,7 +17,11 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``cluster``: clients see every node and read from the leader, or from the node whose rack they name.
     ``local``: a node names only itself, for clients that must stay with it."""
     connections_max: int = 1000
-    """One more is closed as soon as it is accepted."""
+    """When one more comes, the one that is longest without an answer goes, of those that have proven nothing."""
+    connections_reserved: int = 50
+    """Of these, how many proven connections leave to others (at most half)."""
+    proven_per_address_max: int = 500
+    """Connections of one address that count as proven."""
     request_bytes_max: int = 2 * 1024 * 1024
     """Larger frames close their connection."""
     fetch_bytes_max: int = 64 * 1024
@@ -35,6 +39,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     ends the turn before."""
     confirm_timeout_s: float = 2.5
     """How long ListOffsets(latest) waits for the leader's word."""
+    first_byte_timeout_s: float = 10.0
+    """How long a connection may stay without having sent a byte."""
     idle_timeout_s: float = 600.0
     """A connection without a request for this long is closed (Kafka ``connections.max.idle.ms``)."""
     frame_timeout_s: float = 10.0

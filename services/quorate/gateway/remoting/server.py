@@ -1,6 +1,7 @@
 """The remoting listener: connections, deadlines and limits; what a request means is the service's business.
 
 Rules: a plain ``asyncio.Protocol``: no task and no timer per connection or request; one sweep looks at all deadlines.
+Who stays when all places are taken is ``quorate.admission``'s rule.
 Answers of one loop turn leave in one send. Reading stops, and what was read is kept undecoded, while a connection has
 too much in flight or does not read its answers; a turn takes a bounded number of its requests, and makes large answers
 for half a millisecond. A peer that breaks the protocol, or a deadline, loses its connection and nothing else.
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from quorate.admission import Admission
 from quorate.controller.outcomes import Caller
 from quorate.errors import PeerError
 from quorate.gateway.remoting.settings import RemotingSettings
@@ -33,6 +35,9 @@ class Service(Protocol):
     def closed(self, connection: "Connection") -> None:
         """The connection is gone."""
 
+    def knows(self, connection: "Connection") -> bool:
+        """Is it the channel of a registered broker?"""
+
 
 class Connection(asyncio.Protocol):
     """One peer. It is the ``Channel`` the live table knows: ``address`` and ``last`` are for it."""
@@ -45,6 +50,7 @@ class Connection(asyncio.Protocol):
         "_partial_was",
         "_postponed",
         "_server",
+        "_since",
         "_splitter",
         "_stalled_since",
         "_transport",
@@ -52,7 +58,9 @@ class Connection(asyncio.Protocol):
         "address",
         "caller",
         "in_flight",
+        "inside",
         "last",
+        "proven",
         "seen",
     )
 
@@ -72,7 +80,12 @@ class Connection(asyncio.Protocol):
         self._partial_since: float | None = None
         self._partial_was = 0
         self._stalled_since: float | None = None
-        self.active = True
+        self._since = 0.0
+        self.active = False
+        self.inside = False
+        """It was let in."""
+        self.proven = False
+        """See ``quorate.admission``."""
         self.seen = 0.0
         self.address = ""
         self.last: object | None = None
@@ -83,9 +96,10 @@ class Connection(asyncio.Protocol):
         """Kept nearly empty: a thousand brokers may reconnect in one turn."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "local"
-        if not self._server.admit(self):
-            self._transport.abort()
+        host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.address = f"{host}:{peer[1]}" if isinstance(peer, tuple) else "local"
+        self._since = self.seen = self._server.loop.time()
+        if not self._server.admit(self, host):
             return
         self._transport.set_write_buffer_limits(high=self._server.settings.write_buffer_bytes_max)
         self.caller = Caller(self.ANONYMOUS.principal, self.address)
@@ -168,6 +182,8 @@ class Connection(asyncio.Protocol):
     def answer(self, header_type: HeaderType, opaque: int, message: Message | None) -> None:
         """End one request handed to the service; ``None`` for a one-way one."""
         self.in_flight -= 1
+        if not self.proven:
+            self.proven = self._server.answered(self)
         if message is not None:
             self.send(message.frame(header_type, opaque))
         if self.in_flight == self._server.settings.in_flight_max // 2:
@@ -245,6 +261,8 @@ class Connection(asyncio.Protocol):
         if self.active:
             self.active = False
             self.seen = now
+        if self.seen == self._since and now - self._since > settings.first_byte_deadline_s:
+            return "nothing sent in time"
         if self._partial_since is not None and now - self._partial_since > settings.partial_deadline_s:
             return "frame not finished in time"
         if self._stalled_since is not None and now - self._stalled_since > settings.slow_reader_deadline_s:
@@ -286,15 +304,22 @@ class RemotingServer:
         self._metrics = metrics or Metrics()
         self._large: deque[tuple[Connection, Callable[[], None]]] = deque()
         self._making = False
-        self._connections: set[Connection] = set()
+        self._admission: Admission[Connection] = Admission(
+            places=settings.connections_max,
+            reserved=settings.connections_reserved,
+            per_address=settings.proven_per_address_max,
+            busy=lambda connection: connection.in_flight > 0,
+            known=service.knows,
+        )
         self._partial_bytes = 0
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self.refused_connections = 0
         self.deadlines_missed: dict[str, int] = {}
-        self._metrics.gauge("remoting_connections", "Open remoting connections.", lambda: len(self._connections))
+        self._metrics.gauge("remoting_connections", "Open remoting connections.", lambda: len(self._admission))
         self._metrics.gauge(
-            "remoting_connections_refused", "Remoting connections beyond the limit.", lambda: self.refused_connections
+            "remoting_connections_refused",
+            "Remoting connections closed because all places were taken.",
+            lambda: self._admission.evicted,
         )
         self._metrics.gauge(
             "remoting_deadlines_missed",
@@ -318,30 +343,39 @@ class RemotingServer:
             self._sweeper = None
         if self._server is not None:
             self._server.close()
-            for connection in tuple(self._connections):
+            for connection in self._admission.guests():
                 connection.close()
             await self._server.wait_closed()
             self._server = None
-        for connection in tuple(self._connections):
+        for connection in self._admission.guests():
             connection.abort()
 
     @property
     def connections(self) -> int:
         """How many are open."""
-        return len(self._connections)
+        return len(self._admission)
 
-    def admit(self, connection: Connection) -> bool:
-        """Is there room for one more?"""
-        if len(self._connections) >= self.settings.connections_max:
-            self.refused_connections += 1
-            return False
-        self._connections.add(connection)
-        return True
+    @property
+    def refused_connections(self) -> int:
+        """How many were closed because all places were taken."""
+        return self._admission.evicted
+
+    def admit(self, connection: Connection, host: str) -> bool:
+        """Let one more in, for which another may have to go; False: it was closed itself."""
+        leaving = self._admission.enter(connection, host)
+        if leaving is not None:
+            leaving.abort()
+        connection.inside = leaving is not connection
+        return connection.inside
+
+    def answered(self, connection: Connection) -> bool:
+        """See Admission."""
+        return self._admission.answered(connection)
 
     def forget(self, connection: Connection, partial_bytes: int) -> None:
         """A connection ended."""
-        if connection in self._connections:
-            self._connections.discard(connection)
+        self._admission.leave(connection)
+        if connection.inside:
             self._partial_bytes -= partial_bytes
             self.service.closed(connection)
 
@@ -377,7 +411,7 @@ class RemotingServer:
     def _sweep(self) -> None:
         """Once a period: end whoever missed a deadline."""
         now = self.loop.time()
-        for connection in tuple(self._connections):
+        for connection in self._admission.guests():
             missed = connection.overdue(now)
             if missed is not None:
                 self.deadlines_missed[missed] = self.deadlines_missed.get(missed, 0) + 1

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from quorate.controller.live import Beat, Channel
+from quorate.controller.live import Beat, Channel, LiveEntry
 from quorate.controller.loop import ReadResult, ReadView, answered
 from quorate.controller.outcomes import Caller, Found, Outcome, UnknownOutcome
 from quorate.errors import PeerError, UsageError
@@ -226,6 +226,15 @@ class RemotingService:
     def closed(self, connection: Connection) -> None:
         """The channel of some broker, maybe."""
         self._controller.channel_closed(connection)
+
+    def knows(self, connection: Connection) -> bool:
+        """The broker last heard on it is registered, and was heard on no other connection since."""
+        heard = connection.last
+        if not isinstance(heard, LiveEntry) or heard.channel is not connection:
+            return False
+        found = self._controller.state.broker_sets.get(heard.broker_set)
+        replica = found.replica(heard.broker_id) if found is not None else None
+        return replica is not None and replica.registered and replica.address == heard.address
 
     # -- counting
 

@@ -21,7 +21,11 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_max: int = 1000
     """Such reads that may wait for an offset at the same time; one more is answered with code 2."""
     connections_max: int = 10_000
-    """One more is closed at once."""
+    """When one more comes, the one that is longest without an answer goes, of those that have proven nothing."""
+    connections_reserved: int = 500
+    """Of these, how many proven connections leave to others (at most half)."""
+    proven_per_address_max: int = 1000
+    """Connections of one address that count as proven; registered brokers always do."""
     backlog: int = 1024
     """Connections the kernel may hold before we accept them (Java ``serverSocketBacklog``)."""
     frame_bytes_max: int = JAVA_FRAME_BYTES_MAX
@@ -34,6 +38,8 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of unfinished frames over all connections; the connection that exceeds it is closed."""
     partial_deadline_s: float = 10.0
     """How long a frame may take from its first byte to its last."""
+    first_byte_deadline_s: float = 10.0
+    """How long a connection may stay without having sent a byte."""
     idle_deadline_s: float = 120.0
     """A connection with no byte in or out for this long is closed (Java ``serverChannelMaxIdleTimeSeconds``)."""
     in_flight_max: int = 1024

@@ -107,5 +107,5 @@ def test_a_request_that_waited_for_its_client_has_its_whole_time() -> None:
     scene.wire.take()
     scene.settle()
     assert len(scene.asked) == 3
-    assert not scene.connection.overdue(scene.turns.monotonic() + 9.0)
+    assert not scene.connection.overdue(scene.turns.monotonic() + 4.0)
     assert scene.connection.overdue(scene.turns.monotonic() + 11.0)

@@ -221,8 +221,8 @@ def test_a_bad_request_is_told_so_and_hung_up_on(data: bytes, status: int) -> No
             assert status_of(everything(fresh)) == 200
 
 
-def test_connections_are_bounded() -> None:
-    """One too many is hung up on."""
+def test_when_nobody_can_go_the_newest_is_closed_at_once() -> None:
+    """A proven connection is not disturbed."""
     with serving(connections_max=1) as served, connected(served) as first:
         first.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n")
         assert first.recv(1000)
@@ -230,12 +230,51 @@ def test_connections_are_bounded() -> None:
             assert everything(second) == b""
 
 
+def test_the_silent_and_the_dribbling_make_room() -> None:
+    """All places are taken: whoever comes and asks is answered; the proven stay, the silent go, the oldest first."""
+    one = b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n"
+    with serving(connections_max=8) as served, contextlib.ExitStack() as stack:
+        proven, *others = [stack.enter_context(connected(served)) for _ in range(8)]
+        proven.sendall(one)
+        assert status_of(proven.recv(1000)) == 200
+        for bare in others:
+            bare.sendall(b"GET /a HT")
+        for _ in range(20):
+            with connected(served) as fresh:
+                fresh.sendall(one)
+                assert status_of(fresh.recv(1000)) == 200
+        assert everything(others[0]) == b""
+        proven.sendall(one)
+        assert status_of(proven.recv(1000)) == 200
+
+
+def test_first_byte_head_and_body_have_deadlines() -> None:
+    """Of a connection that never asked, of a head that does not end, of a body; a kept connection may be idle."""
+    one = b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n"
+    limits = {"sweep_period_s": 0.02, "first_byte_timeout_s": 0.1}
+    with serving(**limits) as served, connected(served) as silent, connected(served) as kept:
+        kept.sendall(one)
+        assert status_of(kept.recv(1000)) == 200
+        assert everything(silent) == b""
+        kept.sendall(one)
+        assert status_of(kept.recv(1000)) == 200
+    with serving(sweep_period_s=0.02, head_timeout_s=0.1) as served, connected(served) as dribbling:
+        dribbling.sendall(b"GET / HTTP/1.1\r\nhost: h\r\nx:")
+        assert everything(dribbling) == b""
+    with serving(sweep_period_s=0.02, head_timeout_s=0.1) as served, connected(served) as slow:
+        slow.sendall(b"PUT /a HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\nconnection: close\r\n\r\n")
+        served.do(asyncio.sleep(0.3))
+        slow.sendall(b"ok")
+        assert status_of(everything(slow)) == 200
+
+
 def test_idle_dribbling_and_deaf_clients_are_disconnected() -> None:
     """No request, a request that never ends, an answer never read: each has its deadline."""
     with serving(sweep_period_s=0.02, idle_timeout_s=0.1) as served, connected(served) as idle:
-        assert everything(idle) == b""
+        idle.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n")
+        assert status_of(everything(idle)) == 200
     with serving(sweep_period_s=0.02, request_timeout_s=0.1) as served, connected(served) as dribbling:
-        dribbling.sendall(b"GET / HT")
+        dribbling.sendall(b"PUT / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n")
         assert everything(dribbling) == b""
     with serving(sweep_period_s=0.02, write_timeout_s=0.1) as served, connected(served) as deaf:
         deaf.sendall(b"GET /large HTTP/1.1\r\nhost: h\r\n\r\n")

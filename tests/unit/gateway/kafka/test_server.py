@@ -712,25 +712,52 @@ def test_a_frame_of_a_bad_size_costs_its_connection(size: int) -> None:
         assert client.closed()
 
 
-def test_connections_are_bounded() -> None:
-    """One too many is hung up on; when one goes there is room again."""
-    with serving(connections_max=2) as (served, first):
+def test_the_silent_make_room() -> None:
+    """All places are taken: the proven client stays, each new one is served, and the silent go, the oldest first."""
+    with serving(connections_max=6) as (served, first):
         first.ask(Api.METADATA, 1, {"topics": []})
-        second = Client(served.ports[0])
-        second.ask(Api.METADATA, 1, {"topics": []})
-        third = Client(served.ports[0])
-        assert third.closed()
-        second.socket.close()
-        while served.servers[0].connections > 1:
+        silent = [Client(served.ports[0]) for _ in range(5)]
+        fresh = [Client(served.ports[0]) for _ in range(3)]
+        for client in fresh:
+            assert client.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
+        for client in silent[:3]:
+            assert client.closed()
+        for client in (first, *silent[3:], *fresh):
+            assert client.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
+            client.socket.close()
+
+
+def test_a_waiting_consumer_is_not_idle() -> None:
+    """A long poll of a client beyond what its address may prove is passed over while the silent can go."""
+    with serving(connections_max=4, proven_per_address_max=1) as (served, first):
+        first.ask(Api.METADATA, 1, {"topics": []})
+        waiting = Client(served.ports[0])
+        waiting.send(Api.FETCH, FETCH, fetch(0, wait_ms=20_000))
+        while not served.metrics[0].fetch_waits:
             served.do(_turns())
-        fourth = Client(served.ports[0])
-        assert fourth.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
-        fourth.socket.close()
+        silent = [Client(served.ports[0]) for _ in range(4)]
+        for client in silent[:2]:
+            assert client.closed()
+        served.append(1, 1)
+        assert offsets(fetched(waiting.receive())["records"]) == [0]
+        for client in (waiting, *silent):
+            client.socket.close()
+
+
+def test_a_connection_that_never_sends_a_byte_has_a_deadline() -> None:
+    """One that asked once may be silent for longer."""
+    with serving(sweep_period_s=0.02, first_byte_timeout_s=0.1) as (served, asked):
+        asked.ask(Api.METADATA, 1, {"topics": []})
+        silent = Client(served.ports[0])
+        assert silent.closed()
+        silent.socket.close()
+        assert asked.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
 
 
 def test_idle_dribbling_and_deaf_clients_are_disconnected() -> None:
     """No request, a frame that never ends, or answers never read: each has its deadline."""
     with serving(sweep_period_s=0.02, idle_timeout_s=0.1) as (_, idle):
+        idle.ask(Api.METADATA, 1, {"topics": []})
         assert idle.closed()
     with serving(sweep_period_s=0.02, frame_timeout_s=0.1) as (_, dribbling):
         dribbling.socket.sendall(int32(100) + b"\x00")

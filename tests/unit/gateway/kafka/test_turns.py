@@ -46,6 +46,9 @@ class Scene:
 
     def opened(self, connection: KafkaConnection) -> None: ...
 
+    def answered(self, connection: KafkaConnection) -> bool:
+        return True
+
     def serve(self, connection: KafkaConnection, header: RequestHeader, request: Request) -> None:
         self.served += 1
         self.scheduler.advance(self._takes_s)

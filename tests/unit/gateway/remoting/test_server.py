@@ -37,6 +37,7 @@ class Echo:
         self.requests: list[Request] = []
         self.waiting: list[tuple[Connection, HeaderType, int]] = []
         self.gone: list[Connection] = []
+        self.registered: set[str] = set()
         self.hold = False
         self.size = 0
 
@@ -54,6 +55,9 @@ class Echo:
 
     def closed(self, connection: Connection) -> None:
         self.gone.append(connection)
+
+    def knows(self, connection: Connection) -> bool:
+        return connection.address in self.registered
 
 
 def with_server(
@@ -171,8 +175,8 @@ def test_a_malformed_frame_closes_the_connection_without_an_answer(garbage: byte
     with_server(RemotingSettings(), body)
 
 
-def test_one_connection_too_many_is_closed_at_once() -> None:
-    """The limit holds, and the others live on."""
+def test_when_nobody_can_go_the_newest_is_closed_at_once() -> None:
+    """The limit holds, and the proven live on."""
 
     async def body(service: Echo, server: RemotingServer, port: int) -> None:
         first = await asyncio.open_connection("127.0.0.1", port)
@@ -188,6 +192,58 @@ def test_one_connection_too_many_is_closed_at_once() -> None:
         second[1].close()
 
     with_server(RemotingSettings(connections_max=1), body)
+
+
+def test_silent_and_heartbeating_strangers_make_room() -> None:
+    """All places are taken by the silent and by strangers' heartbeats, which are free: brokers and tools get in."""
+
+    async def body(service: Echo, server: RemotingServer, port: int) -> None:
+        tool = await asyncio.open_connection("127.0.0.1", port)
+        tool[1].write(encode_request(1005, 1))
+        await read_responses(tool[0], 1)
+        broker = await asyncio.open_connection("127.0.0.1", port)
+        broker[1].write(encode_request(904, 2, BEAT))
+        await read_responses(broker[0], 1)
+        host, at, *_ = broker[1].get_extra_info("sockname")
+        service.registered.add(f"{host}:{at}")
+        strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        opened = [tool, broker, *strangers]
+        for stranger in strangers[:4]:
+            stranger[1].write(encode_request(904, 3, BEAT))
+            await read_responses(stranger[0], 1)
+        for number in range(12):
+            opened.append(fresh := await asyncio.open_connection("127.0.0.1", port))
+            fresh[1].write(encode_request(1005, number))
+            assert (await read_responses(fresh[0], 1))[0].opaque == number
+        for reader, _ in strangers:
+            assert await reader.read(1) == b""
+        for known in (tool, broker):
+            known[1].write(encode_request(1005, 99))
+            assert (await read_responses(known[0], 1))[0].opaque == 99
+        assert server.connections == 10
+        assert server.refused_connections == 12
+        await until(lambda: len(service.gone) == 12)
+        for _, writer in opened:
+            writer.close()
+
+    with_server(RemotingSettings(connections_max=10, connections_reserved=5, proven_per_address_max=3), body)
+
+
+def test_a_connection_that_never_sends_a_byte_has_a_deadline() -> None:
+    """One that asked once may be silent for longer."""
+
+    async def body(service: Echo, server: RemotingServer, port: int) -> None:
+        asked = await asyncio.open_connection("127.0.0.1", port)
+        asked[1].write(encode_request(1005, 1))
+        silent = await asyncio.open_connection("127.0.0.1", port)
+        assert await silent[0].read(1) == b""
+        await read_responses(asked[0], 1)
+        assert server.connections == 1
+        assert server.deadlines_missed == {"nothing sent in time": 1}
+        asked[1].close()
+        silent[1].close()
+
+    with_server(RemotingSettings(first_byte_deadline_s=0.1, sweep_period_s=0.02), body)
 
 
 def test_a_silent_peer_is_closed_but_not_one_that_speaks() -> None:

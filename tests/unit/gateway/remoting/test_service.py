@@ -116,6 +116,24 @@ def said(answer: Response) -> tuple[int, str | None, dict[str, str], object]:
     return answer.code, answer.remark, answer.fields, json.loads(answer.body) if answer.body else None
 
 
+def test_a_channel_is_known_by_the_registered_broker_last_heard_on_it() -> None:
+    """A heartbeat alone makes nobody known: the broker must be registered, at that address, and heard nowhere else."""
+    gateway = Gateway()
+    gateway.beat(1)
+    assert not gateway.service.knows(gateway.peer)
+    assert gateway.ask(1013, **SET, appliedBrokerId=1, registerCheckCode=f"{A1};1").code == 0
+    gateway.beat(1)
+    assert not gateway.service.knows(gateway.peer)
+    assert gateway.ask(1003, **SET, brokerId=1, brokerAddress=A1).code == 0
+    assert gateway.service.knows(gateway.peer)
+    gateway.beat(1, A2)
+    assert not gateway.service.knows(gateway.peer)
+    gateway.beat(1, A1)
+    first, gateway.peer = gateway.peer, Peer()
+    gateway.beat(1, A1)
+    assert (gateway.service.knows(first), gateway.service.knows(gateway.peer)) == (False, True)
+
+
 def test_the_life_of_a_pair_is_answered_as_by_java() -> None:
     """Id, registration, election, growth of the sync state set: as recorded from the Java controller."""
     gateway = Gateway()

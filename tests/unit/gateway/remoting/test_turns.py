@@ -35,6 +35,9 @@ class Scene:
 
     def closed(self, connection: Connection) -> None: ...
 
+    def knows(self, connection: Connection) -> bool:
+        return False
+
     def handle(self, request: Request, frame: Frame, connection: Connection) -> None:
         self.taken.append(request.opaque)
 
