@@ -16,7 +16,7 @@ from quorate.consensus.ports import NodeId, RaftEngine, Term
 from quorate.errors import StorageError
 from quorate.metadata.sums import Mark, RunningSums
 from tests.sim.clients import Answer, Result, Service
-from tests.sim.disk import Loss, SimDisk, SimStore, SimWorker, Slowness
+from tests.sim.disk import Loss, SimDisk, SimStore, SimVoterFile, SimWorker, Slowness
 from tests.sim.network import Fabric, SimNetwork
 from tests.sim.world import Loop, ViolationError, World
 
@@ -69,7 +69,7 @@ class Ports(msgspec.Struct, frozen=True):
     store: SimStore
     network: SimNetwork
     seed: int
-    dir_uuid: str
+    voter_file: SimVoterFile
     fatal: Callable[[Exception], None]
 
 
@@ -83,6 +83,7 @@ class Host:
         self.node_id = node_id
         self.disk = SimDisk(world.random)
         self.store = SimStore(self.disk, world.random)
+        self.voter_file = SimVoterFile(self.disk)
         self.slowness = Slowness(world.random)
         self.wall_skew_ms = 0
         self.incarnations = 0
@@ -139,7 +140,7 @@ class Process:
             store=host.store,
             network=SimNetwork(cluster.fabric, self.node_id),
             seed=cluster.world.random.getrandbits(32),
-            dir_uuid=f"dir-{self.node_id}",
+            voter_file=host.voter_file,
             fatal=self.fatal,
         )
         self.node = cluster.build(ports)

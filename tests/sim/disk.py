@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Literal
 
+from quorate.consensus.directory import Found
 from quorate.consensus.ports import Family, StoreOp
 from quorate.errors import StorageError
 from tests.sim.world import Call, Loop, World
@@ -63,7 +64,16 @@ class _StoreSync:
         self.upto = upto
 
 
-_Op = _Write | _Sync | _Create | _Remove | _StoreSync
+class _Replace:
+    """A small file is replaced whole, and durable with that."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+_Op = _Write | _Sync | _Create | _Remove | _StoreSync | _Replace
 Files = dict[str, bytearray]
 
 
@@ -95,6 +105,8 @@ class SimDisk:
         self.lost_bytes = 0
         self.torn_writes = 0
         self.store_synced: Callable[[int], None] = lambda _upto: None
+        self.small: bytes | None = None
+        """The small file; it survives ``wipe``, which takes the journal alone."""
 
     # The port.
 
@@ -134,6 +146,12 @@ class SimDisk:
         """The store asks for its writes up to ``upto`` to be durable."""
         self._record(_StoreSync(upto))
 
+    def replace_small(self, data: bytes) -> None:
+        """The small file beside the journal is replaced when the job ends, or not at all."""
+        if self.failing:
+            raise StorageError("voter.json: input/output error")
+        self._record(_Replace(data))
+
     def _content(self, name: str) -> bytearray:
         content = self.view.get(name)
         if content is None:
@@ -149,7 +167,7 @@ class SimDisk:
                 self.view[op.name] = bytearray(op.size)
             case _Remove():
                 del self.view[op.name]
-            case _Sync() | _StoreSync():
+            case _Sync() | _StoreSync() | _Replace():
                 pass
         if self._job is None:
             self._happen(op)
@@ -182,6 +200,8 @@ class SimDisk:
                 self.store_synced(op.upto)
             case _Sync():
                 self._platter_takes(op.name)
+            case _Replace():
+                self.small = op.data
 
     def _platter_takes(self, name: str) -> None:
         rest = []
@@ -236,6 +256,23 @@ class SimDisk:
     def wipe(self) -> None:
         """The directory is lost (the process must be dead)."""
         self.view, self.platter, self._unsynced, self._job = {}, {}, [], None
+
+
+class SimVoterFile:
+    """The ``VoterFile`` port of one node; outlives its processes. ``copied``: it was put here from elsewhere."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+        self.copied = False
+
+    def read(self) -> Found | None:
+        """See port: at a start."""
+        return None if self._disk.small is None else Found(self._disk.small, self.copied)
+
+    def replace(self, data: bytes) -> None:
+        """See port."""
+        self._disk.replace_small(data)
+        self.copied = False
 
 
 class SimWorker:

@@ -6,17 +6,15 @@ segments of a few kilobytes, snapshots after dozens of entries, elections within
 
 from collections.abc import Callable
 from random import Random
+from uuid import UUID
 
 import msgspec
 
-from quorate.cli.compose import Core, CoreSettings
-from quorate.consensus.engine import mark_forgotten
+from quorate.cli.compose import Core, CoreSettings, Disks, open_directory
 from quorate.consensus.event_log import EventLog
-from quorate.consensus.journal import Journal
 from quorate.consensus.ports import NodeId, RaftEngine, Term
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.storage_settings import EventLogSettings, JournalSettings
-from quorate.consensus.store import Identity, claim_identity, read_identity
 from quorate.controller import (
     Answered,
     BrokerLink,
@@ -141,16 +139,21 @@ class CoreNode:
     remembers_requests = True
 
     def __init__(self, ports: Ports, limits: Limits, brokers: BrokerLink | None = None) -> None:
-        forgotten = read_identity(ports.store) is not None and not ports.disk.names()
-        if forgotten:
-            mark_forgotten(ports.store)
-        self.journal = Journal.open(ports.disk, ports.worker, limits.journal, ports.loop)
-        claim_identity(ports.store, Identity(cluster_id="sim", node_id=ports.node_id, dir_uuid=ports.dir_uuid))
+        chance = Random(ports.seed)
+        self.directory, self.journal = open_directory(
+            Disks(voter_file=ports.voter_file, store=ports.store, disk=ports.disk, worker=ports.worker),
+            cluster_id="sim",
+            node_id=ports.node_id,
+            alone=len(ports.voters) == 1,
+            journal=limits.journal,
+            clock=ports.loop,
+            fresh=lambda: str(UUID(int=chance.getrandbits(128), version=4)),
+        )
         self.core = Core(
             node_id=ports.node_id,
             voters=ports.voters,
             journal=self.journal,
-            forgotten=forgotten,
+            directory=self.directory,
             store=ports.store,
             log=EventLog(ports.store, limits.log),
             network=ports.network,
@@ -170,7 +173,7 @@ class CoreNode:
         """Begin, and have the start recorded."""
         start = RecordNodeStart(
             node_id=self._ports.node_id,
-            dir_uuid=self._ports.dir_uuid,
+            dir_uuid=self.directory.incarnation,
             version="sim",
             addresses=addresses(self._ports.node_id),
             feature_min=1,

@@ -8,13 +8,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from quorate.clock import Scheduler
+from quorate.clock import Clock, Scheduler
 from quorate.consensus import codec
+from quorate.consensus.directory import Directory, VoterFile
 from quorate.consensus.event_log import EventLog
-from quorate.consensus.journal import Journal
-from quorate.consensus.ports import DiskWorker, Network, NodeId, RaftEngine, Store
+from quorate.consensus.journal import Journal, JournalDamagedError, erase_journal
+from quorate.consensus.ports import Disk, DiskWorker, Network, NodeId, RaftEngine, Store
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
+from quorate.consensus.rejoin import LONE_JOURNAL_LOST
 from quorate.consensus.settings import EngineSettings
+from quorate.consensus.storage_settings import JournalSettings
+from quorate.consensus.store import Identity, claim_identity, read_identity
 from quorate.controller import (
     BrokerLink,
     Controller,
@@ -42,6 +46,50 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     policy: PolicySettings = PolicySettings()
     requests: RequestSettings = RequestSettings()
     history: HistorySettings = HistorySettings()
+
+
+class Disks(msgspec.Struct, frozen=True, kw_only=True):
+    """What one data directory consists of, as ports."""
+
+    voter_file: VoterFile
+    store: Store
+    disk: Disk
+    worker: DiskWorker
+
+
+def open_directory(
+    disks: Disks,
+    *,
+    cluster_id: str,
+    node_id: NodeId,
+    alone: bool,
+    journal: JournalSettings,
+    clock: Clock,
+    fresh: Callable[[], str],
+) -> tuple[Directory, Journal]:
+    """Who this directory is, and its journal; another *life* has begun when this returns. Only at start.
+
+    ``fresh`` makes ids. A journal that was lost or damaged is replaced by an empty one, once it is durable that this
+    node may not vote; ``alone``, without another voter to ask, that is refused. Raises UsageError, StorageError.
+    """
+
+    def open_journal(*, must_exist: bool) -> Journal:
+        return Journal.open(disks.disk, disks.worker, journal, clock, must_exist=must_exist)
+
+    known = read_identity(disks.store)
+    directory = Directory.open(disks.voter_file, cluster_id=cluster_id, node_id=node_id, store=known, fresh=fresh())
+    try:
+        # The first life is written after the journal was made: who has lived must find a journal.
+        opened = open_journal(must_exist=directory.voter.begun)
+    except JournalDamagedError as error:
+        if alone:
+            raise UsageError(f"{LONE_JOURNAL_LOST} ({error})") from error  # What is left is the operator's to save.
+        directory.forbid_vote(str(error))
+        erase_journal(disks.disk)
+        opened = open_journal(must_exist=False)
+    directory.begin(fresh())
+    claim_identity(disks.store, Identity(cluster_id=cluster_id, node_id=node_id, dir_uuid=directory.incarnation))
+    return directory, opened
 
 
 class PeerMessages:
@@ -78,10 +126,11 @@ class Core:
         metrics: Metrics,
         on_fatal: Callable[[Exception], None],
         worker: DiskWorker,
-        forgotten: bool = False,
+        directory: Directory,
         journalist: Journalist | None = None,
     ) -> None:
         self.node_id = node_id
+        self.directory = directory
         self.journal = journal
         self.store = store
         self.log = log
@@ -112,7 +161,7 @@ class Core:
             store=store,
             event_log=log,
             worker=worker,
-            forgotten=forgotten,
+            directory=directory,
             on_fatal=on_fatal,
         )
         self._voters = set(voters)

@@ -19,16 +19,13 @@ from typing import Self
 
 from structlog.typing import FilteringBoundLogger
 
-from quorate.cli.compose import Core, CoreSettings
+from quorate.cli.compose import Core, CoreSettings, Disks, open_directory
 from quorate.clock import LoopScheduler
-from quorate.consensus.disk import DirectoryLock, FileDisk, ThreadWorker, sync_directory
-from quorate.consensus.engine import mark_forgotten
+from quorate.consensus.disk import DirectoryLock, FileDisk, FileVoterFile, ThreadWorker, sync_directory
 from quorate.consensus.event_log import EventLog
-from quorate.consensus.journal import Journal, JournalDamagedError, erase_journal
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
-from quorate.consensus.rejoin import LONE_JOURNAL_LOST
-from quorate.consensus.store import Identity, RocksStore, claim_identity, read_identity
+from quorate.consensus.store import RocksStore
 from quorate.controller import QuorumIs, ReadResult, ReadView
 from quorate.errors import StorageError, UsageError
 from quorate.events import NodeAddresses, Voter
@@ -188,32 +185,20 @@ class Node:
         sync_directory(str(data.resolve().parent))
         self._lock = DirectoryLock(str(data))
         self._store = RocksStore(str(data / "store"), settings.storage.store)
-        known = read_identity(self._store)
-        self.dir_uuid = known.dir_uuid if known else str(uuid.UUID(int=secrets.randbits(128), version=4))
-        identity = Identity(cluster_id=settings.cluster.id, node_id=settings.node.id, dir_uuid=self.dir_uuid)
-        if known is not None:
-            claim_identity(self._store, identity)  # Whose it is comes first: a journal may be erased below.
         self._disk = FileDisk(str(data / "journal"), self.metrics)
         self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
-        alone = len(settings.cluster.voters) == 1
-        self._forgotten = False
-        try:
-            # The identity is written after the journal was made: who has one must find a journal.
-            self._journal = self._open_journal(must_exist=known is not None)
-        except JournalDamagedError as error:
-            if alone:
-                raise UsageError(f"{LONE_JOURNAL_LOST} ({error})") from error  # What is left is the operator's to save.
-            self.log.warning("journal lost or damaged; rejoining without a vote", reason=str(error))
-            self._forgotten = True
-            mark_forgotten(self._store)
-            erase_journal(self._disk)
-            self._journal = self._open_journal(must_exist=False)
-        if known is None:
-            claim_identity(self._store, identity)
-
-    def _open_journal(self, *, must_exist: bool) -> Journal:
-        settings = self.settings.storage.journal
-        return Journal.open(self._disk, self._worker, settings, self._scheduler, must_exist=must_exist)
+        self._directory, self._journal = open_directory(
+            Disks(voter_file=FileVoterFile(str(data)), store=self._store, disk=self._disk, worker=self._worker),
+            cluster_id=settings.cluster.id,
+            node_id=NodeId(settings.node.id),
+            alone=len(settings.cluster.voters) == 1,
+            journal=settings.storage.journal,
+            clock=self._scheduler,
+            fresh=lambda: str(uuid.UUID(int=secrets.randbits(128), version=4)),
+        )
+        self.dir_uuid = self._directory.incarnation
+        if self._directory.may_not_vote:
+            self.log.warning("rejoining without a vote", reason=self._directory.may_not_vote)
 
     def _build_core(self) -> None:
         settings = self.settings
@@ -269,7 +254,7 @@ class Node:
             metrics=self.metrics,
             on_fatal=self.fail,
             worker=self._worker,
-            forgotten=self._forgotten,
+            directory=self._directory,
             journalist=CommandJournalist(settings.log, me, self._scheduler.call_soon, self._scheduler.time_ms),
         )
 

@@ -10,6 +10,7 @@ ended before it looked; so a burst of small jobs costs one wake-up, and a long j
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from collections import deque
@@ -18,6 +19,7 @@ from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter_ns
 
+from quorate.consensus.directory import Found
 from quorate.errors import StorageError, UsageError
 from quorate.metrics import Metrics
 
@@ -143,6 +145,65 @@ class FileDisk:
         if fd is None:
             fd = self._fds[name] = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
         return fd
+
+
+class FileVoterFile:
+    """The ``VoterFile`` port: ``voter.json`` in the data directory, replaced by a rename.
+
+    Its last line names the file it was written as: inode number and generation, which is how NFS tells a file from a
+    later one with its number. A copy of the directory has other files. (A file system that tells no generation is
+    asked for the number alone. A block device that is copied whole keeps both: consensus/directory.py finds that by
+    the lives its peers met.)
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._path = os.path.join(directory, "voter.json")
+
+    def read(self) -> Found | None:
+        """See port."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"read {self._path}: {error}") from error
+        try:
+            content = os.read(fd, os.fstat(fd).st_size + 1)
+            data, newline, place = content.removesuffix(b"\n").rpartition(b"\n")
+            return Found(data + newline, copied=place != _place(fd))
+        except OSError as error:
+            raise StorageError(f"read {self._path}: {error}") from error
+        finally:
+            os.close(fd)
+
+    def replace(self, data: bytes) -> None:
+        """See port."""
+        fresh = self._path + ".new"
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(fresh)
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                _write_all(fd, data + _place(fd) + b"\n", 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.rename(fresh, self._path)
+            sync_directory(self._directory)
+        except OSError as error:
+            raise StorageError(f"write {self._path}: {error}") from error
+
+
+_GET_GENERATION = 0x80087601
+"""``FS_IOC_GETVERSION`` of Linux."""
+
+
+def _place(fd: int) -> bytes:
+    generation = bytes(8)
+    with contextlib.suppress(OSError):
+        generation = fcntl.ioctl(fd, _GET_GENERATION, generation)
+    return b"%d %d" % (os.fstat(fd).st_ino, int.from_bytes(generation[:4], "little"))
 
 
 def _write_all(fd: int, data: bytes, offset: int) -> None:

@@ -43,6 +43,7 @@ from quorate.consensus.codec import (
     VoteGranted,
 )
 from quorate.consensus.core import Core, CoreEvents, Role
+from quorate.consensus.directory import Directory
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.guard import Election, HeldFrames, PeerFlow, ReadRounds, Show, commit_ceiling, shape_append
 from quorate.consensus.install import Installer
@@ -66,7 +67,7 @@ from quorate.consensus.snapshots import SnapshotSender, Trimmer
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
 
 _FORGOTTEN_KEY = b"consensus/forgotten"
-"""In the store's ``meta`` while this node has not recovered from a lost journal."""
+"""In the store's ``meta`` of a directory without a voter file while its node had not recovered from a lost journal."""
 _APPLY_CLOCK_EVERY = 4
 """Entries applied between two looks at the clock."""
 _READING = frozenset({ReadProbe, ReadProbeAnswer, ReadAsk, ReadIndexIs})
@@ -78,12 +79,6 @@ TERM_BEYOND_THE_LOG = (
 _NO_ACK = (NodeId(0), Term(0), Index(0), 0.0)
 
 
-def mark_forgotten(store: Store) -> None:
-    """Make durable that the journal is lost, *before* a new one takes its place. Raises StorageError."""
-    store.write([StoreOp("meta", _FORGOTTEN_KEY, b"\x01")])
-    store.sync()
-
-
 class _Transfer(msgspec.Struct, frozen=True):
     to: NodeId
     deadline: float
@@ -93,11 +88,10 @@ class GuardedEngine(CoreEvents):
     """A ``RaftEngine`` (consensus/ports.py says what each method promises) around any ``Core``.
 
     ``store``, ``event_log`` and ``worker`` are needed for snapshots and trimming; without them the journal only grows.
-    ``forgotten``: the journal was found damaged or missing although the node existed before, so it starts as a
-    non-voter; an empty journal beside a store that has applied something, or a store behind the journal's beginning,
-    is recognised without it. ``on_fatal`` is called once, when this node must not go on; the engine has stopped by
-    then. Raises UsageError for a lone node that forgot (nobody could tell it what it acknowledged) and for
-    impossible voters.
+    ``directory`` says whether this node may vote; an empty journal beside a store that has applied something, or a
+    store behind the journal's beginning, is recognised here and said there. ``on_fatal`` is called once, when this node
+    must not go on; the engine has stopped by then. Raises UsageError for a lone node that forgot (nobody could tell it
+    what it acknowledged) and for impossible voters.
     """
 
     def __init__(
@@ -116,7 +110,7 @@ class GuardedEngine(CoreEvents):
         store: Store | None = None,
         event_log: EventLog | None = None,
         worker: DiskWorker | None = None,
-        forgotten: bool = False,
+        directory: Directory | None = None,
     ) -> None:
         if node_id not in voters or len(set(voters)) != len(voters) or min(voters) < 1:
             raise UsageError(f"node {node_id} of voters {voters}: ids are distinct, from 1, and include the node's own")
@@ -130,8 +124,9 @@ class GuardedEngine(CoreEvents):
         self._scheduler, self._rng, self._settings = scheduler, rng, settings
         self._on_fatal = on_fatal
         self._store, self._worker = store, worker
+        self._directory = directory or Directory.in_memory(node_id)
         now = scheduler.monotonic()
-        self._rejoin = self._start_rejoin(forgotten=forgotten)
+        self._rejoin = self._start_rejoin()
         self._rejoined_seq: int | None = None
         self._first_start = journal.term == 0 and self._rejoin is None
         self._election = Election(node_id, self.voters, settings, rng, now)
@@ -443,10 +438,7 @@ class GuardedEngine(CoreEvents):
             self._network.send(peer, frame)
         if self._rejoined_seq is not None and self._journal.durable_seq >= self._rejoined_seq:
             self._rejoined_seq = None
-            if self._store is not None:
-                self._store.write([StoreOp("meta", _FORGOTTEN_KEY, None)])
-                if self._worker is not None:  # Or a power loss would make it forget again, perhaps beside another.
-                    self._worker.submit(self._store.sync, lambda: None)
+            self._directory.save_later(self._worker, may_not_vote="", admitted=True)
 
     def _send(self, peer: NodeId, message: Message) -> None:
         self._network.send(peer, codec.encode(message))
@@ -876,21 +868,26 @@ class GuardedEngine(CoreEvents):
 
     # ── coming back without a journal ──
 
-    def _start_rejoin(self, *, forgotten: bool) -> Rejoin | None:
+    def _start_rejoin(self) -> Rejoin | None:
         journal, applied, store = self._journal, self._machine.applied_index(), self._store
+        reason = self._directory.may_not_vote
         if applied < journal.base_index and journal.base_index > 1:
-            journal.reset(Index(1), Term(0))  # The store lost what the journal no longer has.
-            forgotten = True
-        if store is not None and store.get("meta", _FORGOTTEN_KEY) is not None:
-            forgotten = True
+            journal.reset(Index(1), Term(0))
+            reason = "the store lost what the journal no longer has"
         if journal.state == "new" and applied > 0:
-            forgotten = True
-        if not forgotten:
+            reason = reason or "the journal is missing"
+        old = store is not None and store.get("meta", _FORGOTTEN_KEY) is not None
+        if old:
+            reason = reason or "the journal was lost before"
+        if not reason:
             return None
         if not self._others:
-            raise UsageError(LONE_JOURNAL_LOST)
-        if store is not None:
-            mark_forgotten(store)
+            raise UsageError(f"{LONE_JOURNAL_LOST} ({reason})")
+        if reason != self._directory.may_not_vote:
+            self._directory.forbid_vote(reason)
+        if old and store is not None:
+            store.write([StoreOp("meta", _FORGOTTEN_KEY, None)])
+            store.sync()
         return Rejoin(self._others, self._rng.getrandbits(61))
 
     def _go_on_rejoining(self, rejoin: Rejoin, now: float) -> None:

@@ -26,6 +26,7 @@ from pysyncobj.transport import Transport
 
 from quorate.clock import Scheduler
 from quorate.consensus.core import CoreEvents, Role
+from quorate.consensus.directory import Directory
 from quorate.consensus.engine import GuardedEngine
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.guard import Show
@@ -428,11 +429,11 @@ class PySyncObjEngine(GuardedEngine):
         store: Store | None = None,
         event_log: EventLog | None = None,
         worker: DiskWorker | None = None,
-        forgotten: bool = False,
+        directory: Directory | None = None,
     ) -> None:
         check_pysyncobj()
         super().__init__(
             node_id, voters, journal, machine, network, scheduler, rng, settings,
-            on_fatal=on_fatal, store=store, event_log=event_log, worker=worker, forgotten=forgotten,
+            on_fatal=on_fatal, store=store, event_log=event_log, worker=worker, directory=directory,
             core=lambda events, others: _Core(events, _Log(journal), others, settings, scheduler.monotonic),
         )  # fmt: skip

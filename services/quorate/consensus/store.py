@@ -44,7 +44,8 @@ from quorate.consensus.storage_settings import StoreSettings
 from quorate.errors import StorageError, UsageError, check
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
-FORMAT = 1
+FORMAT = 2
+"""2: a voter file stands beside the store (consensus/directory.py). 1 had none, and is read."""
 _APPLIED_KEY = b"applied"
 _IDENTITY_KEY = b"identity"
 _APPLIED = Layout(">QQQQ")
@@ -113,16 +114,20 @@ def read_identity(store: Store) -> Identity | None:
 
 
 def claim_identity(store: Store, identity: Identity) -> None:
-    """Write it into a fresh store, durably. Raises UsageError, naming the difference, if it is somebody else's."""
+    """Write it into a fresh store, or one of an older format, durably. Raises UsageError, naming the difference, if it
+    is somebody else's.
+    """
     found = read_identity(store)
-    if found is None:
-        store.write([StoreOp("meta", _IDENTITY_KEY, msgspec.msgpack.encode(identity))])
-        store.sync()
+    if found is not None and found.format_version < identity.format_version:
+        found = msgspec.structs.replace(found, format_version=identity.format_version)
+    elif found is not None and found == identity:
         return
-    for name in Identity.__struct_fields__:
+    for name in Identity.__struct_fields__ if found is not None else ():
         theirs, ours = getattr(found, name), getattr(identity, name)
         if theirs != ours:
             raise UsageError(f"the data directory belongs to {name} {theirs!r}, not {ours!r}")
+    store.write([StoreOp("meta", _IDENTITY_KEY, msgspec.msgpack.encode(identity))])
+    store.sync()
 
 
 class RocksStore:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from quorate.clock import Timer
+from quorate.consensus.directory import Directory, MemoryVoterFile
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import Family, Index, LeaderCause, NodeId, StoreOp, Term
@@ -257,6 +258,7 @@ class Node:
         self.id = node_id
         self.disk = MemoryDisk()
         self.store = MemoryStore()
+        self.voter_file = MemoryVoterFile()
         self.up = False
         self.lives = 0
         self.fatal: list[Exception] = []
@@ -265,6 +267,12 @@ class Node:
         cluster = self.cluster
         self.lives += 1
         self.worker = SlowWorker(cluster.time)
+        self.directory = Directory.open(
+            self.voter_file, cluster_id="c", node_id=NodeId(self.id), store=None, fresh=f"dir-{self.id}"
+        )
+        if forgotten:
+            self.directory.forbid_vote("the test says so")
+        self.directory.begin(f"life-{self.id}-{self.lives}")
         self.journal = Journal.open(self.disk, self.worker, cluster.journal, cluster.time)
         self.log = EventLog(self.store)
         self.machine = ListMachine(self.store, self.log)
@@ -281,7 +289,7 @@ class Node:
             store=self.store,
             event_log=self.log,
             worker=self.worker,
-            forgotten=forgotten,
+            directory=self.directory,
         )
         self.up = True
         self.engine.start()

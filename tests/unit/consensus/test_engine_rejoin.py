@@ -4,7 +4,7 @@ import pytest
 
 from quorate.consensus import codec
 from quorate.consensus.codec import Ack, PreVoteAnswer, RejoinIndex, RejoinTerm, RequestVote, VoteGranted
-from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.ports import Index, NodeId, StoreOp, Term
 from quorate.consensus.rejoin import Rejoin
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.errors import UsageError
@@ -233,6 +233,21 @@ def test_a_damaged_journal_is_told_by_the_caller() -> None:
     assert not cluster.nodes[1].engine.voting
     cluster.elect()
     cluster.run_until(lambda: cluster.nodes[1].engine.voting)
+
+
+def test_the_marker_of_a_version_without_a_voter_file_is_taken_over() -> None:
+    """It stood in the store; from then on the voter file says it, and the store no longer."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    node = next(node for node in cluster.nodes.values() if node is not leader)
+    node.kill()
+    node.store.write([StoreOp("meta", b"consensus/forgotten", b"\x01")])
+    node.start()
+    assert not node.engine.voting
+    assert node.directory.may_not_vote
+    assert node.store.get("meta", b"consensus/forgotten") is None
+    cluster.run_until(lambda: not node.directory.may_not_vote)
+    assert node.engine.voting
 
 
 def test_old_acks_do_not_count_after_the_leader_was_told() -> None:

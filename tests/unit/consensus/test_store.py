@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from quorate.consensus.ports import Family, Store, StoreOp
 from quorate.consensus.store import (
@@ -181,7 +182,7 @@ def test_an_identity_is_claimed_once(reopen: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("cluster_id", "other"), ("node_id", 3), ("dir_uuid", "other"), ("format_version", 2)]
+    ("field", "value"), [("cluster_id", "other"), ("node_id", 3), ("dir_uuid", "other"), ("format_version", 1)]
 )
 def test_somebody_elses_data_is_refused_by_name(reopen: Open, field: str, value: object) -> None:
     """Another cluster, node, directory or format: a UsageError that names it, and nothing changes."""
@@ -191,6 +192,16 @@ def test_somebody_elses_data_is_refused_by_name(reopen: Open, field: str, value:
     with pytest.raises(UsageError, match=field):
         claim_identity(store, Identity(**other))
     assert read_identity(store) == IDENTITY
+
+
+def test_an_identity_of_the_format_before_is_read_and_raised(reopen: Open) -> None:
+    """A store without a voter file beside it becomes one with; whose it is stays."""
+    store = reopen()
+    claim_identity(store, structs.replace(IDENTITY, format_version=1))
+    with pytest.raises(UsageError, match="node_id"):
+        claim_identity(store, structs.replace(IDENTITY, node_id=3))
+    claim_identity(store, IDENTITY)
+    assert read_identity(reopen()) == IDENTITY
 
 
 def test_a_damaged_identity_is_not_believed(reopen: Open) -> None:
