@@ -193,15 +193,17 @@ def test_every_bad_request_has_its_answer_and_changes_nothing(pair: Speaker, quo
 
 def test_a_command_above_the_limit_of_an_entry_is_refused_by_every_node(pair: Speaker, quorate: QuorateCluster) -> None:
     """By the leader when it decides, by the others when they would forward: 2005 at once; no link is lost."""
+    known = {"clusterName": "C", "brokerName": pair.set}
+    pair.quiet(1013, **known, appliedBrokerId=3, registerCheckCode=f"{pair.serves(3)};1")
     before, term = settled_offsets(quorate), terms(quorate)
     topics = [f"{number:03d}".ljust(4096, "x") for number in range(255)]
     body = json.dumps({"topics": topics}, separators=(",", ":")).encode()
-    known = {"clusterName": "C", "brokerName": pair.set, "brokerId": 1}
     for address in quorate.addresses:
         with Remoting(address) as client:
-            long = client.ask(1003, body, **known, brokerAddress="h" * 4096)  # Body and header are each allowed.
+            # Body and header are each allowed.
+            long = client.ask(1003, body, **known, brokerId=3, brokerAddress="h" * 4096)
             assert (long.code, "exceeds the limit of 1048576" in str(long.remark)) == (2005, True)
-            assert client.ask(1003, **known, brokerAddress="h" * (9 << 20)).code == 2005
+            assert client.ask(1003, **known, brokerId=3, brokerAddress="h" * (9 << 20)).code == 2005
     assert (settled_offsets(quorate), terms(quorate)) == (before, term)
 
 
@@ -213,10 +215,22 @@ def test_a_wrong_cluster_is_taken_by_the_set_s_name_alone(pair: Speaker, quorate
     assert settled_offsets(quorate) == before
 
 
-def test_a_changed_address_is_one_event(pair: Speaker, quorate: QuorateCluster) -> None:
-    """A broker that moved says so once; saying it again changes nothing."""
+def test_a_living_broker_s_place_is_not_taken(pair: Speaker, quorate: QuorateCluster) -> None:
+    """Another address under the id of a broker that is heard is refused by name, and nothing is written."""
     before = settled_offsets(quorate)
     fields = {"clusterName": "C", "brokerName": pair.set, "brokerId": 2, "brokerAddress": pair.serves(22)}
+    answer = pair.quiet(1003, **fields)
+    assert (answer.code, f"is alive at {pair.serves(2)}" in str(answer.remark)) == (2014, True)
+    assert settled_offsets(quorate) == before
+
+
+def test_a_changed_address_is_one_event(pair: Speaker, quorate: QuorateCluster) -> None:
+    """A broker that moved says so once; saying it again changes nothing. It is not heard yet, so it may move."""
+    known = {"clusterName": "C", "brokerName": pair.set}
+    pair.quiet(1013, **known, appliedBrokerId=3, registerCheckCode=f"{pair.serves(3)};1")
+    pair.quiet(1003, **known, brokerId=3, brokerAddress=pair.serves(3))
+    before = settled_offsets(quorate)
+    fields = {**known, "brokerId": 3, "brokerAddress": pair.serves(33)}
     assert pair.quiet(1003, **fields).code == 0
     assert settled_offsets(quorate) == [offset + 1 for offset in before]
     assert pair.quiet(1003, **fields).code == 0

@@ -1,7 +1,7 @@
 """Random histories of requests: mostly plausible, often at the edge, sometimes wrong.
 
 The pristine model runs along, so that epochs, ids and masters in the requests are mostly the current ones. Now and
-then a whole drama is played: a set in full health, every replica in sync, loses its master.
+then a whole drama is played: a set in full health, every replica in sync, loses its master, or its master moves.
 """
 
 import random
@@ -37,13 +37,17 @@ def history(seed: int, steps: int, settings: dict[str, bool] | None = None) -> l
 
 
 def _drama(chance: random.Random, model: Model) -> Iterator[Request]:
-    """Three replicas alive and in sync, differing in one thing; the master dies; the controller elects."""
+    """Three replicas alive and in sync, differing in one thing; the master dies, and the controller elects; or it comes
+    back at another address before it is given up.
+    """
     name = chance.choice(SETS)
     heartbeat = {"code": 904, "cluster": "c", "broker_set": name}
     for number in (1, 2, 3):
         if number not in model.replicas.get(name, {}).get("ids", {}):
             code = f"10.0.0.{number}:1;17"
             yield {"code": 1013, "cluster": "c", "broker_set": name, "broker_id": number, "check_code": code}
+            register = {"code": 1003, "cluster": "c", "broker_set": name, "broker_id": number}
+            yield {**register, "address": f"10.0.0.{number}:1"}
         yield {**heartbeat, "broker_id": number, "epoch": 0, "max_offset": 0, "priority": 5}
     sync = model.sync[name]
     if sync["master"] is None:
@@ -58,7 +62,11 @@ def _drama(chance: random.Random, model: Model) -> Iterator[Request]:
         offset = chance.choice(OFFSETS) if offsets or epochs else OFFSETS[-1]
         priority = chance.choice((1, 5, 2**31 - 1)) if priorities else 5
         yield {**heartbeat, "broker_id": number, "epoch": epoch, "max_offset": offset, "priority": priority}
-    yield {"code": "dies", "cluster": "c", "broker_set": name, "broker_id": sync["master"], "fence": True}
+    moves = sync["master"] is not None and chance.random() < 0.3
+    master = {"cluster": "c", "broker_set": name, "broker_id": sync["master"]}
+    yield {"code": "dies", **master, "fence": not moves}
+    if moves:
+        yield {"code": 1003, **master, "address": f"10.0.1.{sync['master']}:{chance.choice((1, 2))}"}
     yield {"code": 1002, "broker_set": name, "broker_id": None, "designate": False}
 
 

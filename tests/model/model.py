@@ -24,6 +24,8 @@ SAFE: dict[str, bool] = {
     "clean_living_keeps_others": True,  # Java drops the whole set under -l, whatever ids are given.
     "no_half_known_set": True,  # Java can forget the sync state of a set and keep its replicas.
     "no_failed_first_election": True,  # Java: a set that never had a master can lose it, and then never gets one.
+    "living_keeps_address": True,  # Java takes the last address that registers.
+    "moved_master_elected": True,  # Java's replicas never hear of their master's new address.
     "positive_ids": True,  # Java lets a broker take 0 or a negative id in a set that exists.
 }
 JAVA: dict[str, bool] = dict.fromkeys(SAFE, False)
@@ -86,7 +88,10 @@ class Model:
             sets[name] = {
                 "cluster": replicas.get("cluster") or sync.get("cluster"),
                 "next_broker_id": replicas.get("next"),
-                "replicas": {number: dict(who) for number, who in sorted(replicas.get("ids", {}).items())},
+                "replicas": {
+                    number: {key: who[key] for key in ("address", "check_code", "given_up")}
+                    for number, who in sorted(replicas.get("ids", {}).items())
+                },
                 "master": sync.get("master"),
                 "master_epoch": sync.get("master_epoch"),
                 "sync_state_set": sorted(sync.get("set", ())),
@@ -141,7 +146,7 @@ class Model:
             }  # fmt: skip
         if number not in known["ids"]:
             known["ids"][number] = {
-                "address": check_code.split(";")[0], "check_code": check_code, "given_up": False,
+                "address": check_code.split(";")[0], "check_code": check_code, "given_up": False, "registered": False,
             }  # fmt: skip
             known["next"] += 1
         return answer(0)
@@ -167,8 +172,23 @@ class Model:
             fields["master_address"] = self.address(name, sync["master"])
             fields["master_epoch"] = sync["master_epoch"]
             fields["sync_state_set_epoch"] = sync["set_epoch"]
-        self.replicas[name]["ids"][number]["address"] = request["address"]
+        who = self.replicas[name]["ids"][number]
+        moves = who["registered"] and who["address"] != request["address"]
+        if moves and self.keeps_address(name, number):
+            return answer(2014, f"BrokerId: {number} of broker-set: {name} is alive at {who['address']}")
+        who["address"], who["registered"] = request["address"], True
+        others = [one for one, other in self.replicas[name]["ids"].items() if one != number and other["registered"]]
+        if moves and others and sync["master"] == number and self.settings["moved_master_elected"]:
+            sync["master_epoch"] = self.next_epoch(name)
+            sync["set_epoch"] += 1
+            sync["set"], sync["failed_with"] = {number}, None
         return answer(0, **fields)
+
+    def keeps_address(self, name: str, number: int) -> bool:
+        """Is it heard, and not given up, so that nobody else can be it?"""
+        given_up = self.replicas[name]["ids"][number]["given_up"]
+        alive = self.alive(self.sync[name]["cluster"], name, number)
+        return self.settings["living_keeps_address"] and alive and not given_up
 
     def tells_master(self, cluster: str, name: str, master: int | None) -> bool:
         """Is the master part of a registration's answer filled in?"""

@@ -35,6 +35,13 @@ class DeadMasterTold(Model):
         return master is not None
 
 
+class AnybodyMoves(Model):
+    """Who registers another address under a living broker's id takes its place."""
+
+    def keeps_address(self, name: str, number: int) -> bool:
+        return False
+
+
 class ReportsMayFall(Model):
     """A heartbeat with a lower (epoch, offset) replaces the higher one."""
 
@@ -173,7 +180,7 @@ class FixedAttributesChange(Model):
 
 
 MUTANTS: list[type[Model]] = [
-    AnyFirstId, IdTakenTwice, DeadMasterTold, ReportsMayFall, GivenUpAndKept, OffsetBeforeEpoch,
+    AnyFirstId, IdTakenTwice, DeadMasterTold, AnybodyMoves, ReportsMayFall, GivenUpAndKept, OffsetBeforeEpoch,
     HigherPriorityNumberWins, OldMasterMustCompete, DesignationIsAWish, AskerIsPreferred, FailureKeepsTheMaster,
     OthersStayInSync, EqualSetCheckedLast, NewerEpochAccepted, DeadReplicasInSync, MasterMayLeave,
     CleanLooksInTheSetsCluster, NoJumpLimit, FixedAttributesChange,

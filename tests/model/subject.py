@@ -27,6 +27,8 @@ POLICY_NAMES = {
     "clean_living_keeps_others": "clean_living_keeps_unlisted",
     "no_half_known_set": "no_half_known_sets",
     "no_failed_first_election": "no_failed_first_election",
+    "living_keeps_address": "living_broker_keeps_address",
+    "moved_master_elected": "elect_moved_master_anew",
     "positive_ids": "positive_broker_ids",
 }
 

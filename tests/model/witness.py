@@ -31,6 +31,8 @@ SAFE: dict[str, bool] = {
     "clean_living_keeps_others": True,
     "no_half_known_set": True,
     "no_failed_first_election": True,
+    "living_keeps_address": True,
+    "moved_master_elected": True,
     "positive_ids": True,
 }
 JAVA: dict[str, bool] = dict.fromkeys(SAFE, False)
@@ -67,6 +69,11 @@ def answer(code: int, remark: str | None = None, fields: dict[str, Any] | None =
 def text(value: object) -> str:
     """What Java's ``%s`` writes."""
     return "null" if value is None else str(value)
+
+
+def shown(replica: dict[str, Any]) -> dict[str, Any]:
+    """What is compared of a replica; that it registered shows only in what may happen to it."""
+    return {key: value for key, value in replica.items() if key != "registered"}
 
 
 def narrow(number: int) -> int:
@@ -135,7 +142,7 @@ class Witness:
             broker_sets[name] = {
                 "cluster": known["cluster"],
                 "next_broker_id": known["next_broker_id"],
-                "replicas": {each: dict(replica) for each, replica in sorted(known["replicas"].items())},
+                "replicas": {each: shown(replica) for each, replica in sorted(known["replicas"].items())},
                 "master": None if sync is None else sync["master"],
                 "master_epoch": None if sync is None else sync["master_epoch"],
                 "sync_state_set": [] if sync is None else sorted(sync["sync_state_set"]),
@@ -218,7 +225,12 @@ class Witness:
         known = self.replica_table[name]
         if broker_id not in known["replicas"]:
             address = check_code.split(";", maxsplit=1)[0]
-            known["replicas"][broker_id] = {"address": address, "check_code": check_code, "given_up": False}
+            known["replicas"][broker_id] = {
+                "address": address,
+                "check_code": check_code,
+                "given_up": False,
+                "registered": False,
+            }
             known["next_broker_id"] += 1
 
     def register_broker(self, request: Request) -> Answer:
@@ -235,8 +247,22 @@ class Witness:
         fields = {"sync_state_set": now["sync_state_set"], "body_epoch": now["sync_state_set_epoch"]}
         for header in ("master", "master_address", "master_epoch", "sync_state_set_epoch"):
             fields[header] = now[header] if named else None
+        elsewhere = replica["registered"] and replica["address"] != request["address"]
+        living = self.alive(name, broker_id) and not replica["given_up"]
+        if elsewhere and living and self.settings["living_keeps_address"]:  # docs/rules.md
+            return answer(2014, f"BrokerId: {broker_id} of broker-set: {name} is alive at {replica['address']}")
         replica["address"] = request["address"]  # event 6, if it differs
+        replica["registered"] = True
+        if elsewhere and self.settings["moved_master_elected"]:  # docs/rules.md
+            self.follow_the_moved(name, broker_id)
         return answer(0, None, fields)
+
+    def follow_the_moved(self, name: str, broker_id: int) -> None:
+        """docs/rules.md: replicas take an address only with a higher epoch (§4), so a master that moved gets one."""
+        replicas = self.replica_table[name]["replicas"]
+        told = any(replica["registered"] for each, replica in replicas.items() if each != broker_id)
+        if told and self.sync_table[name]["master"] == broker_id:
+            self.elected(name, broker_id)
 
     # Liveness
 

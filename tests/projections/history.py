@@ -105,9 +105,12 @@ class History:
 
     def _register(self, name: str) -> Command:
         number = self._member(name)
-        self._living["c", name, number] = True
+        address = f"10.0.0.{number}:{self._chance.randint(1, 2)}"
+        found = self._state.broker_sets.get(name)
+        # Who moves was silent before: a living broker keeps its address.
+        self._living["c", name, number] = found is None or found.address(number) == address
         return commands.RegisterBroker(
-            cluster="c", broker_set=name, broker_id=number, address=f"10.0.0.{number}:{self._chance.randint(1, 2)}",
+            cluster="c", broker_set=name, broker_id=number, address=address,
             capabilities=self._chance.choice(({}, {"v": "5.3"})), topics=self._chance.choice(((), (), ("t1", "t2"))),
         )  # fmt: skip
 

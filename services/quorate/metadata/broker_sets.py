@@ -36,7 +36,7 @@ from quorate.metadata.commands import (
     UnfenceBroker,
 )
 from quorate.metadata.context import Context, Decision
-from quorate.metadata.elections import EPOCH_MAX, elect_master
+from quorate.metadata.elections import EPOCH_MAX, elect_master, elect_moved_master
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.state import BrokerSet, Replica, State
@@ -99,7 +99,9 @@ def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> D
 def register_broker(state: State, command: RegisterBroker, context: Context) -> Decision | Refusal:
     """1003 (Java ``registerBroker``). The answer is from before the change, and names only a living master.
 
-    Refuses BrokerSetNotRegistered, BrokerNotRegistered, InvalidText.
+    A master that moved leads in a new epoch, in the same decision: stock replicas take a master's address only with an
+    epoch above their own (Java ``ReplicasManager.changeToSlave``). Refuses BrokerSetNotRegistered, BrokerNotRegistered,
+    InvalidText; BrokerAlreadyServes if the broker is alive at another address.
     """
     name, broker_id = command.broker_set, command.broker_id
     found = state.known(name)
@@ -125,7 +127,13 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
         master_sync_state_set_epoch=None if master is None else found.sync_state_set_epoch,
     )
     news = _news(found, replica, command)
-    return Decision(() if news is None else (news,), reply)
+    if not isinstance(news, BrokerAddressChanged):
+        return Decision(() if news is None else (news,), reply)
+    living = not replica.fenced and context.live.alive(found.cluster, name, broker_id) is True
+    if living and context.policy.living_broker_keeps_address:
+        remark = f"BrokerId: {broker_id} of broker-set: {name} is alive at {replica.address}"
+        return refuse("BrokerAlreadyServes", remark)
+    return Decision((news, *elect_moved_master(state, news, context)), reply)
 
 
 def _can_be_kept(command: RegisterBroker, policy: PolicySettings) -> bool:

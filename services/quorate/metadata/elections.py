@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from quorate.events import ElectionFailed, MasterElected
+from quorate.events import BrokerAddressChanged, ElectionFailed, MasterElected
 from quorate.metadata import configs, replica_set
 from quorate.metadata.commands import ElectMaster, MasterIs, Refusal
 from quorate.metadata.context import Context, Decision, LiveInfo
@@ -95,6 +95,27 @@ def elect_master(state: State, command: ElectMaster, context: Context) -> Decisi
     return _elected(found, outcome.winner, field, outcome, command, context)
 
 
+def elect_moved_master(state: State, moved: BrokerAddressChanged, context: Context) -> tuple[MasterElected, ...]:
+    """The master as before, in a new epoch and at its new address; nothing if nobody else is there to be told, if it is
+    no master, or if no epoch is left.
+    """
+    found = state.known(moved.broker_set)
+    if not context.policy.elect_moved_master_anew or found is None or found.master != moved.broker_id:
+        return ()
+    field = _field(found, frozenset(), context)
+    exhausted = max(field.epoch_floor, found.sync_state_set_epoch) >= EPOCH_MAX
+    if exhausted or not any(one.registered for one in found.replicas if one.broker_id != moved.broker_id):
+        return ()
+    replicas = tuple(
+        msgspec.structs.replace(one, address=moved.new_address) if one.broker_id == moved.broker_id else one
+        for one in found.replicas
+    )
+    there = msgspec.structs.replace(found, replicas=replicas)
+    outcome = replica_set.appoint(field.members, moved.broker_id, replica_set.MOVED)
+    command = ElectMaster(broker_set=found.name, broker_id=moved.broker_id)
+    return (_event(there, moved.broker_id, field, outcome, command, context),)
+
+
 def _learners(state: State, found: BrokerSet) -> frozenset[int]:
     """By the setting of the set, or by their own word."""
     said = [r.broker_id for r in found.replicas if r.capabilities.get(LEARNER_CAPABILITY, "").lower() == "true"]
@@ -152,20 +173,36 @@ def _stays(found: BrokerSet, master: int) -> Refusal:
 def _elected(
     found: BrokerSet, winner: int, field: _Field, outcome: Outcome, command: ElectMaster, context: Context
 ) -> Decision:
+    event = _event(found, winner, field, outcome, command, context)
+    reply = MasterIs(
+        cluster=found.cluster,
+        broker_set=found.name,
+        master=winner,
+        master_address=found.address(winner),
+        master_epoch=event.master_epoch,
+        sync_state_set=event.sync_state_set,
+        sync_state_set_epoch=event.sync_state_set_epoch,
+        members={replica.broker_id: replica.address for replica in found.replicas},
+    )
+    return Decision((event,), reply)
+
+
+def _event(
+    found: BrokerSet, winner: int, field: _Field, outcome: Outcome, command: ElectMaster, context: Context
+) -> MasterElected:
     """The new master begins alone in its sync state set, as in Java."""
-    address = found.address(winner)
-    master_epoch, sync_state_set_epoch = field.epoch_floor + 1, found.sync_state_set_epoch + 1
-    event = MasterElected(
+    master_epoch = field.epoch_floor + 1
+    return MasterElected(
         cluster=found.cluster,
         broker_set=found.name,
         trigger=command.trigger,
         evidence=command.evidence,
         old_master=found.master,
         master=winner,
-        master_address=address or "",
+        master_address=found.address(winner) or "",
         master_epoch=master_epoch,
         sync_state_set=(winner,),
-        sync_state_set_epoch=sync_state_set_epoch,
+        sync_state_set_epoch=found.sync_state_set_epoch + 1,
         old_sync_state_set=found.sync_state_set,
         candidates=outcome.candidates,
         decided_by=outcome.decided_by,
@@ -175,17 +212,6 @@ def _elected(
         detected_ms=command.detected_ms,
         proposed_ms=context.now_ms,
     )
-    reply = MasterIs(
-        cluster=found.cluster,
-        broker_set=found.name,
-        master=winner,
-        master_address=address,
-        master_epoch=master_epoch,
-        sync_state_set=(winner,),
-        sync_state_set_epoch=sync_state_set_epoch,
-        members={replica.broker_id: replica.address for replica in found.replicas},
-    )
-    return Decision((event,), reply)
 
 
 def _failed(found: BrokerSet, field: _Field, outcome: Outcome, command: ElectMaster, context: Context) -> Decision:
@@ -249,6 +275,8 @@ def _occasion(found: BrokerSet, outcome: Outcome, command: ElectMaster) -> str:
     """What had become of the old master."""
     if outcome.decided_by == replica_set.DESIGNATED:
         return "an administrator asked for it"
+    if outcome.decided_by == replica_set.MOVED:
+        return f"it serves at {found.address(found.master)} now"
     if found.master is None:
         return "the set had lost its master" if found.master_epoch else "the set had no master before"
     evidence = f" ({command.evidence})" if command.evidence else ""
@@ -264,6 +292,8 @@ def _reason(winner: int, outcome: Outcome, command: ElectMaster) -> str:
         return "an administrator named it" if command.designate else "it was the first to ask"
     if outcome.decided_by == replica_set.DESIGNATED:
         return "it is alive and was named"
+    if outcome.decided_by == replica_set.MOVED:
+        return "it was the master before, and its replicas follow a new address only in a new epoch"
     if outcome.decided_by == replica_set.ONLY_CANDIDATE:
         count = len(outcome.candidates)
         return f"of {count} candidates only it could stand" if count > 1 else "it is the only one of the set"

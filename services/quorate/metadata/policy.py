@@ -37,6 +37,10 @@ class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Cleaning living brokers by id forgets those ids only; Java forgets the whole set."""
     no_half_known_sets: bool = True
     """Cleaning the last in-sync id keeps the rest of the set; Java then neither knows nor forgets it."""
+    living_broker_keeps_address: bool = True
+    """A broker that is alive keeps its address: another one registered under its id is refused. Java takes it."""
+    elect_moved_master_anew: bool = True
+    """A master that registers another address leads in a new epoch: its replicas follow a new address no other way."""
     positive_broker_ids: bool = True
     """Broker ids start at 1. 0 is a master's id at the name server, and -1 means nobody in 1002."""
     protect_system_topics: bool = True
@@ -68,6 +72,8 @@ JAVA: Final = PolicySettings(
     exclude_learners=False,
     clean_living_keeps_unlisted=False,
     no_half_known_sets=False,
+    living_broker_keeps_address=False,
+    elect_moved_master_anew=False,
     positive_broker_ids=False,
 )
 """The Java controller's behaviour, defects included."""

@@ -38,6 +38,7 @@ DECIDED_BY: Final[Mapping[str, str]] = {
 
 FIRST_ELECTION: Final = "first election"
 DESIGNATED: Final = "designated"
+MOVED: Final = "address changed"
 ONLY_CANDIDATE: Final = "only candidate"
 OLD_MASTER_IS_ALIVE: Final = "old master is alive"
 

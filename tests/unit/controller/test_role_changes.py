@@ -254,8 +254,13 @@ def test_a_broker_that_was_fenced_is_not_called_again() -> None:
 def test_a_retry_goes_where_the_broker_serves_now() -> None:
     """A broker that moved between two tries is called at its new address."""
     bench, _ = pushing(acknowledge=False)
-    bench.broker_set([Line()])
+    line = Line()
+    bench.broker_set([line])
+    entry = bench.controller.live.get("c", "a", 1)
+    assert entry is not None
+    bench.controller.live.forget(entry)
     bench.done(RegisterBroker(cluster="c", broker_set="a", broker_id=1, address="127.0.0.1:31111"))
+    bench.beat(line, 1)
     bench.after(0.5)
     assert bench.brokers.notified[-1][0] == "127.0.0.1:31111"
 

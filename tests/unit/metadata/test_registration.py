@@ -1,9 +1,11 @@
 """1003: a broker says where it serves (reference 2.4)."""
 
+import msgspec
 import pytest
 
-from quorate.events import BrokerAddressChanged, BrokerRegistered
+from quorate.events import BrokerAddressChanged, BrokerRegistered, Event, MasterElected
 from quorate.metadata import commands
+from quorate.metadata.policy import JAVA
 from tests.unit.metadata.kit import World, applying, registering
 
 
@@ -61,6 +63,7 @@ def test_a_changed_address_is_recorded_but_the_answer_shows_the_old_one() -> Non
     """Java computes its response before the update."""
     world = World()
     world.set_of(1)
+    world.policy = msgspec.structs.replace(world.policy, living_broker_keeps_address=False)
     outcome = world.decide(registering(1, address="new:1"))
     reply = world.reply(registering(1, address="new:1"), commands.BrokerIsRegistered)
     assert reply.master_address == "10.0.0.1:10911"
@@ -70,6 +73,76 @@ def test_a_changed_address_is_recorded_but_the_answer_shows_the_old_one() -> Non
     assert event == BrokerAddressChanged(
         cluster="C", broker_set="a", broker_id=1, old_address="10.0.0.1:10911", new_address="new:1"
     )
+
+
+def moved(world: World, broker_id: int) -> tuple[Event, ...]:
+    """What a registration at another address writes, once the broker is not heard any more."""
+    world.heard(broker_id, alive=False)
+    return world.events(registering(broker_id, address="10.9.9.9:10911"))
+
+
+def test_a_living_broker_keeps_its_address() -> None:
+    """A second address under its id is refused and changes nothing; once it is silent, it may have moved."""
+    world = World()
+    world.set_of(1, 2)
+    refusal = world.refused(registering(2, address="10.9.9.9:10911"))
+    assert refusal.code == "BrokerAlreadyServes"
+    assert refusal.remark == "BrokerId: 2 of broker-set: a is alive at 10.0.0.2:10911"
+    assert world.events(registering(2)) == ()
+    (event,) = moved(world, 2)
+    assert isinstance(event, BrokerAddressChanged)
+    assert world.a.address(2) == "10.9.9.9:10911"
+
+
+def test_who_the_cluster_does_not_hear_may_move() -> None:
+    """Never heard is not alive: after a change of the controllers' leader nobody is held to an address."""
+    world = World()
+    world.set_of(1, 2)
+    world.live.living.clear()
+    assert world.events(registering(2, address="10.9.9.9:10911"))
+
+
+def test_java_takes_the_second_address() -> None:
+    """By the setting: the last who registers is the broker, and the master's epoch stays."""
+    world = World()
+    world.set_of(1, 2)
+    world.policy = JAVA
+    (event,) = world.events(registering(1, address="10.9.9.9:10911"))
+    assert isinstance(event, BrokerAddressChanged)
+    assert world.a.master_epoch == 1
+
+
+def test_a_master_that_moved_leads_in_a_new_epoch() -> None:
+    """Its replicas follow a new address only with a higher epoch, so the same decision has both."""
+    world = World()
+    world.set_of(1, 2, in_sync=(1, 2))
+    change, election = moved(world, 1)
+    assert isinstance(change, BrokerAddressChanged)
+    assert isinstance(election, MasterElected)
+    assert (election.old_master, election.master, election.master_address) == (1, 1, "10.9.9.9:10911")
+    assert (election.master_epoch, election.sync_state_set, election.sync_state_set_epoch) == (2, (1,), 3)
+    assert election.decided_by == "address changed"
+    assert election.explanation == (
+        "Broker 1 is master of a in epoch 2: it serves at 10.9.9.9:10911 now; "
+        "it was the master before, and its replicas follow a new address only in a new epoch."
+    )
+    assert [one.verdict for one in election.candidates] == ["elected", "out"]
+    assert (world.a.master, world.a.master_epoch, world.a.address(1)) == (1, 2, "10.9.9.9:10911")
+
+
+def test_a_move_that_nobody_must_follow_takes_no_epoch() -> None:
+    """Of a replica, of a master that is alone, and of a master whose set has no epoch left."""
+    world = World()
+    world.set_of(1)
+    assert len(moved(world, 1)) == 1
+    world = World()
+    world.set_of(1, 2)
+    assert len(moved(world, 2)) == 1
+    world = World()
+    world.set_of(1, 2)
+    a = msgspec.structs.replace(world.a, master_epoch=2**31 - 1)
+    world.state = msgspec.structs.replace(world.state, broker_sets=world.state.broker_sets.set("a", a))
+    assert len(moved(world, 1)) == 1
 
 
 def test_the_master_is_named_only_while_it_is_alive() -> None:

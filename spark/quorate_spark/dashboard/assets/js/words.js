@@ -18,7 +18,7 @@ const KINDS = {
 export const kindWords = kind => KINDS[kind] ?? kind;
 
 const RULES = {
-  "first election": "first to ask", "old master is alive": "the old master was alive", designated: "named by the operator",
+  "first election": "first to ask", "old master is alive": "the old master was alive", designated: "named by the operator", "address changed": "the master moved",
   "only candidate": "only one left to stand", "higher epoch": "highest epoch", "higher max offset": "highest offset",
   "higher priority": "best priority", "lower broker id": "lowest broker id",
   "offsets unknown": "the offset decides, and offsets of that moment are not in the log", "no quorum": "without a quorum nobody can be elected",

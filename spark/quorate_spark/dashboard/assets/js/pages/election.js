@@ -40,6 +40,7 @@ function because(el) {
   if (el.type === "ElectionFailed") return alive ? `Of ${of} ${alive === 1 ? "one was" : `${alive} were`} alive, but none of the living may be elected.` : `None of ${of} was alive.`;
   if (el.decided_by === "first election") return "The set never had a master, and this broker asked first.";
   if (el.decided_by === "designated") return "An operator named it, and it was alive and in the sync set.";
+  if (el.decided_by === "address changed") return "The master came back at another address and stays; its replicas follow it there only in a new epoch.";
   return `Of ${of} ${alive === 1 ? "one was" : `${alive} were`} alive; broker ${el.after.master} ${DECIDED[el.decided_by] ?? `won: ${ruleWords(el.decided_by)}`}.`;
 }
 
@@ -51,11 +52,14 @@ function trigger(view, el) {
 
 // ── candidates ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** Rules by which nobody was compared: one was named. */
+const APPOINTED = ["designated", "first election", "address changed"];
+
 const COLUMNS = [
   { id: "alive", name: "Alive", falls: ["not alive"] },
   { id: "sync", name: "In sync set", falls: ["not in sync state set"], rules: ["only candidate"] },
   { id: "learner", name: "No learner", falls: ["learner"], when: c => c.learner || c.out_by === "learner" },
-  { id: "named", name: "Asked for", falls: ["not asked for"], rules: ["designated", "first election", "old master is alive"], when: (c, el) => c.out_by === "not asked for" || ["designated", "first election"].includes(el.decided_by) },
+  { id: "named", name: "Asked for", falls: ["not asked for"], rules: [...APPOINTED, "old master is alive"], when: (c, el) => c.out_by === "not asked for" || APPOINTED.includes(el.decided_by) },
   { id: "epoch", name: "Highest epoch", falls: ["lower epoch"], rules: ["higher epoch"] },
   { id: "offset", name: "Highest offset", falls: ["lower max offset"], rules: ["higher max offset"] },
   { id: "priority", name: "Best priority", falls: ["lower priority"], rules: ["higher priority"] },
@@ -65,7 +69,7 @@ const COLUMNS = [
 /** The columns of this election, in the order the rules are asked, and the index of the one that decided. */
 function columnsOf(el) {
   const shown = COLUMNS.filter(col => !col.when || el.candidates.some(c => col.when(c, el)));
-  const columns = ["designated", "first election"].includes(el.decided_by) ? shown.filter(c => !["epoch", "offset", "priority"].includes(c.id)) : shown;
+  const columns = APPOINTED.includes(el.decided_by) ? shown.filter(c => !["epoch", "offset", "priority"].includes(c.id)) : shown;
   let decided = columns.findIndex(col => col.rules?.includes(el.decided_by));
   if (el.decided_by === "only candidate") decided = columns.findLastIndex(col => col.falls.some(f => el.candidates.some(c => c.out_by === f)));
   return { columns, decided: el.type === "MasterElected" ? decided : -1 };
