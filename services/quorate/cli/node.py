@@ -152,7 +152,8 @@ class Node:
     @property
     def serving(self) -> bool:
         """All of its log is here, and it is not stopping."""
-        return self._started and not self._stopping and self.core.engine.voting
+        engine = self.core.engine
+        return self._started and not self._stopping and engine.voting and not engine.installing
 
     def connected(self, node_id: int) -> bool:
         """Can this node reach that voter? It always reaches itself."""

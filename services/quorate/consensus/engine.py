@@ -222,7 +222,12 @@ class GuardedEngine(CoreEvents):
     @property
     def voting(self) -> bool:
         """See port."""
-        return self._rejoin is None and not self._installer.active
+        return self._rejoin is None
+
+    @property
+    def _standing(self) -> bool:
+        """May it ask for votes? Not while its store, but not yet its journal, is at a snapshot: it could not win."""
+        return self.voting and not self._installer.switching
 
     @property
     def installing(self) -> bool:
@@ -540,6 +545,8 @@ class GuardedEngine(CoreEvents):
             self._close_term()
             self._reset_leadership()
             self._election.deposed(self._scheduler.monotonic(), self.node_id)
+        if new is not Role.FOLLOWER:
+            self._installer.drop()  # It came from the leader of a term that is over.
         if new is Role.LEADER:
             self._reset_leadership()
             self._reads.end_rounds()
@@ -555,7 +562,7 @@ class GuardedEngine(CoreEvents):
             )
         round_ = self._election.ask(now)
         busy = self._oldest_unsynced_age(now) > self._settings.heartbeat_s
-        if not self.voting or busy:
+        if not self._standing or busy:
             return
         journal = self._journal
         question = PreVote(Term(self._core.term + 1), round_, journal.last_index, journal.last_term)
@@ -589,7 +596,7 @@ class GuardedEngine(CoreEvents):
         shorter log refuse each other for ever.
         """
         self._core.adopt_term(message.term)
-        if message.granted and not self.is_leader and self.voting and self._election.would_win(message.round, peer):
+        if message.granted and not self.is_leader and self._standing and self._election.would_win(message.round, peer):
             self._campaign(self._scheduler.monotonic())
 
     def _on_request_vote(self, peer: NodeId, message: RequestVote) -> None:
@@ -607,7 +614,7 @@ class GuardedEngine(CoreEvents):
             self._core.vote_granted(peer, message.term)
 
     def _on_timeout_now(self, peer: NodeId, message: TimeoutNow) -> None:
-        if message.term == self._core.term and peer == self._core.leader_id and self.voting:
+        if message.term == self._core.term and peer == self._core.leader_id and self._standing:
             self._campaign(self._scheduler.monotonic(), handover=True)
 
     def _go_on_transferring(self, transfer: _Transfer, now: float) -> None:

@@ -4,9 +4,9 @@ Rules: until all of it is here nothing visible changes: batches beyond the high 
 wait in memory. The switch is one write (rows replaced, applied index moved); then the store is synced; then the journal
 is told to begin at the snapshot, unless it already holds that very entry; and the acknowledgement waits until *that* is
 durable. A crash at any point leaves the old state or the new one, each with a journal that continues it. While it
-goes on the node is not ready, does not vote and does not stand for election. A new leader, a closed connection or a
-silent sender before the switch: what was staged is dropped. After the switch nothing stops it: the state is
-committed, whoever leads.
+goes on the node is not ready, and elections do not wait for it: its journal speaks for it as before (docs/consensus.md
+has the argument). A new leader, a candidacy of this node's own, a closed connection or a silent sender before the
+switch: what was staged is dropped. After the switch nothing stops it: the state is committed, whoever leads.
 
 Theory: an installed state is committed data, so entries of the journal up to its index can be forgotten, and those
 after it contradict it if the journal does not hold that index with that term (Raft §7).
@@ -81,6 +81,11 @@ class Installer:
     def active(self) -> bool:
         """Is a snapshot arriving or being switched to?"""
         return self._staged is not None or self._switching is not None
+
+    @property
+    def switching(self) -> bool:
+        """Is the store at the snapshot already, and the journal not yet?"""
+        return self._switching is not None
 
     def snapshot(self, term: Term, snapshot_id: int, now: float) -> SnapshotSender | None:
         """A sender of the state as of now; None when this node has no state to send."""

@@ -164,7 +164,7 @@ class RaftEngine(Protocol):
 
     @property
     def voting(self) -> bool:
-        """False while this node may not vote (it lost its journal, or a snapshot is incomplete)."""
+        """False while this node may not vote: it lost its journal. An arriving snapshot does not matter."""
 
     @property
     def installing(self) -> bool:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ SNAPSHOTS = SnapshotSettings(
     timeout_s=2.0,
 )  # fmt: skip
 SETTINGS = EngineSettings(snapshots=SNAPSHOTS)
+PATIENT = EngineSettings(snapshots=msgspec.structs.replace(SNAPSHOTS, timeout_s=30.0))
 FAMILIES = st.sampled_from(["rows", "requests", "groups"])
 
 
@@ -38,9 +40,9 @@ def write(cluster: Cluster, node: Node, count: int, prefix: bytes = b"value") ->
     cluster.run_until(lambda: node.machine.offset == before + count)
 
 
-def behind(count: int = 3, entries: int = 100) -> tuple[Cluster, Node, Node]:
+def behind(count: int = 3, entries: int = 100, settings: EngineSettings = SETTINGS) -> tuple[Cluster, Node, Node]:
     """A cluster, its leader, and a follower (still cut off) whose next entries are trimmed."""
-    cluster = Cluster(count, settings=SETTINGS)
+    cluster = Cluster(count, settings=settings)
     leader = cluster.elect()
     write(cluster, leader, 20, b"early")
     cluster.settle()
@@ -109,11 +111,11 @@ def test_large_entries_are_retained_in_smaller_number() -> None:
 
 @pytest.mark.parametrize("count", [3, 5])
 def test_a_follower_far_behind_gets_rows_and_batches(count: int) -> None:
-    """It ends with the same rows and the same event bytes; while they arrive it is neither ready nor voting."""
+    """It ends with the same rows and the same event bytes; while they arrive it is not ready, and votes as ever."""
     cluster, _, lagging = behind(count)
     cluster.wires.heal()
     cluster.run_until(lambda: lagging.engine.installing)
-    assert not lagging.engine.voting
+    assert lagging.engine.voting
     offset = lagging.log.end_offset
     cluster.run_until(lambda: lagging.machine.installs)
     assert offset == 20
@@ -239,8 +241,63 @@ def test_the_leaders_death_drops_or_keeps_all(step: str) -> None:
     same(cluster)
 
 
+@pytest.mark.parametrize("step", ["begin", "middle", "last chunk"])
+def test_an_election_does_not_wait_for_a_snapshot(step: str) -> None:
+    """The leader falls silent with its connections open while one of two followers is receiving its state: the other
+    is elected as soon as without a snapshot, by this one's vote, long before what was staged times out.
+    """
+    cluster, leader, lagging = behind(settings=PATIENT)
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, step))
+    cluster.wires.isolate(leader.id)
+    others = [node for node in cluster.nodes.values() if node is not leader]
+    took = cluster.run_until(lambda: any(node.engine.decidable_term() for node in others))
+    assert took <= 2 * PATIENT.election_timeout_max_s
+    assert not lagging.engine.installing or not lagging.engine.is_leader
+    cluster.wires.heal()
+    same(cluster)
+
+
+def test_a_node_that_stands_drops_what_was_staged() -> None:
+    """A candidacy ends the leader's term, and the snapshot with it; nothing of it is left to apply from."""
+    cluster, leader, lagging = behind(settings=PATIENT)
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, "middle"))
+    before = (lagging.journal.last_index, lagging.log.end_offset, lagging.machine.values())
+    cluster.wires.isolate(lagging.id)
+    lagging.engine._campaign(cluster.time.now)
+    assert not lagging.engine.installing
+    assert (lagging.journal.last_index, lagging.log.end_offset, lagging.machine.values()) == before
+    cluster.wires.heal()
+    assert leader.up
+    same(cluster)
+
+
+def test_between_store_and_journal_it_votes_and_does_not_stand() -> None:
+    """The store is at the snapshot, the journal not yet: this node grants what others ask, and asks for nothing."""
+    cluster, leader, lagging = behind(settings=PATIENT)
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, "last chunk"))
+    lagging.worker.stuck = True
+    creep(cluster, at_step(cluster, lagging, "switched"))
+    sent: list[tuple[int, object]] = []
+    cluster.wires.watch = lambda source, _, frame: sent.append((source, codec.decode(frame)))
+    cluster.wires.isolate(leader.id)
+    cluster.run(0.4)
+    lagging.engine._election.leader_alive = False
+    cluster.run(1.6)
+    asked = {source for source, message in sent if isinstance(message, codec.PreVote)}
+    granted = [m for source, m in sent if source == lagging.id and isinstance(m, codec.PreVoteAnswer) and m.granted]
+    assert asked - {leader.id}
+    assert lagging.id not in asked
+    assert granted
+    lagging.worker.release()
+    cluster.wires.heal()
+    same(cluster)
+
+
 def test_a_silent_leader_lets_the_follower_go() -> None:
-    """When chunks stop coming and no connection closes, what was staged is dropped and the node votes again."""
+    """When chunks stop coming and no connection closes, what was staged is dropped."""
     cluster, leader, lagging = behind()
     cluster.wires.heal()
     creep(cluster, at_step(cluster, lagging, "middle"))
