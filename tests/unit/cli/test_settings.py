@@ -156,6 +156,8 @@ MAY_BE_ZERO = {
     "controller.mass_loss_share",
     "controller.mass_loss_min",
     "controller.deaths_rest_s",
+    "controller.missed_rest_s",
+    "controller.scan_round",
     "controller.role_push_record_after_s",
     "controller.role_push_gather_s",
     "controller.group_window_s",
