@@ -44,6 +44,17 @@ QUARANTINE_S = 2.5
 """Longer than any request can be under way: the controllers' answer timeout plus the networks' delays."""
 
 
+REQUESTS: dict[type[Command], str] = {
+    ApplyBrokerId: "register",
+    RegisterBroker: "register",
+    AlterSyncStateSet: "alter",
+    ElectMaster: "elect",
+    PutTopic: "topic",
+    DeleteTopic: "topic",
+}
+"""What the coverage table calls them."""
+
+
 class Connection:
     """A broker's connection to one process of a controller (``controller.Channel``)."""
 
@@ -138,6 +149,8 @@ class Broker:
         if not self.alive or life != self._life:
             return
         self._world.after(PERIOD_S * (0.3 + 0.7 * self._world.random.random()), lambda: self._step(life))
+        if self.master == self.broker_id:
+            self._lead()
         if self._world.now >= self._busy_until:
             if not self.broker_id:
                 self._query(NextBrokerId(cluster=CLUSTER, broker_set=self.broker_set), self._next_id)
@@ -150,8 +163,6 @@ class Broker:
                 )
             else:
                 self._query(ReplicaInfo(broker_set=self.broker_set), self._replica_info)
-        if self.master == self.broker_id:
-            self._lead()
 
     def _waiting_still(self, hear: Callable[[R], None]) -> Callable[[R], None]:
         """Begin to wait for an answer; one that comes after death, or after another request was made, is not heard."""
@@ -351,7 +362,12 @@ class Fleet:
             hear(result)
 
         node = self.cluster.world.random.choice(self.cluster.voters)
-        self.cluster.ask(node, lambda service, done: _core_node(service).submit(command, tag, "", done), heard)
+        self.cluster.ask(
+            node,
+            lambda service, done: _core_node(service).submit(command, tag, "", done),
+            heard,
+            REQUESTS.get(type(command), "other"),
+        )
 
     def query(self, query: Query, hear: Callable[[QueryResult], None]) -> None:
         """A linearizable query; only found answers are heard."""
@@ -370,7 +386,7 @@ class Fleet:
             self._history.told(type(query).__name__, "", result, floor)
             hear(found[0])
 
-        self.cluster.ask(self.cluster.world.random.choice(self.cluster.voters), call, heard)
+        self.cluster.ask(self.cluster.world.random.choice(self.cluster.voters), call, heard, "read")
 
     # Calls to brokers.
 

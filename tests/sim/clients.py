@@ -51,8 +51,8 @@ class Service(Protocol):
         """Read a register, linearizably; ``done`` once."""
 
 
-Ask = Callable[[NodeId, Callable[[Service, Answer], None], Answer], None]
-"""(node, what to call there, who hears the answer): over a network that may lose either way."""
+Ask = Callable[[NodeId, Callable[[Service, Answer], None], Answer, str], None]
+"""(node, what to call there, who hears the answer, kind of request): over a network that may lose either way."""
 
 
 class History:
@@ -199,9 +199,9 @@ class Client:
             self._heard(call, attempt, node, tag, floor, result)
 
         if value is None:
-            self._ask(node, lambda s, done: s.get(key, done), heard)
+            self._ask(node, lambda s, done: s.get(key, done), heard, "read")
         else:
-            self._ask(node, lambda s, done: s.put(key, value, tag, request_id, done), heard)
+            self._ask(node, lambda s, done: s.put(key, value, tag, request_id, done), heard, "config")
         world.after(self._habits.patience_s, lambda: self._impatient(call, attempt))
 
     def _heard(self, call: _Call, attempt: int, node: NodeId, tag: str, floor: int, result: Result) -> None:

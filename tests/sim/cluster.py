@@ -16,7 +16,8 @@ from quorate.consensus.ports import NodeId, RaftEngine, Term
 from quorate.errors import StorageError
 from quorate.metadata.sums import Mark, RunningSums
 from tests.sim.clients import Answer, Result, Service
-from tests.sim.disk import Loss, SimDisk, SimStore, SimVoterFile, SimWorker, Slowness
+from tests.sim.coverage import Coverage
+from tests.sim.disk import InjectedError, Loss, SimDisk, SimStore, SimVoterFile, SimWorker, Slowness
 from tests.sim.network import Fabric, SimNetwork
 from tests.sim.world import Loop, ViolationError, World
 
@@ -71,6 +72,8 @@ class Ports(msgspec.Struct, frozen=True):
     seed: int
     voter_file: SimVoterFile
     fatal: Callable[[Exception], None]
+    journal_erased: Callable[[], None]
+    """The node found its journal damaged and begins another."""
 
 
 Build = Callable[[Ports], Node]
@@ -86,6 +89,9 @@ class Host:
         self.voter_file = SimVoterFile(self.disk)
         self.slowness = Slowness(world.random)
         self.wall_skew_ms = 0
+        self.rate = 1.0
+        """Seconds its clocks count in a second."""
+        self.kept_down = False
         self.incarnations = 0
         self.process: Process | None = None
 
@@ -124,7 +130,7 @@ class Process:
         self.node_id = host.node_id
         self.incarnation = host.incarnations
         self.alive = True
-        self.loop = Loop(cluster.world, f"n{host.node_id}", self._turn_ended, host.wall_skew_ms)
+        self.loop = Loop(cluster.world, f"n{host.node_id}", self._turn_ended, host.wall_skew_ms, host.rate)
         self.node: Node
 
     def boot(self) -> None:
@@ -142,6 +148,7 @@ class Process:
             seed=cluster.world.random.getrandbits(32),
             voter_file=host.voter_file,
             fatal=self.fatal,
+            journal_erased=lambda: cluster.journal_damaged(host),
         )
         self.node = cluster.build(ports)
         cluster.observer.started(self)
@@ -155,7 +162,7 @@ class Process:
         """The process gives up on itself: only for a disk that failed, or for a bug."""
         if isinstance(error, ViolationError):
             raise error  # Raised by the observer in the middle of production code, which handed it on.
-        if not isinstance(error, StorageError) or not self.cluster.excuses(error):
+        if not excused(error):
             raise ViolationError("no node stops by itself", f"n{self.node_id}: {type(error).__name__}: {error}")
         self.cluster.counts["fail-stops"] += 1
         self.loop.die()
@@ -174,6 +181,11 @@ class Process:
         self.loop.io(lambda: self.node.on_disconnected(peer))
 
 
+def excused(error: BaseException | None) -> bool:
+    """Did the simulator make this error, or the one it comes from?"""
+    return error is not None and (isinstance(error, InjectedError) or excused(error.__cause__))
+
+
 class Cluster:
     """All hosts, and the handles by which faults are injected."""
 
@@ -188,7 +200,9 @@ class Cluster:
         self.fabric.tap = self._leaving
         self.client_loss = 0.0
         self.client_delay_s = 0.002
-        self._excused = 0
+        self.forgetful: set[NodeId] = set()
+        self.coverage = Coverage(world)
+        self.coverage.installing = lambda: any(getattr(p.node.engine, "installing", False) for p in self.processes())
         for host in self.hosts.values():
             host.disk.on_synced = lambda host=host: observer.synced(host)  # type: ignore[misc]
 
@@ -215,13 +229,29 @@ class Cluster:
     def start(self, node: NodeId) -> None:
         """Run a process on the host, unless one runs."""
         host = self.hosts[node]
-        if host.process is not None:
+        if host.process is not None or host.kept_down:
             return
         host.incarnations += 1
-        host.process = Process(self, host)
+        process = host.process = Process(self, host)
         self.counts["starts"] += 1
         self.world.note(f"start n{node}")
-        host.process.boot()
+        try:
+            process.boot()
+        except StorageError as error:
+            if not excused(error):
+                raise
+            self.counts["starts refused by a disk"] += 1
+            self._begin_again(process)
+
+    def _begin_again(self, process: Process) -> None:
+        """A start that its disk refused; a supervisor tries again."""
+        process.alive = False
+        process.loop.die()
+        process.host.process = None
+        self.fabric.detach(process.node_id)
+        process.host.disk.crash("kill")
+        process.host.store.crash("kill")
+        self.world.after(0.15, lambda: self.start(process.node_id))
 
     def crash(self, node: NodeId, loss: Loss, down_s: float, *, lose_journal: bool = False) -> None:
         """The process dies now; what its storage keeps is up to ``loss``. It comes back after ``down_s``."""
@@ -241,8 +271,27 @@ class Cluster:
         if lose_journal:
             self.counts["journals lost"] += 1
             host.disk.wipe()
-        self.observer.crashed(host, journal_lost=lose_journal)
+            self.journal_lost(host)
+        else:
+            self.observer.crashed(host, journal_lost=False)
         self.world.after(down_s, lambda: self.start(node))
+
+    def remembers(self, node: NodeId) -> bool:
+        """May it vote as soon as it hears of anybody? Not if its journal was lost, and it has not come back since."""
+        process = self.hosts[node].process
+        if process is not None and process.node.engine.voting:
+            self.forgetful.discard(node)
+        return node not in self.forgetful
+
+    def journal_damaged(self, host: Host) -> None:
+        """Its node found it so, and begins another."""
+        self.counts["journals found damaged or gone"] += 1
+        self.journal_lost(host)
+
+    def journal_lost(self, host: Host) -> None:
+        """It is gone, or found damaged."""
+        self.forgetful.add(host.node_id)
+        self.observer.crashed(host, journal_lost=True)
 
     def pause(self, node: NodeId, for_s: float) -> None:
         """SIGSTOP, and SIGCONT after ``for_s``."""
@@ -251,27 +300,26 @@ class Cluster:
             return
         self.counts["pauses"] += 1
         process.loop.pause()
-        self.world.after(for_s, process.loop.resume)
+        self.world.after(for_s, lambda: process.loop.resume() if not process.loop.forsaken else None)
 
     def fail_disk(self, node: NodeId) -> None:
         """The next sync of the host fails."""
         if self.hosts[node].process is not None:
-            self._excused += 1
             self.hosts[node].disk.failing = True
-
-    def excuses(self, error: StorageError) -> bool:
-        """Was this storage error made by ``fail_disk``?"""
-        self._excused -= 1
-        return self._excused >= 0
 
     # Clients.
 
-    def ask(self, node: NodeId, call: Callable[[Service, Answer], None], hear: Answer) -> None:
+    def ask(self, node: NodeId, call: Callable[[Service, Answer], None], hear: Answer, kind: str = "other") -> None:
         """A request travels to the node, the answer travels back; either may be lost."""
-        random = self.world.random
+        random, end = self.world.random, self.coverage.begin(kind)
         if random.random() < self.client_loss:
             return
-        self.world.after(random.random() * self.client_delay_s, lambda: self._ask_now(node, call, hear))
+
+        def heard(result: Result) -> None:
+            end()
+            hear(result)
+
+        self.world.after(random.random() * self.client_delay_s, lambda: self._ask_now(node, call, heard))
 
     def _ask_now(self, node: NodeId, call: Callable[[Service, Answer], None], hear: Answer) -> None:
         process = self.hosts[node].process

@@ -1,14 +1,18 @@
 """A machine's storage in virtual time: files that remember what was synced, a slow worker, and a store behind it.
 
 Rules: the running process sees what it wrote (``SimDisk.view``); the platter holds only what was synced. Jobs run one
-at a time and take time. Nothing survives a crash that the crash did not choose to spare.
+at a time and take time. Nothing survives a crash that the crash did not choose to spare. An error that was injected is
+an ``InjectedError``: no other error of a disk excuses a node that stops.
 
 Theory: every operation of the process is put in a list, ``_ops``, and takes effect on the view at once. The worker's
 job in flight owns the tail of that list. When the job ends, its syncs (and creations, and removals) reach the platter.
 A crash during a job picks a point in its operations, inside a write included; what lies behind the point never
 happened. Then *kill* spares everything that happened (the page cache lives on, still unsynced), *power loss* spares
-what was synced and a random prefix of the unsynced writes, the last one torn. The synthetic store follows the same two
-rules at the granularity of its atomic writes.
+what was synced and either a random prefix of the unsynced writes, the last one torn, or any subset of their sectors.
+The synthetic store follows the same two rules at the granularity of its atomic writes.
+
+A sync that fails leaves what it should have written *clean* in the page cache (ext4, XFS; "fsyncgate"): a process that
+starts next reads it, a later sync does not write it, and a power loss takes it. Only who writes it again has it.
 """
 
 from collections import deque
@@ -22,6 +26,14 @@ from quorate.errors import StorageError
 from tests.sim.world import Call, Loop, World
 
 Loss = Literal["kill", "power"]
+SECTOR = 512
+"""Bytes a disk writes as one."""
+PAGE = 4096
+"""Bytes a kernel writes back as one."""
+
+
+class InjectedError(StorageError):
+    """An error of a disk that the simulator made."""
 
 
 class _Write:
@@ -34,6 +46,15 @@ class _Write:
 
 
 class _Sync:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _FailedSync:
+    """The kernel gave up on the file's unsynced writes and calls their pages clean."""
+
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
@@ -73,7 +94,7 @@ class _Replace:
         self.data = data
 
 
-_Op = _Write | _Sync | _Create | _Remove | _StoreSync | _Replace
+_Op = _Write | _Sync | _FailedSync | _Create | _Remove | _StoreSync | _Replace
 Files = dict[str, bytearray]
 
 
@@ -91,6 +112,19 @@ def _put(files: Files, write: _Write, size: int) -> None:
     content[write.offset : end] = write.data[:size]
 
 
+def _pages(write: _Write) -> range:
+    return range(write.offset // PAGE, (write.offset + max(len(write.data), 1) - 1) // PAGE + 1)
+
+
+def _sectors(write: _Write) -> Iterator[_Write]:
+    """The write, cut at the sectors' edges."""
+    at, end = write.offset, write.offset + len(write.data)
+    while at < end:
+        stop = min(end, (at // SECTOR + 1) * SECTOR)
+        yield _Write(write.name, at, write.data[at - write.offset : stop - write.offset])
+        at = stop
+
+
 class SimDisk:
     """The ``Disk`` port of one node; outlives its processes. ``platter`` is what a power loss cannot take."""
 
@@ -99,11 +133,17 @@ class SimDisk:
         self.view: Files = {}
         self.platter: Files = {}
         self._unsynced: list[_Write] = []
+        self._clean: list[_Write] = []
+        """Lost by a failed sync, and still seen by whoever reads."""
         self._job: list[_Op] | None = None
         self.failing = False
+        self.full = False
+        self.unreadable = False
         self.on_synced: Callable[[], None] = lambda: None
         self.lost_bytes = 0
         self.torn_writes = 0
+        self.sectors_lost = 0
+        self.pages_dropped = 0
         self.store_synced: Callable[[int], None] = lambda _upto: None
         self.small: bytes | None = None
         """The small file; it survives ``wipe``, which takes the journal alone."""
@@ -117,12 +157,16 @@ class SimDisk:
     def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
         """Bytes of a file as the process sees it."""
         content = self._content(name)
+        if self.unreadable:
+            raise InjectedError(f"{name}: input/output error")
         return bytes(content[offset:] if size < 0 else content[offset : offset + size])
 
     def create(self, name: str, size: int) -> None:
         """A new file of zero bytes, durable when the job ends."""
         if name in self.view:
             raise StorageError(f"{name} exists")
+        if self.full:
+            raise InjectedError(f"{name}: no space left on device")
         self._record(_Create(name, size))
 
     def write(self, name: str, offset: int, data: bytes) -> None:
@@ -134,7 +178,8 @@ class SimDisk:
         """What was written to the file is durable when the job ends."""
         self._content(name)
         if self.failing:
-            raise StorageError(f"{name}: input/output error")
+            self._record(_FailedSync(name))
+            raise InjectedError(f"{name}: input/output error")
         self._record(_Sync(name))
 
     def remove(self, name: str) -> None:
@@ -148,8 +193,8 @@ class SimDisk:
 
     def replace_small(self, data: bytes) -> None:
         """The small file beside the journal is replaced when the job ends, or not at all."""
-        if self.failing:
-            raise StorageError("voter.json: input/output error")
+        if self.failing or self.full:
+            raise InjectedError("voter.json: input/output error" if self.failing else "voter.json: no space left")
         self._record(_Replace(data))
 
     def _content(self, name: str) -> bytearray:
@@ -167,7 +212,7 @@ class SimDisk:
                 self.view[op.name] = bytearray(op.size)
             case _Remove():
                 del self.view[op.name]
-            case _Sync() | _StoreSync() | _Replace():
+            case _Sync() | _FailedSync() | _StoreSync() | _Replace():
                 pass
         if self._job is None:
             self._happen(op)
@@ -196,21 +241,29 @@ class SimDisk:
             case _Remove():
                 self.platter.pop(op.name, None)
                 self._unsynced = [write for write in self._unsynced if write.name != op.name]
+                self._clean = [write for write in self._clean if write.name != op.name]
             case _StoreSync():
                 self.store_synced(op.upto)
             case _Sync():
                 self._platter_takes(op.name)
             case _Replace():
                 self.small = op.data
+            case _FailedSync():
+                self._clean += [write for write in self._unsynced if write.name == op.name]
+                self.pages_dropped += sum(write.name == op.name for write in self._unsynced)
+                self._unsynced = [write for write in self._unsynced if write.name != op.name]
 
     def _platter_takes(self, name: str) -> None:
-        rest = []
-        for write in self._unsynced:
-            if write.name == name:
-                _put(self.platter, write, len(write.data))
-            else:
-                rest.append(write)
-        self._unsynced = rest
+        """All that is dirty; a page that was lost and is dirty again goes whole."""
+        taken = [write for write in self._unsynced if write.name == name]
+        if self._clean and taken:
+            dirty = {(name, page) for write in taken for page in _pages(write)}
+            again = [write for write in self._clean if any((write.name, page) in dirty for page in _pages(write))]
+            self._clean = [write for write in self._clean if write not in again]
+            taken = again + taken
+        for write in taken:
+            _put(self.platter, write, len(write.data))
+        self._unsynced = [write for write in self._unsynced if write.name != name]
 
     def crash(self, loss: Loss) -> None:
         """The process is gone, and with ``power`` the page cache too."""
@@ -219,23 +272,40 @@ class SimDisk:
             self._happen(op)
         survivors = self._unsynced
         if loss == "power":
-            survivors, self._unsynced = self._torn(survivors), []
+            survivors, self._unsynced, self._clean = self._spared(survivors), [], []
             for write in survivors:
                 _put(self.platter, write, len(write.data))
         self.view = {name: bytearray(content) for name, content in self.platter.items()}
-        for write in self._unsynced:
+        for write in self._clean + self._unsynced:
             _put(self.view, write, len(write.data))
         self.failing = False
 
     def _interrupted(self, job: list[_Op]) -> list[_Op]:
         """The part of a job that happened before the crash; its last write may be cut short."""
-        if not job:
-            return []
+        if not job or isinstance(job[-1], _FailedSync):  # Of that the process died: all before it happened.
+            return job
         happened = job[: self._random.randrange(len(job) + 1)]
         if happened and isinstance(happened[-1], _Write):
             happened[-1] = self._cut(happened[-1])
         self.lost_bytes += _bytes(job) - _bytes(happened)
         return happened
+
+    def _spared(self, writes: list[_Write]) -> list[_Write]:
+        """What of the unsynced writes the power loss found on its way: in their order, or in the disk's."""
+        if not writes or self._random.random() < 0.5:
+            return self._torn(writes)
+        share = self._random.random()
+        sectors: dict[tuple[str, int], list[_Write]] = {}
+        for part in (part for write in writes for part in _sectors(write)):
+            sectors.setdefault((part.name, part.offset // SECTOR), []).append(part)
+        spared: list[_Write] = []
+        for parts in sectors.values():  # What was written to one sector later is not there without what was earlier.
+            if self._random.random() < share:
+                spared += parts[: 1 + self._random.randrange(len(parts))]
+            else:
+                self.sectors_lost += 1
+        self.lost_bytes += sum(len(write.data) for write in writes) - sum(len(part.data) for part in spared)
+        return spared
 
     def _torn(self, writes: list[_Write]) -> list[_Write]:
         """A random prefix of unsynced writes, the last one cut short."""
@@ -255,7 +325,7 @@ class SimDisk:
 
     def wipe(self) -> None:
         """The directory is lost (the process must be dead)."""
-        self.view, self.platter, self._unsynced, self._job = {}, {}, [], None
+        self.view, self.platter, self._unsynced, self._clean, self._job = {}, {}, [], [], None
 
 
 class SimVoterFile:
@@ -382,6 +452,8 @@ class SimStore:
 
     def write(self, ops: Sequence[StoreOp]) -> None:
         """All or nothing; unsynced."""
+        if self._disk.full:
+            raise InjectedError("the store: no space left on device")
         self._undo.append([StoreOp(op.family, op.key, self._family(op.family).get(op.key)) for op in reversed(ops)])
         self._written += 1
         self._do(ops)

@@ -4,15 +4,16 @@ Theory (swarm testing, Groce et al. 2012): a run in which every fault is equally
 draws its own rates, many of them zero, and its own targets (leaders more often than chance would).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
+from typing import Literal
 
 import msgspec
 
 from quorate.consensus.ports import NodeId
 from tests.sim.cluster import Cluster, Host, Process
-from tests.sim.disk import Loss
+from tests.sim.disk import SECTOR, Loss, SimDisk
 from tests.sim.network import Weather
 
 WEIGHTS = {
@@ -34,9 +35,46 @@ WEIGHTS = {
     "fail disk": 1.0,
     "skew": 0.5,
     "cut and stall": 1.0,
+    "disk full": 0.7,
+    "unreadable": 0.5,
+    "rot": 0.5,
+    "drift": 0.7,
 }
 """How often each kind of fault strikes, relative to the others."""
-AMONG_SEVERAL = {"partition", "one way", "isolate", "bridge", "depose", "hand over", "lose journal", "cut and stall"}
+AMONG_SEVERAL = {
+    "partition",
+    "one way",
+    "isolate",
+    "bridge",
+    "depose",
+    "hand over",
+    "lose journal",
+    "rot",
+    "cut and stall",
+}
+LASTS_S = {
+    "partition": 0.5,
+    "one way": 0.5,
+    "isolate": 0.5,
+    "bridge": 0.5,
+    "depose": 0.4,
+    "stall": 0.3,
+    "slow": 0.5,
+    "weather": 0.5,
+    "disk full": 0.3,
+    "drift": 0.5,
+    "cut and stall": 0.5,
+}
+"""How long a fault is held to go on when it is counted what it met (``coverage``)."""
+AIMED = {
+    "vote": ("crash",),
+    "snapshot": ("crash leader", "crash", "cut"),
+    "truncation": ("crash", "crash leader"),
+    "election": ("crash", "cut", "stall"),
+    "trim": ("crash", "power"),
+}
+"""Directed climates: at such a moment, one of these befalls the node it happens to (or its leader), right then or
+within a few milliseconds. Chance alone brings a leader's death into one snapshot of hundreds."""
 
 
 class Climate(msgspec.Struct, frozen=True):
@@ -46,7 +84,8 @@ class Climate(msgspec.Struct, frozen=True):
     gap_s: float
     leader_share: float
     power_share: float
-    vote_crash: float
+    aims: dict[str, float]
+    """Moment → chance that something befalls the node then."""
     downtimes_s: tuple[float, ...]
     weather: Weather
 
@@ -65,7 +104,7 @@ class Climate(msgspec.Struct, frozen=True):
             gap_s=random.choice((0.05, 0.15, 0.4, 0.8)),
             leader_share=random.choice((0.3, 0.6, 0.9)),
             power_share=random.choice((0.0, 0.5, 0.5, 1.0)),
-            vote_crash=random.choice((0.0, 0.0, 0.1, 0.3)),
+            aims={moment: random.choice((0.0, 0.0, 0.1, 0.3, 0.6)) for moment in sorted(AIMED)},
             downtimes_s=random.choice(((0.005, 0.05), (0.05, 0.4), (0.3, 1.0))),
             weather=draw_weather(random),
         )
@@ -110,6 +149,10 @@ class Nemesis:
             "fail disk": self._fail_disk,
             "skew": self._skew,
             "cut and stall": self._cut_and_stall,
+            "disk full": self._disk_full,
+            "unreadable": self._unreadable,
+            "rot": self._rot,
+            "drift": self._drift,
         }
 
     def start(self) -> None:
@@ -117,8 +160,10 @@ class Nemesis:
         self._cluster.fabric.weather = self._climate.weather
         self._cluster.world.after(self._random.random() * 0.6, self._next)
 
-    def stop(self) -> None:
-        """All faults end: wires whole, disks fast, everybody awake."""
+    def stop(self, but: Iterable[NodeId] = ()) -> None:
+        """All faults end: wires whole, disks fast, everybody awake. Of ``but`` nobody is spared: each stays dead, cut
+        off both ways or one, or asleep, until ``relent``.
+        """
         self._stopped = True
         cluster = self._cluster
         cluster.fabric.heal()
@@ -127,8 +172,43 @@ class Nemesis:
         for host in cluster.hosts.values():
             host.slowness.factor = 1.0
             host.slowness.stalled_until = 0.0
-            host.disk.failing = False
+            host.disk.failing = host.disk.full = host.disk.unreadable = False
             self._skew_clock(host, 0)
+        for node in but:
+            self._forsake(node)
+
+    def _forsake(self, node: NodeId) -> None:
+        """Nobody mends this one."""
+        cluster, fate = self._cluster, self._random.choice(("dead", "dead", "cut off", "deaf", "mute", "asleep"))
+        cluster.counts[f"left {fate}"] += 1
+        cluster.world.note(f"n{node} left {fate}")
+        host = cluster.hosts[node]
+        others = self._others(node)
+        match fate:
+            case "dead":
+                host.kept_down = True
+                cluster.crash(node, self._loss(), 0.0)
+            case "cut off":
+                cluster.fabric.cut |= {pair for peer in others for pair in ((node, peer), (peer, node))}
+            case "deaf":
+                cluster.fabric.cut |= {(peer, node) for peer in others}
+            case "mute":
+                cluster.fabric.cut |= {(node, peer) for peer in others}
+            case _:
+                if host.process is not None:
+                    host.process.loop.forsaken = True
+                    host.process.loop.pause()
+
+    def relent(self, nodes: Iterable[NodeId]) -> None:
+        """They are mended too."""
+        self._cluster.fabric.heal()
+        for node in nodes:
+            host = self._cluster.hosts[node]
+            host.kept_down = False
+            self._cluster.start(node)
+            if host.process is not None and host.process.loop.forsaken:
+                host.process.loop.forsaken = False
+                host.process.loop.resume()
 
     def _next(self) -> None:
         if self._stopped:
@@ -136,6 +216,7 @@ class Nemesis:
         (kind,) = self._random.choices(list(self._climate.weights), list(self._climate.weights.values()))
         self.faults += 1
         self._cluster.world.note(f"fault {kind}")
+        self._cluster.coverage.strike(kind, LASTS_S.get(kind, 0.0))
         self._strikes[kind]()
         self._cluster.world.after(self._random.random() * self._climate.gap_s, self._next)
 
@@ -154,21 +235,35 @@ class Nemesis:
     def _down_s(self) -> float:
         return self._random.random() * self._random.choice(self._climate.downtimes_s)
 
-    def crash_soon(self, node: NodeId, within_s: float) -> None:
+    def crash_soon(self, node: NodeId, within_s: float, loss: Loss | None = None) -> None:
         """Crash the process that runs there now, unless it is gone by then."""
         process = self._cluster.hosts[node].process
 
         def strike() -> None:
             if process is not None and process.alive and not self._stopped:
-                self._cluster.crash(node, self._loss(), self._down_s())
+                self._cluster.crash(node, loss or self._loss(), self._down_s())
 
         self._cluster.world.after(self._random.random() * within_s, strike)
 
-    def voted(self, node: NodeId) -> None:
-        """A vote left the node: the most instructive moment to die."""
-        if not self._stopped and self._random.random() < self._climate.vote_crash:
-            self._cluster.counts["crashes after a vote"] += 1
-            self.crash_soon(node, 0.004)
+    def moment(self, name: str, node: NodeId) -> None:
+        """Something rare happened to the node: the most instructive moment to suffer. (Called within a turn.)"""
+        aimed = AIMED.get(name)
+        if aimed is None or self._stopped or self._random.random() >= self._climate.aims[name]:
+            return
+        what = self._random.choice(aimed)
+        leaders = [process.node_id for process in self._cluster.leaders() if process.node_id != node]
+        victim = self._random.choice(leaders) if what == "crash leader" and leaders else node
+        self._cluster.counts[f"aimed: {what} at {name}"] += 1
+        self._cluster.coverage.strike(what if what != "power" else "crash")
+        match what:
+            case "cut":
+                self._cluster.world.after(0.0, lambda: self._cut_for(victim, 0.1 + self._random.random() * 0.6))
+            case "stall":
+                self._stall_disk(victim, 0.2 + self._random.random())
+            case _:
+                self.crash_soon(
+                    victim, self._random.choice((0.0005, 0.004, 0.05)), "power" if what == "power" else None
+                )
 
     def _crash(self) -> None:
         self._cluster.crash(self._victim(), self._loss(), self._down_s())
@@ -245,12 +340,45 @@ class Nemesis:
     def _lose_journal(self) -> None:
         """Only while every other node may vote: two forgotten journals of three are a lost cluster, and no bug."""
         node = self._victim()
-        others = [self._cluster.hosts[peer].process for peer in self._others(node)]
-        if all(process is not None and process.node.engine.voting for process in others):
+        if self._others_vote(node):
             self._cluster.crash(node, "power", self._down_s(), lose_journal=True)
+
+    def _others_vote(self, node: NodeId) -> bool:
+        others = [self._cluster.hosts[peer].process for peer in self._others(node)]
+        return all(process is not None and process.node.engine.voting for process in others)
+
+    def _rot(self) -> None:
+        """A bit flips, a sector is never written or written elsewhere, a file is cut short or gone: all of it in a
+        journal, while its node is down, and only while every other node may vote.
+        """
+        node = self._victim()
+        if self._others_vote(node) and self._cluster.hosts[node].process is not None:
+            self._cluster.crash(node, self._loss(), self._down_s())
+            self._cluster.forgetful.add(node)  # Until it is seen to vote.
+            damage = damage_journal(self._cluster.hosts[node].disk, self._random)
+            self._cluster.counts[f"rot: {damage}"] += 1
 
     def _fail_disk(self) -> None:
         self._cluster.fail_disk(self._victim())
+
+    def _disk_full(self) -> None:
+        """ENOSPC, and after a while there is room again."""
+        self._for_a_while("full", self._victim(), 0.05 + self._random.random() * 0.5)
+
+    def _unreadable(self) -> None:
+        """EIO on every read, for a moment (a controller resets)."""
+        self._for_a_while("unreadable", self._victim(), 0.05 + self._random.random() * 0.3)
+
+    def _for_a_while(self, state: Literal["full", "unreadable"], node: NodeId, for_s: float) -> None:
+        disk = self._cluster.hosts[node].disk
+        self._cluster.counts[f"disks {state}"] += 1
+        setattr(disk, state, True)
+        self._cluster.world.after(for_s, lambda: setattr(disk, state, False))
+
+    def _drift(self) -> None:
+        """Clocks that run at other speeds, each from its next start on; the wall clock with them."""
+        for host in self._cluster.hosts.values():
+            host.rate = self._random.choice((0.95, 0.99, 1.0, 1.01, 1.05))
 
     def _skew(self) -> None:
         host = self._cluster.hosts[self._victim()]
@@ -286,7 +414,34 @@ class Nemesis:
         self._cluster.world.after(for_s, lambda: self._uncut(pairs))
 
     def _uncut(self, pairs: set[tuple[NodeId, NodeId]]) -> None:
-        self._cluster.fabric.cut -= pairs
+        if not self._stopped:
+            self._cluster.fabric.cut -= pairs
+
+
+def damage_journal(disk: SimDisk, random: Random) -> str:
+    """Hurt one segment that has been written to, where something durable proves it; what was done."""
+    names = [name for name in disk.names() if name.endswith(".journal") and any(disk.view[name][:SECTOR])]
+    if not names:
+        return "nothing"
+    name = random.choice(names)
+    content = disk.view[name]
+    used = len(content.rstrip(b"\0"))
+    kind = random.choice(("bit", "bit", "lost sector", "misdirected sector", "truncation", "deletion"))
+    if kind == "deletion":
+        for files in (disk.view, disk.platter):
+            del files[name]
+        return kind
+    if kind == "truncation":
+        del content[random.randrange(used) :]
+    elif kind == "bit":
+        content[random.randrange(used)] ^= 1 << random.randrange(8)
+    else:  # Below the sector that was written last: of that, nothing but the other nodes can know.
+        sectors = max(1, (used - 1) // SECTOR)
+        at = random.randrange(sectors) * SECTOR
+        new = disk.view[random.choice(names)][SECTOR : 2 * SECTOR] if kind == "misdirected sector" else bytes(SECTOR)
+        content[at : at + SECTOR] = new
+    disk.platter[name] = bytearray(content)
+    return kind
 
 
 def _hand_over(process: Process) -> None:

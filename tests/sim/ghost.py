@@ -19,7 +19,7 @@ from quorate.consensus.codec import Ack, AppendEntries, RequestVote, VoteGranted
 from quorate.consensus.entry import decode_entry
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.events import Event
-from quorate.metadata.sums import RING_MAX, Mark
+from quorate.metadata.sums import RING_MAX, Mark, shown
 from quorate.wire.avro import decode_events
 from quorate.wire.records import patch
 from tests.sim.clients import Done, Nothing, Result
@@ -47,6 +47,15 @@ GAPLESS = "offsets gapless"
 TIME = "event times never fall"
 RECOVERY = "recovery finds what was synced"
 """Names of invariants; those of answers and progress are raised where they are checked."""
+
+MOMENTS = {
+    "snapshot installs": "snapshot",
+    "snapshots begun": "snapshot",
+    "truncations": "truncation",
+    "elections": "election",
+    "trims": "trim",
+}
+"""What is counted → what the coverage table and the directed climates call it."""
 
 
 class Durable(Protocol):
@@ -84,7 +93,7 @@ class Executed(msgspec.Struct, frozen=True, gc=False):
 class _Seen:
     """How far the ghost has looked at one process."""
 
-    __slots__ = ("base", "committed", "generation", "index", "last", "led", "mark", "offset")
+    __slots__ = ("base", "committed", "generation", "index", "installing", "last", "led", "mark", "offset")
 
     def __init__(self, base: Index) -> None:
         self.base = base
@@ -95,6 +104,7 @@ class _Seen:
         self.led = Term(0)
         self.offset = -1
         self.index = -1
+        self.installing = False
 
 
 class Ghost:
@@ -103,7 +113,7 @@ class Ghost:
     def __init__(self, reader: Reader) -> None:
         self.cluster: Cluster
         self.on_event: Callable[[Event], None] = lambda _event: None
-        self.on_vote: Callable[[NodeId], None] = lambda _node: None
+        self.on_moment: Callable[[str, NodeId], None] = lambda _moment, _node: None
         self._reader = reader
         self.durable: dict[NodeId, Durable] = {}
         self._forgotten: dict[NodeId, list[Durable]] = {}
@@ -116,6 +126,7 @@ class Ghost:
         self.last_committed = Index(1)
         self.next_offset = 0
         self._time_ms = 0
+        self.entries: list[tuple[Index, Term, bytes]] = []
         self.log: list[Executed] = []
         self._by_tag: dict[str, Executed] = {}
         self._by_request: dict[str, Executed] = {}
@@ -178,6 +189,10 @@ class Ghost:
             self._look_at_leadership(process, seen)
             self._look_at_durable_index(process)
             self.look_at_commits(process)
+        if engine.installing != seen.installing:
+            seen.installing = not seen.installing
+            if seen.installing:
+                self._moment(process, "snapshots begun")
         self._look_at_state(process, seen)
 
     def leaving(self, process: Process, peer: NodeId, frame: bytes) -> None:
@@ -189,10 +204,10 @@ class Ghost:
                 self._check_ack(process, term, Index(next_index - 1))
             case VoteGranted(term=term):
                 self._check_vote(process, term, peer)
-                self.on_vote(node)
+                self.on_moment("vote", node)
             case RequestVote(term=term):
                 self._check_vote(process, term, node)
-                self.on_vote(node)
+                self.on_moment("vote", node)
             case AppendEntries(term=term):
                 self._lead(term, process)
             case _:
@@ -220,13 +235,22 @@ class Ghost:
         raise ViolationError(name, detail)
 
     def _look_at_journal(self, process: Process, seen: _Seen) -> None:
-        """One entry per (index, term), and one predecessor."""
+        """One entry per (index, term), and one predecessor. The ghost reads what no process could now."""
+        disk = process.host.disk
+        unreadable, disk.unreadable = disk.unreadable, False
+        self._read_journal(process, seen)
+        disk.unreadable = unreadable
+
+    def _read_journal(self, process: Process, seen: _Seen) -> None:
         journal = process.node.journal
         if journal.generation != seen.generation:
             installed = journal.base_index > seen.base and journal.base_index > seen.last
-            self.cluster.counts["snapshot installs" if installed else "truncations"] += seen.generation >= 0
+            if seen.generation >= 0:
+                self._moment(process, "snapshot installs" if installed else "truncations")
             seen.generation = journal.generation
             seen.last = min(seen.last, max(journal.base_index, process.node.engine.commit_index))
+        elif journal.base_index > seen.base:
+            self._moment(process, "trims")
         seen.base = journal.base_index
         seen.last = max(seen.last, journal.base_index)
         for number in range(seen.last + 1, journal.last_index + 1):
@@ -244,6 +268,12 @@ class Ghost:
             self._bytes[index, term] = entry
         seen.last = journal.last_index
 
+    def _moment(self, process: Process, name: str) -> None:
+        """Something rare happened to a node just now."""
+        self.cluster.counts[name] += 1
+        self.cluster.coverage.note(MOMENTS[name])
+        self.on_moment(MOMENTS[name], process.node_id)
+
     def _lead(self, term: Term, process: Process) -> None:
         """Only one process ever leads in a term."""
         mark = (process.node_id, process.incarnation)
@@ -255,7 +285,7 @@ class Ghost:
         if not engine.is_leader or seen.led == engine.term:
             return
         seen.led = engine.term
-        self.cluster.counts["elections"] += 1
+        self._moment(process, "elections")
         self._lead(engine.term, process)
         journal = process.node.journal
         for number in range(self.last_committed, journal.base_index - 1, -1):
@@ -320,6 +350,7 @@ class Ghost:
         self.committed[index] = term
         self.last_committed = index
         entry = self._bytes.pop((index, term))
+        self.entries.append((index, term, entry))
         if entry:
             self._execute(index, term, entry)
         if process.node.engine.is_leader and process.node.journal.durable_index < index:
@@ -396,6 +427,10 @@ class Ghost:
             at = base + count
         if at != end:
             self._fail(SAME_LOG, f"n{process.node_id} serves events up to {at}, and applied {end}")
+
+    def states(self) -> dict[int, str]:
+        """Index → sum over all that must be equal there, where a node was seen."""
+        return {index: shown(whole) for index, (whole, _) in self._sums_at_index.items()}
 
     def check_kept(self, acknowledged: dict[str, int]) -> None:
         """Every answered write (by tag or request id) is in the log, at the offset the answer named."""

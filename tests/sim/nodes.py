@@ -41,6 +41,18 @@ from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
 from tests.sim.world import ViolationError
 
+IN_PRODUCTION = 0.25
+"""Share of seeds whose timeouts are the product's own."""
+TIMING = (
+    "election_timeout_min_s",
+    "election_timeout_max_s",
+    "heartbeat_s",
+    "tick_s",
+    "close_jitter_s",
+    "read_timeout_s",
+    "disk_stall_step_down_s",
+)
+
 
 class Limits(msgspec.Struct, frozen=True):
     """Settings of production, as a seed draws them."""
@@ -59,12 +71,12 @@ class Limits(msgspec.Struct, frozen=True):
             heartbeat_s=0.04,
             tick_s=random.choice((0.01, 0.02)),
             close_jitter_s=0.02,
+            read_timeout_s=0.2,
+            disk_stall_step_down_s=0.5,
             append_bytes=random.choice((600, 64 * 1024)),
             append_entries=random.choice((3, 64)),
             window_bytes=random.choice((1000, 1 << 20)),
             apply_slice_entries=random.choice((2, 64)),
-            read_timeout_s=0.2,
-            disk_stall_step_down_s=0.5,
             disk_stall_fatal_s=8.0,
             snapshots=SnapshotSettings(
                 check_period_s=random.choice((0.05, 0.3)),
@@ -104,6 +116,13 @@ class Limits(msgspec.Struct, frozen=True):
             ),
             log=EventLogSettings(tail_bytes=random.choice((1024, 1 << 20)), tail_batches=random.choice((4, 1000))),
         )
+
+
+def unhurried(limits: Limits) -> Limits:
+    """With the product's own timeouts, each as it stands to the others there."""
+    own, replace = EngineSettings(), msgspec.structs.replace
+    engine = replace(limits.core.engine, **{name: getattr(own, name) for name in TIMING})
+    return replace(limits, core=replace(limits.core, engine=engine))
 
 
 def result_of(outcome: Outcome) -> Result:
@@ -149,6 +168,8 @@ class CoreNode:
             clock=ports.loop,
             fresh=lambda: str(UUID(int=chance.getrandbits(128), version=4)),
         )
+        if self.journal.state == "new" and self.directory.may_not_vote:
+            ports.journal_erased()
         self.core = Core(
             node_id=ports.node_id,
             voters=ports.voters,

@@ -21,6 +21,7 @@ from types import FrameType
 import msgspec
 
 from tests.sim.mutants import MUTANTS
+from tests.sim.replay import ANY_ORDER, HASH_SEEDS, Retold, elsewhere
 from tests.sim.scripted import StageError
 from tests.sim.simulation import Plan, Simulation
 from tests.sim.world import ViolationError
@@ -41,7 +42,9 @@ MINIMA = {
     "starts": 500,
     "crashes: kill": 200,
     "crashes: power": 100,
-    "crashes after a vote": 20,
+    "aimed: crash at vote": 50,
+    "aimed: crash at trim": 10,
+    "aimed: cut at election": 5,
     "pauses": 50,
     "partitions": 100,
     "one-way partitions": 30,
@@ -57,9 +60,32 @@ MINIMA = {
     "checkpoints": 300,
     "masters elected": 200,
     "messages acknowledged": 2_000,
+    "lives of a core alone": 40,
+    "left dead": 10,
+    "left asleep": 2,
+    "seeds with the product's timeouts": 8,
+    "disks full": 50,
+    "disks unreadable": 50,
+    "starts refused by a disk": 10,
+    "writes lost by a failed sync": 10,
+    "sectors lost": 3,
+    "rot: bit": 3,
+    "journals found damaged or gone": 20,
+    "trims": 500,
 }
 """What every hundred seeds must have seen at least; below ``MINIMA_FROM`` seeds nothing is asked."""
+MET_MINIMA: dict[tuple[str, str], int] = dict.fromkeys(
+    (
+        (fault, request)
+        for fault in ("crash", "depose", "isolate", "partition", "pause", "stall", "disk full", "drift", "weather")
+        for request in ("alter", "config", "elect", "election", "read", "register", "topic")
+    ),
+    4,
+) | {("crash", "snapshot"): 4, ("crash", "trim"): 20, ("crash", "truncation"): 2, ("depose", "snapshot"): 1}
+"""And which faults must have met which requests."""
 MINIMA_FROM = 50
+RETOLD_EVERY = 10
+"""Every so many seeds, one's log is told again by processes with other hash seeds (``replay``)."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -70,6 +96,9 @@ class Outcome(msgspec.Struct, frozen=True):
     trace: int = 0
     virtual_s: float = 0.0
     counts: dict[str, int] = {}
+    met: dict[tuple[str, str], int] = {}
+    cpu_s: float = 0.0
+    told: Retold | None = None
     invariant: str = ""
     detail: str = ""
 
@@ -116,8 +145,12 @@ def run_seed(options: Options, seed: int) -> Outcome:
         if scripted is not None:
             scripted(seed)
             return Outcome(seed)
-        report = Simulation(plan_for(options, seed)).run()
-        return Outcome(seed, report.size, report.trace, report.virtual_s, report.counts)
+        began = time.process_time()
+        simulation = Simulation(plan_for(options, seed))
+        report = simulation.run()
+        cpu_s = time.process_time() - began
+        told = simulation.retold() if seed % RETOLD_EVERY == 0 else None
+        return Outcome(seed, report.size, report.trace, report.virtual_s, report.counts, report.met, cpu_s, told)
     except StageError:
         return Outcome(seed)
     except ViolationError as violation:
@@ -141,6 +174,9 @@ class Tally:
         self.virtual_s = 0.0
         self.sizes: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
+        self.met: Counter[tuple[str, str]] = Counter()
+        self.cpu_s = 0.0
+        self.told: list[Retold] = []
         self.bad: list[Outcome] = []
         self.trace = 0
         """Digest of all that happened in the passing seeds, in the order they ended; with one job always the same."""
@@ -158,6 +194,9 @@ class Tally:
         else:
             self.sizes[outcome.size] += 1
             self.counts.update(outcome.counts)
+            self.met.update(outcome.met)
+            self.cpu_s += outcome.cpu_s
+            self.told += [outcome.told] if outcome.told is not None else []
             self.trace = zlib.crc32(f"{outcome.seed} {outcome.trace}".encode(), self.trace)
         self.progress()
 
@@ -192,9 +231,31 @@ class Tally:
         """What this run saw too little of."""
         if self.seeds < MINIMA_FROM:
             return []
-        wanted = {name: minimum * self.seeds / 100 for name, minimum in MINIMA.items()}
-        return [
-            f"{name} {self.counts[name]} < {least:.0f}" for name, least in wanted.items() if self.counts[name] < least
+        share = self.seeds / 100
+        counted = [(name, self.counts[name], minimum * share) for name, minimum in MINIMA.items()]
+        counted += [
+            (f"{request} under {fault}", self.met[fault, request], minimum * share)
+            for (fault, request), minimum in MET_MINIMA.items()
+        ]
+        return [f"{name} {count} < {int(least)}" for name, count, least in counted if count < int(least)]
+
+    def tell_again(self) -> None:
+        """The logs kept so far, in processes with other hash seeds."""
+        told, self.told = self.told, []
+        for number, hash_seed in enumerate(HASH_SEEDS):
+            mine = told[number :: len(HASH_SEEDS)]
+            self.counts["logs told again"] += len(mine)
+            for line in elsewhere(mine, hash_seed, self.options.mutant) if mine else ():
+                self.bad.append(Outcome(mine[0].seed, invariant=ANY_ORDER, detail=line))
+                self.say(f"{ANY_ORDER}: {line}")
+
+    def coverage(self) -> list[str]:
+        """Faults down, requests across: how often they met."""
+        faults = sorted({fault for fault, _ in self.met})
+        requests = sorted({request for _, request in self.met})
+        lines = [f"  {'':>15}" + "".join(f"{request:>11}" for request in requests)] if faults else []
+        return lines + [
+            f"  {fault:>15}" + "".join(f"{self.met[fault, request]:>11,}" for request in requests) for fault in faults
         ]
 
     def summary(self) -> bool:
@@ -202,10 +263,15 @@ class Tally:
         took_s = time.monotonic() - self.started
         sizes = ", ".join(f"{count} with {size} node{'s' * (size > 1)}" for size, count in sorted(self.sizes.items()))
         self.say(f"\n{self.seeds} seeds ({sizes}), {self.virtual_s:.0f} virtual seconds, in {took_s:.0f} s")
+        speed = self.virtual_s / self.cpu_s if self.cpu_s else 0.0
         self.say(f"rate: {self.seeds / took_s * 60:.0f} seeds/min, {self.options.jobs} processes")
+        self.say(f"speed: {speed:.1f} virtual seconds a CPU second")
         self.say(f"trace: {self.trace:08x}")
         for name, count in sorted(self.counts.items()):
             self.say(f"  {count:>9,}  {name}")
+        self.say("which requests met which faults:")
+        for line in self.coverage():
+            self.say(line)
         problems = [f"{len(self.bad)} bad seeds: {[outcome.seed for outcome in self.bad]}"] * bool(self.bad)
         problems += self.unfinished + [f"too little seen: {short}" for short in self.shortfalls()]
         if self.seeds < self.options.at_least:
@@ -228,6 +294,7 @@ def run(options: Options) -> Tally:
                 for seed in _more(tally, seeds, 2 * options.jobs - len(waiting)):
                     waiting[pool.submit(run_seed, options, seed)] = seed
                 if not waiting:
+                    tally.tell_again()
                     return tally
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:

@@ -74,7 +74,7 @@ class Stage:
         def ignore(_result: Result) -> None:
             pass
 
-        self.cluster.ask(node, lambda service, done: service.put("k", tag, tag, "", done), ignore)
+        self.cluster.ask(node, lambda service, done: service.put("k", tag, tag, "", done), ignore, "config")
 
     def stick_disk(self, node: NodeId) -> None:
         """No sync ends there any more."""

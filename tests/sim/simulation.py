@@ -3,8 +3,9 @@
 Rules: everything follows from the seed. A run ends in a ``Report`` or in a ``ViolationError``; whatever else is raised
 by the code under test is a violation too.
 
-Theory: two phases (as in TigerBeetle's VOPR). While the faults last, only safety is asked for. Then all faults end, and
-within a bounded virtual time every node must be up, a leader must answer every client, and all nodes must be equal.
+Theory: three phases. While the faults last, only safety is asked for. Then a majority is mended and the rest stays
+dead, cut off, deaf, mute or asleep (TigerBeetle's VOPR: a *core*): within a bounded virtual time every client must be
+answered again. Then all faults end, and within the same time every node must be up and all must be equal.
 """
 
 from collections import Counter, deque
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from quorate.consensus.ports import NodeId
+from quorate.consensus.settings import EngineSettings
 from quorate.events import Event, MasterElected
 from quorate.metadata.evolve import evolve
 from quorate.metadata.rows import rows
@@ -23,12 +25,17 @@ from tests.sim.clients import Client, Habits, History
 from tests.sim.cluster import Cluster, Node, Ports
 from tests.sim.faults import Climate, Nemesis
 from tests.sim.ghost import Ghost
-from tests.sim.nodes import CoreNode, Limits
+from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, unhurried
 from tests.sim.platter import PlatterReader
+from tests.sim.replay import Retold
 from tests.sim.world import START_S, ViolationError, World
 
 PROGRESS = "progress after the faults"
 CHECKPOINTS = "a checkpoint is the fold of the events before it"
+ALL_MENDED = 0.2
+"""Share of seeds in which no core lives alone first."""
+LONG_EVERY, LONG = 25, 4
+"""Now and then the faults last that much longer."""
 FAULTS_S = 5.0
 PEACE_S = 8.0
 STEP_S = 0.1
@@ -53,6 +60,8 @@ class Report(msgspec.Struct, frozen=True):
     events: int
     virtual_s: float
     counts: dict[str, int]
+    met: dict[tuple[str, str], int]
+    """(fault, request) → how often they met (``coverage``)."""
 
 
 class Simulation:
@@ -62,15 +71,17 @@ class Simulation:
         self.plan = plan
         self.world = World(plan.seed)
         random = self.world.random
-        size = plan.size or random.choices((1, 3, 5), (1, 7, 2))[0]
+        size = plan.size or random.choices((1, 3, 5), (1, 6, 3))[0]
         self.limits = Limits.draw(random)
+        if plan.clients and random.random() < IN_PRODUCTION:
+            self.limits = unhurried(self.limits)
         self.ghost = Ghost(PlatterReader())
         self.cluster = Cluster(self.world, size, self._build, self.ghost)
         self.ghost.cluster = self.cluster
         self.history = History()
         self.history.on_denied = self.ghost.deny
         self.nemesis = Nemesis(self.cluster, Climate.draw(random, size))
-        self.ghost.on_vote = self.nemesis.voted
+        self.ghost.on_moment = self.nemesis.moment
         self.fleet = Fleet(self.cluster, self.history, sets=plan.broker_sets, size=3)
         self.ghost.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
@@ -103,9 +114,15 @@ class Simulation:
             client.start()
         self.fleet.start()
         self.nemesis.start()
-        self.world.run_until(START_S + self.plan.faults_s)
-        self.nemesis.stop()
+        self.world.run_until(START_S + self.plan.faults_s * (LONG if self.plan.seed % LONG_EVERY == 0 else 1))
+        rest = self._rest()
+        self.nemesis.stop(but=rest)
         self.fleet.stop()
+        if rest:
+            answered = [client.answered for client in self.clients]
+            self._wait("with a core alone, a client gets no answer", lambda: self._all_answered(answered))
+            self.cluster.counts["lives of a core alone"] += 1
+            self.nemesis.relent(rest)
         answered = [client.answered for client in self.clients]
         self._wait("a client gets no answer", lambda: self._all_answered(answered))
         for client in self.clients:
@@ -116,6 +133,27 @@ class Simulation:
         for process in self.cluster.processes():
             self._check_checkpoints(process.node)
         return self._report()
+
+    def retold(self) -> Retold:
+        """What a process with another hash seed must make the same state of."""
+        return Retold(
+            self.plan.seed,
+            self.limits.core.requests,
+            [(int(index), int(term), entry) for index, term, entry in self.ghost.entries],
+            self.ghost.states(),
+        )
+
+    def _rest(self) -> list[NodeId]:
+        """Who is not mended with the core: a minority, now and then of nobody. A node that lost its journal needs to
+        hear of all others (consensus/rejoin.py), so no core counts on one.
+        """
+        nodes, random = list(self.cluster.voters), self.world.random
+        sure = [node for node in nodes if self.cluster.remembers(node)]
+        if len(sure) < self.cluster.quorum or random.random() < ALL_MENDED:
+            return []
+        random.shuffle(sure)
+        core = sure[: self.cluster.quorum]
+        return [node for node in nodes if node not in core]
 
     def _check_checkpoints(self, node: Node) -> None:
         """Each that a node kept, through crashes and snapshots, is the fold of the events before it."""
@@ -182,6 +220,11 @@ class Simulation:
         counts["unsynced bytes lost"] = sum(host.disk.lost_bytes for host in hosts)
         counts["torn writes"] = sum(host.disk.torn_writes for host in hosts)
         counts["store writes undone"] = sum(host.store.undone for host in hosts)
+        counts["sectors lost"] = sum(host.disk.sectors_lost for host in hosts)
+        counts["writes lost by a failed sync"] = sum(host.disk.pages_dropped for host in hosts)
+        counts["seeds with the product's timeouts"] = int(
+            self.limits.core.engine.heartbeat_s == EngineSettings().heartbeat_s
+        )
         return Report(
             seed=self.plan.seed,
             size=len(self.cluster.voters),
@@ -189,4 +232,5 @@ class Simulation:
             events=self.world.events,
             virtual_s=self.world.now - START_S,
             counts=dict(sorted(counts.items())),
+            met=dict(sorted(self.cluster.coverage.met.items())),
         )

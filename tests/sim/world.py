@@ -82,26 +82,30 @@ class World:
 class Loop:
     """The loop of one process: ``quorate.clock.Scheduler`` in virtual time.
 
-    ``wall_skew_ms`` is added to the wall clock only. ``on_turn`` is called after each turn: the place to look.
+    ``wall_skew_ms`` is added to the wall clock only. ``rate``: seconds this machine counts in a second. ``on_turn`` is
+    called after each turn: the place to look.
     """
 
-    def __init__(self, world: World, name: str, on_turn: Call, wall_skew_ms: int = 0) -> None:
+    def __init__(self, world: World, name: str, on_turn: Call, wall_skew_ms: int = 0, rate: float = 1.0) -> None:
         self._world = world
         self._name = name
         self._on_turn = on_turn
         self.wall_skew_ms = wall_skew_ms
+        self._rate = rate
         self._ready: deque[tuple[Kind, Event]] = deque()
         self._turn_due = False
         self.alive = True
         self.paused = False
+        self.forsaken = False
+        """Paused until further notice, whatever was planned before."""
 
     def monotonic(self) -> float:
-        """Virtual seconds."""
-        return self._world.now
+        """Virtual seconds, as this machine counts them."""
+        return START_S + (self._world.now - START_S) * self._rate
 
     def time_ms(self) -> int:
         """Virtual wall clock of this machine, milliseconds."""
-        return EPOCH_MS + int(self._world.now * 1000) + self.wall_skew_ms
+        return EPOCH_MS + int(self.monotonic() * 1000) + self.wall_skew_ms
 
     def call_soon(self, callback: Call) -> None:
         """Run it in the next turn, after what is waiting."""
@@ -110,7 +114,7 @@ class Loop:
     def call_later(self, delay_s: float, callback: Call) -> Event:
         """Run it in the first turn ``delay_s`` from now."""
         event = Event(callback)
-        self._world.after(delay_s, lambda: self.wake("timer", event) if event.call is not None else None)
+        self._world.after(delay_s / self._rate, lambda: self.wake("timer", event) if event.call is not None else None)
         return event
 
     def wake(self, kind: Kind, event: Event) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from quorate.consensus.ports import StoreOp
 from quorate.errors import StorageError
-from tests.sim.disk import SimDisk, SimStore, SimWorker, Slowness
+from tests.sim.disk import SECTOR, InjectedError, SimDisk, SimStore, SimWorker, Slowness
 from tests.sim.world import Loop, World
 
 
@@ -134,3 +134,52 @@ def test_the_store_scans_in_order() -> None:
     assert [key for key, _ in store.scan("rows", b"b", b"d")] == [b"b", b"c"]
     assert store.last("rows") == (b"d", b"d")
     assert store.last("meta") is None
+
+
+def test_a_failed_sync_leaves_pages_that_only_writing_again_saves() -> None:
+    """What a sync failed to write is still read after a kill, is synced by nobody, and is gone after a power loss."""
+    for again in (False, True):
+        disk = SimDisk(Random(1))
+        disk.create("a", 4)
+        disk.write("a", 0, b"1234")
+        disk.failing = True
+        with pytest.raises(InjectedError):
+            disk.sync("a")
+        disk.crash("kill")
+        assert disk.read("a") == b"1234"
+        if again:
+            disk.write("a", 0, b"1234")
+        disk.sync("a")
+        disk.crash("power")
+        assert disk.read("a") == (b"1234" if again else bytes(4))
+
+
+def test_a_power_loss_spares_any_sectors_of_a_write() -> None:
+    """Sectors of one unsynced write survive one without the other, the second without the first too."""
+    seen = set()
+    for seed in range(200):
+        disk = SimDisk(Random(seed))
+        disk.create("a", 2 * SECTOR)
+        disk.write("a", 0, b"x" * 2 * SECTOR)
+        disk.crash("power")
+        left = disk.read("a")
+        seen.add((left[:SECTOR] == b"x" * SECTOR, left[SECTOR:] == b"x" * SECTOR))
+    assert seen == {(False, False), (False, True), (True, False), (True, True)}
+
+
+def test_a_full_disk_takes_no_new_file_and_an_unreadable_one_gives_nothing() -> None:
+    """Both end with the trouble."""
+    disk = SimDisk(Random(1))
+    store = SimStore(disk, Random(1))
+    disk.create("a", 4)
+    disk.full = disk.unreadable = True
+    for refused in (
+        lambda: disk.create("b", 4),
+        lambda: disk.read("a"),
+        lambda: store.write([StoreOp("rows", b"k", b"v")]),
+    ):
+        with pytest.raises(InjectedError):
+            refused()
+    disk.full = disk.unreadable = False
+    disk.create("b", 4)
+    assert disk.read("a") == bytes(4)
