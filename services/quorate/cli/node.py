@@ -186,6 +186,7 @@ class Node:
         sync_directory(str(data.resolve().parent))
         self._lock = DirectoryLock(str(data))
         self._store = RocksStore(str(data / "store"), settings.storage.store)
+        self._store.on_damage = self.fail  # Whoever reads may be a caller who would go on without what is missing.
         self._disk = FileDisk(str(data / "journal"), self.metrics)
         self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
         self._directory, self._journal = open_directory(

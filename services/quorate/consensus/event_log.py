@@ -1,9 +1,10 @@
 """The event log as readers see it: record batches by offset, up to the high watermark.
 
 Rules: one partition; offsets count events, from 0, without gaps; what is here is applied, and never taken back. A
-batch is the bytes of a Kafka record batch v2 with its base offset and leader epoch patched in; it is never opened here
-but for two numbers of its header. Writing is the machine's business (``ops_for`` goes into its one store write, then
-``publish``); reading never sees beyond what was published.
+batch is the bytes of a Kafka record batch v2 with its base offset and leader epoch patched in. What comes from the
+store is checked (CRC, size, place) before anybody sees it: damage is an error, never the end of the log. Writing is
+the machine's business (``ops_for`` goes into its one store write, then ``publish``); reading never sees beyond what was
+published.
 
 Theory: the newest batches are kept in memory, all of them in the store's ``events``. The first offset of each term
 is a row of ``meta``, so that a restart reads a few rows, not the log.
@@ -16,7 +17,8 @@ from struct import Struct as Layout
 from quorate.consensus.ports import Store, StoreOp, Term
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.consensus.store import key_offset, offset_key, read_applied
-from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
+from quorate.errors import InvariantBrokenError, PeerError, UsageError
+from quorate.wire.records import BatchError, open_batch
 
 _TERM_PREFIX = b"term/"
 _TERM_STOP = b"term0"
@@ -61,6 +63,15 @@ class EventLog:
         self._bases: list[int] = []
         self._batches: list[bytes] = []
         self._tail_bytes = 0
+        self._check_end()
+
+    def _check_end(self) -> None:
+        """The newest batch must be there: it, its term and what was applied speak for each other."""
+        if self.end_offset:
+            term, _ = self.stamp_before(self.end_offset)
+            starts = [start for known, start in self.term_starts if known == term]
+            if not starts or starts[0] >= self.end_offset:
+                raise self._store.damaged(f"the beginning of term {term} is missing")
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -149,12 +160,23 @@ class EventLog:
 
     def _from_store(self, offset: int, end: int) -> Iterator[bytes]:
         for key, batch in self._store.scan("events", offset_key(offset), offset_key(end)):
-            if int.from_bytes(batch[:8], "big") > offset:
+            if self._checked(key, batch) > offset:
                 break
             yield batch
             offset = key_offset(key) + 1
         if offset < end:
-            raise StorageError(f"the batch at offset {offset} is missing from the store")
+            raise self._store.damaged(f"the batch at offset {offset} is missing")
+
+    def _checked(self, key: bytes, batch: bytes) -> int:
+        """The base offset of a batch as the store gave it. Raises StorageError unless it is whole, and at its place."""
+        last = key_offset(key)
+        try:
+            info, _ = open_batch(batch)
+        except BatchError as error:
+            raise self._store.damaged(f"the batch that ends at offset {last}: {error}") from error
+        if info.last_offset != last:
+            raise self._store.damaged(f"the batch that ends at offset {info.last_offset} lies at {last}")
+        return info.base_offset
 
     # ── terms and times ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,8 @@ from typing import Literal, NewType, Protocol
 
 import msgspec
 
+from quorate.errors import StorageError
+
 NodeId = NewType("NodeId", int)
 Term = NewType("Term", int)
 TERM_MAX = Term((1 << 31) - 1)
@@ -49,6 +51,9 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release it; what was not synced may be lost. Raises StorageError."""
+
+    def damaged(self, reason: object) -> StorageError:
+        """The error to raise for what was read from the store and cannot be what was written; the node will stop."""
 
 
 class Disk(Protocol):

@@ -24,9 +24,9 @@ Batches have the offset of their *last* event as key: the first key at or after 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct as Layout
-from typing import cast, get_args
+from typing import get_args
 
 import msgspec
 from rocksdict import (
@@ -36,6 +36,7 @@ from rocksdict import (
     DBRecoveryMode,
     Options,
     Rdict,
+    RdictIter,
     WriteBatch,
 )
 
@@ -52,6 +53,20 @@ _APPLIED = Layout(">QQQQ")
 _OFFSET = Layout(">Q")
 SUMS_BYTES = 64
 """Of ``Applied.sums``."""
+
+
+STORE_REMEDY = (
+    "start the node again: a damaged store is moved aside and made anew, "
+    "from this node's own journal or from the leader"
+)
+"""What an operator is told when the store is not what was written."""
+
+
+class StoreDamagedError(StorageError):
+    """What was read from the store is not what was written. The journal beside it may be sound."""
+
+    def __init__(self, path: str, reason: object) -> None:
+        super().__init__(f"store {path} is damaged: {reason}; {STORE_REMEDY}")
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +112,7 @@ def read_applied(store: Store) -> Applied | None:
     if value is None:
         return None
     if len(value) not in (_APPLIED.size, _APPLIED.size + SUMS_BYTES):
-        raise StorageError("the applied index in the store is damaged")
+        raise store.damaged(f"the applied index is {len(value)} bytes")
     index, term, next_offset, time_ms = _APPLIED.unpack_from(value)
     return Applied(Index(index), Term(term), next_offset, time_ms, value[_APPLIED.size :])
 
@@ -110,7 +125,7 @@ def read_identity(store: Store) -> Identity | None:
     try:
         return msgspec.msgpack.decode(value, type=Identity)
     except msgspec.DecodeError as error:
-        raise StorageError(f"the identity in the store is damaged: {error}") from error
+        raise store.damaged(f"the identity cannot be read: {error}") from error
 
 
 def claim_identity(store: Store, identity: Identity) -> None:
@@ -142,6 +157,9 @@ class RocksStore:
 
     def __init__(self, path: str, settings: StoreSettings | None = None) -> None:
         settings = settings or StoreSettings()
+        self.path = path
+        self.on_damage: Callable[[StorageError], None] = _nobody
+        """Told of damage that a read met, before whoever read is: it may be a caller who goes on."""
         cache = Cache(settings.block_cache_bytes)
         options = _options(settings, cache)
         try:
@@ -149,33 +167,58 @@ class RocksStore:
             self._families = {family: self._db.get_column_family(family) for family in FAMILIES}
             self._handles = {family: self._db.get_column_family_handle(family) for family in FAMILIES}
         except Exception as error:
-            raise StorageError(f"store {path}: {error}") from error
+            if "/LOCK:" in str(error):  # Somebody has it open: not damage.
+                raise StorageError(f"store {path}: {error}") from error
+            raise StoreDamagedError(path, error) from error
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """The value now. Raises StorageError."""
         try:
             value: bytes | None = self._families[family].get(key)
         except Exception as error:
-            raise StorageError(f"store: {error}") from error
+            raise self.damaged(error) from error
         return value
 
     def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with ``start <= key < stop`` in key order, as of the call. Raises StorageError."""
         try:
-            # Raw mode: keys and values are bytes, whatever the stubs say.
-            items = cast("Iterator[tuple[bytes, bytes]]", self._families[family].items(from_key=start))
+            found = self._families[family].iter()
+            found.seek(start)
         except Exception as error:
-            raise StorageError(f"store: {error}") from error
-        return _until(items, stop)
+            raise self.damaged(error) from error
+        return self._walk(found, stop)
+
+    def _walk(self, found: RdictIter, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """An iterator of RocksDB simply ends at a block it cannot read: its status says why it ended."""
+        valid, next_key, next_value, advance = found.valid, found.key, found.value, found.next
+        try:
+            while valid():
+                key: bytes = next_key()
+                if stop is not None and key >= stop:
+                    return
+                yield key, next_value()
+                advance()
+            found.status()
+        except Exception as error:
+            raise self.damaged(error) from error
 
     def last(self, family: Family) -> tuple[bytes, bytes] | None:
         """The pair with the greatest key. Raises StorageError."""
         try:
             found = self._families[family].iter()
             found.seek_to_last()
-            return (found.key(), found.value()) if found.valid() else None
+            if found.valid():
+                return found.key(), found.value()
+            found.status()
         except Exception as error:
-            raise StorageError(f"store: {error}") from error
+            raise self.damaged(error) from error
+        return None
+
+    def damaged(self, reason: object) -> StoreDamagedError:
+        """The error for what a read met; ``on_damage`` hears of it."""
+        error = StoreDamagedError(self.path, reason)
+        self.on_damage(error)
+        return error
 
     def write(self, ops: Sequence[StoreOp]) -> None:
         """All or nothing; visible at once; not synced. Raises StorageError, and then the node must stop."""
@@ -216,6 +259,7 @@ def _options(settings: StoreSettings, cache: Cache) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
+    options.set_paranoid_checks(True)
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
@@ -229,17 +273,15 @@ def _options(settings: StoreSettings, cache: Cache) -> Options:
     return options
 
 
-def _until(items: Iterator[tuple[bytes, bytes]], stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-    for key, value in items:
-        if stop is not None and key >= stop:
-            return
-        yield key, value
+def _nobody(_: StorageError) -> None:
+    """Nobody wants to know; whoever reads is told."""
 
 
 class MemoryStore:
     """The ``Store`` port without files. ``crash`` goes back to a write boundary at or after the last sync."""
 
     def __init__(self) -> None:
+        self.on_damage: Callable[[StorageError], None] = _nobody
         self._values: dict[Family, dict[bytes, bytes]] = {family: {} for family in FAMILIES}
         self._keys: dict[Family, list[bytes]] = {family: [] for family in FAMILIES}
         self._undo: list[list[StoreOp]] = []
@@ -266,6 +308,12 @@ class MemoryStore:
     def sync(self) -> None:
         """What was written before cannot be lost any more."""
         self._undo.clear()
+
+    def damaged(self, reason: object) -> StoreDamagedError:
+        """See port."""
+        error = StoreDamagedError("in memory", reason)
+        self.on_damage(error)
+        return error
 
     @property
     def unsynced(self) -> int:

@@ -4,7 +4,6 @@ was not synced.
 
 import heapq
 import random
-import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -17,9 +16,9 @@ from quorate.consensus.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.settings import EngineSettings
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.consensus.store import MemoryStore, applied_ops, read_applied
+from quorate.wire.records import assemble
 
 JOURNAL = JournalSettings(max_entry_bytes=4096, segment_bytes=16 * 1024, tail_bytes=8192, tail_entries=64)
-_BATCH = struct.Struct(">q4xi7xi8xq")
 
 
 class VirtualTime:
@@ -225,7 +224,7 @@ class ListMachine:
         term = 0
         for index, term, entry in self._pending:
             if entry:
-                batch = _BATCH.pack(self.offset, term, 0, 0) + entry
+                batch = assemble([entry], 0, 0, base_offset=self.offset, leader_epoch=term)
                 ops += self.log.ops_for(self.offset, 1, term, batch)
                 batches.append((self.offset, 1, Term(term), batch))
                 ops.append(StoreOp("rows", b"%06d" % self.offset, entry))

@@ -10,6 +10,7 @@ from quorate.consensus.codec import SnapshotBegin
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
 from quorate.consensus.store import applied_ops, offset_key, read_applied
 from quorate.errors import InvariantBrokenError
+from quorate.wire.records import assemble
 from tests.unit.consensus.raft_cluster import Cluster, Node
 from tests.unit.consensus.test_snapshots import behind, same, write
 
@@ -131,11 +132,11 @@ def test_a_snapshot_whose_events_are_not_ours_is_not_taken() -> None:
     """The newest batch of a follower comes again with a snapshot; another one there means another history."""
     cluster, _, lagging = behind()
     key = offset_key(lagging.machine.offset - 1)
-    batch = lagging.store.get("events", key)
-    assert batch is not None
+    term = lagging.log.stamp_before(lagging.machine.offset)[0]
+    forged = assemble([b"forged"], 0, 0, base_offset=lagging.machine.offset - 1, leader_epoch=term)
 
     def forge() -> None:
-        lagging.store.write([StoreOp("events", key, batch[:-1] + b"?")])
+        lagging.store.write([StoreOp("events", key, forged)])
 
     restart(cluster, lagging, while_down=forge)
     cluster.wires.heal()

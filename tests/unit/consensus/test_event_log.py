@@ -11,14 +11,15 @@ from quorate.consensus.ports import StoreOp, Term
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.consensus.store import MemoryStore, RocksStore, applied_ops, offset_key
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
+from quorate.wire.records import HEADER_BYTES, assemble
 
 EVERYTHING = 1 << 40
 
 
 def batch(base: int, count: int, term: int, time_ms: int, size: int = 100) -> bytes:
-    """The header of a record batch v2, and something after it."""
-    head = struct.pack(">qiibIhiqq", base, size - 12, term, 2, 0, 0, count - 1, time_ms - 5, time_ms)
-    return head.ljust(size, b"x")
+    """A record batch v2 of so many bytes; what its records say nobody reads here."""
+    bodies = [b"x" * (size - HEADER_BYTES), *[b""] * (count - 1)] if count else []
+    return assemble(bodies, time_ms - 5, time_ms, base_offset=base, leader_epoch=term)
 
 
 class Writer:
