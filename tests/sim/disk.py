@@ -22,6 +22,7 @@ from typing import Literal
 
 from quorate.consensus.directory import Found
 from quorate.consensus.ports import Family, StoreOp
+from quorate.consensus.store import StoreDamagedError
 from quorate.errors import StorageError
 from tests.sim.world import Call, Loop, World
 
@@ -464,6 +465,10 @@ class SimStore:
 
     def close(self) -> None:
         """Nothing to release."""
+
+    def damaged(self, reason: object) -> StorageError:
+        """See Store."""
+        return StoreDamagedError("simulated", reason)
 
     def crash(self, loss: Loss) -> None:
         """``kill`` keeps every write; ``power`` undoes some of the unsynced ones, latest first."""

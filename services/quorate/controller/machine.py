@@ -18,7 +18,7 @@ from quorate.consensus.entry import Entry, decode_entry
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, Term
 from quorate.consensus.store import applied_ops, read_applied
-from quorate.errors import InvariantBrokenError, StorageError, check
+from quorate.errors import InvariantBrokenError, check
 from quorate.events import Event, Stamp
 from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
@@ -87,11 +87,16 @@ class ReplicatedState:
         self.offset = applied.next_offset if applied else 0
         self.time_ms = applied.time_ms if applied else 0
         store, sums = self._store, RunningSums()
-        self.state = from_rows(sums.loading("rows", store.scan("rows")))
-        self.requests = RequestTable.from_rows(sums.loading("requests", store.scan("requests")), self._request_settings)
-        self.groups = GroupRows(sums.loading("groups", store.scan("groups")))
+        try:
+            self.state = from_rows(sums.loading("rows", store.scan("rows")))
+            self.requests = RequestTable.from_rows(
+                sums.loading("requests", store.scan("requests")), self._request_settings
+            )
+            self.groups = GroupRows(sums.loading("groups", store.scan("groups")))
+        except InvariantBrokenError as error:
+            raise store.damaged(error) from error
         if applied is not None and applied.sums not in (b"", sums.packed()):
-            raise StorageError(f"the rows in the store do not add up to what was applied at index {self._index}")
+            raise store.damaged(f"the rows do not add up to what was applied at index {self._index}")
         self.sums = sums
         sums.mark(self._index, self.term, self.offset)
         self._clear()
