@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate.errors import QuorateError, UsageError
 from quorate_projections import status
+from quorate_projections.hush import hush
 from quorate_projections.settings import ProjectionSettings, as_environment, described, read_settings
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def _serve(options: Namespace) -> int:
     _look_at_port(settings)
     os.environ.update(as_environment(settings))
     from quorate_projections.app import app  # noqa: PLC0415  Reads the environment when imported.
+
+    hush()
 
     def ready(retelling: "Retelling") -> None:
         line = {

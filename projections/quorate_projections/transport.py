@@ -8,7 +8,7 @@ active, so the worker is ready at once. ``quorate://host:port;host:port`` names 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
@@ -22,7 +22,11 @@ from quorate_projections.reader import new_consumer
 from quorate_projections.settings import ProjectionSettings
 
 SCHEME: Final = "quorate"
-RETRY_S: Final = 1.0
+RETRY_FIRST_S: Final = 0.5
+RETRY_MAX_S: Final = 5.0
+"""Between two looks for an endpoint; each pause is twice the one before."""
+STOP_S: Final = 2.0
+"""How long the consumer may take to end."""
 
 
 class DirectAssignor(PartitionAssignor):
@@ -48,16 +52,50 @@ class DirectThread(AIOKafkaConsumerThread):
         return new_consumer(settings, settings.fetch_wait_ms)
 
     async def on_start(self) -> None:
-        """Wait for an endpoint that is away (the stock thread ends the worker)."""
+        """Wait for an endpoint that is away (the stock thread ends the worker); said once, and once when it is over."""
+        pause_s = RETRY_FIRST_S
         while not self.should_stop:
             try:
-                await super().on_start()
-                return
+                await self._stoppable(super().on_start())
             except KafkaError as error:
-                self.log.warning("no endpoint yet, again in %.0f s: %s", RETRY_S, error)
-                if self._consumer is not None:
-                    await self._consumer.stop()
-                await asyncio.sleep(RETRY_S)
+                if pause_s == RETRY_FIRST_S:
+                    self.log.warning("no endpoint yet, tried again until there is one: %s", error)
+                await self._end_consumer()
+                await self._stoppable(asyncio.sleep(pause_s))
+                pause_s = min(2 * pause_s, RETRY_MAX_S)
+            else:
+                if pause_s > RETRY_FIRST_S and not self.should_stop:
+                    self.log.warning("an endpoint answers")
+                return
+
+    async def _stoppable(self, work: Awaitable[object]) -> None:
+        """Wait for it, or for the end of this thread. Raises what it raises."""
+        working = asyncio.ensure_future(work)
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+        finally:
+            working.cancel()
+            stopped.cancel()
+
+    async def on_thread_stop(self) -> None:
+        """End soon, whatever is gone: the worker waits a minute for a thread that raises here instead of ending."""
+        await super(AIOKafkaConsumerThread, self).on_thread_stop()
+        await self._end_consumer()
+
+    async def _end_consumer(self) -> None:
+        """aiokafka raises the cancellation of its own fetches (``Fetcher.close``), with its connections still open."""
+        if self._consumer is None:
+            return
+        for end in (self._consumer.stop, self._consumer._client.close):  # noqa: SLF001  It is left open else.
+            ending = asyncio.ensure_future(end())
+            await asyncio.wait({ending}, timeout=STOP_S / 2)
+            if not ending.done():
+                ending.cancel()
+            elif not ending.cancelled() and ending.exception() is not None:
+                self.log.info("while stopping: %r", ending.exception())
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Assign partition 0 of each."""

@@ -1,11 +1,13 @@
 """A worker from outside: what it serves without a node, what it refuses, how it stands still, how it is rebuilt."""
 
 import json
+import logging
 import os
 import random
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -16,11 +18,12 @@ import pytest
 pytest.importorskip("faust", reason="projections are not installed (make setup-all)")
 
 from quorate.wire.records import Record
+from quorate_projections.hush import LONGEST_S, Hush
 from tests.clusters import free_ports, until
 from tests.projections.history import History, commits, record
 from tests.projections.log import HistoryLog
 from tests.projections.samples import VIEWS, Samples
-from tests.projections.worker import SERVE, Worker, workers
+from tests.projections.worker import SERVE, Worker, pause, workers
 
 READ_APIS = {18, 3, 2, 1}
 """ApiVersions, Metadata, ListOffsets, Fetch: all that a worker may ask."""
@@ -224,3 +227,48 @@ def test_wrong_settings_stop_a_worker_before_it_starts(tmp_path: Path, words: tu
     assert ended.returncode == 2
     assert said in ended.stderr
     assert not (tmp_path / "w").exists()
+
+
+def test_a_worker_ends_soon_whatever_is_gone(tmp_path: Path) -> None:
+    """Its nodes dead, or hanging, or never there: SIGTERM ends it within five seconds, with 0 and no traceback; and
+    what is away is told a few times, not with every try.
+    """
+    away = Worker({"nodes": f"127.0.0.1:{free_ports(1)}"}, tmp_path / "away")
+    dead, hung = Worker({}, tmp_path / "dead"), Worker({}, tmp_path / "hung")
+    with HistoryLog(seed=23) as hanging, HistoryLog(seed=23) as dying:
+        dead.source, hung.source = {"nodes": dying.bootstrap}, {"nodes": hanging.bootstrap}
+        with workers(dead, hung, away):
+            for worker, log in ((dead, dying), (hung, hanging)):
+                log.append_events(50)
+                worker.wait(ready=True, offset=log.events)
+            away.wait(ready=False)
+            for server in dying.servers:
+                dying.do(server.stop())
+            release = threading.Event()
+            hanging._loop.call_soon_threadsafe(release.wait, 60)
+            pause(3)
+            for worker in (dead, hung, away):
+                begun = time.monotonic()
+                assert worker.stop() == 0
+                assert time.monotonic() - begun < 5, worker.folder
+                told = worker.stderr.read_text()
+                assert "Traceback" not in told
+                assert len(told.splitlines()) < 12, told
+            release.set()
+
+
+def test_what_a_library_repeats_is_said_ever_more_seldom() -> None:
+    """Each text in pauses of its own, twice as long each time up to the longest; after a long silence it is news."""
+    quiet = Hush()
+
+    def said(text: str, at: float) -> bool:
+        record = logging.LogRecord("aiokafka", logging.ERROR, "", 0, text, ("node", 1), None)
+        record.created = at
+        return quiet.filter(record)
+
+    assert [at for at in range(100) if said("cannot connect to %s", 1000.0 + at)] == [0, 2, 6, 14, 30, 62]
+    assert said("another", 1001.0)
+    assert not said("cannot connect to %s", 1100.0)
+    pauses = [at for at in range(2000, 6000) if said("for long %s", float(at))]
+    assert pauses[-1] - pauses[-2] == LONGEST_S
+    assert [said("for long %s", at) for at in (20_000.0, 20_001.0, 20_002.0)] == [True, False, True]
