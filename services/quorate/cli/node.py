@@ -207,6 +207,11 @@ class Node:
         voters = tuple(NodeId(voter.id) for voter in settings.cluster.voters)
         me = NodeId(settings.node.id)
         self._pusher = RolePusher(settings.remoting, loop=self._loop)
+        self.metrics.gauge(
+            "broker_addresses_out_of_reach",
+            "Connections to brokers that broker_networks did not allow.",
+            lambda: self._pusher.out_of_reach,
+        )
         self._peers = Peers(
             PeerIdentity(
                 cluster_id=settings.cluster.id,

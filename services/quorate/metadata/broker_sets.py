@@ -40,7 +40,7 @@ from quorate.metadata.elections import EPOCH_MAX, elect_master, elect_moved_mast
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.state import BrokerSet, Replica, State
-from quorate.metadata.texts import LONG_MAX, LONG_MIN, fits, java_long
+from quorate.metadata.texts import LONG_MAX, LONG_MIN, fits, java_long, parse_address
 
 FIRST_BROKER_ID: Final = 1
 """Java ``MixAll.FIRST_BROKER_CONTROLLER_ID``."""
@@ -101,7 +101,7 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
 
     A master that moved leads in a new epoch, in the same decision: stock replicas take a master's address only with an
     epoch above their own (Java ``ReplicasManager.changeToSlave``). Refuses BrokerSetNotRegistered, BrokerNotRegistered,
-    InvalidText; BrokerAlreadyServes if the broker is alive at another address.
+    InvalidText, InvalidAddress; BrokerAlreadyServes if the broker is alive at another address.
     """
     name, broker_id = command.broker_set, command.broker_id
     found = state.known(name)
@@ -113,6 +113,8 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
         return refuse("BrokerNotRegistered", remark)
     if not _can_be_kept(command, context.policy):
         return refuse("InvalidText", "An address, capability or topic is too long, or not UTF-8")
+    if parse_address(command.address) is None:
+        return refuse("InvalidAddress", "The broker address is not host:port")
     master = found.master
     if master is not None and context.live.alive(command.cluster, name, master) is not True:
         master = None

@@ -6,6 +6,10 @@ from typing import Final
 LONG_MIN: Final = -(2**63)
 LONG_MAX: Final = 2**63 - 1
 
+_ADDRESS: Final = re.compile(
+    r"(?:(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?)|\[?(?P<v6>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]?):(?P<port>[0-9]{1,5})"
+)
+"""A name (RFC 1123, and the underscores of container networks) or an address, and a port."""
 _LONG: Final = re.compile(r"([+-]?)0*([0-9]{1,19})")
 
 
@@ -16,6 +20,14 @@ def fits(text: str, length_max: int, *, empty: bool = False) -> bool:
     if len(text) > length_max:
         return False
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def parse_address(text: str) -> tuple[str, int] | None:
+    """Host and port of ``host:port`` or ``[v6]:port``; None for what cannot be an address."""
+    parts = _ADDRESS.fullmatch(text)
+    if parts is None or not 0 < int(parts["port"]) < 65536:
+        return None
+    return parts["host"] or parts["v6"], int(parts["port"])
 
 
 def java_long(text: str) -> int | None:

@@ -75,6 +75,14 @@ def test_a_changed_address_is_recorded_but_the_answer_shows_the_old_one() -> Non
     )
 
 
+@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:0", "http://10.0.0.1:80", "a\x1b[2J:1", "a\r\nb:1", ":1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    """The controller connects to it, and shows it: it is a host and a port, and nothing else."""
+    world = World()
+    world.do(applying(1))
+    assert world.refused(registering(1, address=address)).code == "InvalidAddress"
+
+
 def moved(world: World, broker_id: int) -> tuple[Event, ...]:
     """What a registration at another address writes, once the broker is not heard any more."""
     world.heard(broker_id, alive=False)

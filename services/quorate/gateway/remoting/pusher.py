@@ -12,23 +12,20 @@ from collections.abc import Callable
 from typing import cast
 
 import msgspec
+import structlog
 
 from quorate.controller.ports import DialResult, RoleChange
 from quorate.errors import PeerError
+from quorate.gateway.remoting.reach import OutOfReachError, Reach
 from quorate.gateway.remoting.settings import RemotingSettings
+from quorate.metadata.texts import parse_address
 from quorate.wire.remoting import RESPONSE_FLAG, FrameSplitter, decode_header, encode_request
 from quorate.wire.remoting_headers import RequestCode, ResponseCode, RoleChangedFields, SyncStateSetBody
 
 _encode_body = msgspec.json.Encoder().encode
 _REPLY_BYTES_MAX = 1 << 20
-
-
-def parse_address(address: str) -> tuple[str, int] | None:
-    """``host:port`` or ``[v6]:port``; None when it is neither."""
-    host, _, port = address.rpartition(":")
-    if not host or len(port) > 5 or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        return None
-    return host.removeprefix("[").removesuffix("]"), int(port)
+TELL_EVERY_S = 60.0
+_log = structlog.get_logger(__name__)
 
 
 def encode_role_change(change: RoleChange, opaque: int) -> bytes:
@@ -109,6 +106,7 @@ class RolePusher:
         self, settings: RemotingSettings, *, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
     ) -> None:
         self._settings = settings
+        self._reach = Reach(settings.broker_networks)
         self._loop = loop
         self._tls = tls
         self._next_opaque = 1
@@ -117,6 +115,9 @@ class RolePusher:
         self._idle: dict[str, asyncio.TimerHandle] = {}
         self._dials: set[asyncio.Task[None]] = set()
         self._stopped = False
+        self._tell_again_at = float("-inf")
+        self.out_of_reach = 0
+        """Connections that were not made because of ``broker_networks``."""
 
     def notify(self, address: str, change: RoleChange, done: Callable[[bool], None]) -> None:
         """Push a role change; ``done(True)`` when the broker answered code 0, ``done(False)`` in every other case."""
@@ -176,7 +177,10 @@ class RolePusher:
         target = cast(tuple[str, int], parse_address(address))
         try:
             async with asyncio.timeout(self._settings.push_deadline_s):
-                await self._loop.create_connection(lambda: broker, *target, ssl=self._tls)
+                await self._reach.connect(self._loop, lambda: broker, *target, self._tls)
+        except OutOfReachError:
+            self._refused(address)
+            self.lost(broker, address)
         except (OSError, ValueError):  # ValueError: a host that no name can have (``a..b``).
             self.lost(broker, address)
         finally:
@@ -198,12 +202,22 @@ class RolePusher:
         result: DialResult = "unknown"
         try:
             async with asyncio.timeout(self._settings.dial_deadline_s):
-                transport, _ = await self._loop.create_connection(asyncio.Protocol, host, port)
+                transport, _ = await self._reach.connect(self._loop, asyncio.Protocol, host, port)
             transport.abort()
             result = "accepted"
         except ConnectionRefusedError:
             result = "refused"
+        except OutOfReachError:
+            self._refused(f"{host}:{port}")
         except (OSError, ValueError):
-            result = "unknown"
+            pass
         finally:
             done(result)
+
+    def _refused(self, address: str) -> None:
+        """Told once a minute at the most, with how many there were: whoever registers may do so without end."""
+        self.out_of_reach += 1
+        now = self._loop.time()
+        if now >= self._tell_again_at:
+            self._tell_again_at = now + TELL_EVERY_S
+            _log.warning("a broker's address is in none of broker_networks", address=address, refused=self.out_of_reach)

@@ -3,6 +3,7 @@
 import msgspec
 
 from quorate.bounds import bounded
+from quorate.gateway.remoting.reach import ANYWHERE, Reach
 from quorate.wire.remoting import JAVA_FRAME_BYTES_MAX
 
 
@@ -62,7 +63,11 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a dial that neither connects nor is refused may take; then it proves nothing."""
     dials_max: int = 2048
     """Dials under way; one more proves nothing at once."""
+    broker_networks: tuple[str, ...] = ANYWHERE
+    """Networks (CIDR) to which this node may connect for role changes and dials, for brokers name their addresses
+    themselves. Addresses of no host (unspecified, multicast, link-local) are never connected to."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
         bounded(self)
+        Reach(self.broker_networks)

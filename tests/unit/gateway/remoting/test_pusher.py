@@ -12,8 +12,11 @@ import pytest
 import uvloop
 
 from quorate.controller.ports import RoleChange
-from quorate.gateway.remoting.pusher import RolePusher, parse_address
+from quorate.errors import UsageError
+from quorate.gateway.remoting.pusher import RolePusher
+from quorate.gateway.remoting.reach import ANYWHERE, Reach
 from quorate.gateway.remoting.settings import RemotingSettings
+from quorate.metadata.texts import parse_address
 from quorate.wire.remoting import (
     FrameSplitter,
     HeaderType,
@@ -271,6 +274,47 @@ def test_a_host_that_no_name_can_have_is_an_address_nobody_answers(host: str) ->
     in_world(body, settings=RemotingSettings(push_deadline_s=0.5))
 
 
+def test_only_named_networks_are_connected_to() -> None:
+    """Neither a push nor a dial reaches an address outside of them, by number or by name; nothing is proven by that."""
+
+    async def body(world: World) -> None:
+        port = world.address.rpartition(":")[2]
+        for address in (world.address, f"localhost:{port}", f"[::ffff:127.0.0.1]:{port}"):
+            assert not await world.notify(address)
+            assert await world.dial(address) == "unknown"
+        assert await world.dial(refusing()) == "unknown"
+        assert world.pusher.out_of_reach == 7
+        assert world.open == []
+        assert world.pusher._brokers == {}
+
+    in_world(body, settings=RemotingSettings(broker_networks=("10.0.0.0/8", "fd00::/8")))
+
+
+def test_a_named_network_is_connected_to_by_name_too() -> None:
+    """The name is resolved, and what it resolves to is judged."""
+
+    async def body(world: World) -> None:
+        assert await world.notify(f"localhost:{world.address.rpartition(':')[2]}")
+
+    in_world(body, settings=RemotingSettings(broker_networks=("127.0.0.0/8",)))
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0", "::", "224.0.0.1", "169.254.169.254", "fe80::1", "::ffff:169.254.1.1", "x"]
+)
+def test_what_no_broker_serves_at_is_never_connected_to(address: str) -> None:
+    """Also where every network is allowed: 0.0.0.0 is this very host, link-local serves the host's own secrets."""
+    assert not Reach(ANYWHERE).allows(address)
+    assert Reach(ANYWHERE).allows("10.1.2.3")
+    assert Reach(ANYWHERE).allows("2001:db8::1")
+
+
+def test_what_is_no_network_is_told_at_start() -> None:
+    """A mistyped setting is no open door."""
+    with pytest.raises(UsageError, match=r"broker_networks: .*10\.0\.0\.0/33"):
+        RemotingSettings(broker_networks=("10.0.0.0/33",))
+
+
 def test_stop_ends_everything_under_way() -> None:
     """Unacknowledged, unknown; and what comes later too."""
 
@@ -298,6 +342,16 @@ def test_stop_ends_everything_under_way() -> None:
         ("x:0", None),
         ("x:１", None),
         ("x:" + "9" * 5000, None),
+        ("::1:80", ("::1", 80)),
+        ("[::ffff:10.0.0.1]:1", ("::ffff:10.0.0.1", 1)),
+        ("a_b-1.net:1", ("a_b-1.net", 1)),
+        ("a b:1", None),
+        ("a\x1b[2J:1", None),
+        ("http://a:1", None),
+        ("a/b:1", None),
+        ("a\n:1", None),
+        ("-a:1", None),
+        ("a:1\n", None),
     ],
 )
 def test_addresses_are_parsed_strictly(text: str, parsed: tuple[str, int] | None) -> None:
