@@ -48,7 +48,8 @@ class Writer:
         while not self._stop.wait(WRITE_EVERY_S):
             number += 1
             url = f"http://{self._nodes[number % len(self._nodes)]}/v1/topics/t-{number}"
-            request = urllib.request.Request(url, b'{"read_queues": 4, "write_queues": 4}', method="PUT")
+            body, told = b'{"read_queues": 4, "write_queues": 4}', {"Content-Type": "application/json"}
+            request = urllib.request.Request(url, body, told, method="PUT")
             try:
                 with urllib.request.urlopen(request, timeout=PATIENCE_PER_NODE_S):
                     self.written += 1

@@ -146,7 +146,8 @@ def test_the_page_stays_when_the_cluster_goes(tmp_path: Path) -> None:
         time.sleep(0.1)
         assert ask(address, "api/health")[1]["age_ms"] > body["age_ms"]
         assert ask(address, f"api/quorum?at={end}")[0] == 200
-        request = urllib.request.Request(f"http://{address}/api/whatif", b'{"fail": ["node/1"]}', method="POST")
+        told = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{address}/api/whatif", b'{"fail": ["node/1"]}', told, method="POST")
         with pytest.raises(urllib.error.HTTPError) as error, urllib.request.urlopen(request, timeout=10):
             pass
         assert error.value.code == 502

@@ -97,7 +97,8 @@ class World:
             node = self.cluster.nodes[number % len(self.cluster.nodes)]["http"]
             method, path, body = self._change(number)
             data = None if body is None else json.dumps(body).encode()
-            request = urllib.request.Request(f"http://{node}{path}", data, method=method)
+            told = {"Content-Type": "application/json"}
+            request = urllib.request.Request(f"http://{node}{path}", data, told, method=method)
             with suppress(OSError, http.client.HTTPException):  # A node that is dead now, or a refusal: the next one.
                 urllib.request.urlopen(request, timeout=5).close()
 

@@ -42,7 +42,9 @@ def put(cluster: Started, index: int, name: str, queues: int) -> int:
 def ask(cluster: Started, index: int, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
     """Status and JSON, whatever the status."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://{cluster.nodes[index]['http']}{path}", data=data)
+    request = urllib.request.Request(
+        f"http://{cluster.nodes[index]['http']}{path}", data, {"Content-Type": "application/json"}
+    )
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.status, json.load(answer)

@@ -15,7 +15,8 @@ TOPICS = 40
 def http(cluster: Started, index: int, path: str, method: str = "GET", body: Any = None) -> Any:
     """JSON from a node."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://{cluster.nodes[index]['http']}{path}", data, method=method)
+    url, told = f"http://{cluster.nodes[index]['http']}{path}", {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, data, told, method=method)
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.loads(answer.read())
 

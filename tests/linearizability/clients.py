@@ -99,7 +99,8 @@ class Http:
         except ConnectionRefusedError:
             return None
         try:
-            fields = f"host: quorate\r\nconnection: close\r\ncontent-length: {len(body)}"
+            fields = "host: localhost\r\ncontent-type: application/json\r\nconnection: close"
+            fields += f"\r\ncontent-length: {len(body)}"
             writer.write(f"{method} {path} HTTP/1.1\r\n{fields}\r\n\r\n".encode() + body)
             told = await reader.readuntil(b"\r\n\r\n")
             length = _LENGTH.search(told)

@@ -32,7 +32,8 @@ class Feed:
         self.topics += 1
         body = json.dumps({"read_queues": 4, "write_queues": 4, "attributes": {"+message.type": "FIFO"}}).encode()
         url = f"http://{self.http}/v1/topics/{name or f'topic-{self.topics}'}"
-        with urllib.request.urlopen(urllib.request.Request(url, body, method="PUT"), timeout=10) as answer:
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="PUT")
+        with urllib.request.urlopen(request, timeout=10) as answer:
             offset: int = json.loads(answer.read())["offset"]
         return offset
 

@@ -61,7 +61,8 @@ def _write(http: str, over: threading.Event) -> None:
         url = f"http://{http}/v1/topics/topic-{number % 7}"
         method, data = ("DELETE", None) if number % 5 == 0 else ("PUT", body)
         try:
-            urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=10).close()
+            request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+            urllib.request.urlopen(request, timeout=10).close()
         except OSError:
             continue  # A refusal, or a node that is busy: the next one will do.
 

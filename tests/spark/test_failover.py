@@ -83,7 +83,7 @@ class Trial:
         for index in range(3) if through is None else [through]:
             url = f"http://{self.cluster.nodes[index]['http']}/v1/topics/topic-{self.topics}"
             try:
-                request = urllib.request.Request(url, body, method="PUT")
+                request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="PUT")
                 with urllib.request.urlopen(request, timeout=4) as answer:
                     made.append(json.loads(answer.read())["offset"])
                     return True

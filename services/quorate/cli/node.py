@@ -336,7 +336,8 @@ class Node:
             settings=settings.http,
             info={"version": VERSION, "python": platform.python_version()},
         )
-        self._http = HttpServer(interface(context), settings.http, self.metrics, self._scheduler)
+        hosts = (settings.bind("http")[0], split_address(settings.me.http)[0])
+        self._http = HttpServer(interface(context), settings.http, self.metrics, self._scheduler, hosts)
 
     def _reader(self, *, timeout_s: float, past_timeout_s: float, waiting_max: int) -> FreshReader:
         """How a gateway reads: each waits in a queue of its own."""

@@ -11,8 +11,10 @@ from quorate.errors import QuorateError
 STATUS: Final[Mapping[str, int]] = {
     "invalid": 400,
     "not_found": 404,
+    "cross_origin": 403,
     "method_not_allowed": 405,
     "too_large": 413,
+    "not_json": 415,
     "beyond_end": 416,
     "wrong_host": 421,
     "node_failed": 502,

@@ -1,13 +1,12 @@
 """The web service: routes, headers, and the life of everything behind them.
 
 Rules: nothing here decides or computes; a question that cannot be is refused with one of the codes of ``asking``.
-Every answer carries the security headers; scripts, styles and fonts come from here alone. A ``Host`` that is neither an
-address nor a name we were given is refused, so that no foreign page can read us through a name of its own.
+Every answer carries the security headers; scripts, styles and fonts come from here alone. Who may ask is judged before
+anything else (``quorate.origins``), so that no foreign page can read us, through a name of its own or ours.
 """
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -16,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from quorate.errors import QuorateError, UsageError
+from quorate.origins import doors, judge
 from quorate_spark.dashboard.answering import Answer, Answering, Panels, asked_elections, key_of
 from quorate_spark.dashboard.asking import ApiError, Query
 from quorate_spark.dashboard.follow import Follower, Following
@@ -40,6 +40,7 @@ HEADERS: Final = {
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -80,6 +81,7 @@ class Service:
         self._settings = settings
         self._clock = clock_ms
         self._site = site or Site()
+        self._doors = doors((settings.host, *settings.names), setting="--name")
         self.folded = FoldedLog(settings.cluster_id)
         self._recorded: Following | None = None
         self._answering = Answering(
@@ -193,7 +195,9 @@ class Service:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         try:
-            self._check_host(request)
+            refused = judge(request.method, request.headers, self._doors, has_body=request.body_exists)
+            if refused is not None:
+                raise ApiError(refused.code, refused.message)
             response = await handler(request)
         except ApiError as error:
             response = _json(error.body(), error.status)
@@ -209,15 +213,6 @@ class Service:
         if not response.prepared:
             response.headers.update(HEADERS)
         return response
-
-    def _check_host(self, request: web.Request) -> None:
-        name = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdigit() else request.host
-        if name in ("localhost", self._settings.host, *self._settings.names):
-            return
-        try:
-            ipaddress.ip_address(name.strip("[]"))
-        except ValueError:
-            raise ApiError("wrong_host", f"{name[:80]!r} is no name of this service: --name adds one") from None
 
     async def _panel(self, request: web.Request) -> web.StreamResponse:
         known, make = self._panels.routes.get(request.match_info["panel"], (None, None))

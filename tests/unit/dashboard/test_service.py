@@ -24,6 +24,7 @@ from tests.dashboard.lives import RECORDED, Http, folded, life, plain, view
 
 FACTS = list(recorded(RECORDED))
 END = len(FACTS)
+TOLD = {"Content-Type": "application/json"}
 GETS = ("about", "health", "quorum", "sets", "timeline", "elections", "log", "density", "seek?t=1795262500000")
 ELECTION = next(fact.stamp.offset for fact in FACTS if getattr(fact.event, "trigger", "") == "master lost")
 
@@ -175,12 +176,30 @@ def test_every_answer_is_guarded() -> None:
                 assert "default-src 'none'" in policy
                 assert "script-src 'self';" in policy
                 assert response.headers["X-Content-Type-Options"] == "nosniff"
+                assert response.headers["X-Frame-Options"] == "DENY"
+        for headers, status in (
+            ({"Origin": "https://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+            ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
+            ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ):
+            async with client.get("/api/health", headers=headers) as response:
+                assert response.status == status, headers
+        for kind, status in (
+            ("text/plain", 415),
+            ("application/x-www-form-urlencoded", 415),
+            ("application/json", 502),
+        ):
+            told = {"Content-Type": kind}
+            async with client.post("/api/whatif", data=b'{"fail": ["node/1"]}', headers=told) as response:
+                assert response.status == status, kind
         for host, status in (("evil.example:80", 421), ("evil.example", 421), ("page.example", 200), ("[::1]:1", 200)):
             async with client.get("/api/health", headers={"Host": host}) as response:
                 assert response.status == status, host
-        async with client.post("/api/health") as response:
+        async with client.post("/api/health", headers=TOLD) as response:
             assert (response.status, json.loads(await response.read())["error"]["code"]) == (405, "method_not_allowed")
-        async with client.post("/api/whatif", data=io.BytesIO(b" " * (2 << 20))) as response:
+        async with client.post("/api/whatif", data=io.BytesIO(b" " * (2 << 20)), headers=TOLD) as response:
             assert (response.status, json.loads(await response.read())["error"]["code"]) == (413, "too_large")
 
     served(act, names=("page.example",))
@@ -201,7 +220,7 @@ def test_what_if_wants_a_question_and_a_node(body: bytes, status: int) -> None:
     """A body that is no question is refused, and a recorded log has nobody to ask."""
 
     async def act(client: Http) -> int:
-        async with client.post("/api/whatif", data=body) as response:
+        async with client.post("/api/whatif", data=body, headers=TOLD) as response:
             return response.status
 
     assert served(act) == status

@@ -122,7 +122,7 @@ ASKED: dict[str, tuple[Callable[[int], Awaitable[Stop]], bytes, bytes]] = {
         b"Heart beat success",
     ),
     "kafka": (kafka, framed(request_frame(Api.API_VERSIONS, 0, {})), FRAME.pack(77)),
-    "http": (http, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", b"HTTP/1.1 200 "),
+    "http": (http, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 200 "),
     "peers": (peers, framed(codec.encode_hello(HELLO)), CLUSTER.encode()),
 }
 """Transport → how its listener is started, a request, and what is only in an answer."""

@@ -301,8 +301,9 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why not."""
 
     code: str
-    """``invalid``, ``denied``, ``not_found``, ``method_not_allowed``, ``refused``, ``too_large``, ``beyond_end``,
-    ``throttled``, ``busy``, ``unavailable``, ``behind``, ``unknown_outcome`` or ``internal`` (docs/http.md)."""
+    """``invalid``, ``denied``, ``cross_origin``, ``not_found``, ``method_not_allowed``, ``refused``, ``too_large``,
+    ``not_json``, ``beyond_end``, ``wrong_host``, ``throttled``, ``head_too_large``, ``busy``, ``unavailable``,
+    ``behind``, ``unknown_outcome``, ``unknown_version`` or ``internal`` (docs/http.md)."""
     message: str
     reason: str = ""
     """The refusal's own name, e.g. ``StaleMasterEpoch``."""

@@ -13,17 +13,22 @@ REGISTRY_JSON = "application/vnd.schemaregistry.v1+json"
 STATUS = {
     "invalid": 400,
     "denied": 403,
+    "cross_origin": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "refused": 409,
     "too_large": 413,
+    "not_json": 415,
     "beyond_end": 416,
+    "wrong_host": 421,
     "throttled": 429,
+    "head_too_large": 431,
     "internal": 500,
     "busy": 503,
     "unavailable": 503,
     "behind": 504,
     "unknown_outcome": 504,
+    "unknown_version": 505,
 }
 """Our one error vocabulary → HTTP status."""
 

@@ -2,13 +2,14 @@
 
 Rules: no task and no timer per connection or request; one sweep looks at all deadlines. One request at a time and a
 turn; reading stops while one is answered, while answers are not taken, and while what was read is not served. Head and
-body are bounded before they are buffered. What breaks the protocol is answered if it still can be, and its connection
+body are bounded before they are buffered, and a request of a foreign page is refused before its body is read
+(``quorate.origins``). What breaks the protocol is answered if it still can be, and its connection
 is closed; nothing else changes.
 """
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
 from typing import cast
@@ -20,12 +21,18 @@ from quorate.admission import Admission
 from quorate.clock import Scheduler, Timer
 from quorate.gateway.http.messages import HttpError, Request, Response, failure
 from quorate.gateway.http.settings import HttpSettings
+from quorate.gateway.http.strictness import checked
 from quorate.metrics import Metrics
+from quorate.origins import HEADERS, SECURITY_HEADERS, Doors, doors, judge
 from quorate.wire import tls
 
 Respond = Callable[[Response], None]
 Handler = Callable[[Request, Respond], None]
 """Answers exactly once, now or later, within a deadline of its own."""
+
+_JUDGED = frozenset(name.encode() for name in HEADERS)
+_SECURITY = "".join(f"{name}: {value}\r\n" for name, value in SECURITY_HEADERS.items()).encode()
+"""Of every answer; written as they are, for h11 would look at each of them each time."""
 
 
 def parse_request(head: h11.Request, body: bytes, address: str) -> Request:
@@ -115,6 +122,8 @@ class HttpConnection(asyncio.Protocol):
         """Look at what was read, as far as one request goes; its answer brings the next turn."""
         try:
             while not self._busy and self._stuck_since is None and self._transport is not None:
+                if self._h11.their_state is h11.IDLE:
+                    checked(self._h11.trailing_data[0], self._server.settings.head_bytes_max)
                 event = self._h11.next_event()
                 if event is h11.NEED_DATA:
                     self._partial = self._h11.their_state is not h11.IDLE or bool(self._h11.trailing_data[0])
@@ -125,6 +134,9 @@ class HttpConnection(asyncio.Protocol):
                 self._take(cast("h11.Event", event))
                 if isinstance(event, h11.EndOfMessage):
                     return
+        except HttpError as error:
+            self._server.metrics.peer_errors["http"] += 1
+            self._reject(error)
         except h11.RemoteProtocolError as error:
             self._server.metrics.peer_errors["http"] += 1
             self._reject(HttpError("too_large" if error.error_status_hint == 431 else "invalid", str(error)))
@@ -133,6 +145,7 @@ class HttpConnection(asyncio.Protocol):
         match event:
             case h11.Request():
                 self._head = event
+                self._judge(event)
                 length = next((int(v) for n, v in event.headers if n == b"content-length"), 0)
                 if length > self._server.settings.body_bytes_max:
                     self._reject(self._too_large())
@@ -151,6 +164,17 @@ class HttpConnection(asyncio.Protocol):
                     self._transport.close()
             case _:
                 pass
+
+    def _judge(self, head: h11.Request) -> None:
+        """Raises HttpError when a foreign page asks, or what is to come is not JSON."""
+        headers = {name.decode(): value.decode("latin-1") for name, value in head.headers if name in _JUDGED}
+        has_body = any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in head.headers
+        )
+        refused = judge(head.method.decode(), headers, self._server.doors, has_body=has_body)
+        if refused is not None:
+            raise HttpError(refused.code, refused.message)
 
     def _too_large(self) -> HttpError:
         return HttpError("too_large", f"a body may have {self._server.settings.body_bytes_max} bytes")
@@ -184,7 +208,8 @@ class HttpConnection(asyncio.Protocol):
             headers = [("content-type", response.content_type), ("content-length", str(len(response.body)))]
             headers += [*response.headers, ("connection", "close")] if last else list(response.headers)
             reason = HTTPStatus(response.status).phrase
-            out = self._h11.send(h11.Response(status_code=response.status, headers=headers, reason=reason)) or b""
+            head = self._h11.send(h11.Response(status_code=response.status, headers=headers, reason=reason)) or b""
+            out = head[:-2] + _SECURITY + b"\r\n"
             out += self._h11.send(h11.Data(data=b"" if without_body else response.body)) or b""
             out += self._h11.send(h11.EndOfMessage()) or b""
             self._transport.write(out)
@@ -223,9 +248,19 @@ class HttpConnection(asyncio.Protocol):
 
 
 class HttpServer:
-    """One node's HTTP listener; ``handler`` answers the requests."""
+    """One node's HTTP listener; ``handler`` answers the requests. ``hosts``: the names it is known by anyway."""
 
-    def __init__(self, handler: Handler, settings: HttpSettings, metrics: Metrics, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        settings: HttpSettings,
+        metrics: Metrics,
+        scheduler: Scheduler,
+        hosts: Iterable[str] = (),
+    ) -> None:
+        self.doors: Doors = doors(
+            [*hosts, *settings.allowed_hosts], settings.allowed_origins, setting="http.allowed_hosts"
+        )
         self.handler = handler
         self.settings = settings
         self.metrics = metrics

@@ -15,8 +15,12 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of these, how many proven connections leave to others (at most half): probes are among them."""
     proven_per_address_max: int = 200
     """Connections of one address that count as proven."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names, beside its own address, that this listener is asked by (``Host``): those of proxies and aliases."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of other pages that may ask here, as browsers write them (``https://console.example``)."""
     head_bytes_max: int = 16 * 1024
-    """Request line and headers."""
+    """Request line and headers; longer ones are answered 431."""
     body_bytes_max: int = 1024 * 1024
     """A larger body is answered 413."""
     first_byte_timeout_s: float = 10.0

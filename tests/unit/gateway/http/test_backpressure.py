@@ -46,7 +46,7 @@ class Scene:
 
 def requests(*numbers: int) -> bytes:
     """Asked in one go."""
-    return b"".join(b"GET /%d HTTP/1.1\r\nhost: h\r\n\r\n" % number for number in numbers)
+    return b"".join(b"GET /%d HTTP/1.1\r\nhost: localhost\r\n\r\n" % number for number in numbers)
 
 
 def test_who_does_not_read_is_served_nothing_more() -> None:

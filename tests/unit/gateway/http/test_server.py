@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -21,18 +21,21 @@ from quorate.metrics import Metrics
 from tests.clusters import free_ports
 
 T = TypeVar("T")
+GET = b"GET /a HTTP/1.1\r\nhost: localhost\r\n"
+PUT = b"PUT /a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+CHUNKED = PUT + b"transfer-encoding: chunked\r\n"
 
 
 class Served:
     """A listener in a thread; ``parked`` keeps the answers to ``/later``."""
 
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: HttpSettings, hosts: Sequence[str]) -> None:
         self.port = free_ports(1)
         self.metrics = Metrics()
         self.parked: list[Respond] = []
         self.loop = uvloop.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self.server = HttpServer(self.answer, settings, self.metrics, LoopScheduler(self.loop))
+        self.server = HttpServer(self.answer, settings, self.metrics, LoopScheduler(self.loop), hosts)
 
     def answer(self, request: Request, respond: Respond) -> None:
         if request.path == ("later",):
@@ -49,9 +52,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(**limits: Any) -> Iterator[Served]:
+def serving(hosts: Sequence[str] = (), **limits: Any) -> Iterator[Served]:
     """A listener for the time of a test."""
-    served = Served(HttpSettings(**limits))
+    served = Served(HttpSettings(**limits), hosts)
     served.thread.start()
     served.do(served.server.start("127.0.0.1", served.port))
     try:
@@ -90,7 +93,12 @@ def test_requests_arrive_whole_and_connections_are_kept() -> None:
     with serving() as served:
         client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
         for i in range(3):
-            client.request("PUT", f"/a%2Fb/c?x={i}&y=%20", f"body {i}", {"Idempotency-Key": "k"})
+            client.request(
+                "PUT",
+                f"/a%2Fb/c?x={i}&y=%20",
+                f"body {i}",
+                {"Idempotency-Key": "k", "Content-Type": "application/json"},
+            )
             found = json.loads(client.getresponse().read())
             assert found == {
                 "method": "PUT",
@@ -105,8 +113,8 @@ def test_requests_arrive_whole_and_connections_are_kept() -> None:
 def test_pipelined_requests_are_answered_in_order() -> None:
     """What was sent in one go is answered one after the other, the last one's close honoured."""
     with serving() as served, connected(served) as bare:
-        one = b"GET /%d HTTP/1.1\r\nhost: h\r\n\r\n"
-        last = b"GET /9 HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
+        one = b"GET /%d HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        last = b"GET /9 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
         bare.sendall(one % 1 + one % 2 + last)
         data = everything(bare)
         assert data.count(b"HTTP/1.1 200 OK") == 3
@@ -116,7 +124,10 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 def test_a_later_answer_holds_back_the_next_request() -> None:
     """One request at a time; nothing is lost while it waits."""
     with serving() as served, connected(served) as bare:
-        bare.sendall(b"GET /later HTTP/1.1\r\nhost: h\r\n\r\nGET /2 HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        bare.sendall(
+            b"GET /later HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            b"GET /2 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        )
         while not served.parked:
             served.do(asyncio.sleep(0.01))
         served.loop.call_soon_threadsafe(served.parked[0], Response(200, b"late"))
@@ -127,7 +138,7 @@ def test_a_later_answer_holds_back_the_next_request() -> None:
 def test_bytes_one_by_one_make_the_same_request() -> None:
     """Framing does not depend on how the bytes arrive."""
     with serving() as served, connected(served) as bare:
-        for byte in b"POST /a HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok":
+        for byte in PUT + b"content-length: 2\r\nconnection: close\r\n\r\nok":
             bare.sendall(bytes([byte]))
         assert b'"body": "ok"' in everything(bare)
 
@@ -135,7 +146,7 @@ def test_bytes_one_by_one_make_the_same_request() -> None:
 def test_head_has_no_body() -> None:
     """The length is told, the bytes are not sent."""
     with serving() as served, connected(served) as bare:
-        bare.sendall(b"HEAD /a HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        bare.sendall(b"HEAD /a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         head, _, body = everything(bare).partition(b"\r\n\r\n")
         assert status_of(head) == 200
         assert b"content-length" in head
@@ -145,9 +156,15 @@ def test_head_has_no_body() -> None:
 @pytest.mark.parametrize(
     ("data", "status"),
     [
-        (b"HEAD /%ff HTTP/1.1\r\nhost: h\r\n\r\n", 400),
-        (b"HEAD / HTTP/1.1\r\nhost: h\r\ncontent-length: 2000000\r\n\r\n", 413),
-        (b"HEAD / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nno chunk\r\n", 400),
+        (b"HEAD /%ff HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (
+            b"HEAD / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2000000\r\n\r\n",
+            413,
+        ),
+        (
+            CHUNKED.replace(b"PUT", b"HEAD") + b"\r\nno chunk\r\n",
+            400,
+        ),
     ],
     ids=["path", "length", "chunks"],
 )
@@ -162,7 +179,7 @@ def test_a_head_that_is_rejected_has_no_body_either(data: bytes, status: int) ->
 def test_what_is_wrong_after_a_head_is_told_in_full() -> None:
     """The request before does not matter."""
     with serving() as served, connected(served) as bare:
-        bare.sendall(b"HEAD /a HTTP/1.1\r\nhost: h\r\n\r\nnonsense\r\n\r\n")
+        bare.sendall(b"HEAD /a HTTP/1.1\r\nhost: localhost\r\n\r\nnonsense\r\n\r\n")
         _, told, rejected = everything(bare).partition(b"HTTP/1.1 400")
         assert told
         assert json.loads(rejected.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid"
@@ -171,9 +188,7 @@ def test_what_is_wrong_after_a_head_is_told_in_full() -> None:
 def test_a_client_that_waits_for_leave_gets_it() -> None:
     """``Expect: 100-continue`` is answered before the body comes."""
     with serving() as served, connected(served) as bare:
-        bare.sendall(
-            b"PUT /a HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 2\r\nconnection: close\r\n\r\n"
-        )
+        bare.sendall(PUT + b"expect: 100-continue\r\ncontent-length: 2\r\nconnection: close\r\n\r\n")
         assert status_of(bare.recv(1000)) == 100
         bare.sendall(b"ok")
         assert b'"body": "ok"' in everything(bare)
@@ -184,14 +199,20 @@ def test_a_client_that_waits_for_leave_gets_it() -> None:
     [
         (b"nonsense\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\n\r\n", 400),  # no Host
-        (b"GET /%ff HTTP/1.1\r\nhost: h\r\n\r\n", 400),
-        (b"GET /?a=%ff HTTP/1.1\r\nhost: h\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nhost: h\r\nx: \xff\r\n\r\n", 400),
-        (b"GET /?" + b"&".join(b"a%d=1" % i for i in range(33)) + b" HTTP/1.1\r\nhost: h\r\n\r\n", 400),
-        (b"PUT / HTTP/1.1\r\nhost: h\r\ncontent-length: x\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nhost: h\r\nx: " + b"y" * 20_000, 413),
-        (b"PUT / HTTP/1.1\r\nhost: h\r\ncontent-length: 1000001\r\n\r\n", 413),
-        (b"PUT / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nfffff\r\n" + b"z" * 600_000, 413),
+        (b"GET /%ff HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"GET /?a=%ff HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: \xff\r\n\r\n", 400),
+        (b"GET /?" + b"&".join(b"a%d=1" % i for i in range(33)) + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"PUT / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 20_000, 431),
+        (
+            b"PUT / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000001\r\n\r\n",
+            413,
+        ),
+        (
+            CHUNKED + b"\r\nfffff\r\n" + b"z" * 600_000,
+            413,
+        ),
     ],
     ids=[
         "noise",
@@ -217,14 +238,153 @@ def test_a_bad_request_is_told_so_and_hung_up_on(data: bytes, status: int) -> No
             assert status_of(answer) == status
             assert "error" in json.loads(answer.partition(b"\r\n\r\n")[2])
         with connected(served) as fresh:
-            fresh.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+            fresh.sendall(b"GET /a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             assert status_of(everything(fresh)) == 200
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (CHUNKED + b"content-length: 4\r\n\r\n0\r\n\r\n", 400),
+        (PUT + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (PUT + b"content-length: 2\r\ncontent-length: 2\r\n\r\nok", 400),
+        (PUT + b"content-length: 2\r\ncontent-length: 3\r\n\r\nok", 400),
+        (PUT + b"content-length: 2, 2\r\n\r\nok", 400),
+        (PUT + b"content-length: +2\r\n\r\nok", 400),
+        (PUT + b"content-length: -1\r\n\r\nok", 400),
+        (PUT + b"content-length: 0x2\r\n\r\nok", 400),
+        (PUT + b"content-length:\r\n\r\nok", 400),
+        (CHUNKED + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (PUT + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400),
+        (PUT + b"transfer-encoding: identity\r\n\r\nok", 400),
+        (CHUNKED.replace(b"1.1", b"1.0") + b"\r\n0\r\n\r\n", 400),
+        (CHUNKED + b"\r\n-1\r\n", 400),
+        (CHUNKED + b"\r\n0x2\r\nok\r\n0\r\n\r\n", 400),
+        (CHUNKED + b"\r\n2\nok\r\n0\r\n\r\n", 400),
+        (CHUNKED + b"\r\n2\r\nokXX0\r\n\r\n", 400),
+        (CHUNKED + b"\r\n" + b"f" * 30 + b"\r\n", 400),
+        (GET + b"x: a\r\n b\r\n\r\n", 400),
+        (GET + b"x: a\r\n\tb\r\n\r\n", 400),
+        (GET + b"x: a\r\n \r\ny: b\r\n\r\n", 400),
+        (GET + b"x : a\r\n\r\n", 400),
+        (GET + b"x: a\rb\r\n\r\n", 400),
+        (GET + b"x: a\0b\r\n\r\n", 400),
+        (GET + b"x: a\ny: b\r\n\r\n", 400),
+        (GET.replace(b"\r", b"") + b"\n", 400),
+        (GET + b"host: localhost\r\n\r\n", 400),
+        (b"GET http://localhost/a HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"GET /a b HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (GET.replace(b"1.1", b"9.9") + b"\r\n", 505),
+        (GET.replace(b"1.1", b"2.0") + b"\r\n", 505),
+        (GET.replace(b"1.1", b"0.9") + b"\r\n", 505),
+        (GET.replace(b"1.1", b"1.2") + b"\r\n", 505),
+        (GET + b"x: " + b"y" * 60_000 + b"\r\n\r\n", 431),
+        (b"GET /" + b"y" * 60_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 431),
+        (GET + b"x: y\r\n" * 10_000 + b"\r\n", 431),
+    ],
+)
+def test_a_hostile_head_is_refused_and_nothing_after_it_is_served(data: bytes, status: int) -> None:
+    """What two readers could take for two requests is none; a bounded head is bounded however it arrives."""
+    smuggled = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    with serving() as served, connected(served) as bare:
+        with contextlib.suppress(ConnectionError):
+            bare.sendall(data + smuggled)
+        answer = everything(bare)
+        assert status_of(answer) == status
+        assert b"smuggled" not in answer
+        assert "error" in json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+def test_a_head_of_the_greatest_length_is_taken() -> None:
+    """The limit is what it says, whether the head comes in one read or in many."""
+    with serving(head_bytes_max=1000) as served:
+        for size, status in ((1000, 200), (1001, 431)):
+            head = GET + b"connection: close\r\nx: "
+            head += b"y" * (size - len(head) - 4) + b"\r\n\r\n"
+            assert len(head) == size
+            with connected(served) as bare:
+                bare.sendall(head)
+                assert status_of(everything(bare)) == status
+            with connected(served) as bare:
+                for byte in head[:-1]:
+                    bare.send(bytes([byte]))
+                with contextlib.suppress(ConnectionError):
+                    bare.send(head[-1:])
+                assert status_of(everything(bare)) == status
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", "host: rebound.example:9873", 421),
+        ("PUT", "host: rebound.example\r\ncontent-type: application/json", 421),
+        ("GET", "host: localhost.rebound.example", 421),
+        ("POST", "host: localhost\r\norigin: https://evil.example\r\ncontent-type: text/plain", 403),
+        ("POST", "host: localhost\r\norigin: https://evil.example\r\ncontent-type: application/json", 403),
+        ("GET", "host: localhost\r\norigin: https://evil.example", 403),
+        ("GET", "host: localhost\r\norigin: null", 403),
+        ("GET", "host: localhost:1\r\norigin: http://localhost:2", 403),
+        ("GET", "host: localhost\r\nsec-fetch-site: cross-site\r\nsec-fetch-mode: no-cors", 403),
+        ("GET", "host: localhost\r\nsec-fetch-site: same-site\r\nsec-fetch-mode: cors", 403),
+        (
+            "GET",
+            "host: localhost\r\nsec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\nsec-fetch-dest: iframe",
+            403,
+        ),
+        ("POST", "host: localhost\r\nsec-fetch-site: cross-site\r\nsec-fetch-mode: navigate", 403),
+        ("DELETE", "host: localhost\r\nsec-fetch-site: cross-site", 403),
+        ("POST", "host: localhost\r\ncontent-type: text/plain", 415),
+        ("POST", "host: localhost\r\ncontent-type: application/x-www-form-urlencoded", 415),
+        ("PUT", "host: localhost", 415),
+        ("GET", "host: localhost", 200),
+        ("GET", "host: 127.0.0.1:9873", 200),
+        ("GET", "host: [::1]:9873", 200),
+        ("GET", "host: ALIAS.example.:80", 200),
+        ("GET", "host: node-1:9873", 200),
+        ("GET", "host: localhost:1\r\norigin: http://localhost:1", 200),
+        ("PUT", "host: localhost\r\norigin: https://console.example\r\ncontent-type: application/json", 200),
+        ("GET", "host: localhost\r\nsec-fetch-site: same-origin\r\nsec-fetch-mode: cors", 200),
+        ("GET", "host: localhost\r\nsec-fetch-site: none\r\nsec-fetch-mode: navigate", 200),
+        (
+            "GET",
+            "host: localhost\r\nsec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\nsec-fetch-dest: document",
+            200,
+        ),
+        ("PUT", "host: localhost\r\ncontent-type: application/json; charset=utf-8", 200),
+        ("POST", "host: localhost\r\ncontent-type: application/vnd.schemaregistry.v1+json", 200),
+        ("DELETE", "host: localhost", 200),
+    ],
+)
+def test_no_foreign_page_may_ask(method: str, headers: str, status: int) -> None:
+    """Rebound names, other origins and what needs no leave to be sent are refused; other clients are not hindered."""
+    allowed: dict[str, Any] = {"allowed_hosts": ("alias.example",), "allowed_origins": ("https://console.example",)}
+    with serving(hosts=("node-1",), **allowed) as served, connected(served) as bare:
+        bare.sendall(f"{method} /a HTTP/1.1\r\n{headers}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+        answer = everything(bare)
+        assert status_of(answer) == status
+        head, _, body = answer.partition(b"\r\n\r\n")
+        told = json.loads(body)
+        code = {200: None, 403: "cross_origin", 415: "not_json", 421: "wrong_host"}[status]
+        assert (told["error"]["code"] if "error" in told else None) == code
+        for name in (b"content-security-policy: default-src 'none'", b"x-content-type-options: nosniff"):
+            assert name in head
+        for name in (b"x-frame-options: DENY", b"referrer-policy: no-referrer", b"cross-origin-resource-policy"):
+            assert name in head
+
+
+def test_a_foreign_page_is_refused_before_its_body_is_read() -> None:
+    """The head is enough."""
+    with serving() as served, connected(served) as bare:
+        bare.sendall(PUT + b"origin: https://evil.example\r\ncontent-length: 500000\r\n\r\n")
+        assert status_of(everything(bare)) == 403
 
 
 def test_when_nobody_can_go_the_newest_is_closed_at_once() -> None:
     """A proven connection is not disturbed."""
     with serving(connections_max=1) as served, connected(served) as first:
-        first.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n")
+        first.sendall(b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert first.recv(1000)
         with connected(served) as second:
             assert everything(second) == b""
@@ -232,7 +392,7 @@ def test_when_nobody_can_go_the_newest_is_closed_at_once() -> None:
 
 def test_the_silent_and_the_dribbling_make_room() -> None:
     """All places are taken: whoever comes and asks is answered; the proven stay, the silent go, the oldest first."""
-    one = b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n"
+    one = b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with serving(connections_max=8) as served, contextlib.ExitStack() as stack:
         proven, *others = [stack.enter_context(connected(served)) for _ in range(8)]
         proven.sendall(one)
@@ -250,8 +410,8 @@ def test_the_silent_and_the_dribbling_make_room() -> None:
 
 def test_first_byte_head_and_body_have_deadlines() -> None:
     """Of a connection that never asked, of a head that does not end, of a body; a kept connection may be idle."""
-    one = b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n"
-    limits = {"sweep_period_s": 0.02, "first_byte_timeout_s": 0.1}
+    one = b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    limits: dict[str, Any] = {"sweep_period_s": 0.02, "first_byte_timeout_s": 0.1}
     with serving(**limits) as served, connected(served) as silent, connected(served) as kept:
         kept.sendall(one)
         assert status_of(kept.recv(1000)) == 200
@@ -259,10 +419,10 @@ def test_first_byte_head_and_body_have_deadlines() -> None:
         kept.sendall(one)
         assert status_of(kept.recv(1000)) == 200
     with serving(sweep_period_s=0.02, head_timeout_s=0.1) as served, connected(served) as dribbling:
-        dribbling.sendall(b"GET / HTTP/1.1\r\nhost: h\r\nx:")
+        dribbling.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\nx:")
         assert everything(dribbling) == b""
     with serving(sweep_period_s=0.02, head_timeout_s=0.1) as served, connected(served) as slow:
-        slow.sendall(b"PUT /a HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\nconnection: close\r\n\r\n")
+        slow.sendall(PUT + b"content-length: 2\r\nconnection: close\r\n\r\n")
         served.do(asyncio.sleep(0.3))
         slow.sendall(b"ok")
         assert status_of(everything(slow)) == 200
@@ -271,13 +431,15 @@ def test_first_byte_head_and_body_have_deadlines() -> None:
 def test_idle_dribbling_and_deaf_clients_are_disconnected() -> None:
     """No request, a request that never ends, an answer never read: each has its deadline."""
     with serving(sweep_period_s=0.02, idle_timeout_s=0.1) as served, connected(served) as idle:
-        idle.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n")
+        idle.sendall(b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert status_of(everything(idle)) == 200
     with serving(sweep_period_s=0.02, request_timeout_s=0.1) as served, connected(served) as dribbling:
-        dribbling.sendall(b"PUT / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n")
+        dribbling.sendall(
+            b"PUT / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
+        )
         assert everything(dribbling) == b""
     with serving(sweep_period_s=0.02, write_timeout_s=0.1) as served, connected(served) as deaf:
-        deaf.sendall(b"GET /large HTTP/1.1\r\nhost: h\r\n\r\n")
+        deaf.sendall(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n")
         while served.server.connections == 0:
             served.do(asyncio.sleep(0.01))
         while served.server.connections:
@@ -287,7 +449,7 @@ def test_idle_dribbling_and_deaf_clients_are_disconnected() -> None:
 def test_a_waiting_client_is_not_idle() -> None:
     """An answer that takes longer than the idle time-out still arrives."""
     with serving(sweep_period_s=0.02, idle_timeout_s=0.1, request_timeout_s=0.1) as served, connected(served) as bare:
-        bare.sendall(b"GET /later HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        bare.sendall(b"GET /later HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         served.do(asyncio.sleep(0.3))
         served.loop.call_soon_threadsafe(served.parked[0], Response(200, b"late"))
         assert everything(bare).endswith(b"late")
@@ -297,21 +459,21 @@ def test_an_answer_for_a_client_that_left_is_dropped() -> None:
     """Nothing breaks, and the listener goes on."""
     with serving() as served:
         with connected(served) as bare:
-            bare.sendall(b"GET /later HTTP/1.1\r\nhost: h\r\n\r\n")
+            bare.sendall(b"GET /later HTTP/1.1\r\nhost: localhost\r\n\r\n")
             while not served.parked:
                 served.do(asyncio.sleep(0.01))
         served.loop.call_soon_threadsafe(served.parked[0], Response(200, b"late"))
         while served.server.connections:
             served.do(asyncio.sleep(0.01))
         with connected(served) as fresh:
-            fresh.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+            fresh.sendall(b"GET /a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             assert status_of(everything(fresh)) == 200
 
 
 def test_a_client_that_half_closes_is_still_answered() -> None:
     """The end of what it sends is not the end of what it hears."""
     with serving() as served, connected(served) as bare:
-        bare.sendall(b"GET /a HTTP/1.1\r\nhost: h\r\n\r\n")
+        bare.sendall(b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n")
         bare.shutdown(socket.SHUT_WR)
         assert status_of(everything(bare)) == 200
 
@@ -326,7 +488,7 @@ def test_a_tls_client_is_told_at_once() -> None:
 
 def test_ready_answers_leave_before_a_connection_is_closed() -> None:
     """Requests before a broken one, in the same segment, are answered in full."""
-    good = b"GET /now HTTP/1.1\r\nHost: n\r\n\r\n"
+    good = b"GET /now HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with serving() as served, connected(served) as bare:
         bare.sendall(good * 3 + b"BROKEN\r\n\r\n")
         told = everything(bare)
