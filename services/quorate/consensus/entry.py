@@ -6,6 +6,7 @@ a typed error, and the machine leaves it unexecuted on every node alike. ``b""``
 
 Format 1, little-endian: version u8, kind u8, lengths of principal, cause, request id and reply u16 each, count u32,
 length of the batch u32, decided term u64, base offset u64, time_ms u64; then the five byte strings in that order.
+Format 2 is the same with the digest (16 bytes) at the end; only an entry that has one is written in it.
 """
 
 from struct import Struct as Layout
@@ -20,6 +21,8 @@ from quorate.errors import PeerError, UsageError
 EntryKind = Literal["events", "groups", "membership"]
 
 FORMAT = 1
+WITH_DIGEST = 2
+DIGEST_BYTES = 16
 MAX_ENTRY_BYTES = 1024 * 1024
 """Default of ``JournalSettings.max_entry_bytes``."""
 MAX_REPLY_BYTES = 1024
@@ -51,6 +54,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     reply: bytes = b""
     """Msgpack of the reply, kept for a retry; at most 1 KiB, and only with a ``request_id``."""
     batch: bytes = b""
+    digest: bytes = b""
+    """Of the command (metadata/requests.py), by which another one under the same id is told apart; 16 bytes, and only
+    with a ``request_id``. Empty in entries of builds that had none.
+    """
 
 
 def encode_entry(entry: Entry, max_bytes: int = MAX_ENTRY_BYTES) -> bytes:
@@ -61,9 +68,11 @@ def encode_entry(entry: Entry, max_bytes: int = MAX_ENTRY_BYTES) -> bytes:
     reply, batch = entry.reply, entry.batch
     if len(reply) > MAX_REPLY_BYTES or (reply and not request_id):
         raise UsageError(f"a reply is kept only with a request id and up to {MAX_REPLY_BYTES} bytes")
+    if entry.digest and (len(entry.digest) != DIGEST_BYTES or not request_id):
+        raise UsageError(f"a digest is kept only with a request id and has {DIGEST_BYTES} bytes")
     try:
         head = _HEAD.pack(
-            FORMAT,
+            WITH_DIGEST if entry.digest else FORMAT,
             _CODES[entry.kind],
             len(principal),
             len(cause),
@@ -77,7 +86,7 @@ def encode_entry(entry: Entry, max_bytes: int = MAX_ENTRY_BYTES) -> bytes:
         )
     except StructError as error:
         raise UsageError(f"entry does not fit its format: {error}") from error
-    data = b"".join((head, principal, cause, request_id, reply, batch))
+    data = b"".join((head, principal, cause, request_id, reply, batch, entry.digest))
     if len(data) > max_bytes:
         raise UsageError(f"entry of {len(data)} bytes exceeds the limit of {max_bytes}")
     return data
@@ -88,13 +97,15 @@ def decode_entry(data: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
     if not _HEAD.size <= len(data) <= max_bytes:
         raise EntryFormatError(f"an entry has {_HEAD.size} to {max_bytes} bytes, not {len(data)}")
     version, code, principals, causes, ids, replies, count, batches, term, base, time_ms = _HEAD.unpack_from(data)
-    if version != FORMAT or not 1 <= code <= len(_KINDS):
+    if not FORMAT <= version <= WITH_DIGEST or not 1 <= code <= len(_KINDS):
         raise EntryFormatError(f"unknown entry version {version} or kind {code}")
     cause_at = _HEAD.size + principals
     id_at = cause_at + causes
     reply_at = id_at + ids
     batch_at = reply_at + replies
-    if batch_at + batches != len(data) or replies > MAX_REPLY_BYTES or (replies and not ids):
+    batch_end = batch_at + batches
+    tail = DIGEST_BYTES if version == WITH_DIGEST else 0
+    if batch_end + tail != len(data) or replies > MAX_REPLY_BYTES or ((replies or tail) and not ids):
         raise EntryFormatError("lengths of an entry do not add up")
     try:
         return Entry(  # By position: half the time.
@@ -107,7 +118,8 @@ def decode_entry(data: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
             data[cause_at:id_at].decode(),
             data[id_at:reply_at].decode(),
             data[reply_at:batch_at],
-            data[batch_at:],
+            data[batch_at:batch_end],
+            data[batch_end:],
         )
     except UnicodeDecodeError as error:
         raise EntryFormatError(f"text of an entry is not UTF-8: {error}") from error

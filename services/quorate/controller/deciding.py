@@ -31,7 +31,7 @@ from quorate.metadata.context import Context, Decision, LiveView
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
-from quorate.metadata.requests import RequestTable
+from quorate.metadata.requests import RequestTable, command_digest
 from quorate.metadata.state import State
 from quorate.metrics import Metrics
 from quorate.wire.avro import encode_events
@@ -132,7 +132,8 @@ class Decider:
 
     def _known(self, tip: Tip, pending: CommandPending, now_ms: int) -> Outcome | None:
         """What an earlier run of this request id was told, if there was or may have been one."""
-        found = tip.requests.recall(pending.caller.principal, pending.request_id, now_ms)
+        digest = command_digest(pending.request)
+        found = tip.requests.recall(pending.caller.principal, pending.request_id, now_ms, digest)
         if found is None:
             return None
         if isinstance(found, Refusal):
@@ -163,6 +164,7 @@ class Decider:
             request_id=pending.request_id,
             reply=_remembered(decision.reply) if pending.request_id else b"",
             batch=encode_events(events, stamp, keys),
+            digest=command_digest(pending.request) if pending.request_id else b"",
         )
         try:
             index = self.engine.propose(encode_entry(entry, self._command_bytes_max), term)

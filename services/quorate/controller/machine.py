@@ -246,5 +246,11 @@ def remember(requests: RequestTable, entry: Entry) -> tuple[RequestTable, tuple[
     if not entry.request_id:
         return requests, ()
     return requests.remember(
-        entry.principal, entry.request_id, entry.base_offset, entry.count, entry.reply, entry.time_ms
+        entry.principal,
+        entry.request_id,
+        entry.base_offset,
+        entry.count,
+        entry.reply,
+        entry.time_ms,
+        entry.digest,
     )

@@ -54,6 +54,7 @@ Code = Literal[
     "UnsupportedFeatureLevel",
     "InvalidRequestId",
     "RequestExpired",
+    "RequestIdReused",
     "CommandTooLarge",
 ]
 
@@ -109,6 +110,7 @@ RESPONSE_CODES: Final[dict[str, int]] = {
     "UnsupportedFeatureLevel": INVALID_REQUEST,
     "InvalidRequestId": INVALID_PARAMETER,
     "RequestExpired": SYSTEM_ERROR,
+    "RequestIdReused": INVALID_REQUEST,
     "CommandTooLarge": INVALID_REQUEST,
 }
 

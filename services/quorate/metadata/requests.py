@@ -11,8 +11,12 @@ answered "outcome unknown". An id newer than the horizon was never forgotten: if
 An id from the future would push the horizon ahead of honest callers, so one more than ``ahead_ms_max`` ahead of the
 leader's clock is refused. The price: a first attempt that arrives after its own id's time has passed the horizon is
 answered "unknown" too, although it never ran; it may be sent again under a new id.
+
+An id names one command. A digest of it is kept beside the answer, so that another command under the same id is refused
+by name: the first one's answer would tell its caller that a change was made which never was.
 """
 
+import hashlib
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -23,7 +27,7 @@ from immutables import Map
 
 from quorate.bounds import bounded
 from quorate.errors import InvariantBrokenError
-from quorate.metadata.commands import Refusal
+from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.refusals import refuse
 
 REPLY_BYTES_MAX: Final = 1024
@@ -61,13 +65,21 @@ class RememberedReply(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
     """Of its entry."""
     reply: bytes | None = None
     """None: it was longer than REPLY_BYTES_MAX."""
+    digest: bytes = b""
+    """Of the command that ran; empty when its entry has none (an older build's)."""
 
 
 RowChange = tuple[bytes, bytes | None]
 """A key of the store's ``requests`` family, with its new row, or None: gone."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_COMMANDS: Final = msgspec.msgpack.Encoder(order="deterministic")
 _DECODER: Final = msgspec.msgpack.Decoder(RememberedReply)
+
+
+def command_digest(command: Command) -> bytes:
+    """16 bytes that tell this command from any other; the same on every node, however its fields were ordered."""
+    return hashlib.blake2b(_COMMANDS.encode(command), digest_size=16).digest()
 
 
 def request_time_ms(request_id: str) -> int | None:
@@ -88,10 +100,17 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     sequence: Map[int, RememberedReply] = Map()
     """The same, numbered from ``oldest`` to before ``following`` as they came: the oldest is found without a search."""
 
-    def recall(self, principal: str, request_id: str, now_ms: int) -> RememberedReply | Refusal | None:
-        """None: it never ran, run it. Refuses InvalidRequestId, and RequestExpired (nobody knows any more)."""
+    def recall(
+        self, principal: str, request_id: str, now_ms: int, digest: bytes = b""
+    ) -> RememberedReply | Refusal | None:
+        """None: it never ran, run it. Refuses InvalidRequestId, RequestExpired (nobody knows any more), and
+        RequestIdReused: what ran under this id was another command than that of ``digest``.
+        """
         known = self.replies.get((principal, request_id))
         if known is not None:
+            if digest and known.digest and digest != known.digest:
+                told = f"The request id was used for another command, whose events begin at {known.first_offset}"
+                return refuse("RequestIdReused", told)
             return known
         time_ms = request_time_ms(request_id)
         if time_ms is None:
@@ -103,7 +122,14 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return None
 
     def remember(
-        self, principal: str, request_id: str, first_offset: int, count: int, reply: bytes, time_ms: int
+        self,
+        principal: str,
+        request_id: str,
+        first_offset: int,
+        count: int,
+        reply: bytes,
+        time_ms: int,
+        digest: bytes = b"",
     ) -> tuple["RequestTable", tuple[RowChange, ...]]:
         """The table with one more, without the ones it forgets for it, and the rows that change."""
         entry = RememberedReply(
@@ -113,6 +139,7 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             count=count,
             time_ms=time_ms,
             reply=reply if len(reply) <= REPLY_BYTES_MAX else None,
+            digest=digest,
         )
         table = msgspec.structs.replace(
             self,

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ def entries(draw: st.DrawFn) -> Entry:
         request_id=request_id,
         reply=draw(st.binary(max_size=MAX_REPLY_BYTES)) if request_id else b"",
         batch=draw(st.binary(max_size=500)),
+        digest=draw(st.sampled_from([b"", bytes(range(16))])) if request_id else b"",
     )
 
 
@@ -63,6 +65,17 @@ def test_every_cut_and_every_extra_byte_is_noticed() -> None:
         decode_entry(data + b"\0")
 
 
+def test_only_an_entry_with_a_digest_is_written_in_the_newer_format() -> None:
+    """All others keep the bytes they always had; of the newer format every cut and every extra byte is noticed."""
+    digested = msgspec.structs.replace(SAMPLE, digest=bytes(range(16)))
+    data = encode_entry(digested)
+    assert (encode_entry(SAMPLE)[0], data[0]) == (1, 2)
+    assert data[1:] == encode_entry(SAMPLE)[1:] + bytes(range(16))
+    for wrong in (*(data[:length] for length in range(len(data))), data + b"\0"):
+        with pytest.raises(EntryFormatError):
+            decode_entry(wrong)
+
+
 @given(st.integers(0, 43), st.integers(1, 255))
 def test_a_changed_header_never_raises_anything_else(position: int, change: int) -> None:
     """A flipped byte in the header gives another entry or an EntryFormatError."""
@@ -77,6 +90,8 @@ def test_a_changed_header_never_raises_anything_else(position: int, change: int)
     [
         {"reply": b"x" * (MAX_REPLY_BYTES + 1)},
         {"request_id": "", "reply": b"x"},
+        {"request_id": "", "reply": b"", "digest": bytes(16)},
+        {"digest": bytes(15)},
         {"principal": "p" * 70_000},
         {"base_offset": -1},
         {"count": 2**32},
@@ -104,7 +119,7 @@ def test_the_limit_is_the_callers() -> None:
 def test_an_unknown_version_or_kind_is_refused() -> None:
     """A later format is an error, not a guess."""
     data = bytearray(encode_entry(SAMPLE))
-    for position, value in ((0, 2), (1, 0), (1, 9)):
+    for position, value in ((0, 0), (0, 2), (0, 3), (1, 0), (1, 9)):
         changed = data.copy()
         changed[position] = value
         with pytest.raises(EntryFormatError):

@@ -296,6 +296,43 @@ def test_a_repeated_request_id_gets_the_first_answer_and_runs_once() -> None:
     assert bench.controller.offset == 3
 
 
+def test_another_command_under_a_used_request_id_is_refused_by_name() -> None:
+    """While the first is in flight, once it is applied, from another node, and at the next leader and after a restart;
+    the caller would else be told that its change was made. The first command itself still gets its answer.
+    """
+    bench = Bench()
+    bench.open()
+    request_id = f"{bench.loop.time_ms()}-x"
+    bench.submit(topic("t"), request_id=request_id)
+    in_flight = bench.submit(topic("t", 8), request_id=request_id)
+    bench.engine.commit()
+    applied = bench.submit(DeleteTopic(topic="t"), request_id=request_id)
+    bench.engine.confirm()
+    offset = bench.controller.offset
+    asked = ForwardedCommand(5, 2500, CALLER, "17", request_id, topic("u"))
+    bench.controller.receive(3, messages.encode(asked))
+    bench.engine.confirm()
+    forwarded = messages.decode(bench.wire.sent[-1][1])
+    assert isinstance(forwarded, CommandOutcome)
+    for outcome in (*in_flight, *applied, forwarded.outcome):
+        assert isinstance(outcome, Refused)
+        assert outcome.refusal.code == "RequestIdReused"
+    assert bench.controller.offset == offset
+
+    follower = Bench(later_ms=100)
+    follower.engine.log = list(bench.engine.log)
+    follower.engine.commit()
+    assert dict(follower.machine.requests.rows()) == dict(bench.machine.requests.rows())
+    follower.open(9)
+    restarted = ReplicatedState(bench.store, EventLog(bench.store), bench.metrics, RequestSettings())
+    assert dict(restarted.requests.rows()) == dict(bench.machine.requests.rows())
+    refused = follower.submit(topic("t", 8), request_id=request_id)
+    again = follower.submit(topic("t"), request_id=request_id)
+    follower.engine.confirm()
+    assert refused[0].refusal.code == "RequestIdReused"
+    assert again[0].repeated
+
+
 def test_an_entry_of_a_lost_leadership_that_commits_after_all_is_answered() -> None:
     """Losing the leadership says nothing about an entry in flight; its commit, if seen, does."""
     bench = Bench()

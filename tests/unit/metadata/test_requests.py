@@ -1,10 +1,17 @@
 """Request ids: answered again while remembered, never run twice, honest when forgotten."""
 
+import msgspec
 import pytest
 
 from quorate.errors import InvariantBrokenError
-from quorate.metadata.commands import Refusal
-from quorate.metadata.requests import RememberedReply, RequestSettings, RequestTable, request_time_ms
+from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, Refusal
+from quorate.metadata.requests import (
+    RememberedReply,
+    RequestSettings,
+    RequestTable,
+    command_digest,
+    request_time_ms,
+)
 
 SMALL = RequestSettings(remembered_max=2, remembered_ms_max=1_000, ahead_ms_max=50)
 
@@ -31,6 +38,44 @@ def test_a_remembered_request_is_told_its_answer() -> None:
     assert found == RememberedReply(principal="p", request_id="5-a", first_offset=7, count=1, time_ms=5, reply=b"r")
     assert table.recall("q", "5-a", 6) is None
     assert table.recall("p", "5-b", 6) is None
+
+
+def test_another_command_under_a_known_id_is_refused() -> None:
+    """By name, whoever kept it; without a digest on either side (an older build's entry) it is answered as ever."""
+    first, other = (command_digest(DeleteTopic(topic=name)) for name in "ab")
+    table, rows = RequestTable().remember("p", "5-a", 7, 1, b"r", 5, first)
+    restored = RequestTable.from_rows([(key, value) for key, value in rows if value is not None], RequestSettings())
+    for one in (table, restored):
+        assert isinstance(one.recall("p", "5-a", 6, first), RememberedReply)
+        found = one.recall("p", "5-a", 6, other)
+        assert isinstance(found, Refusal)
+        assert found.code == "RequestIdReused"
+        assert isinstance(one.recall("p", "5-a", 6), RememberedReply)
+    old, _ = RequestTable().remember("p", "5-a", 7, 1, b"r", 5)
+    assert isinstance(old.recall("p", "5-a", 6, other), RememberedReply)
+
+
+def test_a_row_of_an_older_build_has_no_digest() -> None:
+    """Its bytes, as that build wrote them, are read."""
+    row = msgspec.msgpack.encode(
+        {"principal": "p", "request_id": "5-a", "first_offset": 7, "count": 1, "time_ms": 5, "reply": b"r"}
+    )
+    table = RequestTable.from_rows([((7).to_bytes(8, "big"), row)], RequestSettings())
+    assert dict(table.rows()) == {(7).to_bytes(8, "big"): row}
+    assert isinstance(table.recall("p", "5-a", 6, bytes(16)), RememberedReply)
+
+
+def test_a_digest_is_of_the_command_and_not_of_how_it_was_written() -> None:
+    """Equal commands, however their fields were ordered, have one; every field makes another."""
+    one = ChangeConfig(scope="cluster", changes={"a": "1", "b": None})
+    assert command_digest(one) == command_digest(ChangeConfig(scope="cluster", changes={"b": None, "a": "1"}))
+    others: list[Command] = [
+        ChangeConfig(scope="cluster", changes={"a": "1"}),
+        ChangeConfig(scope="cluster", changes={"a": "1", "b": ""}),
+        ChangeConfig(scope="controller", changes={"a": "1", "b": None}),
+        DeleteTopic(topic="cluster"),
+    ]
+    assert len({command_digest(one), *map(command_digest, others)}) == 5
 
 
 def test_the_oldest_is_forgotten_for_the_newest_and_stays_refused() -> None:

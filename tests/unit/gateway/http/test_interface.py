@@ -378,6 +378,9 @@ def test_a_repeated_request_is_answered_not_run() -> None:
     assert house.bench.controller.offset == offset
     status, found = house.ask("PUT", "/v1/topics/t", body, idempotency_key="no time in it")
     assert (status, found["error"]["reason"]) == (400, "InvalidRequestId")
+    status, found = house.ask("PUT", "/v1/topics/t", {**body, "write_queues": 8}, idempotency_key=key)
+    assert (status, found["error"]["code"], found["error"]["reason"]) == (409, "refused", "RequestIdReused")
+    assert house.bench.controller.offset == offset
 
 
 def test_what_nobody_knows_is_504() -> None:
