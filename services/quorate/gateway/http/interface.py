@@ -85,25 +85,50 @@ def machine_routes(context: HttpContext, reading: Reading) -> list[Route]:
     ]
 
 
+REGISTRY_PARTS = (
+    "associations",
+    "compatibility",
+    "config",
+    "contexts",
+    "dek-registry",
+    "exporters",
+    "mode",
+    "schemas",
+    "subjects",
+)
+"""First segments of paths that are Confluent's registry's; what is not served there is told in its own shape."""
+
+
 def registry_routes(registry: Registry) -> list[Route]:
     """Confluent's schema registry, read-only."""
     version = "/subjects/{subject}/versions/{version}"
+    checked = "/compatibility/subjects/{subject}/versions"
     found = [
         Route("GET", "/subjects", registry.subjects, "Subjects."),
+        Route("POST", "/subjects/{subject}", registry.look_up, "Which version is this schema?"),
         Route("GET", "/subjects/{subject}/versions", registry.versions, "Versions of a subject."),
+        Route("POST", "/subjects/{subject}/versions", registry.register, "The id of a schema that is there."),
         Route("GET", version, registry.version, "One version."),
         Route("GET", f"{version}/schema", registry.version_schema, "Its schema alone."),
+        Route("GET", "/schemas", registry.schemas, "Every version of every subject."),
         Route("GET", "/schemas/types", registry.types, "Kinds of schemas."),
         Route("GET", "/schemas/ids/{id}", registry.schema, "A schema by id."),
         Route("GET", "/schemas/ids/{id}/schema", registry.bare_schema, "The schema alone."),
+        Route("GET", "/schemas/ids/{id}/subjects", registry.schema_subjects, "Whose it is."),
         Route("GET", "/schemas/ids/{id}/versions", registry.schema_versions, "Where it is used."),
+        Route("POST", checked, registry.compatible, "Is this schema a version of it?"),
+        Route("POST", f"{checked}/{{version}}", registry.compatible, "Is this schema a version of it?"),
+        Route("GET", "/contexts", registry.contexts, "Contexts."),
         Route("GET", "/config", registry.compatibility, "Compatibility level."),
         Route("GET", "/config/{subject}", registry.compatibility, "Compatibility level of a subject."),
         Route("GET", "/mode", registry.mode, "Read-only."),
-        Route("GET", "/associations/{rest...}", registry.unknown, "Not here."),
+        Route("GET", "/mode/{subject}", registry.mode, "Read-only."),
     ]
     writes: tuple[Method, ...] = ("POST", "PUT", "DELETE")
     for path in ("/subjects/{rest...}", "/config", "/config/{rest...}", "/mode", "/mode/{rest...}"):
         found += [Route(method, path, registry.refuse, "Refused.") for method in writes]
-    found += [Route("GET", f"/{part}/{{rest...}}", registry.unknown, "Not here.") for part in ("subjects", "schemas")]
+    for part in REGISTRY_PARTS:
+        for path in (f"/{part}", f"/{part}/{{rest...}}"):
+            found.append(Route("GET", path, registry.unknown, "Not here."))
+            found += [Route(method, path, registry.no_such_call, "Not here.") for method in writes]
     return found

@@ -1,8 +1,9 @@
 """The schema registry: Confluent's API, read-only, over the schemas this build was generated from.
 
 Rules: errors are Confluent's (``error_code``, ``message``); what it does not know is 404, for stock deserializers ask
-first for things only newer servers have; whatever would change it is 422. The log holds many types, so the subject
-``<topic>-value`` has every schema, version n being schema id n; each event also has a subject of its own.
+first for things only newer servers have; whatever would change it is 422. A look-up is a POST and changes nothing;
+to register what is there already is one too (Confluent's ``registerOrForward`` looks first). The log holds many types,
+so the subject ``<topic>-value`` has every schema, version n being schema id n; each event also has one of its own.
 Source: Confluent Schema Registry API reference; ``TopicNameStrategy``, ``RecordNameStrategy``.
 """
 
@@ -18,12 +19,22 @@ NAMESPACE = "quorate.events"
 TYPE_UNKNOWN = (404, 40403, "Schema not found")
 SUBJECT_UNKNOWN = (404, 40401, "Subject not found")
 VERSION_UNKNOWN = (404, 40402, "Version not found")
+SCHEMA_INVALID = (422, 42201, 'The schema is no JSON text in {"schema": …}')
+NOT_CHECKED = (422, 42205, "This registry is read-only: compatibility is checked when schemas come with a build")
+NO_SUCH_CALL = (405, 405, "HTTP 405 Method Not Allowed")
 VERSION_INVALID = (422, 42202, "The version is neither a number from 1 nor 'latest'")
 READ_ONLY = (422, 42205, "This registry is read-only: schemas come with the build")
 
 
 class _Named(msgspec.Struct):
     name: str
+
+
+class _Asked(msgspec.Struct, rename="camel"):
+    """Body of what names a schema; whatever else clients put there changes nothing here."""
+
+    schema: str
+    schema_type: str | None = None
 
 
 def registry_json(value: object, status: int = 200) -> Response:
@@ -49,11 +60,87 @@ class Registry:
             of_event[len(of_event) + 1] = schema_id
         self._subjects: dict[str, dict[int, int]] = dict(subjects)
         """Subject → version → schema id."""
+        self._parsed = {schema_id: msgspec.json.decode(text) for schema_id, text in self._schemas.items()}
 
     def subjects(self, call: Call) -> None:
         """GET /subjects."""
         prefix = call.request.query.get("subjectPrefix", "")
         call.respond(registry_json(sorted(name for name in self._subjects if name.startswith(prefix))))
+
+    def look_up(self, call: Call) -> None:
+        """POST /subjects/{subject}: which version of it is this schema?"""
+        found = self._same(call, call.found["subject"])
+        if isinstance(found, Response):
+            call.respond(found)
+        else:
+            call.respond(self._told(call.found["subject"], found))
+
+    def register(self, call: Call) -> None:
+        """POST /subjects/{subject}/versions: a schema that is there has its id, no other comes in."""
+        found = self._same(call, call.found["subject"])
+        if isinstance(found, Response):
+            call.respond(registry_error(READ_ONLY) if found.status == 404 else found)
+        else:
+            call.respond(registry_json({"id": self._subjects[call.found["subject"]][found]}))
+
+    def compatible(self, call: Call) -> None:
+        """POST /compatibility/subjects/{subject}/versions[/{version}]: a version of it is; others are not judged."""
+        subject, version = call.found["subject"], call.found.get("version", "latest")
+        known = self._find(subject, version)
+        found = known if isinstance(known, Response) else self._same(call, subject)
+        if not isinstance(found, Response):
+            call.respond(registry_json({"is_compatible": True}))
+        else:
+            unjudged = found is not known and found.status == 404
+            call.respond(registry_error(NOT_CHECKED) if unjudged else found)
+
+    def _same(self, call: Call, subject: str) -> int | Response:
+        """The subject's version that is the schema of this body, however it is written."""
+        versions = self._subjects.get(subject)
+        if versions is None:
+            return registry_error(SUBJECT_UNKNOWN)
+        try:
+            asked = msgspec.json.decode(call.request.body, type=_Asked)
+            schema = msgspec.json.decode(asked.schema)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return registry_error(SCHEMA_INVALID)
+        same = [version for version, schema_id in versions.items() if self._parsed[schema_id] == schema]
+        if not same or asked.schema_type not in (None, "AVRO"):
+            return registry_error(TYPE_UNKNOWN)
+        return same[-1]
+
+    def _told(self, subject: str, version: int) -> Response:
+        schema_id = self._subjects[subject][version]
+        schema = self._schemas[schema_id]
+        return registry_json({"subject": subject, "version": version, "id": schema_id, "schema": schema})
+
+    def schemas(self, call: Call) -> None:
+        """GET /schemas: every version of every subject."""
+        prefix, latest = call.request.query.get("subjectPrefix", ""), call.request.query.get("latestOnly") == "true"
+        told = [
+            {
+                "subject": subject,
+                "version": version,
+                "id": versions[version],
+                "schema": self._schemas[versions[version]],
+            }
+            for subject, versions in sorted(self._subjects.items())
+            if subject.startswith(prefix)
+            for version in (list(versions)[-1:] if latest else versions)
+        ]
+        call.respond(registry_json(told))
+
+    def schema_subjects(self, call: Call) -> None:
+        """GET /schemas/ids/{id}/subjects."""
+        if not self._schema(call):
+            call.respond(registry_error(TYPE_UNKNOWN))
+            return
+        schema_id = int(call.found["id"])
+        call.respond(registry_json(sorted(s for s, found in self._subjects.items() if schema_id in found.values())))
+
+    def contexts(self, call: Call) -> None:
+        """GET /contexts: the default one."""
+        call.respond(registry_json(["."]))
 
     def versions(self, call: Call) -> None:
         """GET /subjects/{subject}/versions."""
@@ -66,9 +153,7 @@ class Registry:
         if isinstance(found, Response):
             call.respond(found)
             return
-        version, schema_id = found
-        subject, schema = call.found["subject"], self._schemas[schema_id]
-        call.respond(registry_json({"subject": subject, "version": version, "id": schema_id, "schema": schema}))
+        call.respond(self._told(call.found["subject"], found[0]))
 
     def version_schema(self, call: Call) -> None:
         """GET /subjects/{subject}/versions/{version}/schema: the bare schema."""
@@ -124,8 +209,15 @@ class Registry:
             call.respond(registry_json({"compatibilityLevel": "FULL_TRANSITIVE"}))
 
     def mode(self, call: Call) -> None:
-        """GET /mode."""
-        call.respond(registry_json({"mode": "READONLY"}))
+        """GET /mode, GET /mode/{subject}."""
+        if call.found and call.found["subject"] not in self._subjects:
+            call.respond(registry_error(SUBJECT_UNKNOWN))
+        else:
+            call.respond(registry_json({"mode": "READONLY"}))
+
+    def no_such_call(self, call: Call) -> None:
+        """A method that no version of the API has at this path."""
+        call.respond(registry_error(NO_SUCH_CALL))
 
     def unknown(self, call: Call) -> None:
         """A part of the API that is not here; the answer that makes newer clients fall back."""
