@@ -21,6 +21,7 @@ from quorate.consensus.storage_settings import JournalSettings
 from quorate.consensus.store import Identity, claim_identity, read_identity
 from quorate.controller import (
     BrokerLink,
+    Comparison,
     Controller,
     ControllerSettings,
     GroupWriter,
@@ -31,6 +32,7 @@ from quorate.controller import (
 )
 from quorate.errors import PeerError, UsageError
 from quorate.history.checkpoints import Checkpoints
+from quorate.history.refold import Refold
 from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metadata.policy import PolicySettings
@@ -171,17 +173,24 @@ class Core:
         self.groups = GroupWriter(self.controller, self.machine, scheduler, settings.controller)
         self.liveness = Liveness(self.controller, scheduler, brokers, peers, settings.controller)
         self.role_changes = RoleChanges(self.controller, scheduler, brokers, settings.controller)
+        refold = Refold(self.checkpoints, log, settings.controller.replay_events_max)
+        self.comparison = Comparison(
+            self.machine, store, scheduler, peers, settings.controller, metrics, refold, on_fatal
+        )
+        self.controller.on_sums.append(self.comparison.receive)
 
     def start(self, node_start: RecordNodeStart | None = None) -> None:
         """Begin taking part."""
         self.controller.start(self.engine, node_start)
         self.liveness.start()
+        self.comparison.start(self.engine)
         self.engine.start()
 
     def stop(self) -> None:
         """Take part no longer; nothing is called back afterwards but deadlines."""
         self.checkpoints.stop()
         self.liveness.stop()
+        self.comparison.stop()
         self.controller.stop()
         self.engine.stop()
 
@@ -227,3 +236,4 @@ class Core:
         """A link is down."""
         self.engine.peer_disconnected(peer)
         self.controller.peer_disconnected(peer)
+        self.comparison.disconnected(peer)

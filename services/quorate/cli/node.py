@@ -333,6 +333,8 @@ class Node:
             serving=lambda: self.serving,
             alive=lambda: self._started and not self._stopping and not self._failed.done(),
             storage=self._storage_info,
+            alarms=core.comparison.alarms,
+            agrees=lambda: core.comparison.agrees,
             settings=settings.http,
             info={"version": VERSION, "python": platform.python_version()},
         )

@@ -76,6 +76,7 @@ def _status_table(answer: Status) -> Iterable[str]:
         ("topics", answer.topics),
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),
+        *(("alarm", alarm) for alarm in answer.alarms or ()),
     ]
     yield from (f"{name:<12}  {value}" for name, value in rows)
 

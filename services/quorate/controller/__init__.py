@@ -1,5 +1,6 @@
 """The controller: take, decide, propose, apply, answer; the live table; what the leader does by itself."""
 
+from quorate.controller.comparing import Comparison, StateIsWrongError
 from quorate.controller.group_writer import GroupWriter, Written
 from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
@@ -30,6 +31,7 @@ __all__ = [
     "Caller",
     "Channel",
     "CommandLine",
+    "Comparison",
     "Controller",
     "ControllerSettings",
     "DialResult",
@@ -52,6 +54,7 @@ __all__ = [
     "ReplicatedState",
     "RoleChange",
     "RoleChanges",
+    "StateIsWrongError",
     "Unavailable",
     "UnknownOutcome",
     "VoterIs",

@@ -141,6 +141,8 @@ class Controller:
         """Called with the brokers whose channel just closed."""
         self.on_witness: list[Callable[[int, messages.BrokersClosed], None]] = []
         """Called with what another controller saw close."""
+        self.on_sums: list[Callable[[int, messages.SumsMessage], None]] = []
+        """Called with what another controller's state adds up to."""
         self.on_committed = self._decider.on_committed
         """Called, leading, with the events of each entry decided here, once applied."""
         self._measured()
@@ -549,6 +551,9 @@ class Controller:
             case messages.BrokersClosed():
                 for callback in self.on_witness:
                     callback(peer, message)
+            case messages.SumsAre() | messages.SumsAsked() | messages.SumsOf() | messages.StateIsWrong():
+                for told in self.on_sums:
+                    told(peer, message)
 
     def _take(self, peer: int, message: messages.ForwardedCommand) -> None:
         number = message.id

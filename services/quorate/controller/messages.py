@@ -69,7 +69,51 @@ class QuorumAnswer(msgspec.Struct, frozen=True, gc=False, tag=True):
     quorum: QuorumIs | None
 
 
-Message = ForwardedCommand | CommandOutcome | BrokersClosed | QuorumQuestion | QuorumAnswer
+class SumsAt(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a node's rows added up to once the entry at ``index`` was applied (metadata/sums.py)."""
+
+    index: int
+    term: int
+    """Of the entry."""
+    offset: int
+    rows: bytes
+    whole: bytes
+
+
+class SumsAre(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The leader's, and which nodes it knows to have been wrong, in sentences by node id."""
+
+    sums: SumsAt
+    gone: tuple[tuple[int, str], ...] = ()
+
+
+class SumsAsked(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """What are yours at this entry? Answered by ``SumsOf``."""
+
+    index: int
+
+
+class SumsOf(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Mine, at an entry that was asked for or differs; None: not known any more. ``proved``: my events, folded anew,
+    say the same. ``gone``: I was wrong and stop, in a sentence.
+    """
+
+    index: int
+    sums: SumsAt | None
+    proved: bool = False
+    gone: str = ""
+
+
+class StateIsWrong(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """A majority of voters, these, has these sums at an entry, and you have others: stop."""
+
+    index: int
+    agree: tuple[int, ...]
+    sums: SumsAt
+
+
+SumsMessage = SumsAre | SumsAsked | SumsOf | StateIsWrong
+Message = ForwardedCommand | CommandOutcome | BrokersClosed | QuorumQuestion | QuorumAnswer | SumsMessage
 
 KIND: Final = 64
 """The peer-link frame type of every message here (consensus keeps 0–63 for itself)."""

@@ -6,6 +6,9 @@ from quorate.bounds import bounded
 from quorate.consensus.entry import MAX_ENTRY_BYTES
 from quorate.errors import UsageError
 
+WRONG_STOPS_WITHIN_S = 2.0
+"""A node whose state is found to be wrong has stopped after so long."""
+
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds unless the name says otherwise."""
@@ -71,6 +74,19 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_rows_max: int = 20_000
     """Rows kept for consumer groups (at most two a group); a new one beyond is refused."""
 
+    compare_period_s: float = 0.1
+    """How often the leader tells what its state adds up to, if anything was applied; others compare."""
+    compare_again_s: float = 1.0
+    """... and how often if nothing was, and how often a follower confirms that it agrees."""
+    verdict_after_s: float = 0.75
+    """How long nodes that differ look at themselves before a majority says who is wrong."""
+    compare_retry_s: float = 30.0
+    """A difference that nobody could settle is looked into again after this."""
+    wrong_hand_over_s: float = 0.3
+    """How long a leader whose state is wrong waits for its successor before it stops."""
+    replay_events_max: int = 200_000
+    """Events folded anew, at most, to settle who is wrong; more would hold up what the node is for."""
+
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
         bounded(
@@ -91,5 +107,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"command_bytes_max must be from 1 to {MAX_ENTRY_BYTES}: no node applies a longer entry")
         if self.deadline_sweep_s >= self.answer_timeout_s:
             raise UsageError("deadline_sweep_s must be below answer_timeout_s")
+        if self.verdict_after_s + self.wrong_hand_over_s + 2 * self.compare_period_s > WRONG_STOPS_WITHIN_S:
+            raise UsageError("compare_period_s, verdict_after_s and wrong_hand_over_s: a wrong node stops within 2 s")
         if 2 * self.group_entry_bytes_max > self.command_bytes_max:
             raise UsageError("group_entry_bytes_max must be at most half of command_bytes_max")

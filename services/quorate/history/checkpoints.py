@@ -8,7 +8,8 @@ and keeps what it passes.
 Theory: the store loses only its latest writes, so a mark that is there has its rows. A note is written before the
 rows and taken away with the mark: rows whose node died while writing them are found by it, and removed.
 
-Keys: ``n`` + offset, a note; ``m`` + offset, a mark; ``r`` + offset + the entity's key, a row (offset: 64 bits).
+Keys: ``n`` + offset, a note; ``m`` + offset, a mark, which holds what the rows add up to; ``r`` + offset + the entity's
+key, a row (offset: 64 bits).
 """
 
 from bisect import bisect_right, insort
@@ -18,9 +19,11 @@ from quorate.clock import Scheduler
 from quorate.consensus.ports import Store, StoreOp
 from quorate.consensus.store import key_offset, offset_key
 from quorate.controller import ReplicatedState
+from quorate.errors import InvariantBrokenError
 from quorate.history.replay import spacing
 from quorate.history.settings import HistorySettings
 from quorate.metadata.rows import ROWS_PER_STEP, rows
+from quorate.metadata.sums import SUM_BYTES, digest, joined
 from quorate.slices import Steps, in_slices
 
 NOTE, MARK, ROW = b"n", b"m", b"r"
@@ -72,19 +75,22 @@ class Checkpoints:
             return
         self._set_due()  # The state may have grown.
         if offset >= self._due:
-            self.keep(offset, rows(self._machine.state))
+            self.keep(offset, rows(self._machine.state), self._machine.sums.rows)
 
-    def keep(self, offset: int, pairs: Iterable[Pair]) -> None:
-        """Write the rows of the state at ``offset``, unless they are there or another checkpoint is being written."""
+    def keep(self, offset: int, pairs: Iterable[Pair], expected: int | None = None) -> None:
+        """Write the rows of the state at ``offset``, unless they are there or another checkpoint is being written. What
+        they add up to is ``expected`` (None: whatever it is), or the node stops.
+        """
         if self._writing or self._stopped or offset in self.offsets:
             return
         self._writing = True
-        in_slices(self._write(offset, iter(pairs)), self._scheduler, lambda made: self._written(offset, made))
+        in_slices(self._write(offset, iter(pairs), expected), self._scheduler, lambda made: self._written(offset, made))
 
-    def _write(self, offset: int, pairs: Iterator[Pair]) -> Steps[bool]:
-        place = offset_key(offset)
+    def _write(self, offset: int, pairs: Iterator[Pair], expected: int | None) -> Steps[bool]:
+        place, total = offset_key(offset), 0
         ops = [StoreOp("history", NOTE + place, b"")]
         for key, value in pairs:
+            total += digest("rows", key, value)
             ops.append(StoreOp("history", ROW + place + key, value))
             if len(ops) >= ROWS_PER_STEP:
                 self._store.write(ops)
@@ -92,7 +98,11 @@ class Checkpoints:
                 yield
                 if self._stopped:
                     return False
-        ops += [StoreOp("history", MARK + place, b""), StoreOp("history", NOTE + place, None)]
+        total = joined(total)
+        if expected not in (None, total):
+            raise InvariantBrokenError(f"the rows of the state at offset {offset} are not those that were written")
+        mark = total.to_bytes(SUM_BYTES, "little")
+        ops += [StoreOp("history", MARK + place, mark), StoreOp("history", NOTE + place, None)]
         self._store.write(ops)
         return True
 
@@ -111,6 +121,11 @@ class Checkpoints:
         """The nearest checkpoint that is not after ``offset``."""
         position = bisect_right(self.offsets, offset)
         return self.offsets[position - 1] if position else None
+
+    def sum_at(self, offset: int) -> int | None:
+        """What the rows of the checkpoint at ``offset`` added up to when they were written; None: not written down."""
+        mark = self._store.get("history", MARK + offset_key(offset))
+        return int.from_bytes(mark, "little") if mark else None
 
     def rows(self, offset: int) -> Iterator[Pair]:
         """Key and row of every entity in the checkpoint at ``offset``, as of the call."""

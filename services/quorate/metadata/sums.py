@@ -84,6 +84,11 @@ def plain_sums(state: State, requests: RequestTable, groups: Iterable[tuple[byte
     return entities, (entities + sum_of("requests", requests.rows()) + sum_of("groups", groups)) & _MASK
 
 
+def joined(*sums: int) -> int:
+    """The sum over all that these are over."""
+    return sum(sums) & _MASK
+
+
 def shown(total: int) -> str:
     """A sum as people and programs compare it: 64 hexadecimal digits."""
     return f"{total:064x}"

@@ -40,6 +40,7 @@ class _Quorum(msgspec.Struct, frozen=True):
 class _Status(msgspec.Struct, frozen=True):
     sentence: str
     healthy: bool
+    alarms: list[str] | None = None
 
 
 class _Replica(msgspec.Struct, frozen=True):
@@ -140,7 +141,12 @@ class SoftState:
             await self._brokers(whom)
         healthy = status.healthy if status.sentence else None
         self.latest = Soft(
-            polled=self._clock_ms(), nodes=nodes, members=self._members, status=status.sentence, healthy=healthy
+            polled=self._clock_ms(),
+            nodes=nodes,
+            members=self._members,
+            status=status.sentence,
+            healthy=healthy,
+            alarms=tuple(status.alarms or ()),
         )
         return self.latest
 

@@ -47,3 +47,5 @@ class Soft(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     """The sentence of ``/v1/status`` of one node."""
     healthy: bool | None = None
+    alarms: tuple[str, ...] = ()
+    """What is wrong and in no event, by that node."""

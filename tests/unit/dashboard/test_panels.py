@@ -1,5 +1,6 @@
 """Every panel, at any offset, against a plain replay of the events up to there."""
 
+import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from quorate.errors import UsageError
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.panels import density, diff, elections, events, health, quorum, sets, timeline
 from quorate_spark.dashboard.panels.view import View
+from quorate_spark.dashboard.soft_state import Soft
 from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
 from tests.dashboard.replay import Replay
 
@@ -82,6 +84,15 @@ def test_health_counts_what_a_replay_counts(seed: int, share: float) -> None:
         assert answer["level"] == ("unhealthy" if counts["lost"] else "degraded" if troubled else "healthy")
     lost = {reason["keys"][0] for reason in answer["reasons"] if reason["kind"] == "lost"}
     assert lost == {row["name"] for row in rows if row["status"] == "lost"}
+
+
+def test_an_alarm_comes_before_everything_else() -> None:
+    """What a node says is wrong and no event tells is the first reason, and the sentence."""
+    seen = dataclasses.replace(both(3, 1.0)[0], soft=Soft(polled=0, alarms=("the state of node 2 differs",)))
+    answer = plain(health.health(seen))
+    assert (answer["level"], answer["sentence"]) == ("unhealthy", "Alarm: the state of node 2 differs.")
+    assert answer["reasons"][0]["kind"] == "alarm"
+    assert answer["reasons"][0]["text"] == "the state of node 2 differs"
 
 
 @given(SEEDS, SHARES)

@@ -43,7 +43,7 @@ class Status(Stamped, frozen=True, kw_only=True):
     sentence: str
     """What an operator could read out."""
     healthy: bool
-    """A leader is known, this node serves, every set with members has a master."""
+    """A leader is known, this node serves, every set with members has a master, and there is no alarm."""
     cluster_id: str
     version: str
     role: str | None
@@ -57,6 +57,8 @@ class Status(Stamped, frozen=True, kw_only=True):
     brokers: BrokerCounts
     topics: int
     ready: bool | None
+    alarms: list[str] | None = None
+    """What is wrong and in no figure: nodes whose state differs; null in the past."""
 
 
 class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):

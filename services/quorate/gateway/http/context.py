@@ -3,7 +3,7 @@
 Rules: the composition root fills ``HttpContext``; everything in it lives on the node's thread.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -70,6 +70,10 @@ class HttpContext:
     """Every read of this listener goes through it."""
     policy: PolicySettings
     """This node's own, before what the log says."""
+    alarms: Callable[[], Sequence[str]] = tuple
+    """What an operator must know and no figure tells, in sentences."""
+    agrees: Callable[[], bool] = lambda: True
+    """False while this node's state is another than another node's, and nobody knows whose is wrong."""
     settings: HttpSettings = field(default_factory=HttpSettings)
     info: Mapping[str, str] = field(default_factory=dict)
     """More labels of the metric ``quorate_info``."""

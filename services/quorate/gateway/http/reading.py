@@ -146,13 +146,14 @@ class Reading:
         voters = [voter.id for voter in state.cluster.voters] if state.cluster else []
         connected = sum(context.connected(node_id) for node_id in voters)
         ready = context.serving() and leader is not None and view.offset > 0
-        me = context.node.node_id
+        me, alarms = context.node.node_id, [] if past else list(context.alarms())
+        said = sentence(me, leader, len(voters), connected, counts, ready=ready)
         return Status(
             **self._asking.stamp(view),
             sentence=sentence_then(view.offset, led, counts)
             if past
-            else sentence(me, leader, len(voters), connected, counts, ready=ready),
-            healthy=(leader is not None if past else ready) and counts.without_master == 0,
+            else " ".join([*(f"Alarm: {alarm}." for alarm in alarms), said]),
+            healthy=(leader is not None if past else ready) and counts.without_master == 0 and not alarms,
             cluster_id=context.node.cluster_id,
             version=context.node.version,
             role=None if past else self.role(),
@@ -164,6 +165,7 @@ class Reading:
             brokers=counts,
             topics=len(state.topics),
             ready=None if past else ready,
+            alarms=None if past else alarms,
         )
 
     def quorum(self, call: Call) -> None:

@@ -17,7 +17,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is not as it should be."""
 
     kind: str
-    """A set's status, ``diverged`` or ``quorum``."""
+    """A set's status, ``diverged``, ``quorum`` or ``alarm``."""
     keys: list[str]
     text: str
     since: int | None
@@ -65,7 +65,7 @@ def health(view: View) -> Health:
         some.sort(key=attrgetter("name"))
     by["lost"].sort(key=lambda found: (found.lost_at or 0, found.name))
     silent = _silent(view)
-    reasons = [*silent, *_reasons(view, by, flapping), *map(_diverged, diverged)]
+    reasons = [*_alarms(view), *silent, *_reasons(view, by, flapping), *map(_diverged, diverged)]
     level, sentence = _sentence(view, by, flapping, silent)
     said = view.soft.status if view.soft else ""
     return Health(
@@ -86,6 +86,12 @@ def why_lost(found: BrokerSet) -> str:
         return found.failure.removeprefix(f"{found.name} has no master: ").rstrip(".")
     master = found.member(found.master)
     return f"broker {found.master} is fenced ({master.why})" if master else f"broker {found.master} is gone"
+
+
+def _alarms(view: View) -> list[Reason]:
+    """What a node says is wrong."""
+    found = view.soft.alarms if view.soft else ()
+    return [Reason(kind="alarm", keys=[], text=alarm, since=None, offset=None) for alarm in found]
 
 
 def _silent(view: View) -> list[Reason]:
@@ -142,6 +148,8 @@ def _sentence(
     state, lost, total = view.state, by["lost"], len(view.state.sets)
     if state.offset == 0:
         return "empty", "The log is empty: nothing was committed yet."
+    if view.soft and view.soft.alarms:
+        return "unhealthy", f"Alarm: {view.soft.alarms[0]}."
     if state.leader is None:
         return "unhealthy", "No controller was elected yet, so nothing can be decided."
     if 2 * len(silent) >= max(len(state.nodes), 1):

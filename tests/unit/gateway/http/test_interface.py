@@ -39,6 +39,7 @@ class House:
         self.times = Times(self.bench)
         self.access: Any = OpenAccess()
         self.quota: Any = NoQuota()
+        self.alarms: list[str] = []
         self.router = interface(self.context())
         if lead:
             self.bench.open()
@@ -59,6 +60,8 @@ class House:
             alive=lambda: self.alive,
             storage=lambda: StorageInfo(1000, 400, 0.5),
             sums=lambda: bench.machine.marked,
+            alarms=lambda: self.alarms,
+            agrees=lambda: not self.alarms,
             fresh=FreshReader(
                 bench.controller,
                 self.times.past,
@@ -456,6 +459,21 @@ def test_the_log_can_be_read_through_and_from_its_end() -> None:
     assert [e["offset"] for e in house.get("/v1/log?from=-2")["events"]] == [end - 2, end - 1]
     assert house.get(f"/v1/log?from={end}")["events"] == []
     assert house.get("/v1/log?from=-1000")["events"][0]["offset"] == 0
+
+
+def test_an_alarm_is_in_the_status_and_a_state_in_doubt_is_not_ready() -> None:
+    """In its sentence, its list and its health; the past has none."""
+    house = House()
+    house.topics("a")
+    before = house.get("/v1/status")
+    assert (before["healthy"], before["alarms"]) == (True, [])
+    house.alarms = ["the state of node 2 differs"]
+    now = house.get("/v1/status")
+    assert (now["healthy"], now["alarms"]) == (False, ["the state of node 2 differs"])
+    assert now["sentence"] == f"Alarm: the state of node 2 differs. {before['sentence']}"
+    assert house.get("/v1/status?at=1")["alarms"] is None
+    status, answer = house.ask("GET", "/readyz")
+    assert (status, answer["message"]) == (503, "not so: state")
 
 
 def test_the_state_hash_is_the_states() -> None:

@@ -1,0 +1,54 @@
+"""The events, folded anew, say what the entities add up to: the judge of a state that differs from another node's.
+
+Rules: it begins at a checkpoint not later than the offset both agreed on, whose rows still add up to what they did when
+they were written, or at the first event; each batch's checksum is verified. In steps, on the node's own thread: the
+same code and the same seed of hashing as the state it judges, so what depends on them is left to the majority.
+"""
+
+from collections.abc import Iterator
+
+from quorate.consensus.event_log import EventLog
+from quorate.history.checkpoints import Checkpoints
+from quorate.metadata.evolve import evolve
+from quorate.metadata.rows import restoring, rows
+from quorate.metadata.state import EMPTY, State
+from quorate.metadata.sums import summing
+from quorate.slices import Steps
+from quorate.wire.avro import decode_events
+
+
+class Refold:
+    """``controller.comparing.Replayed``."""
+
+    def __init__(self, checkpoints: Checkpoints, log: EventLog, events_max: int) -> None:
+        self._checkpoints = checkpoints
+        self._log = log
+        self._events_max = events_max
+
+    def __call__(self, agreed: int, offset: int) -> Steps[int | None]:
+        """What the entities add up to at ``offset``; None: the events before it are not here, or too many."""
+        at, state = yield from self._beginning(min(agreed, offset))
+        if offset - at > self._events_max:
+            return None
+        for _, _, _, batch in self._log.batches_from(at) if at < offset else ():
+            for stamp, event in decode_events(batch):
+                if at <= stamp.offset < offset:
+                    if stamp.offset != at:
+                        return None
+                    state = evolve(state, event, stamp)
+                    at += 1
+            if at >= offset:
+                break
+            yield
+        return (yield from summing("rows", rows(state))) if at == offset else None
+
+    def _beginning(self, agreed: int) -> Steps[tuple[int, State]]:
+        """The latest state that can be trusted, and its offset."""
+        for offset in self._earlier(agreed):
+            kept = self._checkpoints.sum_at(offset)
+            if kept is not None and (yield from summing("rows", self._checkpoints.rows(offset))) == kept:
+                return offset, (yield from restoring(self._checkpoints.rows(offset)))
+        return 0, EMPTY
+
+    def _earlier(self, agreed: int) -> Iterator[int]:
+        return (offset for offset in reversed(self._checkpoints.offsets) if offset <= agreed)
