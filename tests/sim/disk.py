@@ -468,7 +468,7 @@ class SimStore:
 
     def damaged(self, reason: object) -> StorageError:
         """See Store."""
-        return StoreDamagedError("simulated", reason)
+        return StoreDamagedError.at("simulated", reason)
 
     def crash(self, loss: Loss) -> None:
         """``kill`` keeps every write; ``power`` undoes some of the unsynced ones, latest first."""

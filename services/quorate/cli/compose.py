@@ -5,20 +5,23 @@ Rules: no socket, no thread, no file is opened here; whoever calls brings them a
 
 import random
 from collections.abc import Callable
+from zlib import crc32
 
 import msgspec
 
 from quorate.clock import Clock, Scheduler
 from quorate.consensus import codec
-from quorate.consensus.directory import Directory, VoterFile
+from quorate.consensus.directory import Directory, Voter, VoterFile, decode_voter
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.journal import Journal, JournalDamagedError, erase_journal
-from quorate.consensus.ports import Disk, DiskWorker, Network, NodeId, RaftEngine, Store
+from quorate.consensus.journal_frames import segment_id
+from quorate.consensus.journal_recovery import recover
+from quorate.consensus.ports import Disk, DiskWorker, Network, NodeId, RaftEngine, Store, StorePlace, StoreT_co
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
-from quorate.consensus.rejoin import LONE_JOURNAL_LOST
+from quorate.consensus.rejoin import LONE_JOURNAL_LOST, LONE_STORE_LOST
 from quorate.consensus.settings import EngineSettings
 from quorate.consensus.storage_settings import JournalSettings
-from quorate.consensus.store import Identity, claim_identity, read_identity
+from quorate.consensus.store import Identity, StoreDamagedError, claim_identity, read_identity
 from quorate.controller import (
     BrokerLink,
     Comparison,
@@ -30,7 +33,7 @@ from quorate.controller import (
     ReplicatedState,
     RoleChanges,
 )
-from quorate.errors import PeerError, UsageError
+from quorate.errors import PeerError, StorageError, UsageError
 from quorate.history.checkpoints import Checkpoints
 from quorate.history.refold import Refold
 from quorate.history.settings import HistorySettings
@@ -57,6 +60,47 @@ class Disks(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     disk: Disk
     worker: DiskWorker
+
+
+def open_store(place: StorePlace[StoreT_co], voter_file: VoterFile, disk: Disk, *, alone: bool) -> StoreT_co:
+    """The store of this data directory: as it was, or an empty one in the place of one found damaged (``give_up_store``
+    said so): it is filled from the journal or by the leader. Only at start. Raises StoreDamagedError, StorageError,
+    UsageError.
+    """
+    voter = _read_voter(voter_file)
+    if voter is not None and voter.rebuild_store:
+        _check_can_rebuild(disk, voter.rebuild_store, alone=alone)
+        place.set_aside(f"{crc32(voter.rebuild_store.encode()):08x}")
+        return place.open(must_exist=False)
+    began = voter is not None and voter.begun
+    return place.open(must_exist=began or any(segment_id(name) is not None for name in disk.names()))
+
+
+def give_up_store(voter_file: VoterFile, disk: Disk, error: StoreDamagedError, *, alone: bool) -> None:
+    """The store is damaged: make it durable that the next start puts an empty one in its place. Nothing is done, and
+    StorageError or UsageError says what an operator must do, where that would lose what nobody else has.
+    """
+    voter = _read_voter(voter_file)
+    if voter is None:
+        raise StorageError(
+            f"{error}: but voter.json, which says whose journal this is, is missing or damaged too: restore the data "
+            "directory, or remove it and have the node rebuilt (quorate member rebuild)"
+        )
+    _check_can_rebuild(disk, str(error), alone=alone)
+    Directory(voter_file, voter).want_store(str(error))
+
+
+def _read_voter(voter_file: VoterFile) -> Voter | None:
+    found = voter_file.read()
+    return None if found is None else decode_voter(found.data)
+
+
+def _check_can_rebuild(disk: Disk, reason: str, *, alone: bool) -> None:
+    """Other voters have the state; a lone node has it only in a journal that begins with the first entry."""
+    if alone:
+        image, _ = recover(disk)
+        if image is not None and image.index.base.index > 1:
+            raise UsageError(f"{LONE_STORE_LOST} ({reason})")
 
 
 def open_directory(
@@ -91,6 +135,8 @@ def open_directory(
         opened = open_journal(must_exist=False)
     directory.begin(fresh())
     claim_identity(disks.store, Identity(cluster_id=cluster_id, node_id=node_id, dir_uuid=directory.incarnation))
+    if directory.rebuild_store:
+        directory.save(rebuild_store="")  # From here on the journal's beginning tells that the state is missing.
     return directory, opened
 
 

@@ -19,15 +19,15 @@ from typing import Self
 
 from structlog.typing import FilteringBoundLogger
 
-from quorate.cli.compose import Core, CoreSettings, Disks, open_directory
+from quorate.cli.compose import Core, CoreSettings, Disks, give_up_store, open_directory, open_store
 from quorate.clock import LoopScheduler
-from quorate.consensus.disk import DirectoryLock, FileDisk, FileVoterFile, ThreadWorker, sync_directory
+from quorate.consensus.disk import DirectoryLock, FileDisk, FileVoterFile, StoreFolder, ThreadWorker, sync_directory
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
-from quorate.consensus.store import RocksStore
+from quorate.consensus.store import RocksStore, StoreDamagedError
 from quorate.controller import QuorumIs, ReadResult, ReadView
-from quorate.errors import StorageError, UsageError
+from quorate.errors import QuorateError, StorageError, UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
@@ -139,6 +139,7 @@ class Node:
         self._failed: asyncio.Future[BaseException]
         self._stopping = False
         self._started = False
+        self._opened: RocksStore | None = None
 
     async def __aenter__(self) -> Self:
         """Start it."""
@@ -166,8 +167,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._failed = self._loop.create_future()
         self._scheduler = LoopScheduler(self._loop)
-        self._open_storage()
-        self._build_core()
+        self._open_core()
         self._build_gateways()
         await self._peers.start(*self.settings.bind("raft"))
         self.core.start(self._node_start())
@@ -175,6 +175,46 @@ class Node:
         calm_collector()
         self._started = True
         self.log.info("started", cluster=self.settings.cluster.id, offset=self.core.machine.offset)
+
+    def _open_core(self) -> None:
+        """Open what is on disk. A damaged store is put aside, once, where others or the journal have what it held."""
+        try:
+            self._open_storage()
+            self._build_core()
+        except StoreDamagedError as error:
+            damage = StoreDamagedError(*error.args)  # Without the frames that hold the store open.
+        else:
+            self._store.on_damage = self.fail  # Whoever reads may be a caller who would go on without what is missing.
+            return
+        self._close_storage()
+        gc.collect()
+        self._give_up_store(damage)
+        self.log.warning("the store is damaged; it is put aside and made anew", reason=str(damage))
+        self.metrics = Metrics()
+        self._open_storage()
+        self._build_core()
+        self._store.on_damage = self.fail
+
+    def _give_up_store(self, damage: StoreDamagedError) -> None:
+        disk = FileDisk(str(Path(self.settings.node.data_dir) / "journal"))
+        try:
+            give_up_store(FileVoterFile(self.settings.node.data_dir), disk, damage, alone=self._alone)
+        finally:
+            disk.close()
+
+    @property
+    def _alone(self) -> bool:
+        return len(self.settings.cluster.voters) == 1
+
+    def _close_storage(self) -> None:
+        """Of a start that came to nothing."""
+        self._worker.close(STOP_PATIENCE_S)
+        if self._opened is not None:
+            with suppress(StorageError):
+                self._opened.close()
+            self._opened = None
+        self._disk.close()
+        self._lock.release()
 
     def _open_storage(self) -> None:
         settings = self.settings
@@ -185,15 +225,16 @@ class Node:
             raise UsageError(f"node.data_dir: {data} cannot be made: {error.strerror or error}") from error
         sync_directory(str(data.resolve().parent))
         self._lock = DirectoryLock(str(data))
-        self._store = RocksStore(str(data / "store"), settings.storage.store)
-        self._store.on_damage = self.fail  # Whoever reads may be a caller who would go on without what is missing.
         self._disk = FileDisk(str(data / "journal"), self.metrics)
         self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
+        voter_file = FileVoterFile(str(data))
+        folder = StoreFolder(str(data), settings.storage.store)
+        self._store = self._opened = open_store(folder, voter_file, self._disk, alone=self._alone)
         self._directory, self._journal = open_directory(
-            Disks(voter_file=FileVoterFile(str(data)), store=self._store, disk=self._disk, worker=self._worker),
+            Disks(voter_file=voter_file, store=self._store, disk=self._disk, worker=self._worker),
             cluster_id=settings.cluster.id,
             node_id=NodeId(settings.node.id),
-            alone=len(settings.cluster.voters) == 1,
+            alone=self._alone,
             journal=settings.storage.journal,
             clock=self._scheduler,
             fresh=lambda: str(uuid.UUID(int=secrets.randbits(128), version=4)),
@@ -405,6 +446,9 @@ class Node:
         if not self._failed.done():
             self._stopping = True
             self._failed.set_result(error)
+            if isinstance(error, StoreDamagedError):
+                with suppress(QuorateError):  # Then the next start says what is to be done.
+                    self._give_up_store(error)
             self.log.critical("failed", error=f"{type(error).__name__}: {error}")
 
     async def wait_failed(self) -> BaseException:

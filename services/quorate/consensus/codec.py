@@ -184,6 +184,15 @@ class SnapshotBegin(Message, frozen=True, gc=False):
     time_ms: int
 
 
+class NeedState(Message, frozen=True, gc=False):
+    """A node that lost its store but not its log → the leader: send your state, of ``index`` or later, although my log
+    matches yours. Repeated until a snapshot begins.
+    """
+
+    term: Term
+    index: Index
+
+
 ChunkKind = Literal[0, 1]
 """0: rows of the store, 1: event batches."""
 
@@ -240,6 +249,7 @@ _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
     18: (SnapshotAck, struct.Struct("!BQQQQB")),
     19: (ReadAsk, struct.Struct("!BQQ?")),
     20: (ReadIndexIs, struct.Struct("!BQQQ")),
+    24: (NeedState, struct.Struct("!BQQ")),
 }
 """Messages that are only numbers, in the order of their fields."""
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -20,6 +21,8 @@ from threading import Thread
 from time import perf_counter_ns
 
 from quorate.consensus.directory import Found
+from quorate.consensus.storage_settings import StoreSettings
+from quorate.consensus.store import RocksStore, StoreDamagedError
 from quorate.errors import StorageError, UsageError
 from quorate.metrics import Metrics
 
@@ -193,6 +196,38 @@ class FileVoterFile:
             sync_directory(self._directory)
         except OSError as error:
             raise StorageError(f"write {self._path}: {error}") from error
+
+
+class StoreFolder:
+    """The ``StorePlace`` port: ``store`` in the data directory. One damaged store is kept beside it."""
+
+    def __init__(self, directory: str, settings: StoreSettings) -> None:
+        self._directory = directory
+        self._path = os.path.join(directory, "store")
+        self._settings = settings
+
+    def open(self, *, must_exist: bool) -> RocksStore:
+        """See port."""
+        if must_exist and not os.path.isdir(self._path):
+            raise StoreDamagedError.at(self._path, "it is missing")
+        return RocksStore(self._path, self._settings, must_exist=must_exist)
+
+    def set_aside(self, tag: str) -> None:
+        """See port."""
+        kept = f"store.damaged-{tag}"
+        try:
+            names = os.listdir(self._directory)
+            if kept not in names:
+                if "store" in names:
+                    os.rename(self._path, os.path.join(self._directory, kept))
+            elif "store" in names:  # It was moved before; what is here was just begun.
+                shutil.rmtree(self._path)
+            sync_directory(self._directory)
+            for name in names:
+                if name.startswith("store.damaged-") and name != kept:
+                    shutil.rmtree(os.path.join(self._directory, name))
+        except OSError as error:
+            raise StorageError(f"set {self._path} aside: {error}") from error
 
 
 _GET_GENERATION = 0x80087601

@@ -24,6 +24,7 @@ from quorate.consensus.codec import (
     Alive,
     AppendEntries,
     Message,
+    NeedState,
     PreVote,
     PreVoteAnswer,
     ReadAsk,
@@ -61,7 +62,7 @@ from quorate.consensus.ports import (
     StoreOp,
     Term,
 )
-from quorate.consensus.rejoin import LONE_JOURNAL_LOST, Rejoin
+from quorate.consensus.rejoin import LONE_JOURNAL_LOST, LONE_STORE_LOST, Rejoin
 from quorate.consensus.settings import EngineSettings
 from quorate.consensus.snapshots import SnapshotSender, Trimmer
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
@@ -126,6 +127,7 @@ class GuardedEngine(CoreEvents):
         self._store, self._worker = store, worker
         self._directory = directory or Directory.in_memory(node_id)
         now = scheduler.monotonic()
+        self._needs_state = False
         self._rejoin = self._start_rejoin()
         self._rejoined_seq: int | None = None
         self._first_start = journal.term == 0 and self._rejoin is None
@@ -146,7 +148,7 @@ class GuardedEngine(CoreEvents):
         self._news_timer: Timer | None = None
         self._cause = LeaderCause("silent")
         self._alive_sent_at = now - settings.heartbeat_s
-        self._rejoin_ask_at = now
+        self._rejoin_ask_at = self._state_ask_at = now
         self._blob: tuple[tuple[int, int, int], bytes, int] = ((0, 0, 0), b"", 0)
         self._timer: Timer | None = None
         self._running = False
@@ -155,8 +157,8 @@ class GuardedEngine(CoreEvents):
         """Something happened that may move the commit index or the quorum."""
         self._chores_at = self._disk_watched_at = self._awake_since = now
         self._core = core(self, self._others)
-        self._applied = Index(max(machine.applied_index(), journal.base_index))
-        self._core.set_positions(applied=self._applied)
+        self._applied = machine.applied_index() if self._needs_state else Index(max(machine.applied_index(), 1))
+        self._core.set_positions(applied=Index(max(self._applied, journal.base_index)))
         self._trimmer = Trimmer(journal, store, worker, settings.snapshots, now)
         self._installer = Installer(journal, machine, store, event_log, worker, settings.snapshots, self._installed)
         self._handlers = self._handler_table()
@@ -184,6 +186,7 @@ class GuardedEngine(CoreEvents):
             SnapshotBegin: self._on_snapshot_begin,
             SnapshotChunk: self._on_snapshot_chunk,
             SnapshotAck: self._on_snapshot_ack,
+            NeedState: self._on_need_state,
         }
 
     # ── what the controller asks (RaftEngine) ──
@@ -227,12 +230,12 @@ class GuardedEngine(CoreEvents):
     @property
     def _standing(self) -> bool:
         """May it ask for votes? Not while its store, but not yet its journal, is at a snapshot: it could not win."""
-        return self.voting and not self._installer.switching
+        return self.voting and not self._installer.switching and not self._needs_state
 
     @property
     def installing(self) -> bool:
-        """A snapshot is arriving: the node is not ready."""
-        return self._installer.active
+        """A snapshot is arriving, or must: the node is not ready."""
+        return self._installer.active or self._needs_state
 
     def decidable_term(self) -> Term:
         """See port. 0 also while leadership is being handed over."""
@@ -303,7 +306,14 @@ class GuardedEngine(CoreEvents):
         """See port. Nothing is decided in this term from here on; if nobody takes over in time, it steps down."""
         if not self._running or not self.is_leader:
             return False
-        fit = [p for p in self._others if self._network.connected(p) and self._core.match(p) > 0 and to in (None, p)]
+        fit = [
+            p
+            for p in self._others
+            if self._network.connected(p)
+            and self._core.match(p) > 0
+            and to in (None, p)
+            and not self._flows[p].needs_state
+        ]
         if not fit:
             return False
         target = max(fit, key=self._core.match)
@@ -387,6 +397,8 @@ class GuardedEngine(CoreEvents):
             self._ask_for_index()
         if self._rejoin is not None:
             self._go_on_rejoining(self._rejoin, now)
+        if self._needs_state:
+            self._ask_for_state(now)
         self._journal.flush()
         self._release()
         self._apply_slice(now)
@@ -456,7 +468,7 @@ class GuardedEngine(CoreEvents):
     def _apply_slice(self, now: float) -> None:
         """A bounded number of committed entries; the rest in the next turn."""
         commit = Index(min(self._core.commit_index, self._journal.last_index))
-        if self._installer.active:
+        if self._installer.active or self._needs_state:
             return
         check_applied(self._applied, self._machine.applied_term(), commit, self._journal)
         if self._applied >= commit:
@@ -679,6 +691,8 @@ class GuardedEngine(CoreEvents):
     def _feed(self, peer: NodeId, now: float, *, heartbeat: bool) -> None:
         """At most one AppendEntries to one follower."""
         flow, core, journal, settings = self._flows[peer], self._core, self._journal, self._settings
+        if flow.needs_state:
+            self._offer_snapshot(peer, now)
         last, commit = journal.last_index, core.commit_index
         next_index = min(core.next_index(peer), Index(last + 1))
         if next_index > last and not (heartbeat or flow.resend or (commit > flow.commit_sent and self._tell_commit())):
@@ -686,7 +700,8 @@ class GuardedEngine(CoreEvents):
         entries_end = Index(next_index - 1)
         blob, count = b"", 0
         if next_index <= journal.base_index:
-            self._offer_snapshot(peer, now)
+            if not flow.needs_state:
+                self._offer_snapshot(peer, now)
             flow.resend = False
             next_index, entries_end = Index(journal.base_index + 1), journal.base_index
         elif next_index <= last and flow.bytes_in_flight < settings.window_bytes:
@@ -751,8 +766,7 @@ class GuardedEngine(CoreEvents):
         before = core.next_index(peer)
         core.acknowledged(peer, next_index, reset=message.reset, success=message.success)
         if message.success:
-            self._senders.pop(peer, None)
-            flow.confirmed(next_index - 1)
+            self._has_entries(peer, next_index - 1)
             if core.next_index(peer) < before and not message.reset:
                 core.set_next_index(peer, before)
 
@@ -771,8 +785,13 @@ class GuardedEngine(CoreEvents):
         if message.reset and not self._senders.get(peer) and flow.take_reset(message.seq):
             core.set_next_index(peer, min(message.next_index, Index(self._journal.last_index + 1)))
         elif message.success:
+            self._has_entries(peer, message.next_index - 1)
+
+    def _has_entries(self, peer: NodeId, index: int) -> None:
+        """It needs no snapshot, unless it said so."""
+        if not self._flows[peer].needs_state:
             self._senders.pop(peer, None)
-            flow.confirmed(message.next_index - 1)
+        self._flows[peer].confirmed(index)
 
     def _on_alive(self, peer: NodeId, message: Alive) -> None:
         if self.is_leader and message.term == self._core.term:
@@ -858,6 +877,7 @@ class GuardedEngine(CoreEvents):
     def _installed(self, peer: NodeId, index: Index, ack: SnapshotAck) -> None:
         """The store holds the snapshot and the journal begins at it (or had it)."""
         self._applied = max(self._applied, index)
+        self._needs_state = self._needs_state and self._applied < self._journal.base_index
         self._core.set_positions(applied=self._applied, commit=index)
         if ack.term == self._core.term:
             self._hold(peer, ack)
@@ -870,8 +890,25 @@ class GuardedEngine(CoreEvents):
         now = self._scheduler.monotonic()
         if sender.on_ack(message, now):
             del self._senders[peer]
-            self._core.set_next_index(peer, Index(sender.index + 1))
+            after = Index(sender.index + 1)
+            if self._flows[peer].needs_state:  # Its log went on meanwhile.
+                self._flows[peer].needs_state = False
+                after = max(after, self._core.next_index(peer))
+            self._core.set_next_index(peer, after)
             self._flows[peer].resend = True
+
+    def _ask_for_state(self, now: float) -> None:
+        """The store was lost, the log was not: the leader would not know that it must send more than entries."""
+        leader = self.leader_id
+        if now >= self._state_ask_at and leader is not None and not self._installer.active:
+            self._state_ask_at = now + self._settings.rejoin_ask_s
+            self._send(leader, NeedState(self._core.term, self._journal.base_index))
+
+    def _on_need_state(self, peer: NodeId, message: NeedState) -> None:
+        """Once this leader has applied all that the asker's log no longer holds, it can tell it."""
+        if self.is_leader and message.term == self._core.term and self._applied >= message.index:
+            self._flows[peer].needs_state = True
+            self._offer_snapshot(peer, self._scheduler.monotonic())
 
     # ── coming back without a journal ──
 
@@ -879,8 +916,10 @@ class GuardedEngine(CoreEvents):
         journal, applied, store = self._journal, self._machine.applied_index(), self._store
         reason = self._directory.may_not_vote
         if applied < journal.base_index and journal.base_index > 1:
-            journal.reset(Index(1), Term(0))
-            reason = "the store lost what the journal no longer has"
+            # The store was made anew, or lost what it had synced; the journal speaks for all that was acknowledged.
+            if not self._others:
+                raise UsageError(LONE_STORE_LOST)
+            self._needs_state = True
         if journal.state == "new" and applied > 0:
             reason = reason or "the journal is missing"
         old = store is not None and store.get("meta", _FORGOTTEN_KEY) is not None

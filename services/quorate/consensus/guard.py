@@ -115,6 +115,8 @@ class PeerFlow:
         self.ack_floor = 0
         self.commit_sent = 0
         self.resend = False
+        self.needs_state = False
+        """It lost its store but not its log: it gets a snapshot beside the entries."""
         self.bytes_in_flight = 0
         self._flight: deque[tuple[int, int]] = deque()
 

@@ -127,7 +127,11 @@ class Installer:
         if staged is not None and staged.begin.snapshot_id == begin.snapshot_id:
             return self._ack(begin, staged.next_chunk, staged.have_offset, SNAPSHOT_ARRIVING)
         self.drop()
-        if self._covers(begin):
+        base = self._journal.base_index
+        lost = self._machine.applied_index() < base and base > 1  # The store was lost, the log was not.
+        if lost and begin.index < base:
+            return None  # Older than what our log continues.
+        if self._covers(begin) and not lost:
             return self._ack(begin, 0, 0, SNAPSHOT_DONE)
         applied_index = self._machine.applied_index()
         if applied_index >= begin.index:

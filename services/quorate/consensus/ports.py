@@ -6,7 +6,7 @@ and ``Store``, and nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, NewType, Protocol
+from typing import Literal, NewType, Protocol, TypeVar
 
 import msgspec
 
@@ -54,6 +54,21 @@ class Store(Protocol):
 
     def damaged(self, reason: object) -> StorageError:
         """The error to raise for what was read from the store and cannot be what was written; the node will stop."""
+
+
+StoreT_co = TypeVar("StoreT_co", bound=Store, covariant=True)
+
+
+class StorePlace(Protocol[StoreT_co]):
+    """Where a node's store lies. Used only at start."""
+
+    def open(self, *, must_exist: bool) -> StoreT_co:
+        """The store, or a new one. Raises StoreDamagedError for one that is damaged, or missing but ``must_exist``."""
+
+    def set_aside(self, tag: str) -> None:
+        """Move the store out of the way, and keep it for inspection under a name with ``tag``; those kept before go.
+        Called again with the same tag (after a crash), it removes what was begun in its place. Raises StorageError.
+        """
 
 
 class Disk(Protocol):

@@ -23,6 +23,11 @@ LONE_JOURNAL_LOST: Final = (
     "restore the journal directory from a backup, or remove the whole data directory to start a new cluster"
 )
 """What an operator is told who has no other voter to ask."""
+LONE_STORE_LOST: Final = (
+    "the store of this lone node is damaged or missing, and its journal no longer begins with the first entry: restore "
+    "the whole data directory from a backup, or remove it to start a new cluster"
+)
+"""What an operator is told who has neither the state nor all that led to it."""
 
 
 class Rejoin:

@@ -65,8 +65,10 @@ STORE_REMEDY = (
 class StoreDamagedError(StorageError):
     """What was read from the store is not what was written. The journal beside it may be sound."""
 
-    def __init__(self, path: str, reason: object) -> None:
-        super().__init__(f"store {path} is damaged: {reason}; {STORE_REMEDY}")
+    @classmethod
+    def at(cls, path: str, reason: object) -> "StoreDamagedError":
+        """Which store, what was met, and what to do."""
+        return cls(f"store {path} is damaged: {reason}; {STORE_REMEDY}")
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
@@ -153,15 +155,19 @@ class RocksStore:
     writes. (The mode that tolerates only a torn tail leaves a hole when an older log file lost its end and a newer one
     did not; and it refuses a tail of zeros, which is what a power loss leaves. That synced writes were not lost is
     checked against the journal's base.)
+
+    ``must_exist``: this node had one, so that an empty one in its place is damage. Raises StoreDamagedError for one
+    that is damaged or missing, StorageError for one that is in use.
     """
 
-    def __init__(self, path: str, settings: StoreSettings | None = None) -> None:
+    def __init__(self, path: str, settings: StoreSettings | None = None, *, must_exist: bool = False) -> None:
         settings = settings or StoreSettings()
         self.path = path
         self.on_damage: Callable[[StorageError], None] = _nobody
         """Told of damage that a read met, before whoever read is: it may be a caller who goes on."""
         cache = Cache(settings.block_cache_bytes)
         options = _options(settings, cache)
+        options.create_if_missing(not must_exist)
         try:
             self._db = Rdict(path, options, {family: _options(settings, cache) for family in FAMILIES})
             self._families = {family: self._db.get_column_family(family) for family in FAMILIES}
@@ -169,7 +175,7 @@ class RocksStore:
         except Exception as error:
             if "/LOCK:" in str(error):  # Somebody has it open: not damage.
                 raise StorageError(f"store {path}: {error}") from error
-            raise StoreDamagedError(path, error) from error
+            raise StoreDamagedError.at(path, error) from error
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """The value now. Raises StorageError."""
@@ -216,7 +222,7 @@ class RocksStore:
 
     def damaged(self, reason: object) -> StoreDamagedError:
         """The error for what a read met; ``on_damage`` hears of it."""
-        error = StoreDamagedError(self.path, reason)
+        error = StoreDamagedError.at(self.path, reason)
         self.on_damage(error)
         return error
 
@@ -232,6 +238,8 @@ class RocksStore:
                     batch.put(op.key, op.value, handles[op.family])
             self._db.write(batch)
         except Exception as error:
+            if "Corruption" in str(error):  # Met by a compaction in the background, and told to the next writer.
+                raise self.damaged(error) from error
             raise StorageError(f"store: {error}") from error
 
     def sync(self) -> None:
@@ -311,7 +319,7 @@ class MemoryStore:
 
     def damaged(self, reason: object) -> StoreDamagedError:
         """See port."""
-        error = StoreDamagedError("in memory", reason)
+        error = StoreDamagedError.at("in memory", reason)
         self.on_damage(error)
         return error
 

@@ -95,6 +95,8 @@ class ReplicatedState:
             self.groups = GroupRows(sums.loading("groups", store.scan("groups")))
         except InvariantBrokenError as error:
             raise store.damaged(error) from error
+        if applied is None and sums.packed() != RunningSums().packed():
+            raise store.damaged("there are rows, but nothing says what was applied")
         if applied is not None and applied.sums not in (b"", sums.packed()):
             raise store.damaged(f"the rows do not add up to what was applied at index {self._index}")
         self.sums = sums

@@ -167,26 +167,6 @@ def test_it_catches_up_through_a_snapshot() -> None:
     assert node.journal.base_index > 40
 
 
-def test_a_lost_store_is_a_lost_journal_too() -> None:
-    """A store behind the journal's beginning cannot be replayed: the node drops its journal and comes back like one
-    that lost it.
-    """
-    snapshots = SnapshotSettings(check_period_s=0.05, retain_entries=5, trim_slack_entries=2, chunk_bytes=300)
-    cluster = Cluster(3, settings=EngineSettings(snapshots=snapshots))
-    leader = cluster.elect()
-    write(cluster, leader, 50)
-    cluster.run(0.5)
-    node = next(node for node in cluster.nodes.values() if node is not leader)
-    assert node.journal.base_index > 1
-    node.kill()
-    node.store.__init__()  # type: ignore[misc]
-    node.start()
-    assert not node.engine.voting
-    cluster.run_until(lambda: node.engine.voting)
-    cluster.settle()
-    assert len(node.machine.values()) == 50
-
-
 def test_two_forgetful_nodes_of_three_wait_for_an_operator() -> None:
     """Neither believes the other's term, so nobody votes: unavailable rather than wrong."""
     cluster, leader, node = forgetful()
