@@ -13,6 +13,7 @@ import faust
 from faust.app.base import BootStrategy
 
 from quorate_projections.answers import Answer, Answers
+from quorate_projections.door import GuardedWeb
 from quorate_projections.exposition import exposition
 from quorate_projections.retelling import Retelling
 from quorate_projections.settings import ProjectionSettings, read_settings
@@ -37,6 +38,9 @@ class ProjectionApp(faust.App):
     answers: Answers | None = None
     on_ready: Callable[[Retelling], None] | None = None
     """Told once, when the worker is ready for the first time."""
+
+    def _new_web(self) -> GuardedWeb:
+        return GuardedWeb(self, self.projection_settings)
 
     def open_rows(self) -> Retelling:
         """Open the rows. Raises UsageError, StorageError."""

@@ -35,6 +35,9 @@ class ProjectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     host: Annotated[str, Meta(description="address to serve HTTP on")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=1, le=_PORT_MAX, description="port to serve HTTP on")] = 9951
+    names: Annotated[str, Meta(description="names browsers and proxies call it by, besides its address: HOST,…")] = ""
+    connections_max: Annotated[Count, Meta(description="HTTP connections; of one more the idlest unproven goes")] = 500
+    head_timeout_s: Annotated[Seconds, Meta(description="from a request's first byte to the end of its headers")] = 5.0
     insecure: Annotated[bool, Meta(description="serve off loopback although nothing is encrypted")] = False
     save_every: Annotated[Count, Meta(description="events of one write while catching up")] = 500
     cache_rows: Annotated[Count, Meta(description="decoded rows kept in memory")] = 20_000

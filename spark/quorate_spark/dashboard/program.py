@@ -10,6 +10,7 @@ from argparse import Namespace
 from aiohttp import web
 
 from quorate.errors import UsageError
+from quorate.listening import Doorkeeper
 from quorate_spark.dashboard.panels.view import Flapping
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
@@ -62,14 +63,11 @@ async def _serve(service: Service, settings: Settings, *, as_json: bool) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
     runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=2.0)
+    listener: asyncio.Server | None = None
     try:
         await runner.setup()
-        site = web.TCPSite(runner, settings.host, settings.port)
-        try:
-            await site.start()
-        except OSError as error:
-            raise UsageError(f"--port {settings.port}: {error.strerror or error}") from error
-        port = runner.addresses[0][1]
+        listener = await listen(runner, service, settings)
+        port = listener.sockets[0].getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         url = f"http://{host}:{port}/"
         offset = service.folded.tip.offset
@@ -78,5 +76,22 @@ async def _serve(service: Service, settings: Settings, *, as_json: bool) -> int:
         sys.stdout.flush()
         await asked.wait()
     finally:
+        if service.keeper is not None:
+            service.keeper.close()
+        if listener is not None:
+            listener.close()
         await runner.cleanup()
     return 0
+
+
+async def listen(runner: web.AppRunner, service: Service, settings: Settings) -> asyncio.Server:
+    """Listen, behind a door. Raises UsageError when the address cannot be had."""
+    if runner.server is None:
+        raise RuntimeError("the application is not set up")
+    service.keeper = Doorkeeper(runner.server, settings.listening)
+    try:
+        return await asyncio.get_running_loop().create_server(
+            service.keeper, settings.host, settings.port, backlog=1024
+        )
+    except OSError as error:
+        raise UsageError(f"--port {settings.port}: {error.strerror or error}") from error

@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from quorate.errors import QuorateError, UsageError
+from quorate.listening import Doorkeeper
 from quorate.origins import doors, judge
 from quorate_spark.dashboard.answering import Answer, Answering, Panels, asked_elections, key_of
 from quorate_spark.dashboard.asking import ApiError, Query
@@ -93,6 +94,8 @@ class Service:
         self._soft = SoftState(settings, lambda: self.folded.tip, self._clock_ms, lambda: self._follower.zones)
         self._streams = Streams(settings, self._clock_ms)
         self._watched_ms = 0
+        self.keeper: Doorkeeper | None = None
+        """Of the listener, if it is ours."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -210,6 +213,9 @@ class Service:
             response = _json(ApiError("too_large", f"a body has at most {BODY_MAX} bytes").body(), 413)
         except web.HTTPException as error:
             response = _json(ApiError("not_found", "there is nothing here").body(), error.status)
+        finally:
+            if self.keeper is not None:
+                self.keeper.answered(request.transport)
         if not response.prepared:
             response.headers.update(HEADERS)
         return response
@@ -293,7 +299,11 @@ class Service:
         return Answer(offset=offset, time=time, node=node, source=source, age_ms=0, data=data)
 
     async def _what_if(self, request: web.Request) -> web.StreamResponse:
-        asked = question(await request.read())
+        try:
+            async with asyncio.timeout(self._settings.body_ms / 1000):
+                asked = question(await request.read())
+        except TimeoutError:
+            raise ApiError("invalid", "the question did not come to its end in time") from None
         self._answering.ready()
         if asked.at is not None:
             self._answering.check(asked.at)
@@ -325,6 +335,8 @@ class Service:
             raise ApiError("busy", f"{len(self._hub)} streams are open already")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": NEVER, **HEADERS})
         await response.prepare(request)
+        if self.keeper is not None:
+            self.keeper.prove(request.transport)
         tip, now = self.folded.tip, self._clock_ms()
         end = max(self.following.end_offset, tip.offset)
         key = key_of(tip, self._settings)

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from quorate.bounds import bounded
+from quorate.listening import ListeningLimits
 from quorate_spark.dashboard.panels.view import Flapping
 
 
@@ -51,6 +52,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Events a browser that returns may have missed and still be sent; beyond, it reads again."""
     facts_max: int = 500
     """Events in one message to browsers."""
+    listening: ListeningLimits = ListeningLimits()
+    """Who may stay connected."""
+    body_ms: int = 5_000
+    """What the body of a question may take to come."""
     waiting_max: int = 64
     """Questions that wait for an answer at once; then 503."""
 

@@ -33,11 +33,13 @@ class Asset(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """The files of a folder by their path; read when asked for, kept until they change."""
+    """The files of a folder by their path; read when asked for, kept until they change: as many as there are files, by
+    whatever names they are asked for.
+    """
 
     def __init__(self, folder: Path = ASSETS) -> None:
         self._folder = folder.resolve()
-        self._kept: dict[str, tuple[int, Asset]] = {}
+        self._kept: dict[Path, tuple[int, Asset]] = {}
 
     def asset(self, path: str) -> Asset | None:
         """The file at a path within the folder; None when there is none that may be sent."""
@@ -47,9 +49,9 @@ class Site:
         if not file.is_relative_to(self._folder) or file.suffix not in TYPES or not file.is_file():
             return None
         changed = file.stat().st_mtime_ns
-        kept = self._kept.get(path)
+        kept = self._kept.get(file)
         if kept is None or kept[0] != changed:
-            kept = self._kept[path] = (changed, _asset(file))
+            kept = self._kept[file] = (changed, _asset(file))
         return kept[1]
 
 

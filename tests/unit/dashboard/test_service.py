@@ -1,21 +1,25 @@
 """The web service over a recorded log: what it refuses, how answers may be kept, and what goes out by itself."""
 
 import asyncio
+import contextlib
 import gzip
 import io
 import json
 import re
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from quorate.errors import UsageError
+from quorate.listening import ListeningLimits
 from quorate_spark.dashboard.live import Client, facts_since
 from quorate_spark.dashboard.panels import quorum
+from quorate_spark.dashboard.program import listen
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
@@ -224,6 +228,49 @@ def test_what_if_wants_a_question_and_a_node(body: bytes, status: int) -> None:
             return response.status
 
     assert served(act) == status
+
+
+def test_an_asset_is_kept_once_whatever_it_is_called(tmp_path: Path) -> None:
+    """A path has any number of spellings; what is kept is as many as there are files."""
+    (tmp_path / "fonts").mkdir()
+    (tmp_path / "fonts/a.css").write_text("body {}")
+    site = Site(tmp_path)
+    for number in range(1, 200):
+        for path in ("fonts" + "/" * number + "a.css", "fonts/" + "./" * number + "a.css", "fonts/../fonts/a.css"):
+            found = site.asset(path)
+            assert found is not None
+            assert found.body == b"body {}"
+    assert len(site._kept) == 1
+
+
+def test_the_silent_keep_nobody_from_the_page() -> None:
+    """Twice as many silent connections as there are places, and heads that do not end: every question is answered."""
+
+    async def run() -> None:
+        settings = Settings(recorded=RECORDED, port=0, listening=ListeningLimits(connections_max=20))
+        service = Service(settings, lambda: 0, Site(Path(__file__).parent / "no"))
+        runner = web.AppRunner(service.app())
+        await runner.setup()
+        listener = await listen(runner, service, settings)
+        port = listener.sockets[0].getsockname()[1]
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+        for one in silent[::2]:
+            one.sendall(b"GET / HT")
+        for _ in range(5):
+            async with ClientSession() as client, client.get(f"http://127.0.0.1:{port}/api/health") as answer:
+                assert answer.status == 200
+        for one in silent[:20]:
+            one.settimeout(5)
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b""
+        for one in silent:
+            one.close()
+        listener.close()
+        assert service.keeper is not None
+        service.keeper.close()
+        await runner.cleanup()
+
+    asyncio.run(run())
 
 
 def parts(text: str) -> list[tuple[str, str, Any]]:

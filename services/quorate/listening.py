@@ -1,0 +1,182 @@
+"""A listener of another HTTP server (aiohttp's, of the page and of the views), with our rule of who may stay.
+
+Rules: a ``Doorkeeper`` makes the protocols of a listener and stands before each: who is let in is a rule of
+``quorate.admission``; the first byte, each head and the pause between requests have deadlines, looked at in one sweep.
+What a request says is not its business, but where its head ends. The application tells it what was answered
+(``answered``), for the server below does not say; a body has the application's own deadline.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from quorate.admission import Admission
+from quorate.bounds import bounded
+
+_END = b"\r\n\r\n"
+
+
+class ListeningLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one listener; times in seconds."""
+
+    connections_max: int = 500
+    """When one more comes, the one that is longest without an answer goes, of those that have proven nothing."""
+    connections_reserved: int = 50
+    """Of these, how many proven connections leave to others (at most half)."""
+    proven_per_address_max: int = 300
+    """Connections of one address that count as proven."""
+    first_byte_timeout_s: float = 10.0
+    """How long a connection may stay without having sent a byte."""
+    head_timeout_s: float = 5.0
+    """Request line and headers must be whole this long after their first byte."""
+    idle_timeout_s: float = 75.0
+    """A connection without a request for this long is closed."""
+    sweep_period_s: float = 1.0
+    """How often deadlines are looked at."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self)
+
+
+class _Guest(asyncio.Protocol):
+    """One connection, and the protocol that serves it."""
+
+    def __init__(self, keeper: "Doorkeeper", served_by: asyncio.Protocol) -> None:
+        self._keeper = keeper
+        self._served_by = served_by
+        self._inside = False
+        self._tail = b""
+        """What the head so far ends with."""
+        self._since = keeper.now()
+        """Its coming, the first byte of a head, or the last answer."""
+        self._asked = False
+        self.in_head = False
+        self.busy = False
+        """A request is under way."""
+        self.proven = False
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let it in, for which another may have to go."""
+        self.transport = cast("asyncio.Transport", transport)
+        self._inside = self._keeper.admit(self)
+        if self._inside:
+            self._served_by.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Look for the end of a head, and pass all of it on."""
+        if not self.busy:
+            if not self.in_head:
+                self.in_head = self._asked = True
+                self._since = self._keeper.now()
+            seen = self._tail + data
+            if _END in seen:
+                self.busy, self.in_head, self._tail = True, False, b""
+            else:
+                self._tail = seen[-len(_END) + 1 :]
+        self._served_by.data_received(data)
+
+    def ended(self) -> None:
+        """The request was answered."""
+        self.busy = False
+        self._since = self._keeper.now()
+
+    def overdue(self, now: float) -> bool:
+        """Has it missed a deadline? One whose request is under way has the application's."""
+        limits = self._keeper.limits
+        if self.in_head:
+            return now - self._since > limits.head_timeout_s
+        return not self.busy and now - self._since > (
+            limits.idle_timeout_s if self._asked else limits.first_byte_timeout_s
+        )
+
+    def eof_received(self) -> bool | None:
+        """See asyncio.Protocol."""
+        return self._served_by.eof_received()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._served_by.pause_writing()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._served_by.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._keeper.leave(self)
+        if self._inside:
+            self._served_by.connection_lost(exc)
+
+
+class Doorkeeper:
+    """Makes the protocols of one listener: what ``loop.create_server`` is given. Made on the loop.
+
+    ``serve``: makes the protocol that a connection is served by.
+    """
+
+    def __init__(self, serve: Callable[[], asyncio.Protocol], limits: ListeningLimits) -> None:
+        self._serve = serve
+        self._loop = asyncio.get_running_loop()
+        self._guests: dict[asyncio.BaseTransport, _Guest] = {}
+        self._admission: Admission[_Guest] = Admission(
+            places=limits.connections_max,
+            reserved=limits.connections_reserved,
+            per_address=limits.proven_per_address_max,
+            busy=lambda guest: guest.busy,
+        )
+        self.limits = limits
+        self.now = self._loop.time
+        self._sweep = self._loop.call_later(limits.sweep_period_s, self._swept)
+
+    def __call__(self) -> asyncio.Protocol:
+        """The protocol of one more connection."""
+        return _Guest(self, self._serve())
+
+    def __len__(self) -> int:
+        """Connections inside."""
+        return len(self._admission)
+
+    def close(self) -> None:
+        """Look at no deadline any more; the listener is closed by whoever opened it."""
+        self._sweep.cancel()
+
+    def prove(self, transport: asyncio.BaseTransport | None) -> None:
+        """A request of this connection is being answered, and perhaps for long."""
+        guest = self._guests.get(transport) if transport is not None else None
+        if guest is not None and not guest.proven:
+            guest.proven = self._admission.answered(guest)
+
+    def answered(self, transport: asyncio.BaseTransport | None) -> None:
+        """A request of this connection was answered. Transports that came by another door are nobody's."""
+        self.prove(transport)
+        guest = self._guests.get(transport) if transport is not None else None
+        if guest is not None:
+            guest.ended()
+
+    # What guests ask.
+
+    def admit(self, guest: _Guest) -> bool:
+        """Let one in; False: it was closed itself."""
+        peer = guest.transport.get_extra_info("peername")
+        leaving = self._admission.enter(guest, str(peer[0]) if isinstance(peer, tuple) else "")
+        if leaving is not None:
+            leaving.transport.abort()
+        if leaving is guest:
+            return False
+        self._guests[guest.transport] = guest
+        return True
+
+    def leave(self, guest: _Guest) -> None:
+        """One is gone."""
+        self._admission.leave(guest)
+        self._guests.pop(guest.transport, None)
+
+    def _swept(self) -> None:
+        now = self.now()
+        for guest in [guest for guest in self._admission.guests() if guest.overdue(now)]:
+            guest.transport.abort()
+        self._sweep = self._loop.call_later(self.limits.sweep_period_s, self._swept)
