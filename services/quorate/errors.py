@@ -17,6 +17,10 @@ class StorageError(QuorateError):
     """The disk failed or lies; the node stops (fail-stop), it never retries a sync."""
 
 
+class DiskFullError(StorageError):
+    """A new file found no room; nothing of it is left."""
+
+
 class InvariantBrokenError(QuorateError):
     """The state cannot be explained; the node stops rather than serve from it."""
 

@@ -7,6 +7,7 @@ nothing is served.
 
 import asyncio
 import gc
+import os
 import platform
 import random
 import secrets
@@ -173,6 +174,7 @@ class Node:
         self.core.start(self._node_start())
         await self._listen()
         calm_collector()
+        self._space_watch = self._loop.create_task(self._watch_space())
         self._started = True
         self.log.info("started", cluster=self.settings.cluster.id, offset=self.core.machine.offset)
 
@@ -374,7 +376,7 @@ class Node:
             serving=lambda: self.serving,
             alive=lambda: self._started and not self._stopping and not self._failed.done(),
             storage=self._storage_info,
-            alarms=core.comparison.alarms,
+            alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms()),
             agrees=lambda: core.comparison.agrees,
             settings=settings.http,
             info={"version": VERSION, "python": platform.python_version()},
@@ -426,6 +428,15 @@ class Node:
             feature_max=FEATURE_MAX,
         )
 
+    async def _watch_space(self) -> None:
+        """How much is free, once a period, while the node runs. A disk that hangs holds a thread of its own."""
+        data, period_s = self.settings.node.data_dir, self.settings.controller.free_space_period_s
+        while True:
+            with suppress(OSError):  # Then nothing is known that was not before.
+                found = await self._loop.run_in_executor(None, os.statvfs, data)
+                self.core.controller.space.measured(found.f_bavail * found.f_frsize)
+            await asyncio.sleep(period_s)
+
     async def _listen(self) -> None:
         listeners: list[tuple[ListenerName, Callable[[str, int], Awaitable[object]]]] = [
             ("rpc", self._remoting.start),
@@ -460,6 +471,7 @@ class Node:
         self._stopping = True
         if handover:
             await self._hand_over()
+        self._space_watch.cancel()
         await self._remoting.stop()
         await self._kafka.stop()
         await self._http.stop()

@@ -11,6 +11,7 @@ ended before it looked; so a burst of small jobs costs one wake-up, and a long j
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -23,7 +24,7 @@ from time import perf_counter_ns
 from quorate.consensus.directory import Found
 from quorate.consensus.storage_settings import StoreSettings
 from quorate.consensus.store import RocksStore, StoreDamagedError
-from quorate.errors import StorageError, UsageError
+from quorate.errors import DiskFullError, StorageError, UsageError
 from quorate.metrics import Metrics
 
 _ZEROS = bytes(256 * 1024)
@@ -92,15 +93,23 @@ class FileDisk:
             raise StorageError(f"read {name}: {error}") from error
 
     def create(self, name: str, size: int) -> None:
-        """A new file of ``size`` written zero bytes, durable with its name. Raises StorageError, also if it exists."""
+        """A new file of ``size`` written zero bytes, durable with its name. Raises StorageError, also if it exists, and
+        DiskFullError when there is no room for it: then nothing of it is left.
+        """
         try:
             fd = os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            self._fds[name] = fd
+        except OSError as error:
+            raise StorageError(f"create {name}: {error}") from error
+        self._fds[name] = fd
+        try:
             for offset in range(0, size, len(_ZEROS)):
                 _write_all(fd, _ZEROS[: size - offset], offset)
             os.fsync(fd)
             os.fsync(self._directory_fd)
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                self.remove(name)
+                raise DiskFullError(f"create {name}: {error}") from error
             raise StorageError(f"create {name}: {error}") from error
 
     def write(self, name: str, offset: int, data: bytes) -> None:

@@ -18,6 +18,7 @@ that nobody needs their entries.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -49,7 +50,7 @@ from quorate.consensus.journal_index import LogIndex
 from quorate.consensus.journal_recovery import JournalDamagedError, LiveSegment, Recovered, erase_journal, recover
 from quorate.consensus.ports import TERM_MAX, Disk, DiskWorker, Index, NodeId, Term
 from quorate.consensus.storage_settings import JournalSettings
-from quorate.errors import InvariantBrokenError, StorageError, UsageError, check
+from quorate.errors import DiskFullError, InvariantBrokenError, StorageError, UsageError, check
 
 __all__ = ["FIRST", "Journal", "JournalDamagedError", "erase_journal"]
 
@@ -413,8 +414,9 @@ class Journal:
 
         def make() -> None:
             if name > self._newest:  # Else a job queued before this one was handed the segment's beginning meanwhile.
-                self._disk.create(name, self._settings.segment_bytes)
-                self._spares.add(name)
+                with suppress(DiskFullError):  # It is early: there may be room again when it is needed.
+                    self._disk.create(name, self._settings.segment_bytes)
+                    self._spares.add(name)
 
         self._worker.submit(make, _nothing)
 

@@ -84,8 +84,10 @@ class Decider:
         metrics: Metrics,
         *,
         command_bytes_max: int,
+        lacks_room: Callable[[Command], str | None] = lambda _: None,
     ) -> None:
         self._machine = machine
+        self._lacks_room = lacks_room
         self._scheduler = scheduler
         self._live_now = live_now
         self._policy = policy
@@ -127,6 +129,10 @@ class Decider:
             return True
         if not decision.events:
             self._after_tip(pending, Answered(decision.reply, tip.offset))
+            return True
+        lack = self._lacks_room(pending.request)
+        if lack is not None:
+            self._after_tip(pending, Refused(refuse("NoRoom", lack), tip.offset))
             return True
         return self._propose(tip, pending, decision, now_ms, term)
 

@@ -125,7 +125,8 @@ class GroupWriter:
         rows = self._machine.groups
         new = row is not None and key not in rows and key not in self._waiting
         # What waits may all be new: the count may refuse a little early, never late.
-        return Written.NO_ROOM if new and len(rows) + len(self._waiting) >= limits.group_rows_max else None
+        full = len(rows) + len(self._waiting) >= limits.group_rows_max or self._controller.space.lack() is not None
+        return Written.NO_ROOM if new and full else None
 
     # -- proposing
 

@@ -11,7 +11,7 @@ committed.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
@@ -40,6 +40,7 @@ from quorate.controller.pending import AnyPending, Deadlines, Pending, Stage
 from quorate.controller.ports import CommandLine, Journalist, PeerLink
 from quorate.controller.quorum import QuorumDesk
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.space import DiskSpace
 from quorate.errors import UsageError
 from quorate.metadata.commands import Command, CreateCluster, RecordLeader, RecordNodeStart, Refusal
 from quorate.metadata.configs import policy_in_force
@@ -107,6 +108,7 @@ class Controller:
             timeout_max_s=settings.heartbeat_timeout_max_s,
             entries_max=settings.live_entries_max,
         )
+        self.space = DiskSpace(node_id, self._others, scheduler, peers, settings, metrics)
         self._decider = Decider(
             machine,
             scheduler,
@@ -115,6 +117,7 @@ class Controller:
             self._settle,
             metrics,
             command_bytes_max=settings.command_bytes_max,
+            lacks_room=self.space.lacks_room,
         )
         self._forwarder = Forwarder(
             peers,
@@ -168,6 +171,9 @@ class Controller:
         self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
         if node_start is not None:
             self._scheduler.call_later(self.settings.deadline_sweep_s, self._announce)
+
+    def _others(self) -> Iterator[int]:
+        return (voter for voter in self.engine.voters if voter != self.node_id)
 
     def stop(self) -> None:
         """No request is taken any more; those under way end as their deadlines say."""
@@ -548,6 +554,8 @@ class Controller:
                 self.quorum.asked(peer, message)
             case messages.QuorumAnswer():
                 self.quorum.answered(message)
+            case messages.DiskIsLow():
+                self.space.told(peer, message)
             case messages.BrokersClosed():
                 for callback in self.on_witness:
                     callback(peer, message)

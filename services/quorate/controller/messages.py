@@ -37,6 +37,12 @@ class BrokersClosed(msgspec.Struct, frozen=True, gc=False, tag=True):
     brokers: tuple[tuple[str, str, int], ...]
 
 
+class DiskIsLow(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """My disk has less free than the floor (space.py); said again each period while it is so."""
+
+    free_bytes: int
+
+
 class QuorumQuestion(msgspec.Struct, frozen=True, gc=False, tag=True):
     """You lead, I think: how far is every voter?"""
 
@@ -113,7 +119,7 @@ class StateIsWrong(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 SumsMessage = SumsAre | SumsAsked | SumsOf | StateIsWrong
-Message = ForwardedCommand | CommandOutcome | BrokersClosed | QuorumQuestion | QuorumAnswer | SumsMessage
+Message = ForwardedCommand | CommandOutcome | BrokersClosed | DiskIsLow | QuorumQuestion | QuorumAnswer | SumsMessage
 
 KIND: Final = 64
 """The peer-link frame type of every message here (consensus keeps 0–63 for itself)."""

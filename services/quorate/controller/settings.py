@@ -71,6 +71,10 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one such entry, and of one row."""
     group_waiting_max: int = 10_000
     """Changes waiting for their entry to be applied; one more is answered busy."""
+    free_space_floor_bytes: int = 128 << 20
+    """While a voter's disk has less free, what grows the log is refused by name; 0: never."""
+    free_space_period_s: float = 1.0
+    """How often each node looks how much is free."""
     group_rows_max: int = 20_000
     """Rows kept for consumer groups (at most two a group); a new one beyond is refused."""
 
@@ -101,6 +105,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 "role_push_record_after_s",
                 "role_push_gather_s",
                 "group_window_s",
+                "free_space_floor_bytes",
             ),
         )
         if self.command_bytes_max > MAX_ENTRY_BYTES:

@@ -56,9 +56,11 @@ Code = Literal[
     "RequestExpired",
     "RequestIdReused",
     "CommandTooLarge",
+    "NoRoom",
 ]
 
 SYSTEM_ERROR: Final = 1
+SYSTEM_BUSY: Final = 2
 NO_PERMISSION: Final = 16
 TOPIC_NOT_EXIST: Final = 17
 INVALID_PARAMETER: Final = 29
@@ -112,6 +114,7 @@ RESPONSE_CODES: Final[dict[str, int]] = {
     "RequestExpired": SYSTEM_ERROR,
     "RequestIdReused": INVALID_REQUEST,
     "CommandTooLarge": INVALID_REQUEST,
+    "NoRoom": SYSTEM_BUSY,
 }
 
 NO_MASTER_REMARK: Final = "Old master has down and failed to elect a new broker master"

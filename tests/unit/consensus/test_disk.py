@@ -1,6 +1,7 @@
 """Real files, the lock, and the thread that waits for the disk."""
 
 import asyncio
+import errno
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from quorate.consensus.disk import DirectoryLock, FileDisk, InlineWorker, ThreadWorker
-from quorate.errors import StorageError, UsageError
+from quorate.errors import DiskFullError, StorageError, UsageError
 
 
 @pytest.fixture
@@ -34,6 +35,22 @@ def test_bytes_come_back(disk: FileDisk) -> None:
     assert disk.read("a", 95) == b"56789"
     assert disk.read("a", 95, 50) == b"56789"
     assert disk.read("a", 200) == b""
+
+
+def test_a_file_that_finds_no_room_leaves_nothing(disk: FileDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written of it is given back, and the name is free: others need the room more."""
+
+    def full(fd: int, data: bytes, offset: int) -> None:
+        if offset:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("quorate.consensus.disk._write_all", full)
+        with pytest.raises(DiskFullError, match=r"create a: .*No space left"):
+            disk.create("a", 3_000_000)
+    assert disk.names() == []
+    disk.create("a", 10)
+    assert disk.read("a") == bytes(10)
 
 
 def test_names_are_sorted_and_follow_removal(disk: FileDisk) -> None:

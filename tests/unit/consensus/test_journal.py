@@ -14,7 +14,7 @@ from quorate.consensus.disk import FileDisk, InlineWorker, ThreadWorker
 from quorate.consensus.journal import FIRST, Journal, JournalDamagedError, erase_journal
 from quorate.consensus.ports import NodeId
 from quorate.consensus.storage_settings import JournalSettings
-from quorate.errors import InvariantBrokenError, StorageError, UsageError
+from quorate.errors import DiskFullError, InvariantBrokenError, StorageError, UsageError
 
 SMALL = JournalSettings(segment_bytes=4096, max_entry_bytes=512, read_bytes=4096)
 
@@ -350,6 +350,30 @@ def test_the_next_segment_is_made_before_it_is_needed(bench: Bench) -> None:
     bench.fill(5)
     assert len(list(bench.path.iterdir())) == 2
     assert bench.journal.bytes_on_disk() == 2 * SMALL.segment_bytes
+    said = image(bench.journal)
+    assert image(bench.reopen()) == said
+
+
+def test_an_early_segment_that_finds_no_room_stops_nobody(tmp_path: Path) -> None:
+    """It is made when it is needed, if there is room by then; if not, that is the end."""
+
+    class Full(QuickDisk):
+        full = True
+
+        def create(self, name: str, size: int) -> None:
+            if self.full and self.names():
+                raise DiskFullError("no space left on device")
+            super().create(name, size)
+
+    bench = Bench(tmp_path / "journal")
+    bench.disk.close()
+    disk = bench.disk = Full(str(bench.path))
+    bench.journal = Journal.open(disk, bench.worker, SMALL, bench.clock)
+    while bench.journal.last_index < 12:
+        bench.fill(5)
+    assert len(list(bench.path.iterdir())) == 1
+    disk.full = False
+    bench.fill(20)
     said = image(bench.journal)
     assert image(bench.reopen()) == said
 

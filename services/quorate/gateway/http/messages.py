@@ -29,6 +29,7 @@ STATUS = {
     "behind": 504,
     "unknown_outcome": 504,
     "unknown_version": 505,
+    "no_room": 507,
 }
 """Our one error vocabulary → HTTP status."""
 

@@ -79,6 +79,8 @@ def refused(refusal: Refusal) -> HttpError:
         code = "denied"
     elif refusal.code == "CommandTooLarge":
         code = "too_large"
+    elif refusal.code == "NoRoom":
+        code = "no_room"
     elif refusal.code == "RequestExpired":
         code = "unknown_outcome"
     return HttpError(code, refusal.remark, refusal.code)

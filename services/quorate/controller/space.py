@@ -1,0 +1,99 @@
+"""Room on the voters' disks: what grows the log for good is refused before one of them is full.
+
+Rules: each node tells itself and the others how much is free on its disk while that is less than the floor; who says
+nothing for ``SAID_FOR`` periods is counted no more (its disk is fine, or it is gone). While one voter has too little,
+the leader refuses by name what grows the state (``GROWING``). Elections, fences, sync state sets, what forgets and
+deletes, votes and terms go on: the floor is their reserve. It ends by itself once a tenth more than the floor is free.
+
+Theory: the log of events is kept whole, so all voters fill at the same pace; a voter whose write fails stops, and a
+majority of full disks is a cluster that stands still for good. So the low disk of one voter holds all back, as etcd's
+NOSPACE alarm does. Nothing in the log says so: the refusal is the leader's, like any other.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from quorate.clock import Scheduler
+from quorate.controller import messages
+from quorate.controller.ports import PeerLink
+from quorate.controller.settings import ControllerSettings
+from quorate.metadata.commands import ApplyBrokerId, ChangeConfig, Command, PutTopic, RegisterBroker
+from quorate.metrics import Metrics
+
+GROWING: Final[frozenset[type[Command]]] = frozenset({ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig})
+"""Commands that add what nobody takes away by himself."""
+SAID_FOR: Final = 3
+"""Periods for which another node's word counts."""
+ENOUGH: Final = 1.1
+"""Times the floor: where a low disk is fine again."""
+
+
+class DiskSpace:
+    """What is known of the disks; ``measured`` is called by the composition once a period."""
+
+    def __init__(
+        self,
+        node_id: int,
+        others: Callable[[], Iterable[int]],
+        scheduler: Scheduler,
+        peers: PeerLink,
+        settings: ControllerSettings,
+        metrics: Metrics,
+    ) -> None:
+        self._node_id = node_id
+        self._others = others
+        self._scheduler = scheduler
+        self._peers = peers
+        self._settings = settings
+        self._free: int | None = None
+        self._low = False
+        self._said: dict[int, tuple[int, float]] = {}
+        """Others with too little: how much is free there, and until when their word counts."""
+        metrics.gauge("disk_free_bytes", "Free on the disk of the data directory; -1: not measured.", self._measured)
+        metrics.gauge("disks_low", "Voters whose disk has less than the floor, as this node knows.", self._count)
+
+    def _measured(self) -> int:
+        return -1 if self._free is None else self._free
+
+    def _count(self) -> int:
+        return len(self._lacking())
+
+    def measured(self, free_bytes: int) -> None:
+        """So much is free here; the others are told while it is too little."""
+        self._free = free_bytes
+        floor = self._settings.free_space_floor_bytes
+        self._low = free_bytes < (floor * ENOUGH if self._low else floor)
+        if self._low:
+            told = messages.encode(messages.DiskIsLow(free_bytes))
+            for other in self._others():
+                self._peers.send(other, messages.KIND, told)
+
+    def told(self, peer: int, message: messages.DiskIsLow) -> None:
+        """Another node's disk has too little."""
+        until = self._scheduler.monotonic() + SAID_FOR * self._settings.free_space_period_s
+        self._said[peer] = (message.free_bytes, until)
+
+    def _lacking(self) -> dict[int, int]:
+        """Voters whose disk has too little, and how much is free there."""
+        now = self._scheduler.monotonic()
+        self._said = {peer: said for peer, said in self._said.items() if said[1] > now}
+        found = {peer: free for peer, (free, _) in self._said.items()}
+        if self._low and self._free is not None:
+            found[self._node_id] = self._free
+        return found
+
+    def alarms(self) -> tuple[str, ...]:
+        """One sentence for each disk that has too little."""
+        floor = self._settings.free_space_floor_bytes >> 20
+        return tuple(
+            f"the disk of node {node} has {free >> 20} MiB free, less than {floor}: what grows the log is refused"
+            for node, free in sorted(self._lacking().items())
+        )
+
+    def lacks_room(self, command: Command) -> str | None:
+        """Why the command cannot be taken now; None: it can."""
+        return self.lack() if command.__class__ in GROWING else None
+
+    def lack(self) -> str | None:
+        """Why nothing may grow now; None: there is room."""
+        return next(iter(self.alarms()), None) if self._low or self._said else None
