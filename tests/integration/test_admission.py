@@ -1,8 +1,10 @@
 """Silence on every listener of a real node: whoever asks gets in all the same."""
 
 import http.client
+import os
 import socket
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -10,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from quorate.cli.client import Node
+from quorate.cli.cluster import found
+from quorate.gateway.http.answers import Done
 from quorate.wire.kafka import Api
 from quorate.wire.remoting import FrameSplitter, decode_response, encode_request
-from tests.clusters import Started, up
+from tests.clusters import QUORATE, Started, free_ports, until, up
 from tests.kafka_tools.raw import Client
 
 SILENT = 1_500
@@ -88,3 +93,45 @@ def test_fifteen_hundred_silent_connections_on_each_listener_keep_nobody_out(tmp
         assert kept.getresponse().status == 200
         told = {name: (statistics.median(quiet[name]), statistics.median(took[name]), max(took[name])) for name in took}
         assert all(slowest < 1.0 for _, _, slowest in told.values()), told
+
+
+@pytest.mark.integration
+def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_listener(tmp_path: Path) -> None:
+    """``ulimit -n 256`` and 400 connections that stay: it serves, commits and opens the files of new segments."""
+    folder = tmp_path / "cluster"
+    (place,) = found(folder, 1, free_ports(10))
+    with (folder / "log").open("wb") as log, ExitStack() as stack:
+        command = [*QUORATE, "serve", "--config", str(place.config), "--die-with", str(os.getpid())]
+        command += ["--set", "storage.journal.segment_bytes=2097152"]
+        process = subprocess.Popen(["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *command], stderr=log)
+        stack.callback(process.communicate, timeout=20)
+        stack.callback(process.terminate)
+        node = Node(place.http, 5.0)
+        until(node.serves, "the node serves")
+        for address in (place.http, place.kafka, place.rpc, place.raft):
+            silence(stack, int(address.rpartition(":")[2]), 100)
+        for number in range(40):
+            changes = {f"k{key}": f"{number} " + "x" * 2_000 for key in range(100)}
+            node.send("PUT", "/v1/config/topic/t", {"changes": changes}, Done)
+        remoting(int(place.rpc.rpartition(":")[2]))
+        kafka(int(place.kafka.rpartition(":")[2]))
+        assert process.poll() is None, (folder / "log").read_text()
+    told = (folder / "log").read_text()
+    assert "few descriptors" in told
+    assert "failed" not in told
+
+
+@pytest.mark.integration
+def test_a_node_that_may_open_too_few_files_does_not_start(tmp_path: Path) -> None:
+    """It says how many it needs, and how to have them."""
+    (place,) = found(tmp_path / "cluster", 1, free_ports(10))
+    command = [*QUORATE, "serve", "--config", str(place.config)]
+    ended = subprocess.run(
+        ["sh", "-c", 'ulimit -n 100; exec "$@"', "sh", *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert ended.returncode == 1
+    assert "may open 100 files and needs at least" in ended.stderr

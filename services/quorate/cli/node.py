@@ -20,6 +20,7 @@ from typing import Self
 
 from structlog.typing import FilteringBoundLogger
 
+from quorate.cli import descriptors
 from quorate.cli.compose import Core, CoreSettings, Disks, give_up_store, open_directory, open_store
 from quorate.clock import LoopScheduler
 from quorate.consensus.disk import DirectoryLock, FileDisk, FileVoterFile, StoreFolder, ThreadWorker, sync_directory
@@ -165,6 +166,7 @@ class Node:
 
     async def start(self) -> None:
         """Take part. Raises UsageError and StorageError before anything is served."""
+        self._fit()
         self._loop = asyncio.get_running_loop()
         self._failed = self._loop.create_future()
         self._scheduler = LoopScheduler(self._loop)
@@ -177,6 +179,13 @@ class Node:
         self._space_watch = self._loop.create_task(self._watch_space())
         self._started = True
         self.log.info("started", cluster=self.settings.cluster.id, offset=self.core.machine.offset)
+
+    def _fit(self) -> None:
+        """Whatever may be open at a time has a descriptor. Raises UsageError when they are too few."""
+        limit = descriptors.raised(descriptors.wanted(self.settings))
+        self.settings, smaller = descriptors.fitted(self.settings, limit)
+        if smaller:
+            self.log.warning("few descriptors: less at a time than the settings say", limit=limit, **smaller)
 
     def _open_core(self) -> None:
         """Open what is on disk. A damaged store is put aside, once, where others or the journal have what it held."""

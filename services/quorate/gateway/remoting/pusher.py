@@ -126,6 +126,9 @@ class RolePusher:
             return
         broker = self._brokers.get(address)
         if broker is None:
+            if not self._room():
+                self._loop.call_soon(done, False)
+                return
             broker = self._brokers[address] = _Broker(self, address)
             broker.connecting = self._loop.create_task(self._connect(broker, address))
         opaque = self._next_opaque
@@ -185,6 +188,17 @@ class RolePusher:
             self.lost(broker, address)
         finally:
             broker.connecting = None
+
+    def _room(self) -> bool:
+        """Is there a place for one more connection? An idle one is closed for it."""
+        if len(self._brokers) < self._settings.push_connections_max:
+            return True
+        for address, broker in self._brokers.items():
+            if not broker.calls and broker.connecting is None:
+                broker.close()
+                del self._brokers[address]
+                return True
+        return False
 
     def _keep_open(self, address: str) -> None:
         previous = self._idle.pop(address, None)

@@ -57,6 +57,8 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Connect, send and answer of one role change (Java waits 3 s)."""
     push_in_flight_max: int = 4096
     """Role changes under way to brokers; one more fails at once and is tried again by the reconciler."""
+    push_connections_max: int = 4096
+    """Connections to brokers; for one more an idle one is closed, and where none is idle the push fails at once."""
     push_idle_s: float = 60.0
     """A connection to a broker unused for this long is closed."""
     dial_deadline_s: float = 1.0

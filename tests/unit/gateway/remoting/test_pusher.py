@@ -213,6 +213,21 @@ def test_pushes_under_way_are_bounded() -> None:
     in_world(body, code=None, settings=RemotingSettings(push_in_flight_max=1, push_deadline_s=0.3))
 
 
+def test_an_idle_connection_makes_room_for_one_more_and_a_busy_one_does_not() -> None:
+    """Connections to brokers are bounded: they share the process's descriptors with the disk's files."""
+
+    async def body(world: World) -> None:
+        assert await world.notify()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            other = f"127.0.0.1:{silent.getsockname()[1]}"
+            waiting = asyncio.ensure_future(world.notify(other))
+            await until(lambda: not world.open)
+            assert not await world.notify()
+            assert not await waiting
+
+    in_world(body, settings=RemotingSettings(push_connections_max=1, push_deadline_s=0.5))
+
+
 def test_an_unused_connection_is_closed_and_opened_again() -> None:
     """Brokers are not kept connected for ever."""
 
