@@ -161,6 +161,7 @@ MAY_BE_ZERO = {
     "controller.role_push_record_after_s",
     "controller.role_push_gather_s",
     "controller.group_window_s",
+    "controller.free_space_floor_bytes",
     "policy.max_epoch_jump",
     "requests.remembered_max",
     "requests.ahead_ms_max",
