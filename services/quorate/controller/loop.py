@@ -108,7 +108,7 @@ class Controller:
             timeout_max_s=settings.heartbeat_timeout_max_s,
             entries_max=settings.live_entries_max,
         )
-        self.space = DiskSpace(node_id, self._others, scheduler, peers, settings, metrics)
+        self.space = DiskSpace(node_id, self._others, lambda: machine.sums.bytes, scheduler, peers, settings, metrics)
         self._decider = Decider(
             machine,
             scheduler,

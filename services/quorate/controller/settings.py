@@ -73,6 +73,9 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Changes waiting for their entry to be applied; one more is answered busy."""
     free_space_floor_bytes: int = 128 << 20
     """While a voter's disk has less free, what grows the log is refused by name; 0: never."""
+    state_bytes_max: int = 256 << 20
+    """Bytes of all rows of the state: nodes keep them in memory, and send them to each other. When there are more, what
+    grows is refused by name."""
     free_space_period_s: float = 1.0
     """How often each node looks how much is free."""
     group_rows_max: int = 20_000

@@ -1,9 +1,10 @@
-"""Room on the voters' disks: what grows the log for good is refused before one of them is full.
+"""Room on the voters' disks, and in the state: what grows the log for good is refused before a disk is full.
 
 Rules: each node tells itself and the others how much is free on its disk while that is less than the floor; who says
 nothing for ``SAID_FOR`` periods is counted no more (its disk is fine, or it is gone). While one voter has too little,
 the leader refuses by name what grows the state (``GROWING``). Elections, fences, sync state sets, what forgets and
 deletes, votes and terms go on: the floor is their reserve. It ends by itself once a tenth more than the floor is free.
+The same is refused while the rows of the state are more than ``state_bytes_max``.
 
 Theory: the log of events is kept whole, so all voters fill at the same pace; a voter whose write fails stops, and a
 majority of full disks is a cluster that stands still for good. So the low disk of one voter holds all back, as etcd's
@@ -35,6 +36,7 @@ class DiskSpace:
         self,
         node_id: int,
         others: Callable[[], Iterable[int]],
+        state_bytes: Callable[[], int],
         scheduler: Scheduler,
         peers: PeerLink,
         settings: ControllerSettings,
@@ -42,6 +44,7 @@ class DiskSpace:
     ) -> None:
         self._node_id = node_id
         self._others = others
+        self._state_bytes = state_bytes
         self._scheduler = scheduler
         self._peers = peers
         self._settings = settings
@@ -50,6 +53,7 @@ class DiskSpace:
         self._said: dict[int, tuple[int, float]] = {}
         """Others with too little: how much is free there, and until when their word counts."""
         metrics.gauge("disk_free_bytes", "Free on the disk of the data directory; -1: not measured.", self._measured)
+        metrics.gauge("state_bytes", "Rows of the state, keys and values.", state_bytes)
         metrics.gauge("disks_low", "Voters whose disk has less than the floor, as this node knows.", self._count)
 
     def _measured(self) -> int:
@@ -83,17 +87,29 @@ class DiskSpace:
         return found
 
     def alarms(self) -> tuple[str, ...]:
-        """One sentence for each disk that has too little."""
+        """One sentence for each disk that has too little, and for a state that is too large."""
         floor = self._settings.free_space_floor_bytes >> 20
-        return tuple(
+        low = tuple(
             f"the disk of node {node} has {free >> 20} MiB free, less than {floor}: what grows the log is refused"
             for node, free in sorted(self._lacking().items())
         )
+        return (*low, self._large()) if self._is_large() else low
+
+    def _is_large(self) -> bool:
+        return self._state_bytes() > self._settings.state_bytes_max
+
+    def _large(self) -> str:
+        has, most = self._state_bytes() >> 20, self._settings.state_bytes_max >> 20
+        return f"the state has {has} MiB, more than {most}: what grows it is refused"
 
     def lacks_room(self, command: Command) -> str | None:
         """Why the command cannot be taken now; None: it can."""
-        return self.lack() if command.__class__ in GROWING else None
+        if command.__class__ not in GROWING:
+            return None
+        if isinstance(command, ChangeConfig) and not any(value for value in command.changes.values()):
+            return None  # It only unsets.
+        return self.lack()
 
     def lack(self) -> str | None:
         """Why nothing may grow now; None: there is room."""
-        return next(iter(self.alarms()), None) if self._low or self._said else None
+        return next(iter(self.alarms()), None) if self._low or self._said or self._is_large() else None

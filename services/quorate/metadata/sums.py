@@ -33,6 +33,7 @@ RING_MAX: Final = 4096
 
 _MASK: Final = (1 << 256) - 1
 _KEY_SIZE: Final = Layout("<I")
+_ABSENT: Final = (0, 0)
 _NOTHING: Final = (-1, 0, 0, 0, 0)
 _SEEDS: Final[Mapping[SummedFamily, hashlib.blake2b]] = {
     "rows": hashlib.blake2b(digest_size=SUM_BYTES, person=b"rows"),
@@ -101,7 +102,10 @@ class RunningSums:
         self.rows = 0
         self._rest = 0
         """Over requests and groups."""
-        self._kept: dict[bytes, int] = {}
+        self.bytes = 0
+        """Of all rows, keys and values."""
+        self._kept: dict[bytes, tuple[int, int]] = {}
+        """Digest and size."""
         self._ring: list[tuple[int, int, int, int, int]] = [_NOTHING] * RING_MAX
         """Index, term, offset, sum over entities, sum over the rest; a ``Mark`` is made of it when somebody asks."""
 
@@ -116,10 +120,12 @@ class RunningSums:
 
     def loading(self, family: SummedFamily, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         """The rows as they are read, each added on its way."""
-        total = 0
+        total = size = 0
         for pair in pairs:
             total += digest(family, *pair)
+            size += len(pair[0]) + len(pair[1])
             yield pair
+        self.bytes += size
         if family == "rows":
             self.rows = (self.rows + total) & _MASK
         else:
@@ -131,21 +137,24 @@ class RunningSums:
         old = kept.get(key)
         if old is None:
             was = row(before, key)
-            old = 0 if was is None else digest("rows", key, was)
-        new = 0 if value is None else digest("rows", key, value)
+            old = _ABSENT if was is None else (digest("rows", key, was), len(key) + len(was))
+        new = _ABSENT if value is None else (digest("rows", key, value), len(key) + len(value))
         if len(kept) >= KEPT_MAX:
             kept.clear()
         kept[key] = new
-        self.rows = (self.rows + new - old) & _MASK
+        self.rows = (self.rows + new[0] - old[0]) & _MASK
+        self.bytes += new[1] - old[1]
 
     def requests(self, before: RequestTable, after: RequestTable, changes: Iterable[RowChange]) -> None:
         """The rows of the request table that an entry changed."""
         total = self._rest
         for key, value in rows_gone(before, after):
             total -= digest("requests", key, value)
+            self.bytes -= len(key) + len(value)
         for key, now in dict(changes).items():
             if now is not None:
                 total += digest("requests", key, now)
+                self.bytes += len(key) + len(now)
         self._rest = total & _MASK
 
     def group(self, key: bytes, before: bytes | None, after: bytes | None) -> None:
@@ -153,8 +162,10 @@ class RunningSums:
         total = self._rest
         if before is not None:
             total -= digest("groups", key, before)
+            self.bytes -= len(key) + len(before)
         if after is not None:
             total += digest("groups", key, after)
+            self.bytes += len(key) + len(after)
         self._rest = total & _MASK
 
     def mark(self, index: int, term: int, offset: int) -> None:

@@ -32,6 +32,7 @@ GOING_ON: list[Any] = [
     DeleteTopic(topic="old"),
     CleanBrokerData(cluster="c", broker_set="a", broker_ids="2", clean_living=True),
     ElectMaster(cluster="c", broker_set="b", broker_id=1),
+    ChangeConfig(scope="cluster", changes={"set": None}),
     RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=1),
 ]
 
@@ -43,6 +44,7 @@ def leading() -> Bench:
     bench.broker_set([Line(), Line()])
     bench.done(ApplyBrokerId(cluster="c", broker_set="b", broker_id=1, register_check_code="h:1;1"))
     bench.done(PutTopic(topic="old", read_queues=4, write_queues=4, permission=6))
+    bench.done(ChangeConfig(scope="cluster", changes={"set": "1"}))
     return bench
 
 
@@ -150,3 +152,50 @@ def test_without_a_floor_nothing_is_refused() -> None:
     bench.open()
     bench.controller.space.measured(0)
     assert isinstance(bench.done(GROWING[2]), Answered)
+
+
+def test_a_state_that_is_too_large_grows_no_more() -> None:
+    """The refusal names both sizes; what is deleted makes room again."""
+    bench = Bench(settings=ControllerSettings(state_bytes_max=2 << 20))
+    bench.open()
+    value = "x" * 4000
+    outcome: Any = None
+    for number in range(1000):
+        changes: dict[str, str | None] = {str(part): value for part in range(20)}
+        outcome = bench.done(ChangeConfig(scope=f"topic/t{number}", changes=changes))
+        if isinstance(outcome, Refused):
+            break
+    assert isinstance(outcome, Refused)
+    assert outcome.refusal.code == "NoRoom"
+    assert outcome.refusal.remark == "the state has 2 MiB, more than 2: what grows it is refused"
+    assert bench.controller.space.alarms() == (outcome.refusal.remark,)
+    assert 2 << 20 < bench.machine.sums.bytes < (2 << 20) + 200_000
+    assert isinstance(
+        bench.done(
+            RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=1)
+        ),
+        Answered,
+    )
+
+
+def test_the_size_of_the_state_is_that_of_its_rows() -> None:
+    """Carried along through changes, deletions, remembered requests and groups, as it is counted at a start."""
+    bench = leading()
+    for number in range(3):
+        bench.submit(
+            PutTopic(topic=f"t{number}", read_queues=4, write_queues=4, permission=6),
+            request_id=f"{bench.loop.time_ms()}-{number}",
+        )
+        bench.engine.commit()
+    bench.done(DeleteTopic(topic="old"))
+    bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids="2", clean_living=True))
+    writer = GroupWriter(bench.controller, bench.machine, bench.loop, bench.settings)
+    for row in (b"12345", b"1", None):
+        writer.put(b"g", row, lambda _: None)
+        bench.after(0.2)
+        bench.engine.commit()
+    bench.machine.applied()
+    counted = sum(
+        len(key) + len(value) for family in ("rows", "requests", "groups") for key, value in bench.store.scan(family)
+    )
+    assert bench.machine.sums.bytes == counted
