@@ -230,11 +230,17 @@ def _request_not_remembered() -> None:
     machine: Any = import_module("quorate.controller.machine")
     original, calls = machine.remember, [0]
 
-    def remember(requests: Node, entry: Node) -> Node:
+    def remember(requests: Node, entry: Node, state: Node) -> Node:
         calls[0] += 1
-        return original(requests, entry) if calls[0] % 50 else (requests, ())
+        return original(requests, entry, state) if calls[0] % 50 else (requests, ())
 
     swap(machine, "remember", remember)
+
+
+def _own_request_limits() -> None:
+    """Each node's table is as long as its own settings say."""
+    machine: Any = import_module("quorate.controller.machine")
+    swap(machine, "limited", lambda requests, _state: requests)
 
 
 def _sum_not_taken_off() -> None:
@@ -333,6 +339,7 @@ MUTANTS: dict[str, Mutant] = {
     "snapshot without requests": Mutant("a snapshot leaves the request table out", _snapshot_without_requests),
     "evolve by chance": Mutant("what an event does to the state depends on more than both", _evolve_by_chance),
     "request not remembered": Mutant("some nodes do not remember some requests", _request_not_remembered),
+    "own request limits": Mutant("a node's own settings decide what state is", _own_request_limits),
     "sum not taken off": Mutant("a row that is deleted stays in the sum", _sum_not_taken_off),
     "no log check": Mutant("votes go to candidates whose log is behind", _no_log_check),
     "no generation check": Mutant("a sync report from before a truncation is believed", _no_generation_check),

@@ -125,6 +125,12 @@ def unhurried(limits: Limits) -> Limits:
     return replace(limits, core=replace(limits.core, engine=engine))
 
 
+def mixed(core: CoreSettings, node: NodeId) -> CoreSettings:
+    """Each node's own limits of requests are others: what holds is in the log."""
+    own = msgspec.structs.replace(core.requests, remembered_max=core.requests.remembered_max + node)
+    return msgspec.structs.replace(core, requests=own)
+
+
 def result_of(outcome: Outcome) -> Result:
     """A client's view of an outcome: a refusal is an answer too, of a command that wrote nothing."""
     match outcome:
@@ -181,7 +187,7 @@ class CoreNode:
             brokers=brokers or NoBrokers(),
             scheduler=ports.loop,
             rng=Random(ports.seed),
-            settings=limits.core,
+            settings=mixed(limits.core, ports.node_id),
             founding=founding(ports.voters),
             metrics=Metrics(),
             on_fatal=ports.fatal,

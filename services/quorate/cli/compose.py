@@ -23,6 +23,7 @@ from quorate.consensus.settings import EngineSettings
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.consensus.store import Identity, StoreDamagedError, claim_identity, read_identity
 from quorate.controller import (
+    Agreeing,
     BrokerLink,
     Comparison,
     Controller,
@@ -218,6 +219,7 @@ class Core:
             self.machine.on_applied.append(self._founded)
         self.groups = GroupWriter(self.controller, self.machine, scheduler, settings.controller)
         self.liveness = Liveness(self.controller, scheduler, brokers, peers, settings.controller)
+        self.agreeing = Agreeing(self.controller, settings.requests)
         self.role_changes = RoleChanges(self.controller, scheduler, brokers, settings.controller)
         refold = Refold(self.checkpoints, log, settings.controller.replay_events_max)
         self.comparison = Comparison(

@@ -55,6 +55,8 @@ HANDOVER_PATIENCE_S = 1.0
 """How long a stopping leader waits for its successor."""
 HANDOVER_POLL_S = 0.005
 """How often it looks."""
+OVERRULED_AFTER_S = 5.0
+"""How long after its start a node warns of settings that the log overrules."""
 STOP_PATIENCE_S = 5.0
 """How long a stopping node waits for its disk."""
 
@@ -174,6 +176,7 @@ class Node:
         self._build_gateways()
         await self._peers.start(*self.settings.bind("raft"))
         self.core.start(self._node_start())
+        self._scheduler.call_later(OVERRULED_AFTER_S, self._say_overruled)
         await self._listen()
         calm_collector()
         self._space_watch = self._loop.create_task(self._watch_space())
@@ -226,6 +229,11 @@ class Node:
             self._opened = None
         self._disk.close()
         self._lock.release()
+
+    def _say_overruled(self) -> None:
+        """Once; ``status`` tells at any time. By now a first leader has recorded what holds."""
+        for sentence in () if self._stopping else self.core.agreeing.overruled():
+            self.log.warning("a setting of this node is overruled by the log", what=sentence)
 
     def _open_storage(self) -> None:
         settings = self.settings
@@ -386,6 +394,9 @@ class Node:
             alive=lambda: self._started and not self._stopping and not self._failed.done(),
             storage=self._storage_info,
             alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms()),
+
+            alarms=core.comparison.alarms,
+            overruled=core.agreeing.overruled,
             agrees=lambda: core.comparison.agrees,
             settings=settings.http,
             info={"version": VERSION, "python": platform.python_version()},

@@ -77,6 +77,7 @@ def _status_table(answer: Status) -> Iterable[str]:
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),
         *(("alarm", alarm) for alarm in answer.alarms or ()),
+        *(("settings", sentence) for sentence in answer.overruled or ()),
     ]
     yield from (f"{name:<12}  {value}" for name, value in rows)
 

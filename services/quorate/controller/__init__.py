@@ -1,5 +1,6 @@
 """The controller: take, decide, propose, apply, answer; the live table; what the leader does by itself."""
 
+from quorate.controller.agreeing import Agreeing
 from quorate.controller.comparing import Comparison, StateIsWrongError
 from quorate.controller.group_writer import GroupWriter, Written
 from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
@@ -25,6 +26,7 @@ from quorate.controller.role_changes import RoleChanges
 from quorate.controller.settings import ControllerSettings
 
 __all__ = [
+    "Agreeing",
     "Answered",
     "BrokerLink",
     "Busy",

@@ -180,7 +180,7 @@ class Decider:
         if index is None:
             return False
         state = fold(tip.state, events, stamp)
-        requests, request_rows = remember(tip.requests, entry)
+        requests, request_rows = remember(tip.requests, entry, state)
         adopted = Adopted(entry, state, requests, keys, request_rows)
         tip.state, tip.requests, tip.offset, tip.time_ms = state, requests, base + len(events), now_ms
         pending.stage = Stage.PROPOSED

@@ -22,6 +22,7 @@ from quorate.errors import InvariantBrokenError, check
 from quorate.events import Event, Stamp
 from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
+from quorate.metadata.limits import limited
 from quorate.metadata.requests import RequestSettings, RequestTable, RowChange
 from quorate.metadata.rows import from_rows, row
 from quorate.metadata.state import State
@@ -192,7 +193,7 @@ class ReplicatedState:
         if len(found) != entry.count:
             raise InvariantBrokenError(f"entry at {entry.base_offset} lies about its count")
         state = fold(self.state, [event for _, event in found], stamp)
-        requests, request_rows = remember(self.requests, entry)
+        requests, request_rows = remember(self.requests, entry, state)
         return Adopted(entry, state, requests, tuple([key for key, _ in found]), request_rows)
 
     def applied(self) -> None:
@@ -243,11 +244,11 @@ def fold(state: State, events: Sequence[Event], first: Stamp) -> State:
     return state
 
 
-def remember(requests: RequestTable, entry: Entry) -> tuple[RequestTable, tuple[RowChange, ...]]:
-    """The request table after an executed entry, and the rows that change."""
+def remember(requests: RequestTable, entry: Entry, state: State) -> tuple[RequestTable, tuple[RowChange, ...]]:
+    """The request table after an executed entry that led to ``state``, and the rows that change."""
     if not entry.request_id:
         return requests, ()
-    return requests.remember(
+    return limited(requests, state).remember(
         entry.principal,
         entry.request_id,
         entry.base_offset,

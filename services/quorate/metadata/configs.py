@@ -16,6 +16,7 @@ import msgspec
 from quorate.events import ConfigChange, ConfigChanged
 from quorate.metadata.commands import Accepted, ChangeConfig, Refusal
 from quorate.metadata.context import Context, Decision
+from quorate.metadata.limits import CHECKS, SCOPE
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.state import State
@@ -164,6 +165,8 @@ def _judge(scope: str, key: str, value: str | None, policy: PolicySettings) -> R
         return refuse("UnknownConfigKey", f"{key!r} is not a name of a setting")
     closed = scope == "controller" or scope.startswith("node/")
     table = CONTROLLER_KEYS if closed else _BROKER_SET_KEYS if scope.startswith("broker-set/") else {}
+    if scope == SCOPE:
+        table = CHECKS
     if closed and key not in table:
         return refuse("UnknownConfigKey", f"There is no setting {key!r} in {scope}")
     if value is None:

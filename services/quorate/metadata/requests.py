@@ -39,7 +39,9 @@ _HORIZON_KEY: Final = b"horizon"
 
 
 class RequestSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How much is remembered. The first two decide what state is: all nodes of a cluster must agree on them."""
+    """How much is remembered. The first two decide what state is, so the log's hold (metadata/limits.py); a node's own
+    are what its leader records where the log says nothing.
+    """
 
     remembered_max: int = 100_000
     """Most requests; 0: none."""
@@ -120,6 +122,14 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if time_ms <= self.horizon_ms:
             return refuse("RequestExpired", "The outcome of this request is not remembered any more; it is unknown")
         return None
+
+    def limited(self, remembered_max: int, remembered_ms_max: int) -> "RequestTable":
+        """The same under these limits; what is beyond them goes when the next request is remembered."""
+        settings = self.settings
+        if (settings.remembered_max, settings.remembered_ms_max) == (remembered_max, remembered_ms_max):
+            return self
+        settings = msgspec.structs.replace(settings, remembered_max=remembered_max, remembered_ms_max=remembered_ms_max)
+        return msgspec.structs.replace(self, settings=settings)
 
     def remember(
         self,

@@ -7,6 +7,7 @@ from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
 from quorate.consensus.store import MemoryStore
 from quorate.controller import (
+    Agreeing,
     Caller,
     CommandLine,
     Controller,
@@ -171,6 +172,7 @@ class Bench:
             self.metrics,
             self.lines.append,
         )
+        self.agreeing = Agreeing(self.controller, requests or RequestSettings())
         self.controller.start(self.engine)  # type: ignore[arg-type]
 
     def open(self, term: int = 1) -> None:

@@ -6,6 +6,7 @@ from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import StoreOp
 from quorate.consensus.store import MemoryStore
 from quorate.controller import (
+    Agreeing,
     Answered,
     Busy,
     ControllerSettings,
@@ -23,6 +24,7 @@ from quorate.controller.loop import answered
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.errors import StorageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
+from quorate.metadata.limits import limits_in_force
 from quorate.metadata.queries import TopicConfig
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark, plain_sums
@@ -507,3 +509,49 @@ def test_sums_are_there_at_every_entry_and_a_slice_of_many_has_the_same() -> Non
     assert marks == [follower.sums.at(index) for index in range(1, last + 1)]
     assert None not in marks
     assert follower.marked == sums_of(follower)
+
+
+def marks_of(bench: Bench, own: RequestSettings) -> list[Mark | None]:
+    """What a follower with these settings of its own adds up to after each entry of a bench's log."""
+    store = MemoryStore()
+    follower = ReplicatedState(store, EventLog(store), bench.metrics, own)
+    for index, (term, entry) in enumerate(bench.engine.log, start=1):
+        follower.apply(index, term, entry)  # type: ignore[arg-type]
+        follower.applied()
+    assert follower.marked == sums_of(follower)
+    return [follower.sums.at(index) for index in range(1, len(bench.engine.log) + 1)]
+
+
+@pytest.mark.parametrize("leaders", [RequestSettings(), RequestSettings(remembered_max=3, remembered_ms_max=50)])
+def test_nodes_whose_own_limits_differ_keep_the_same(leaders: RequestSettings) -> None:
+    """What is remembered is decided by the log: a leader's settings are recorded in it, a follower's do not matter."""
+    bench = Bench(requests=leaders)
+    bench.open()
+    bench.engine.commit()
+    for number in range(8):
+        bench.submit(topic("t", 4 + number), request_id=f"{bench.loop.time_ms()}-{number}")
+        bench.engine.commit()
+        bench.after(0.02)
+    expected = marks_of(bench, leaders)
+    for own in (RequestSettings(), RequestSettings(remembered_max=1), RequestSettings(remembered_ms_max=1)):
+        assert marks_of(bench, own) == expected
+    last = expected[-1]
+    assert last is not None
+    assert (last.rows, last.whole) == (bench.machine.marked.rows, bench.machine.marked.whole)
+    assert len(bench.machine.requests.replies) == (8 if leaders == RequestSettings() else 3)
+    assert bench.agreeing.overruled() == ()
+
+
+def test_limits_are_recorded_once_and_a_later_leader_yields_to_them() -> None:
+    """The next leader's own settings are others: it says so and changes nothing."""
+    bench = Bench(requests=RequestSettings(remembered_max=5))
+    bench.open()
+    bench.engine.commit()
+    end = bench.machine.offset
+    assert limits_in_force(bench.machine.state) == (5, 3_600_000)
+    bench.engine.lose()
+    other = Agreeing(bench.controller, RequestSettings(remembered_max=7))
+    bench.open(2)
+    bench.engine.commit()
+    assert bench.machine.offset == end + 1
+    assert other.overruled() == ("requests.remembered_max is 7 in this node's settings; the cluster's 5 holds",)

@@ -59,6 +59,8 @@ class Status(Stamped, frozen=True, kw_only=True):
     ready: bool | None
     alarms: list[str] | None = None
     """What is wrong and in no figure: nodes whose state differs; null in the past."""
+    overruled: list[str] | None = None
+    """Which settings of the node itself the log overrules; null in the past."""
 
 
 class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):

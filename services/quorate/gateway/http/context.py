@@ -72,6 +72,8 @@ class HttpContext:
     """This node's own, before what the log says."""
     alarms: Callable[[], Sequence[str]] = tuple
     """What an operator must know and no figure tells, in sentences."""
+    overruled: Callable[[], Sequence[str]] = tuple
+    """Which of the node's own settings the log overrules, in sentences."""
     agrees: Callable[[], bool] = lambda: True
     """False while this node's state is another than another node's, and nobody knows whose is wrong."""
     settings: HttpSettings = field(default_factory=HttpSettings)

@@ -166,6 +166,7 @@ class Reading:
             topics=len(state.topics),
             ready=None if past else ready,
             alarms=None if past else alarms,
+            overruled=None if past else list(context.overruled()),
         )
 
     def quorum(self, call: Call) -> None:
