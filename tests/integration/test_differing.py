@@ -12,6 +12,7 @@ from quorate.gateway.http.answers import Done, Status
 from quorate.metadata.state import Topic
 from quorate.metadata.sums import SUM_BYTES, joined, sum_of
 from tests.clusters import quorate, until, up
+from tests.integration.test_up import serving
 
 
 def forge(store: RocksStore) -> None:
@@ -65,3 +66,9 @@ def test_a_node_with_another_state_stops_by_name_and_the_others_go_on(tmp_path: 
             assert f"node {number} stopped: its state was wrong at index" in told.alarms[0]
         compared = quorate("state-hash", "--node", others[0].address)
         assert (compared.returncode, f"node {number} is not compared" in compared.stderr) == (0, True)
+        with serving(cluster.config(victim)):
+            until(cluster.node(victim).serves, "the return of the node")
+            until(lambda: not any(other.get("/v1/status", Status).alarms for other in others), "the end of the alarm")
+            assert quorate("state-hash", "--node", others[0].address).returncode == 0
+            folder = cluster.config(victim).parent / "data"
+            assert [found for found in folder.iterdir() if found.name.startswith("store") and found.name != "store"]

@@ -33,6 +33,7 @@ from quorate.controller import (
     Liveness,
     ReplicatedState,
     RoleChanges,
+    StateIsWrongError,
 )
 from quorate.errors import PeerError, StorageError, UsageError
 from quorate.history.checkpoints import Checkpoints
@@ -77,9 +78,12 @@ def open_store(place: StorePlace[StoreT_co], voter_file: VoterFile, disk: Disk, 
     return place.open(must_exist=began or any(segment_id(name) is not None for name in disk.names()))
 
 
-def give_up_store(voter_file: VoterFile, disk: Disk, error: StoreDamagedError, *, alone: bool) -> None:
-    """The store is damaged: make it durable that the next start puts an empty one in its place. Nothing is done, and
-    StorageError or UsageError says what an operator must do, where that would lose what nobody else has.
+def give_up_store(
+    voter_file: VoterFile, disk: Disk, error: StoreDamagedError | StateIsWrongError, *, alone: bool
+) -> None:
+    """The store is damaged, or holds another state than the log says: make it durable that the next start puts an empty
+    one in its place. Nothing is done, and StorageError or UsageError says what an operator must do, where that would
+    lose what nobody else has.
     """
     voter = _read_voter(voter_file)
     if voter is None:

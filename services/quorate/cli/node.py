@@ -28,7 +28,7 @@ from quorate.consensus.event_log import EventLog
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
 from quorate.consensus.store import RocksStore, StoreDamagedError
-from quorate.controller import QuorumIs, ReadResult, ReadView
+from quorate.controller import QuorumIs, ReadResult, ReadView, StateIsWrongError
 from quorate.errors import QuorateError, StorageError, UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.access import NoQuota, OpenAccess
@@ -209,7 +209,7 @@ class Node:
         self._build_core()
         self._store.on_damage = self.fail
 
-    def _give_up_store(self, damage: StoreDamagedError) -> None:
+    def _give_up_store(self, damage: StoreDamagedError | StateIsWrongError) -> None:
         disk = FileDisk(str(Path(self.settings.node.data_dir) / "journal"))
         try:
             give_up_store(FileVoterFile(self.settings.node.data_dir), disk, damage, alone=self._alone)
@@ -394,8 +394,6 @@ class Node:
             alive=lambda: self._started and not self._stopping and not self._failed.done(),
             storage=self._storage_info,
             alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms()),
-
-            alarms=core.comparison.alarms,
             overruled=core.agreeing.overruled,
             agrees=lambda: core.comparison.agrees,
             settings=settings.http,
@@ -477,7 +475,7 @@ class Node:
         if not self._failed.done():
             self._stopping = True
             self._failed.set_result(error)
-            if isinstance(error, StoreDamagedError):
+            if isinstance(error, StoreDamagedError | StateIsWrongError):
                 with suppress(QuorateError):  # Then the next start says what is to be done.
                     self._give_up_store(error)
             self.log.critical("failed", error=f"{type(error).__name__}: {error}")

@@ -353,7 +353,7 @@ class Comparison:
         engine = self._engine
         self._ended = StateIsWrongError(
             f"the state of node {engine.node_id} is wrong at index {index}: {reason}; "
-            f"it must be rebuilt from another node's (quorate member rebuild)"
+            "its next start puts the store aside and makes it anew"
         )
         said = f"node {engine.node_id} stopped: its state was wrong at index {index}: {reason}"
         for peer in self._others():
