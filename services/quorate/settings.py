@@ -10,6 +10,8 @@ Theory: ``build`` walks the structs' own field types, so a room that adds a sett
 
 import difflib
 import ipaddress
+import os
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -269,11 +271,22 @@ def _resolved(settings: NodeSettings, base: Path, problems: list[str]) -> NodeSe
     cluster = settings.cluster
     if cluster.key_file:
         try:
+            problems += _open_key(base / cluster.key_file)
             key = (base / cluster.key_file).read_text(encoding="utf-8").strip()
             cluster = msgspec.structs.replace(cluster, key=key)
         except (OSError, UnicodeDecodeError) as error:
             problems.append(f"cluster.key_file: {error}")
     return msgspec.structs.replace(settings, node=node, cluster=cluster)
+
+
+def _open_key(path: Path) -> list[str]:
+    """A secret that others can read is none. Root may own it for a group that we are in, as secrets are mounted."""
+    found = path.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    lent = found.st_uid == 0 and os.geteuid() != 0
+    if mode & (0o037 if lent else 0o077):
+        return [f"cluster.key_file: {path} is open to other users (mode {mode:04o}): chmod 600 {path}"]
+    return []
 
 
 def _contradictions(settings: NodeSettings) -> list[str]:

@@ -89,6 +89,7 @@ class Container:
         place.mkdir()
         if source == "./.run/compose":
             (place / "cluster.key").write_text("a key for all three, long enough to be one\n")
+            (place / "cluster.key").chmod(0o600)
         elif source.startswith("./"):
             for file in (ROOT / source).iterdir():
                 (place / file.name).write_text(self.here(file.read_text()))

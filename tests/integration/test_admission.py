@@ -97,7 +97,9 @@ def test_fifteen_hundred_silent_connections_on_each_listener_keep_nobody_out(tmp
 
 @pytest.mark.integration
 def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_listener(tmp_path: Path) -> None:
-    """``ulimit -n 256`` and 400 connections that stay: it serves, commits and opens the files of new segments."""
+    """``ulimit -n 256`` and 400 connections that stay: it serves, commits and opens the files of new segments, which
+    are for nobody else, like all it keeps.
+    """
     folder = tmp_path / "cluster"
     (place,) = found(folder, 1, free_ports(10))
     with (folder / "log").open("wb") as log, ExitStack() as stack:
@@ -116,6 +118,8 @@ def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_lis
         remoting(int(place.rpc.rpartition(":")[2]))
         kafka(int(place.kafka.rpartition(":")[2]))
         assert process.poll() is None, (folder / "log").read_text()
+    data = place.folder / "data"
+    assert [path for path in (data, *data.rglob("*")) if path.stat().st_mode & 0o077] == []
     told = (folder / "log").read_text()
     assert "few descriptors" in told
     assert "failed" not in told

@@ -88,7 +88,7 @@ def _write(folder: Path, chosen: tuple[NodePlace, ...]) -> None:
     with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
         file.write(secrets.token_hex(32) + "\n")
     for place in chosen:
-        place.folder.mkdir(exist_ok=True)
+        place.folder.mkdir(exist_ok=True, mode=0o700)
         place.config.write_text(render(node_tree(place, chosen, cluster_id)), encoding="utf-8")
 
 

@@ -22,6 +22,7 @@ from structlog.typing import FilteringBoundLogger
 
 from quorate.cli import descriptors
 from quorate.cli.compose import Core, CoreSettings, Disks, give_up_store, open_directory, open_store
+from quorate.cli.private import tightened
 from quorate.clock import LoopScheduler
 from quorate.consensus.disk import DirectoryLock, FileDisk, FileVoterFile, StoreFolder, ThreadWorker, sync_directory
 from quorate.consensus.event_log import EventLog
@@ -239,11 +240,18 @@ class Node:
         settings = self.settings
         data = Path(settings.node.data_dir)
         try:
-            data.mkdir(parents=True, exist_ok=True)
+            data.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise UsageError(f"node.data_dir: {data} cannot be made: {error.strerror or error}") from error
         sync_directory(str(data.resolve().parent))
         self._lock = DirectoryLock(str(data))
+        closed, still = tightened(data)
+        if closed:
+            self.log.warning("data was open to other users; it is its owner's alone now", entries=closed)
+        if still:
+            self.log.warning(
+                "data is open to other users, and not ours to close", path=str(still[0]), entries=len(still)
+            )
         self._disk = FileDisk(str(data / "journal"), self.metrics)
         self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
         voter_file = FileVoterFile(str(data))
@@ -288,7 +296,6 @@ class Node:
                 frame=self._frame,
                 connected=self._connected,
                 disconnected=self._disconnected,
-                refused=lambda peer, reason: self.log.warning("peer refused", peer=peer, reason=reason),
                 directory_of=self._directory_of,
             ),
         )

@@ -11,12 +11,19 @@ import signal
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from quorate.errors import QuorateError
 
 _PR_SET_PDEATHSIG = 1
 _WATCH_PERIOD_S = 1.0
+LOG_BYTES_MAX = 16 * 1024 * 1024
+"""A child's log that is longer begins anew ..."""
+LOG_FILES = 3
+"""... and so many older ones are kept."""
+LOG_LOOK_S = 5.0
+"""How often its length is looked at."""
 
 
 class ChildError(QuorateError):
@@ -44,8 +51,27 @@ async def until_orphaned(parent: int) -> None:
         await asyncio.sleep(_WATCH_PERIOD_S)
 
 
+def shortened(log: Path, bytes_max: int = LOG_BYTES_MAX, files: int = LOG_FILES) -> bool:
+    """When a log is too long, move what it says to ``<log>.1``, that to ``.2`` and so on, and let it begin anew.
+
+    Its writer keeps the file and appends (``O_APPEND``), so it is copied until nothing was added, and then cut: what is
+    written in that very moment may be lost. Raises OSError.
+    """
+    if log.stat().st_size <= bytes_max:
+        return False
+    for number in range(files - 1, 0, -1):
+        older = log.with_name(f"{log.name}.{number}")
+        if older.exists():
+            older.replace(log.with_name(f"{log.name}.{number + 1}"))
+    with log.open("rb+") as file, log.with_name(f"{log.name}.1").open("wb") as kept:
+        while more := file.read(1 << 20):
+            kept.write(more)
+        file.truncate(0)
+    return True
+
+
 class Child:
-    """One child process; its output goes to a file (or nowhere), its end is an event."""
+    """One child process; its output goes to a file (or nowhere) of bounded length, its end is an event."""
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path | None, *, niceness: int = 0) -> None:
         self.name = name
@@ -54,6 +80,7 @@ class Child:
         self._arguments = [word, "--die-with", str(os.getpid()), *rest]
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
+        self._shortening: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
@@ -81,6 +108,15 @@ class Child:
                 stderr=output,
                 start_new_session=True,  # Ctrl-C reaches us alone; we end it in order
             )
+        if self._log is not None:
+            self._shortening = asyncio.create_task(self._keep_short(self._log, self._process))
+
+    async def _keep_short(self, log: Path, process: asyncio.subprocess.Process) -> None:
+        """While it lives; a log that cannot be shortened is left as it is."""
+        while process.returncode is None:
+            await asyncio.sleep(LOG_LOOK_S)
+            with suppress(OSError):
+                shortened(log)
 
     async def ended(self) -> int:
         """Wait for its end; the exit status, negative = the signal."""

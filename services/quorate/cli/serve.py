@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.output import complain
+from quorate.cli.private import only_ours
 from quorate.cli.processes import add_die_with, die_with, until_orphaned
 from quorate.errors import QuorateError, UsageError
 from quorate.terminal import visible_lines
@@ -117,6 +118,7 @@ def run(options: Namespace) -> int:
     settings = settings_of(options)
     if options.check:
         return DONE
+    only_ours()
     faulthandler.enable()
     configure(settings.log)
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from quorate.cli.cluster import LocalCluster, NodePlace, found, planned, resume, unused
 from quorate.cli.command import DONE, Command
 from quorate.cli.output import complain
+from quorate.cli.private import only_ours
 from quorate.cli.processes import add_die_with, die_with
 from quorate.errors import UsageError
 
@@ -99,6 +100,7 @@ async def _up(options: Namespace, folder: Path) -> None:
 
 def run(options: Namespace) -> int:
     """Run a cluster until told to stop."""
+    only_ours()
     die_with(options.die_with)
     with Home(options.data_dir) as folder:
         asyncio.run(_up(options, folder))

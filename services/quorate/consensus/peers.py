@@ -33,11 +33,16 @@ from quorate.consensus import codec, packets
 from quorate.consensus.codec import Hello, HelloMessage, Proof, Refused, RefusedReason, Welcome
 from quorate.consensus.packets import LENGTH, TagError, Tags
 from quorate.consensus.ports import NodeId
+from quorate.consensus.seldom import Seldom
 from quorate.consensus.settings import PeerSettings
 from quorate.errors import PeerError, UsageError
 
 _DIALER, _ACCEPTOR = b"D", b"A"
 _log = structlog.get_logger(__name__)
+
+
+def _told_refused(**fields: object) -> None:
+    _log.warning("peer connection refused", **fields)
 
 
 class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,8 +147,7 @@ class _Link(asyncio.Protocol):
                 at = start + size
                 self._take(data, start, at)
         except PeerError as error:
-            _log.warning("peer connection dropped", peer=self.peer, error=str(error))
-            self.refuse("frame tag" if isinstance(error, TagError) else "malformed")
+            self.refuse("frame tag" if isinstance(error, TagError) else "malformed", str(error))
         return at
 
     def _watch_packet(self) -> None:
@@ -191,10 +195,10 @@ class _Link(asyncio.Protocol):
         else:
             self.transport.write(b"".join(LENGTH.pack(len(frame)) + frame for frame in frames))
 
-    def refuse(self, reason: RefusedReason) -> None:
+    def refuse(self, reason: RefusedReason, error: str = "") -> None:
         """Name the reason and close."""
         if not self.ended:
-            self._peers.refused(self.peer, reason)
+            self._peers.refused(self.peer, reason, error=error)
             if not self.open or isinstance(self, _Inbound):
                 self.say(Refused(reason))
             self.end()
@@ -298,8 +302,7 @@ class _Outbound(_Link):
         message = codec.decode_hello(frame)
         match message:
             case Refused():
-                _log.warning("refused by peer", peer=self.peer, reason=message.reason)
-                self._peers.refused(self.peer, message.reason)
+                self._peers.refused(self.peer, message.reason, error="said by the peer")
                 self.end()
             case Hello() if not self._answer:
                 self._check(message, frame)
@@ -371,6 +374,7 @@ class Peers:
         self._inbound: dict[NodeId, _Inbound] = {}
         self._outbound: dict[NodeId, _Outbound] = {}
         self._waiting: dict[NodeId, list[bytes]] = {}
+        self._refusals: Seldom | None = None
         self._stopping = False
 
     async def start(self, host: str, port: int) -> None:
@@ -388,6 +392,8 @@ class Peers:
         """Send what is waiting, close everything; no handler is called afterwards."""
         self._flush()
         self._stopping = True
+        if self._refusals is not None:
+            self._refusals.stop()
         for task in self._dialers:
             task.cancel()
         await asyncio.gather(*self._dialers, return_exceptions=True)
@@ -464,11 +470,15 @@ class Peers:
         """One more that has proven nothing; answers which of them must go for it."""
         return self._unproven.enter(link, "")
 
-    def refused(self, peer: NodeId | None, reason: RefusedReason) -> None:
-        """Count and tell; not a word after ``stop``."""
+    def refused(self, peer: NodeId | None, reason: RefusedReason, *, error: str = "") -> None:
+        """Count and tell, once a period; not a word after ``stop``."""
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
         if not self._stopping:
-            _log.warning("peer connection refused", peer=peer, reason=reason)
+            if self._refusals is None:
+                loop = asyncio.get_running_loop()
+                self._refusals = Seldom(self.settings.refusal_log_period_s, loop.call_later, _told_refused)
+            detail = {"error": error} if error else {}
+            self._refusals.tell((peer, reason), peer=peer, reason=reason, **detail)
             self.handlers.refused(peer, reason)
 
     def inbound_open(self, link: _Inbound) -> None:

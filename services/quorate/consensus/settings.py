@@ -99,6 +99,8 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     unanswered_s: float = 3.0
     """What was sent and nobody's kernel has acknowledged for so long ends the connection, and it is dialed anew: left
     alone, TCP would try again after ever longer pauses, up to two minutes after the network has healed."""
+    refusal_log_period_s: float = 60.0
+    """Refused connections of one peer for one reason are told at once, and then once in so long, with their count."""
     reconnect_min_s: float = 0.02
     reconnect_max_s: float = 1.0
 

@@ -210,6 +210,7 @@ def test_the_file_that_up_writes_is_read_back(tmp_path: Path) -> None:
     where = places(tmp_path, 3, 7100)
     (tmp_path / "n2").mkdir()
     (tmp_path / "cluster.key").write_text("0123456789abcdef\n")
+    (tmp_path / "cluster.key").chmod(0o600)
     where[1].config.write_text(render(node_tree(where[1], where, 'a "quoted" id')))
     found = read_settings(where[1].config, {}, {})
     assert found.me.rpc == "127.0.0.1:7110"

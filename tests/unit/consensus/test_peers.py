@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 import pytest
+from structlog.testing import capture_logs
 
 from quorate.consensus import codec
 from quorate.consensus.codec import Hello, Proof, Refused, TermNotice, Welcome
@@ -315,6 +316,27 @@ def test_of_too_many_unproven_connections_the_oldest_is_turned_away() -> None:
             assert isinstance(codec.decode_hello(await late.read()), Hello)
         for raw in waiting:
             await raw.__aexit__()
+
+    with_ends(scenario, one)
+
+
+def test_refusals_are_counted_and_not_repeated() -> None:
+    """However often one peer is refused for one reason: a line, and a count; another reason has a line of its own."""
+    one = End(1, ports_of(1, 2))
+
+    async def scenario(one: End) -> None:
+        with capture_logs() as logged:
+            for _ in range(10):
+                async with Raw(one.port) as raw:
+                    raw.send(hello(cluster_id="another"))
+                    assert codec.decode_hello(await raw.read()) == Refused("cluster id")
+            async with Raw(one.port) as raw:
+                assert codec.decode_hello(await raw.read()) == Refused("deadline")
+        assert [(line["event"], line["reason"]) for line in logged] == [
+            ("peer connection refused", "cluster id"),
+            ("peer connection refused", "deadline"),
+        ]
+        assert one.peers.refusals == {"cluster id": 10, "deadline": 1}
 
     with_ends(scenario, one)
 

@@ -1,0 +1,51 @@
+"""What a node keeps is its owner's alone: folders 0700, files 0600, and a secret that others can read is no secret.
+
+Rules: what is new is made so (``only_ours``); what was there before is tightened, but nothing that is not ours: the
+folder of another user, or one that everybody shares, is named and left alone.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+OTHERS: Final = 0o077
+OURS: Final = ("journal", "store", "lock")
+"""What lies in a data directory; whatever else is there is somebody else's, unless its name begins with ``voter``."""
+
+
+def only_ours() -> None:
+    """Files and folders that this process makes from now on are for nobody else."""
+    os.umask(OTHERS)
+
+
+def tightened(folder: Path) -> tuple[int, list[Path]]:
+    """Make a data directory that exists, and what is ours in it, its owner's alone.
+
+    Answers how many entries were open to others, and which still are. Raises OSError.
+    """
+    closed, still = 0, []
+    for path in _entries(folder):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        mode = stat.S_IMODE(found.st_mode)
+        if not mode & OTHERS or stat.S_ISLNK(found.st_mode):
+            continue
+        if found.st_uid != os.geteuid() or mode & stat.S_ISVTX:
+            still.append(path)
+            continue
+        path.chmod(mode & ~OTHERS)
+        closed += 1
+    return closed, still
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    yield folder
+    for path in folder.iterdir():
+        if path.name in OURS or path.name.startswith("voter"):
+            yield path
+            if path.is_dir() and not path.is_symlink():
+                yield from path.rglob("*")
