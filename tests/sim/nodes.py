@@ -44,6 +44,7 @@ from tests.sim.world import ViolationError
 IN_PRODUCTION = 0.25
 """Share of seeds whose timeouts are the product's own."""
 TIMING = (
+    "election_timeout_quiet_s",
     "election_timeout_min_s",
     "election_timeout_max_s",
     "heartbeat_s",
@@ -66,6 +67,7 @@ class Limits(msgspec.Struct, frozen=True):
         """One set of small limits."""
         retain = random.choice((5, 20, 60))
         engine = EngineSettings(
+            election_timeout_quiet_s=0.12,
             election_timeout_min_s=0.15,
             election_timeout_max_s=random.choice((0.2, 0.3, 0.6)),
             heartbeat_s=0.04,

@@ -69,6 +69,7 @@ def _status_table(answer: Status) -> Iterable[str]:
     rows = [
         ("cluster", answer.cluster_id),
         ("leader", f"node {answer.leader}, term {answer.term}" if answer.leader is not None else "none"),
+        ("elections", _patience(answer.election_timeout_ms)),
         ("voters", f"{_known(answer.voters_connected)} of {answer.voters} reachable from node {answer.node}"),
         ("role", _known(answer.role)),
         ("broker sets", f"{counts.sets}, {counts.without_master} without a master"),
@@ -80,6 +81,11 @@ def _status_table(answer: Status) -> Iterable[str]:
         *(("settings", sentence) for sentence in answer.overruled or ()),
     ]
     yield from (f"{name:<12}  {value}" for name, value in rows)
+
+
+def _patience(timeout_ms: int | None) -> str:
+    """How long a silent leader is waited for, at the least; of the past that is not known."""
+    return f"after {_known(timeout_ms)} ms of silence, at the earliest"
 
 
 def _known(value: object) -> object:

@@ -80,7 +80,11 @@ def translate(given: Mapping[str, str]) -> dict[str, Any]:
             tree.setdefault(section, {})[key] = _read(name, given[name], read)
     if timeout := given.get("jRaftElectionTimeoutMs"):
         least = _read("jRaftElectionTimeoutMs", timeout, _seconds)
-        tree["engine"] = {"election_timeout_min_s": least, "election_timeout_max_s": 2 * least}
+        tree["engine"] = {
+            "election_timeout_quiet_s": least,
+            "election_timeout_min_s": least,
+            "election_timeout_max_s": 2 * least,
+        }
     if carried := {name: value for name, value in given.items() if name in CARRIED}:
         tree.setdefault("remoting", {})["java"] = render(carried)
     for name, value in given.items():

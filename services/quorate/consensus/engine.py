@@ -49,6 +49,7 @@ from quorate.consensus.event_log import EventLog
 from quorate.consensus.guard import Election, HeldFrames, PeerFlow, ReadRounds, Show, commit_ceiling, shape_append
 from quorate.consensus.install import Installer
 from quorate.consensus.journal import Journal
+from quorate.consensus.pace import Pace
 from quorate.consensus.ports import (
     TERM_MAX,
     DiskWorker,
@@ -131,7 +132,8 @@ class GuardedEngine(CoreEvents):
         self._rejoin = self._start_rejoin()
         self._rejoined_seq: int | None = None
         self._first_start = journal.term == 0 and self._rejoin is None
-        self._election = Election(node_id, self.voters, settings, rng, now)
+        self._pace = Pace(settings, now)
+        self._election = Election(node_id, self.voters, settings, self._pace, rng, now)
         self._reads = ReadRounds(node_id, self._quorum, settings.reads_max, rng.getrandbits(61))
         self._held = HeldFrames()
         self._announced_term = Term(0)
@@ -155,7 +157,7 @@ class GuardedEngine(CoreEvents):
         self._kicked = False
         self._recount = True
         """Something happened that may move the commit index or the quorum."""
-        self._chores_at = self._disk_watched_at = self._awake_since = now
+        self._chores_at = self._disk_watched_at = self._awake_since = self._last_seen_awake = now
         self._core = core(self, self._others)
         self._applied = machine.applied_index() if self._needs_state else Index(max(machine.applied_index(), 1))
         self._core.set_positions(applied=Index(max(self._applied, journal.base_index)))
@@ -236,6 +238,11 @@ class GuardedEngine(CoreEvents):
     def installing(self) -> bool:
         """A snapshot is arriving, or must: the node is not ready."""
         return self._installer.active or self._needs_state
+
+    @property
+    def election_timeout_s(self) -> float:
+        """See port."""
+        return self._pace.timeout_min_s
 
     def decidable_term(self) -> Term:
         """See port. 0 also while leadership is being handed over."""
@@ -332,6 +339,7 @@ class GuardedEngine(CoreEvents):
     def start(self) -> None:
         """See port."""
         self._running = True
+        self._last_seen_awake = self._scheduler.monotonic()
         self._tick()
 
     def stop(self) -> None:
@@ -362,6 +370,7 @@ class GuardedEngine(CoreEvents):
     def _tick(self) -> None:
         if self._running:
             self._timer = self._scheduler.call_later(self._settings.tick_s, self._tick)
+            self._note_pace(self._scheduler.monotonic())
             self._recount = True
             self._kick()
 
@@ -380,8 +389,18 @@ class GuardedEngine(CoreEvents):
             except Exception as error:  # noqa: BLE001 - fail-stop, whatever it was
                 self._fatal(error)
 
+    def _note_pace(self, now: float) -> None:
+        """How late this turn is: one comes at least every tick."""
+        late_s = now - self._last_seen_awake - self._settings.tick_s
+        self._last_seen_awake = now
+        if late_s > 0.0:
+            self._pace.note_turn(late_s, now)
+            if late_s > self._settings.heartbeat_s:
+                self._election.slept(late_s)
+
     def _turn(self) -> None:
         now = self._scheduler.monotonic()
+        self._note_pace(now)
         chores = now >= self._chores_at
         if chores:
             self._chores_at = now + self._settings.tick_s
@@ -392,7 +411,7 @@ class GuardedEngine(CoreEvents):
                 self._core.tick()
             self._lead(now)
         else:
-            if now >= self._election.due_at:
+            if self._election.due(now):
                 self._ask_for_pre_votes(now)
             self._ask_for_index()
         if self._rejoin is not None:
@@ -431,6 +450,8 @@ class GuardedEngine(CoreEvents):
             self._awake_since = now
         self._disk_watched_at = now
         age = self._oldest_unsynced_age(now)
+        self._pace.note_turn(0.0, now)
+        self._pace.note_sync(age, now)
         if min(age, now - self._awake_since) > self._settings.disk_stall_fatal_s:
             raise StorageError(f"the disk has not finished a sync for {age:.1f} s")
         if age > self._settings.disk_stall_step_down_s and self.is_leader:

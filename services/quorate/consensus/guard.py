@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from quorate.consensus.codec import AppendEntries
+from quorate.consensus.pace import Pace
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
 from quorate.consensus.settings import EngineSettings
 from quorate.errors import InvariantBrokenError
@@ -202,17 +203,29 @@ class Election:
     """When to ask for votes, and whom to protect: pre-vote, stickiness, one count per voter (Raft thesis §4.2.3, §9.6).
 
     pysyncobj has none of it: any request with a higher term deposes a healthy leader, and it counts vote *messages*.
-    Its own timer is switched off; an election starts only when a majority said it would vote.
+    Its own timer is switched off; an election starts only when a majority said it would vote. Timeouts are those in
+    force (consensus/pace.py); silence is counted in time that this node was awake, for a node that slept has its
+    leader's heartbeats waiting in its sockets.
     """
 
     def __init__(
-        self, node_id: NodeId, voters: Sequence[NodeId], settings: EngineSettings, rng: random.Random, now: float
+        self,
+        node_id: NodeId,
+        voters: Sequence[NodeId],
+        settings: EngineSettings,
+        pace: Pace,
+        rng: random.Random,
+        now: float,
     ) -> None:
         self._me = node_id
         self._voters = sorted(voters)
         self._quorum = len(voters) // 2 + 1
         self._settings = settings
+        self._pace = pace
         self._rng = rng
+        self._patience: tuple[float, float] | None = None
+        """Of a wait for a silent leader: since when, and which share of the way from the smallest to the largest
+        timeout. It ends later if the timeouts in force grow meanwhile."""
         self.heard_at = now
         self.leader_alive = True
         self.ballot = 0
@@ -224,21 +237,47 @@ class Election:
         self._voted: tuple[Term, set[NodeId]] = (Term(0), set())
         self.due_at = now if self._quorum == 1 else now + self._timeout()
 
+    def _between(self, share: float) -> float:
+        least = self._pace.timeout_min_s
+        return least + share * (self._pace.timeout_max_s - least)
+
     def _timeout(self) -> float:
-        return self._rng.uniform(self._settings.election_timeout_min_s, self._settings.election_timeout_max_s)
+        return self._between(self._rng.random())
 
     def _retry(self) -> float:
-        return self._settings.election_timeout_min_s * self._rng.uniform(0.2, 0.5)
+        return self._pace.timeout_min_s * self._rng.uniform(0.2, 0.5)
+
+    def due(self, now: float) -> bool:
+        """Is it time to ask for pre-votes?"""
+        if now < self.due_at:
+            return False
+        if self._patience is not None:
+            since, share = self._patience
+            self.due_at = max(self.due_at, since + self._between(share))
+        return now >= self.due_at
+
+    def slept(self, seconds: float) -> None:
+        """This node took no turn for so long: nobody was silent meanwhile."""
+        self.heard_at += seconds
+        self.due_at += seconds
+        if self._patience is not None:
+            self._patience = (self._patience[0] + seconds, self._patience[1])
 
     def heard(self, leader: NodeId, now: float) -> None:
         """A frame of the leader of a term not below ours."""
+        if self.leader_alive and leader == self.previous_leader:
+            late_s = now - self.heard_at - self._settings.heartbeat_s - self._settings.tick_s
+            if late_s > 0.0:
+                self._pace.note_heartbeat(late_s, now)
         self.heard_at = now
         self.leader_alive = True
         self.previous_leader = leader
         self._closed = False
         self._campaigns = 0
         self._would_vote = set()
-        self.due_at = now + self._timeout()
+        share = self._rng.random()
+        self._patience = (now, share)
+        self.due_at = now + self._between(share)
 
     def connection_closed(self, leader: NodeId, now: float) -> float:
         """The leader's connection closed: no longer protected. Returns when to ask for pre-votes, monotonic.
@@ -247,6 +286,7 @@ class Election:
         votes.
         """
         self.leader_alive = False
+        self._patience = None
         self._closed = True
         rank = (self._voters.index(self._me) - self._voters.index(leader) - 1) % len(self._voters)
         slot = self._settings.close_jitter_s * (rank + self._rng.uniform(0.0, 0.2))
@@ -256,22 +296,25 @@ class Election:
     def deposed(self, now: float, leader: NodeId) -> None:
         """This node stopped leading or standing: give the others a full timeout."""
         self.leader_alive = False
+        self._patience = None
         self.heard_at = now
         self.previous_leader = leader
         self.due_at = now + self._timeout()
 
     def postpone(self, now: float, *, voted: bool = False) -> None:
         """Somebody else may win soon: a pre-vote was granted, or a vote, which has to become durable first."""
-        self.due_at = max(self.due_at, now + (self._timeout() if voted else self._retry()))
+        wait_s = self._timeout() + self._pace.sync_s if voted else self._retry()
+        self.due_at = max(self.due_at, now + wait_s)
 
     def protects_leader(self, now: float) -> bool:
         """Was a leader heard so recently that nobody else may become one (stickiness)?"""
-        return self.leader_alive and now - self.heard_at < self._settings.election_timeout_min_s
+        return self.leader_alive and now - self.heard_at < self._pace.timeout_min_s
 
     def ask(self, now: float) -> int:
         """Start a round of pre-votes; returns its number."""
         self._round += 1
         self._would_vote = {self._me}
+        self._patience = None
         self.due_at = now + self._retry()
         return self._round
 
@@ -286,13 +329,17 @@ class Election:
     def campaign(self, now: float) -> None:
         """The real election begins: a new ballot, no leader to protect.
 
-        Each one without a leader since gets more time than the one before, up to an election timeout: a candidacy and
-        the votes for it are synced one after the other, and on a slow disk the first attempts end before that.
+        A candidacy and the votes for it are synced one after the other: it gets the time that the disk took lately.
+        Each one without a leader since gets more than the one before, up to an election timeout: a disk may have become
+        slow just now.
         """
         self._would_vote = set()
         self.leader_alive = False
+        self._patience = None
         self.ballot = self._rng.getrandbits(61)
-        self.due_at = now + min(self._retry() * 2**self._campaigns, self._settings.election_timeout_max_s)
+        least_s = self._settings.election_timeout_min_s * self._rng.uniform(0.2, 0.5)
+        time_s = least_s * 2**self._campaigns + 2 * self._pace.sync_s
+        self.due_at = now + min(time_s, self._settings.election_timeout_max_s)
         self._campaigns = min(self._campaigns + 1, _DOUBLINGS_MAX)
 
     def first_vote_of(self, voter: NodeId, term: Term, ballot: int) -> bool:

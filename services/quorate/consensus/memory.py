@@ -82,6 +82,11 @@ class MemoryEngine:
         """See port."""
         return False
 
+    @property
+    def election_timeout_s(self) -> float:
+        """See port: nobody is elected here."""
+        return 0.0
+
     def decidable_term(self) -> Term:
         """See port."""
         return self._announced

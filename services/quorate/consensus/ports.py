@@ -190,6 +190,10 @@ class RaftEngine(Protocol):
     def installing(self) -> bool:
         """True while a snapshot arrives: the store is behind and jumps; the node is not ready."""
 
+    @property
+    def election_timeout_s(self) -> float:
+        """The smallest election timeout in force here: it follows what the node measures of its own pace."""
+
     def decidable_term(self) -> Term:
         """``term`` when leader and its first entry of this term is applied and it is not handing over, else 0: no
         decision, no read before.

@@ -41,8 +41,19 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Timing and limits of the Raft engine."""
 
+    election_timeout_quiet_s: float = 0.25
+    """The smallest election timeout while neither this node's loop nor the leader's heartbeats lag (consensus/pace.py);
+    above ``election_timeout_min_s`` it is that. The largest stands to it as ``election_timeout_max_s`` does to
+    ``election_timeout_min_s``."""
     election_timeout_min_s: float = 0.5
+    """The smallest once they lag so much that it grows no further."""
     election_timeout_max_s: float = 1.0
+    """The largest then. Also how long a leader goes on without a majority of answers, whatever lags: were it shorter
+    than a follower's timeout, leaders would step down whom nobody doubts."""
+    pace_lag_factor: float = 4.0
+    """The smallest election timeout grows by this multiple of the largest lag of the last ``pace_window_s``."""
+    pace_window_s: float = 30.0
+    """A lag counts for half of this at least, and for all of it at most."""
     heartbeat_s: float = 0.05
     tick_s: float = 0.01
     """Period of the timer; everything else is driven by frames, proposals and finished syncs."""
@@ -73,7 +84,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
-        bounded(self, zero=("close_jitter_s", "commit_news_s"))
+        bounded(self, zero=("close_jitter_s", "commit_news_s", "pace_lag_factor"))
+        if self.election_timeout_quiet_s < 3 * self.heartbeat_s:
+            raise UsageError("election_timeout_quiet_s must be at least three times heartbeat_s")
         if self.election_timeout_min_s > self.election_timeout_max_s:
             raise UsageError("election_timeout_min_s must be at most election_timeout_max_s")
         if not self.tick_s <= self.heartbeat_s <= self.election_timeout_min_s / 3:

@@ -156,6 +156,7 @@ MAY_BE_ZERO = {
     "controller.mass_loss_share",
     "controller.mass_loss_min",
     "controller.deaths_rest_s",
+    "engine.pace_lag_factor",
     "controller.missed_rest_s",
     "controller.scan_round",
     "controller.role_push_record_after_s",

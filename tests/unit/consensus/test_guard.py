@@ -17,6 +17,7 @@ from quorate.consensus.guard import (
     commit_ceiling,
     shape_append,
 )
+from quorate.consensus.pace import Pace
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.errors import InvariantBrokenError, UsageError
@@ -180,15 +181,18 @@ def test_only_acks_that_wait_for_the_same_operation_are_joined() -> None:
 
 def make_election(now: float = 0.0, voters: int = 3, me: int = 1) -> Election:
     """Of node ``me``."""
-    return Election(NodeId(me), [NodeId(i + 1) for i in range(voters)], SETTINGS, random.Random(1), now)
+    voted = [NodeId(i + 1) for i in range(voters)]
+    return Election(NodeId(me), voted, SETTINGS, Pace(SETTINGS, now), random.Random(1), now)
 
 
 def test_a_leader_just_heard_is_protected() -> None:
-    """Stickiness holds for the smallest election timeout after the last frame, and ends when its connection closes."""
+    """Stickiness holds for the smallest election timeout in force after the last frame, and ends when its connection
+    closes.
+    """
     election = make_election()
     election.heard(NodeId(2), 10.0)
-    assert election.protects_leader(10.4)
-    assert not election.protects_leader(10.5)
+    assert election.protects_leader(10.24)
+    assert not election.protects_leader(10.25)
     election.heard(NodeId(2), 11.0)
     election.connection_closed(NodeId(2), 11.1)
     assert not election.protects_leader(11.1)
@@ -326,6 +330,8 @@ def test_snapshot_settings_that_cannot_work_are_refused(wrong: dict[str, float])
     [
         {"election_timeout_min_s": 2.0},
         {"heartbeat_s": 0.4},
+        {"election_timeout_quiet_s": 0.1},
+        {"pace_window_s": 0.0},
         {"tick_s": 0.2},
         {"read_timeout_s": 5.0},
         {"append_entries": 0},

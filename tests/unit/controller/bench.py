@@ -44,6 +44,7 @@ class ScriptedEngine:
         self.committed = 0
         self.reads: list[Callable[[Index | None], None]] = []
         self.stepped_down: list[str] = []
+        self.election_timeout_s = 0.25
         self.entry_bytes_max = 1 << 20
 
     @property

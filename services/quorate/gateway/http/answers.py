@@ -57,6 +57,8 @@ class Status(Stamped, frozen=True, kw_only=True):
     brokers: BrokerCounts
     topics: int
     ready: bool | None
+    election_timeout_ms: int | None = None
+    """The smallest in force at this node: how long a silent leader is waited for; it grows with what the node lags."""
     alarms: list[str] | None = None
     """What is wrong and in no figure: nodes whose state differs; null in the past."""
     overruled: list[str] | None = None

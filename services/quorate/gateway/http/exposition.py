@@ -122,6 +122,8 @@ class Scrape:
         out.gauge("quorate_leader", "1 on the leader.", context.engine.is_leader)
         out.gauge("quorate_leader_known", "1 while a leader is known here.", context.engine.leader_id is not None)
         out.gauge("quorate_voting", "0 while this node may not vote.", context.engine.voting)
+        timeout = "The smallest election timeout in force here; it grows with what this node's loop and its leader lag."
+        out.gauge("quorate_election_timeout_seconds", timeout, context.engine.election_timeout_s)
         out.gauge("quorate_term", "Raft term.", context.engine.term)
         out.gauge("quorate_commit_index", "Highest Raft index known committed.", context.engine.commit_index)
         out.gauge("quorate_applied_index", "Highest Raft index applied here.", context.engine.applied_index)

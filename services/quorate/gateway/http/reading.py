@@ -165,6 +165,7 @@ class Reading:
             brokers=counts,
             topics=len(state.topics),
             ready=None if past else ready,
+            election_timeout_ms=None if past else round(1000 * context.engine.election_timeout_s),
             alarms=None if past else alarms,
             overruled=None if past else list(context.overruled()),
         )
