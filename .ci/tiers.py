@@ -29,7 +29,7 @@ CLOSING = re.compile(r"\d+ [a-z]+.* in [\d.]+s\b")
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)")
 FAST = "not slow and not bench and not oracle"
 PURE = "*/quorate/metadata/*,*/quorate/wire/*"
-UNIT = ["tests/unit", "tests/property", "tests/model"]
+UNIT = ["tests/unit", "tests/property", "tests/model", "tests/faults"]
 ROOMS = ("cli", "consensus", "controller", "events", "gateway", "history", "metadata", "wire", "test_slices.py")
 LOOPS = "tests/unit/consensus/test_journal_crash.py"
 MEASURED = [*(f"tests/unit/{room}" for room in ROOMS), "tests/property", f"--ignore={LOOPS}"]
@@ -40,6 +40,7 @@ cover it: they would only flatter the figure.
 UNMEASURED = [
     *sorted(f"tests/unit/{path.name}" for path in (ROOT / "tests/unit").glob("[!_.]*") if path.name not in ROOMS),
     "tests/model",
+    "tests/faults",
     LOOPS,
 ]
 """All the rest of ``UNIT``, whatever is added to it."""
@@ -158,6 +159,7 @@ def at_length() -> list[Step]:
     return [
         pytest("the oracle, and every recorded life", 600, ["tests/contract"], marks=marks),
         pytest("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], marks=marks),
+        pytest("damaged files, at length", 900, ["tests/faults"], marks=marks),
         pytest("kills and histories, at length", 900, ["tests/kills", "tests/linearizability"], marks=marks),
         pytest("projections, at length", 600, ["tests/projections"], marks=marks),
         pytest("spark, at length", 1200, ["tests/spark"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),

@@ -3,6 +3,7 @@
 Rules: no socket, no thread, no file is opened here; whoever calls brings them as ports. Nothing starts by itself.
 """
 
+import gc
 import random
 from collections.abc import Callable
 from zlib import crc32
@@ -93,6 +94,25 @@ def give_up_store(
         )
     _check_can_rebuild(disk, str(error), alone=alone)
     Directory(voter_file, voter).want_store(str(error))
+
+
+def open_mending(
+    attempt: Callable[[], None], undo: Callable[[], None], give_up: Callable[[StoreDamagedError], None]
+) -> str:
+    """Open what is on disk. Where the store turns out to be damaged: ``undo``, ``give_up``, and once more. Why it was
+    given up; empty when it was not.
+    """
+    try:
+        attempt()
+    except StoreDamagedError as error:
+        damage = StoreDamagedError(*error.args)  # Without the frames, which hold the store open.
+    else:
+        return ""
+    undo()
+    gc.collect()
+    give_up(damage)
+    attempt()
+    return str(damage)
 
 
 def _read_voter(voter_file: VoterFile) -> Voter | None:

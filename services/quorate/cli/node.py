@@ -13,7 +13,7 @@ import random
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Self
@@ -21,13 +21,14 @@ from typing import Self
 from structlog.typing import FilteringBoundLogger
 
 from quorate.cli import descriptors
-from quorate.cli.compose import Core, CoreSettings, Disks, give_up_store, open_directory, open_store
+from quorate.cli.compose import Core, CoreSettings, Disks, give_up_store, open_directory, open_mending, open_store
 from quorate.cli.private import tightened
 from quorate.clock import LoopScheduler
 from quorate.consensus.disk import DirectoryLock, FileDisk, FileVoterFile, StoreFolder, ThreadWorker, sync_directory
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
+from quorate.consensus.scrub import Scrub
 from quorate.consensus.store import RocksStore, StoreDamagedError
 from quorate.controller import QuorumIs, ReadResult, ReadView, StateIsWrongError
 from quorate.errors import QuorateError, StorageError, UsageError
@@ -193,22 +194,31 @@ class Node:
 
     def _open_core(self) -> None:
         """Open what is on disk. A damaged store is put aside, once, where others or the journal have what it held."""
-        try:
+
+        def attempt() -> None:
+            self.metrics = Metrics()
             self._open_storage()
             self._build_core()
-        except StoreDamagedError as error:
-            damage = StoreDamagedError(*error.args)  # Without the frames that hold the store open.
-        else:
-            self._store.on_damage = self.fail  # Whoever reads may be a caller who would go on without what is missing.
-            return
-        self._close_storage()
-        gc.collect()
-        self._give_up_store(damage)
-        self.log.warning("the store is damaged; it is put aside and made anew", reason=str(damage))
-        self.metrics = Metrics()
-        self._open_storage()
-        self._build_core()
-        self._store.on_damage = self.fail
+
+        if reason := open_mending(attempt, self._close_storage, self._give_up_store):
+            self.log.warning("the store was damaged; it is put aside and made anew", reason=reason)
+
+        def damaged(error: StorageError) -> None:
+            """Whoever reads may be a caller who would go on without what is missing, or the scrub's thread."""
+            self._loop.call_soon_threadsafe(self.fail, error)
+
+        self._store.on_damage = damaged
+        # A thread of its own: a sync must not wait behind a read.
+        self._scrub_worker = ThreadWorker(self._loop, self.fail, name="quorate-scrub")
+        self._scrub = Scrub(
+            self._store,
+            self.core.log,
+            self._journal,
+            self._disk,
+            self._scrub_worker,
+            self._scheduler,
+            self.settings.storage.scrub,
+        )
 
     def _give_up_store(self, damage: StoreDamagedError | StateIsWrongError) -> None:
         disk = FileDisk(str(Path(self.settings.node.data_dir) / "journal"))
@@ -505,15 +515,22 @@ class Node:
         await self._processes.stop()
         await self._pusher.stop()
         await self._peers.stop()
+        self._scrub.stop()
+        self._scrub_worker.close(STOP_PATIENCE_S)
         self._worker.close(STOP_PATIENCE_S)
         failed = self._failed.done()
-        if not failed:
-            self._store.sync()
-        with suppress(StorageError) if failed else nullcontext():
+        try:
+            if not failed:
+                self._store.sync()
             self._store.close()
-        self._disk.close()
-        self._lock.release()
-        self.log.info("stopped")
+        except StorageError as error:
+            if not failed:
+                self.fail(error)  # What is damaged is made anew at the next start.
+                raise
+        finally:
+            self._disk.close()
+            self._lock.release()
+            self.log.info("stopped")
 
     async def _hand_over(self) -> None:
         """Let another lead, if this one does: it must first get all of the log, and it may need this node's vote."""

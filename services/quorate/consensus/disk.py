@@ -92,6 +92,21 @@ class FileDisk:
         except OSError as error:
             raise StorageError(f"read {name}: {error}") from error
 
+    def peek(self, name: str, offset: int, size: int) -> bytes | None:
+        """As it lies there, through a descriptor of its own; None if there is no such file. Raises StorageError."""
+        try:
+            fd = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"read {name}: {error}") from error
+        try:
+            return os.pread(fd, size, offset)
+        except OSError as error:
+            raise StorageError(f"read {name}: {error}") from error
+        finally:
+            os.close(fd)
+
     def create(self, name: str, size: int) -> None:
         """A new file of ``size`` written zero bytes, durable with its name. Raises StorageError, also if it exists, and
         DiskFullError when there is no room for it: then nothing of it is left.
@@ -272,7 +287,11 @@ class ThreadWorker:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[BaseException], None], jobs_max: int = 1024
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_fatal: Callable[[BaseException], None],
+        jobs_max: int = 1024,
+        name: str = "quorate-disk",
     ) -> None:
         self._loop = loop
         self._on_fatal = on_fatal
@@ -282,7 +301,7 @@ class ThreadWorker:
         self._woken = False
         self._pending = 0
         self._stopped = False
-        self._thread = Thread(target=self._work, name="quorate-disk", daemon=True)
+        self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, job: Job, done: Job) -> None:

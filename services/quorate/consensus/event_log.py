@@ -178,6 +178,28 @@ class EventLog:
             raise self._store.damaged(f"the batch that ends at offset {info.last_offset} lies at {last}")
         return info.base_offset
 
+    def verify(self, offset: int, end: int, term: Term, max_bytes: int) -> tuple[int, Term, int]:
+        """Check what the store holds from ``offset``, where a batch begins, up to ``end``: some ``max_bytes`` of it.
+        ``term``: of the event before. How far it came, the term there, and the bytes. From any thread. Raises
+        StorageError.
+        """
+        starts = dict(self.term_starts)
+        read = 0
+        for key, batch in self._store.scan("events", offset_key(offset), offset_key(end)):
+            if self._checked(key, batch) != offset:
+                break
+            _, count, found, _ = parse_batch(batch)
+            if found != term and (found < term or starts.get(found) != offset):
+                raise self._store.damaged(
+                    f"the batch at offset {offset} is of term {found}, which does not begin there"
+                )
+            offset, term, read = offset + count, found, read + len(batch)
+            if read >= max_bytes:
+                return offset, term, read
+        if offset < end:
+            raise self._store.damaged(f"the batch at offset {offset} is missing")
+        return offset, term, read
+
     # ── terms and times ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def end_of_term(self, term: int) -> tuple[Term, int] | None:

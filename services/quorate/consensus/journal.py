@@ -47,10 +47,17 @@ from quorate.consensus.journal_frames import (
     segment_name,
 )
 from quorate.consensus.journal_index import LogIndex
-from quorate.consensus.journal_recovery import JournalDamagedError, LiveSegment, Recovered, erase_journal, recover
+from quorate.consensus.journal_recovery import (
+    JOURNAL_REMEDY,
+    JournalDamagedError,
+    LiveSegment,
+    Recovered,
+    erase_journal,
+    recover,
+)
 from quorate.consensus.ports import TERM_MAX, Disk, DiskWorker, Index, NodeId, Term
 from quorate.consensus.storage_settings import JournalSettings
-from quorate.errors import DiskFullError, InvariantBrokenError, StorageError, UsageError, check
+from quorate.errors import DiskFullError, InvariantBrokenError, UsageError, check
 
 __all__ = ["FIRST", "Journal", "JournalDamagedError", "erase_journal"]
 
@@ -179,6 +186,8 @@ class Journal:
         self._bytes_in_flight = 0
         self._reports: deque[_Report] = deque()
         self._spare_asked = 0
+        self._current = image.segments[-1].segment
+        """The segment that the last durable operation is in."""
         self._spares: set[str] = set()
         self._newest = segment_name(image.segments[-1].segment)
         """The newest segment begun on disk; the worker's alone."""
@@ -363,6 +372,10 @@ class Journal:
         """Bytes of operations that are not durable yet."""
         return self._queued_bytes + self._bytes_in_flight
 
+    def sealed_segments(self) -> list[int]:
+        """Ids of the segments that are written and sealed: nothing in them changes any more."""
+        return [live.segment for live in self._segments if live.segment < self._current]
+
     def bytes_on_disk(self) -> int:
         """Size of all segments."""
         spares = len(self._spares) * self._settings.segment_bytes
@@ -375,7 +388,7 @@ class Journal:
             report = self._reports.popleft()
         if report is None:
             return
-        self.durable_seq = report.seq
+        self.durable_seq, self._current = report.seq, report.segment
         if report.generation == self.generation:
             self.durable_index = max(self.durable_index, report.last_index)
         while self._in_flight and self._in_flight[0].seq <= report.seq:
@@ -563,7 +576,9 @@ class Journal:
                 data = self._disk.read(segment_name(segment), offset, frame.end)
                 frame = decode_frame(data, at, seed)
             if frame is None or not frame.intact or frame.index != index or frame.kind != APPEND:
-                raise StorageError(f"entry {index} cannot be read back from {segment_name(segment)}")
+                raise JournalDamagedError(
+                    f"entry {index} cannot be read back from {segment_name(segment)}: {JOURNAL_REMEDY}"
+                )
             found.append(data[at + FRAME_HEADER_BYTES : at + FRAME_HEADER_BYTES + frame.length])
         return found
 

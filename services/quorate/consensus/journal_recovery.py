@@ -40,6 +40,9 @@ from quorate.consensus.journal_index import LogIndex
 from quorate.consensus.ports import Disk, Index, NodeId, Term
 from quorate.errors import StorageError
 
+JOURNAL_REMEDY = "start the node again: it rejoins without a vote, and fetches what it lost from the others"
+"""What an operator is told when a running node meets damage in its journal."""
+
 
 class JournalDamagedError(StorageError):
     """The journal lost something that may have been durable: this node may have voted or acknowledged what it forgot.

@@ -68,12 +68,27 @@ class EventLogSettings(msgspec.Struct, frozen=True, kw_only=True):
         bounded(self, zero=("tail_bytes", "tail_batches"))
 
 
+class ScrubSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast what lies on disk is read again, to find damage while others still hold what it hurt."""
+
+    bytes_per_s: int = 128 * 1024
+    slice_bytes: int = 8 * 1024
+    """Read in one go, on a thread of its own; smaller is gentler to the node."""
+    period_s: float = 86_400.0
+    """From the beginning of one pass to that of the next; the first begins with the node."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self)
+
+
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything this room lets an operator choose."""
 
     journal: JournalSettings = JournalSettings()
     store: StoreSettings = StoreSettings()
     event_log: EventLogSettings = EventLogSettings()
+    scrub: ScrubSettings = ScrubSettings()
     worker_jobs_max: int = 1024
     """Jobs waiting for the disk thread; more means that nobody waits for answers, and the node stops."""
 

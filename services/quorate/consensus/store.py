@@ -257,6 +257,8 @@ class RocksStore:
             try:
                 self._db.close()
             except Exception as error:
+                if "Corruption" in str(error):
+                    raise self.damaged(error) from error
                 raise StorageError(f"store close: {error}") from error
 
 
