@@ -33,6 +33,7 @@ from quorate.controller import (
     Journalist,
     Liveness,
     ReplicatedState,
+    Reread,
     RoleChanges,
     StateIsWrongError,
 )
@@ -246,8 +247,9 @@ class Core:
         self.agreeing = Agreeing(self.controller, settings.requests)
         self.role_changes = RoleChanges(self.controller, scheduler, brokers, settings.controller)
         refold = Refold(self.checkpoints, log, settings.controller.replay_events_max)
+        reread = Reread(self.machine, journal, settings.controller.replay_events_max)
         self.comparison = Comparison(
-            self.machine, store, scheduler, peers, settings.controller, metrics, refold, on_fatal
+            self.machine, store, scheduler, peers, settings.controller, metrics, refold, reread, on_fatal
         )
         self.controller.on_sums.append(self.comparison.receive)
 

@@ -22,6 +22,7 @@ from quorate.controller.outcomes import (
     UnknownOutcome,
 )
 from quorate.controller.ports import BrokerLink, CommandLine, DialResult, Journalist, PeerLink, RoleChange
+from quorate.controller.rereading import Reread
 from quorate.controller.role_changes import RoleChanges
 from quorate.controller.settings import ControllerSettings
 
@@ -54,6 +55,7 @@ __all__ = [
     "ReadView",
     "Refused",
     "ReplicatedState",
+    "Reread",
     "RoleChange",
     "RoleChanges",
     "StateIsWrongError",

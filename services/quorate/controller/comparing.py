@@ -2,10 +2,11 @@
 
 Rules: the leader tells its sums at its last entry, at heartbeats' pace; a follower compares them with its own at that
 very entry and answers a difference. Then both look at themselves: the rows in memory and those in the store must add up
-to what was carried along, and the events, folded anew from before they differed, to what the entities add up to. Who
-finds itself wrong stops. If nobody has by ``verdict_after_s``, a majority of voters that agree at that entry is right,
-and the others stop; not one whose events speak for it, unless they speak for one of the majority too. Where neither
-settles it, both say so and go on: nothing is guessed.
+to what was carried along, and the events, folded anew from before they differed, to what the entities add up to; what
+is in no event must be as the journal's entries say (rereading.py). Who finds itself wrong stops. If nobody has by
+``verdict_after_s``, a majority of voters that agree at that entry is right, and the others stop; not one whose log
+speaks for it, unless the log of one of the majority does too. Where neither settles it, both say so and go on: nothing
+is guessed.
 
 Theory: equal (index, term) is an equal log before it (Raft's log matching), so different sums there are a fault of
 disk, memory or code, on one of the two. A node that was restarted, or whose ring is past that entry, says nothing.
@@ -76,11 +77,12 @@ class Comparison:
         settings: ControllerSettings,
         metrics: Metrics,
         replayed: Replayed,
+        reread: Callable[[int], Steps[str | None]],
         wrong: Callable[[Exception], None],
     ) -> None:
         self._machine, self._store = machine, store
         self._scheduler, self._peers, self._settings = scheduler, peers, settings
-        self._replayed, self._wrong = replayed, wrong
+        self._replayed, self._reread, self._wrong = replayed, reread, wrong
         self._engine: RaftEngine
         self._stopped = True
         self._sent = (-1, 0.0)
@@ -275,11 +277,11 @@ class Comparison:
         if self._looking == trial.index:
             return
         self._looking = trial.index
-        before = 0 if agreed is None or agreed.index >= trial.index else agreed.offset
-        in_slices(self._steps(trial.mine, before), self._scheduler, lambda found: self._looked(trial, found))
+        offset, index = (0, 0) if agreed is None or agreed.index >= trial.index else (agreed.offset, agreed.index)
+        in_slices(self._steps(trial.mine, offset, index), self._scheduler, lambda found: self._looked(trial, found))
 
-    def _steps(self, mine: Mark, agreed: int) -> Steps[str | None]:
-        """What is wrong here; ``""``: nothing, and the events say the same; None: nothing, and they say nothing."""
+    def _steps(self, mine: Mark, agreed_offset: int, agreed_index: int) -> Steps[str | None]:
+        """What is wrong here; ``""``: nothing, and the log says the same; None: nothing, and it does not say all."""
         machine, store = self._machine, self._store
         now = machine.marked
         pairs: tuple[Iterator[tuple[bytes, bytes]], ...] = (
@@ -294,12 +296,11 @@ class Comparison:
                 totals.append((yield from summing(family, each)))
             if totals[0] != now.rows or joined(*totals) != now.whole:
                 return f"the rows {where} are not those that were written up to index {now.index}"
-        replayed = yield from self._replayed(agreed, mine.offset)
-        if replayed is None:
-            return None
-        if replayed != mine.rows:
+        replayed = yield from self._replayed(agreed_offset, mine.offset)
+        if replayed not in (None, mine.rows):
             return f"its events, folded anew, make another state at offset {mine.offset}"
-        return ""
+        reread = yield from self._reread(agreed_index)
+        return None if replayed is None and not reread else reread
 
     def _looked(self, trial: _Trial, found: Callable[[], str | None]) -> None:
         if self._stopped:

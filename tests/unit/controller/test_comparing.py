@@ -9,7 +9,7 @@ import pytest
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
 from quorate.consensus.store import MemoryStore
-from quorate.controller import Comparison, ControllerSettings, ReplicatedState, messages
+from quorate.controller import Comparison, ControllerSettings, ReplicatedState, Reread, messages
 from quorate.controller.comparing import StateIsWrongError, outvoted, packed
 from quorate.controller.messages import SumsAt, SumsOf
 from quorate.history.checkpoints import Checkpoints
@@ -69,6 +69,7 @@ class Voter:
             rig.settings,
             Metrics(),
             self.replayed,
+            Reread(self.machine, rig, 100_000),
             self.fail,
         )
         self.comparison.start(Engine(rig, node, voters))  # type: ignore[arg-type]
@@ -113,6 +114,8 @@ class Rig:
         self.checkpoint_events = checkpoint_events
         self.leader = 1
         self.cut: set[tuple[int, int]] = set()
+        self.base_index = Index(0)
+        """Of every journal."""
         self.bench = Bench()
         self.bench.open()
         self.voters = {node: Voter(self, node, voters) for node in range(1, voters + 1)}
@@ -120,6 +123,16 @@ class Rig:
             self.bench.done(topic(name))
         self.apply()
         self.after(0.5)
+
+    def entries(self, start: int, max_bytes: int, max_count: int) -> list[tuple[Index, Term, bytes]]:
+        """As a journal gives them."""
+        assert start > self.base_index
+        log = self.bench.engine.log[start - 1 : start - 1 + max_count]
+        return [(Index(index), Term(term), entry) for index, (term, entry) in enumerate(log, start=start)]
+
+    def trim(self) -> None:
+        """No journal has what was committed so far."""
+        self.base_index = Index(len(self.bench.engine.log))
 
     def apply(self, voters: Iterator[Voter] | None = None) -> None:
         """All that was committed, on all that still run."""
@@ -215,24 +228,68 @@ def forget_a_group(voter: Voter) -> None:
     voter.machine._keep = careless  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize("victim", [1, 2])
+def test_what_is_in_no_event_the_journal_tells(victim: int) -> None:
+    """A position of a group that one node of two lacks: its own journal says so."""
+    rig = Rig(2)
+    forget_a_group(rig.voters[victim])
+    groups_entry(rig, (b"g", b"1"))
+    rig.after(WITHIN_S)
+    assert rig.stopped() == [victim]
+    assert "what its journal says of b'g'" in rig.reason(victim)
+
+
+@pytest.mark.parametrize("victim", [1, 2])
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_request_that_is_not_remembered_is_told_by_the_journal(victim: int, lost: bool) -> None:
+    """One node of two would run it again, or answer it otherwise."""
+    rig = Rig(2)
+    machine = rig.voters[victim].machine
+    execute, evolved = machine._execute, machine._evolve
+    ask(rig, 8)
+
+    def losing(entry: Any, term: Term, adopted: Any) -> None:
+        execute(entry, term, msgspec.structs.replace(evolved(entry, term), requests=machine.requests, request_rows=()))
+
+    if lost:
+        machine._execute = losing  # type: ignore[method-assign]
+    else:
+        machine._evolve = lambda entry, term: evolved(  # type: ignore[method-assign]
+            msgspec.structs.replace(entry, reply=b"another"), term
+        )
+    ask(rig, 9)
+    rig.after(WITHIN_S)
+    assert rig.stopped() == [victim]
+    assert ("was run at offset" if lost else "is not remembered as its journal says") in rig.reason(victim)
+
+
+def ask(rig: Rig, queues: int) -> None:
+    """A command with an id of its own."""
+    rig.bench.submit(topic("t", queues), request_id=f"{rig.bench.loop.time_ms()}-{queues}")
+    rig.bench.engine.commit()
+    rig.apply()
+
+
 @pytest.mark.parametrize("victim", [1, 3])
-def test_what_events_do_not_tell_a_majority_does(victim: int) -> None:
-    """A position of a group that one node of three lacks: no event tells, two nodes do; at an index, for groups have no
-    offset.
+def test_what_no_entry_tells_a_majority_does(victim: int) -> None:
+    """A position of a group that one node of three lacks, its entry trimmed: two nodes agree; at an index, for groups
+    have no offset.
     """
     rig = Rig(3)
     forget_a_group(rig.voters[victim])
     groups_entry(rig, (b"g", b"1"))
+    rig.trim()
     rig.after(WITHIN_S)
     assert rig.stopped() == [victim]
     assert "agree on another" in rig.reason(victim)
 
 
 def test_two_nodes_that_nobody_can_tell_apart_say_so_and_go_on() -> None:
-    """No majority, no events: an alarm on both, named, and no guess; it ends when they agree again."""
+    """No majority, no entries: an alarm on both, named, and no guess; it ends when they agree again."""
     rig = Rig(2)
     forget_a_group(rig.voters[2])
     groups_entry(rig, (b"g", b"1"))
+    rig.trim()
     rig.after(5.0)
     assert rig.stopped() == []
     for node, other in ((1, 2), (2, 1)):
@@ -260,6 +317,7 @@ def test_a_difference_is_looked_into_again_only_now_and_then() -> None:
     rig.voters[2].refold = counted
     forget_a_group(rig.voters[2])
     groups_entry(rig, (b"g", b"1"))
+    rig.trim()
     for number in range(50):
         rig.done(topic("t", 4 + number % 3))
         rig.after(0.5)
