@@ -101,6 +101,8 @@ class Limits(msgspec.Struct, frozen=True):
             close_dial_retry_s=0.2,
             role_push_backoff_s=0.1,
             role_push_record_after_s=0.5,
+            clock_note_s=0.2,
+            clock_alone_s=0.6,
         )
         return Limits(
             core=CoreSettings(

@@ -304,6 +304,7 @@ class Core:
 
     def on_connected(self, peer: NodeId) -> None:
         """A link is up."""
+        self.controller.peer_connected(peer)
         self.engine.peer_connected(peer)
 
     def on_disconnected(self, peer: NodeId) -> None:

@@ -341,6 +341,9 @@ class Node:
             directory=self._directory,
             journalist=CommandJournalist(settings.log, me, self._scheduler.call_soon, self._scheduler.time_ms),
         )
+        self.core.controller.clock.on_news.append(
+            lambda news: self.log.warning("clock", news=news.text, ahead_ms=news.ahead_ms)
+        )
 
     def _frame(self, peer: NodeId, frame: bytes) -> None:
         self.core.on_frame(peer, frame)

@@ -4,9 +4,10 @@ Rules: encoded once, by the leader, when it proposes; journal, peers and store s
 business of who carries the bytes (journal frame, peer frame). An entry that does not decode never came from us: it is
 a typed error, and the machine leaves it unexecuted on every node alike. ``b""`` is Raft's own no-op and no ``Entry``.
 
-Format 1, little-endian: version u8, kind u8, lengths of principal, cause, request id and reply u16 each, count u32,
+Format 3, little-endian: version u8, kind u8, lengths of principal, cause, request id and reply u16 each, count u32,
 length of the batch u32, decided term u64, base offset u64, time_ms u64; then the five byte strings in that order.
-Format 2 is the same with the digest (16 bytes) at the end; only an entry that has one is written in it.
+Format 2 is the same with the digest (16 bytes) at the end; only an entry that has one is written in it. Format 1 is
+laid out like 3 and only read: the machine makes of it what it made when it was written (see ``stepped``).
 """
 
 from struct import Struct as Layout
@@ -20,8 +21,7 @@ from quorate.errors import PeerError, UsageError
 
 EntryKind = Literal["events", "groups", "membership"]
 
-FORMAT = 1
-WITH_DIGEST = 2
+FIRST, WITH_DIGEST, FORMAT = 1, 2, 3
 DIGEST_BYTES = 16
 MAX_ENTRY_BYTES = 1024 * 1024
 """Default of ``JournalSettings.max_entry_bytes``."""
@@ -58,6 +58,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """Of the command (metadata/requests.py), by which another one under the same id is told apart; 16 bytes, and only
     with a ``request_id``. Empty in entries of builds that had none.
     """
+    stepped: bool = True
+    """A long step of time before it counts as an ordinary one (metadata/requests.py). Not in entries of format 1."""
 
 
 def encode_entry(entry: Entry, max_bytes: int = MAX_ENTRY_BYTES) -> bytes:
@@ -68,11 +70,11 @@ def encode_entry(entry: Entry, max_bytes: int = MAX_ENTRY_BYTES) -> bytes:
     reply, batch = entry.reply, entry.batch
     if len(reply) > MAX_REPLY_BYTES or (reply and not request_id):
         raise UsageError(f"a reply is kept only with a request id and up to {MAX_REPLY_BYTES} bytes")
-    if entry.digest and (len(entry.digest) != DIGEST_BYTES or not request_id):
-        raise UsageError(f"a digest is kept only with a request id and has {DIGEST_BYTES} bytes")
+    if entry.digest and (len(entry.digest) != DIGEST_BYTES or not request_id or not entry.stepped):
+        raise UsageError(f"a digest is kept only with a request id, not in format 1, and has {DIGEST_BYTES} bytes")
     try:
         head = _HEAD.pack(
-            WITH_DIGEST if entry.digest else FORMAT,
+            FIRST if not entry.stepped else WITH_DIGEST if entry.digest else FORMAT,
             _CODES[entry.kind],
             len(principal),
             len(cause),
@@ -97,7 +99,7 @@ def decode_entry(data: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
     if not _HEAD.size <= len(data) <= max_bytes:
         raise EntryFormatError(f"an entry has {_HEAD.size} to {max_bytes} bytes, not {len(data)}")
     version, code, principals, causes, ids, replies, count, batches, term, base, time_ms = _HEAD.unpack_from(data)
-    if not FORMAT <= version <= WITH_DIGEST or not 1 <= code <= len(_KINDS):
+    if not FIRST <= version <= FORMAT or not 1 <= code <= len(_KINDS):
         raise EntryFormatError(f"unknown entry version {version} or kind {code}")
     cause_at = _HEAD.size + principals
     id_at = cause_at + causes
@@ -120,6 +122,7 @@ def decode_entry(data: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
             data[reply_at:batch_at],
             data[batch_at:batch_end],
             data[batch_end:],
+            version != FIRST,
         )
     except UnicodeDecodeError as error:
         raise EntryFormatError(f"text of an entry is not UTF-8: {error}") from error

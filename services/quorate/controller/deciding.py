@@ -20,6 +20,7 @@ import msgspec
 from quorate.clock import Scheduler
 from quorate.consensus.entry import MAX_REPLY_BYTES, Entry, encode_entry
 from quorate.consensus.ports import Index, RaftEngine, Term
+from quorate.controller.cluster_clock import ClusterClock
 from quorate.controller.machine import Adopted, ReplicatedState, fold, remember
 from quorate.controller.outcomes import Answered, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.pending import Pending, Stage
@@ -83,6 +84,7 @@ class Decider:
         settle: Settle,
         metrics: Metrics,
         *,
+        clock: ClusterClock,
         command_bytes_max: int,
         lacks_room: Callable[[Command], str | None] = lambda _: None,
     ) -> None:
@@ -93,6 +95,7 @@ class Decider:
         self._policy = policy
         self._settle = settle
         self._metrics = metrics
+        self._clock = clock
         self._command_bytes_max = command_bytes_max
         self.engine: RaftEngine
         self._tip: Tip | None = None
@@ -116,9 +119,9 @@ class Decider:
             machine = self._machine
             tip = self._tip = Tip(machine.state, machine.requests, machine.offset, machine.time_ms)
             self._term = term
-        now_ms = max(self._scheduler.time_ms(), tip.time_ms)
+        now_ms = max(self._clock.now_ms(), tip.time_ms)
         if pending.request_id:
-            known = self._known(tip, pending, now_ms)
+            known = self._known(tip, pending)
             if known is not None:
                 self._after_tip(pending, known)
                 return True
@@ -136,10 +139,12 @@ class Decider:
             return True
         return self._propose(tip, pending, decision, now_ms, term)
 
-    def _known(self, tip: Tip, pending: CommandPending, now_ms: int) -> Outcome | None:
-        """What an earlier run of this request id was told, if there was or may have been one."""
+    def _known(self, tip: Tip, pending: CommandPending) -> Outcome | None:
+        """What an earlier run of this request id was told, if there was or may have been one. The id's time is judged
+        by the clock: the log's may be ahead of it for long.
+        """
         digest = command_digest(pending.request)
-        found = tip.requests.recall(pending.caller.principal, pending.request_id, now_ms, digest)
+        found = tip.requests.recall(pending.caller.principal, pending.request_id, self._clock.ids_ms(), digest)
         if found is None:
             return None
         if isinstance(found, Refusal):
@@ -180,7 +185,7 @@ class Decider:
         if index is None:
             return False
         state = fold(tip.state, events, stamp)
-        requests, request_rows = remember(tip.requests, entry, state)
+        requests, request_rows = remember(tip.requests, entry, state, tip.time_ms)
         adopted = Adopted(entry, state, requests, keys, request_rows)
         tip.state, tip.requests, tip.offset, tip.time_ms = state, requests, base + len(events), now_ms
         pending.stage = Stage.PROPOSED
@@ -195,7 +200,7 @@ class Decider:
         """
         tip = self._tip if term == self._term else None
         offset, time_ms = (self._machine.offset, self._machine.time_ms) if tip is None else (tip.offset, tip.time_ms)
-        now_ms = max(self._scheduler.time_ms(), time_ms)
+        now_ms = max(self._clock.now_ms(), time_ms)
         entry = Entry(kind="groups", decided_term=term, base_offset=offset, time_ms=now_ms, batch=payload)
         return self.engine.propose(encode_entry(entry, self._command_bytes_max), term)
 

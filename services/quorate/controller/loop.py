@@ -20,6 +20,7 @@ import msgspec
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index, LeaderCause, RaftEngine, Term
 from quorate.controller import messages
+from quorate.controller.cluster_clock import ClusterClock
 from quorate.controller.deciding import Decider
 from quorate.controller.forwarding import Forwarder
 from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
@@ -102,13 +103,9 @@ class Controller:
         self._peers = peers
         self._founding = founding
         self._journalist = journalist
-        self.live = LiveTable(
-            started=scheduler.monotonic(),
-            timeout_s=settings.heartbeat_timeout_s,
-            timeout_max_s=settings.heartbeat_timeout_max_s,
-            entries_max=settings.live_entries_max,
-        )
+        self.live = _live_table(scheduler.monotonic(), settings)
         self.space = DiskSpace(node_id, self._others, lambda: machine.sums.bytes, scheduler, peers, settings, metrics)
+        self.clock = ClusterClock(peers, scheduler, settings)
         self._decider = Decider(
             machine,
             scheduler,
@@ -116,6 +113,7 @@ class Controller:
             policy,
             self._settle,
             metrics,
+            clock=self.clock,
             command_bytes_max=settings.command_bytes_max,
             lacks_room=self.space.lacks_room,
         )
@@ -162,11 +160,25 @@ class Controller:
             lambda: max(0, machine.time_ms - scheduler.time_ms()) / 1000,
         )
 
+        clock = self.clock
+        gauge(
+            "clock_ahead_of_majority_seconds",
+            "How far this node's clock is ahead of a majority's.",
+            lambda: max(0, clock.ahead_ms) / 1000,
+        )
+        gauge(
+            "clock_behind_majority_seconds",
+            "How far this node's clock is behind a majority's.",
+            lambda: max(0, -clock.ahead_ms) / 1000,
+        )
+        gauge("clock_jumps", "Jumps of this node's clock since it started.", lambda: clock.jumps)
+
     def start(self, engine: RaftEngine, node_start: RecordNodeStart | None = None) -> None:
         """Begin; ``node_start`` is recorded once a leader can be reached."""
         self.engine = engine
         self._decider.engine = engine
         self.quorum.engine = engine
+        self.clock.start(engine)
         self._start = node_start
         self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
         if node_start is not None:
@@ -178,6 +190,7 @@ class Controller:
     def stop(self) -> None:
         """No request is taken any more; those under way end as their deadlines say."""
         self._stopped = True
+        self.clock.stop()
 
     # -- what is true now
 
@@ -556,6 +569,8 @@ class Controller:
                 self.quorum.answered(message)
             case messages.DiskIsLow():
                 self.space.told(peer, message)
+            case messages.ClockIs():
+                self.clock.heard(peer, message.time_ms)
             case messages.BrokersClosed():
                 for callback in self.on_witness:
                     callback(peer, message)
@@ -578,6 +593,10 @@ class Controller:
     def _reply(self, peer: int, message: messages.Message) -> None:
         self._peers.send(peer, messages.KIND, messages.encode(message))
 
+    def peer_connected(self, peer: int) -> None:
+        """A link to a peer opened: it hears our clock before it hears our vote."""
+        self.clock.tell(peer)
+
     def peer_disconnected(self, peer: int) -> None:
         """The link to a peer broke."""
         self._forwarder.disconnected(peer)
@@ -596,6 +615,15 @@ class Controller:
                 self._scheduler.call_later(1.0, self._announce)
 
         self.submit(self._start, self._me, done, cause="start")
+
+
+def _live_table(started: float, settings: ControllerSettings) -> LiveTable:
+    return LiveTable(
+        started=started,
+        timeout_s=settings.heartbeat_timeout_s,
+        timeout_max_s=settings.heartbeat_timeout_max_s,
+        entries_max=settings.live_entries_max,
+    )
 
 
 def answered(query: Query, view: ReadView) -> Found | NotFound:

@@ -23,7 +23,7 @@ from quorate.events import Event, Stamp
 from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
-from quorate.metadata.requests import RequestSettings, RequestTable, RowChange
+from quorate.metadata.requests import SHORT_STEP_MS, RequestSettings, RequestTable, RowChange
 from quorate.metadata.rows import from_rows, row
 from quorate.metadata.state import State
 from quorate.metadata.sums import Mark, RunningSums
@@ -193,7 +193,7 @@ class ReplicatedState:
         if len(found) != entry.count:
             raise InvariantBrokenError(f"entry at {entry.base_offset} lies about its count")
         state = fold(self.state, [event for _, event in found], stamp)
-        requests, request_rows = remember(self.requests, entry, state)
+        requests, request_rows = remember(self.requests, entry, state, self.time_ms)
         return Adopted(entry, state, requests, tuple([key for key, _ in found]), request_rows)
 
     def applied(self) -> None:
@@ -244,11 +244,18 @@ def fold(state: State, events: Sequence[Event], first: Stamp) -> State:
     return state
 
 
-def remember(requests: RequestTable, entry: Entry, state: State) -> tuple[RequestTable, tuple[RowChange, ...]]:
-    """The request table after an executed entry that led to ``state``, and the rows that change."""
+def remember(
+    requests: RequestTable, entry: Entry, state: State, before_ms: int
+) -> tuple[RequestTable, tuple[RowChange, ...]]:
+    """The request table after an executed entry that led to ``state``, and the rows that change. ``before_ms``: the
+    log's time until then.
+    """
+    step_ms, skipped = entry.time_ms - before_ms, tuple[RowChange, ...]()
+    if step_ms > SHORT_STEP_MS and entry.stepped and before_ms:
+        requests, skipped = limited(requests, state).step(step_ms)
     if not entry.request_id:
-        return requests, ()
-    return limited(requests, state).remember(
+        return requests, skipped
+    requests, rows = limited(requests, state).remember(
         entry.principal,
         entry.request_id,
         entry.base_offset,
@@ -256,4 +263,6 @@ def remember(requests: RequestTable, entry: Entry, state: State) -> tuple[Reques
         entry.reply,
         entry.time_ms,
         entry.digest,
+        one_horizon=not entry.stepped,
     )
+    return requests, (*skipped, *rows)

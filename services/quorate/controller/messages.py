@@ -4,13 +4,16 @@ Rules: one hop (a node never forwards what was forwarded to it); typed msgpack, 
 a PeerError and changes nothing.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Refused, Unavailable, UnknownOutcome
 from quorate.errors import PeerError
 from quorate.metadata.commands import Command
+
+TIME_MS_MAX: Final = 10**15
+"""As an id of a request may say (metadata/requests.py): some thirty thousand years."""
 
 
 class ForwardedCommand(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -118,8 +121,15 @@ class StateIsWrong(msgspec.Struct, frozen=True, gc=False, tag=True):
     sums: SumsAt
 
 
+class ClockIs(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """What my clock says as this leaves."""
+
+    time_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MS_MAX)]
+
+
 SumsMessage = SumsAre | SumsAsked | SumsOf | StateIsWrong
-Message = ForwardedCommand | CommandOutcome | BrokersClosed | DiskIsLow | QuorumQuestion | QuorumAnswer | SumsMessage
+VotersSay = QuorumQuestion | QuorumAnswer | ClockIs | DiskIsLow
+Message = ForwardedCommand | CommandOutcome | BrokersClosed | VotersSay | SumsMessage
 
 KIND: Final = 64
 """The peer-link frame type of every message here (consensus keeps 0–63 for itself)."""

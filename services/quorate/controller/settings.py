@@ -78,6 +78,12 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     grows is refused by name."""
     free_space_period_s: float = 1.0
     """How often each node looks how much is free."""
+    clock_note_s: float = 1.0
+    """How often nodes tell each other what their clocks say."""
+    clock_apart_max_s: float = 60.0
+    """How far a node's clock may be ahead of a majority's, and may jump at once, before it is not believed alone."""
+    clock_alone_s: float = 3.0
+    """A leader whose clock has been alone in the future for so long hands over; by then everybody was heard again."""
     group_rows_max: int = 20_000
     """Rows kept for consumer groups (at most two a group); a new one beyond is refused."""
 

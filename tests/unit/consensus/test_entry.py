@@ -18,6 +18,7 @@ texts = st.text(max_size=60)
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     request_id = draw(texts)
+    digest = draw(st.sampled_from([b"", bytes(range(16))])) if request_id else b""
     return Entry(
         kind=draw(st.sampled_from(["events", "groups", "membership"])),
         decided_term=Term(draw(numbers)),
@@ -29,7 +30,8 @@ def entries(draw: st.DrawFn) -> Entry:
         request_id=request_id,
         reply=draw(st.binary(max_size=MAX_REPLY_BYTES)) if request_id else b"",
         batch=draw(st.binary(max_size=500)),
-        digest=draw(st.sampled_from([b"", bytes(range(16))])) if request_id else b"",
+        digest=digest,
+        stepped=True if digest else draw(st.booleans()),
     )
 
 
@@ -66,10 +68,10 @@ def test_every_cut_and_every_extra_byte_is_noticed() -> None:
 
 
 def test_only_an_entry_with_a_digest_is_written_in_the_newer_format() -> None:
-    """All others keep the bytes they always had; of the newer format every cut and every extra byte is noticed."""
+    """All others have the bytes they always had, but for the number; every cut and every extra byte is noticed."""
     digested = msgspec.structs.replace(SAMPLE, digest=bytes(range(16)))
     data = encode_entry(digested)
-    assert (encode_entry(SAMPLE)[0], data[0]) == (1, 2)
+    assert (encode_entry(SAMPLE)[0], data[0]) == (3, 2)
     assert data[1:] == encode_entry(SAMPLE)[1:] + bytes(range(16))
     for wrong in (*(data[:length] for length in range(len(data))), data + b"\0"):
         with pytest.raises(EntryFormatError):
@@ -92,6 +94,7 @@ def test_a_changed_header_never_raises_anything_else(position: int, change: int)
         {"request_id": "", "reply": b"x"},
         {"request_id": "", "reply": b"", "digest": bytes(16)},
         {"digest": bytes(15)},
+        {"digest": bytes(16), "stepped": False},
         {"principal": "p" * 70_000},
         {"base_offset": -1},
         {"count": 2**32},
@@ -119,7 +122,7 @@ def test_the_limit_is_the_callers() -> None:
 def test_an_unknown_version_or_kind_is_refused() -> None:
     """A later format is an error, not a guess."""
     data = bytearray(encode_entry(SAMPLE))
-    for position, value in ((0, 0), (0, 2), (0, 3), (1, 0), (1, 9)):
+    for position, value in ((0, 0), (0, 2), (0, 4), (1, 0), (1, 9)):
         changed = data.copy()
         changed[position] = value
         with pytest.raises(EntryFormatError):

@@ -1,17 +1,24 @@
 """Request ids: answered again while remembered, never run twice, honest when forgotten."""
 
+import random
+
 import msgspec
 import pytest
 
+from quorate.consensus.entry import Entry, decode_entry, encode_entry
+from quorate.consensus.ports import Term
+from quorate.controller.machine import remember
 from quorate.errors import InvariantBrokenError
 from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, Refusal
 from quorate.metadata.requests import (
+    SPANS_MAX,
     RememberedReply,
     RequestSettings,
     RequestTable,
     command_digest,
     request_time_ms,
 )
+from quorate.metadata.state import EMPTY
 
 SMALL = RequestSettings(remembered_max=2, remembered_ms_max=1_000, ahead_ms_max=50)
 
@@ -177,3 +184,90 @@ def test_a_row_that_is_none_of_ours_stops_the_node(name: bytes, value: bytes) ->
     """Damaged rows are not guessed at."""
     with pytest.raises(InvariantBrokenError):
         RequestTable.from_rows([(name, value)], SMALL)
+
+
+# ── clocks that were wrong ──
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_700_000_000_000
+YEAR_MS = 365 * 24 * HOUR_MS
+
+
+def told(table: RequestTable, time_ms: int) -> str:
+    """What an unknown id of this time is told, at that time."""
+    found = table.recall("p", f"{time_ms}-new", time_ms)
+    return found.code if isinstance(found, Refusal) else "new"
+
+
+def test_a_forgotten_id_far_ahead_does_not_push_the_horizon_over_honest_ones() -> None:
+    """It has a span of its own: what lies in it may have run, what lies between was never forgotten."""
+    table = RequestTable(settings=RequestSettings(remembered_max=1))
+    times = (NOW_MS, NOW_MS + YEAR_MS, NOW_MS + YEAR_MS + 5, NOW_MS + 10, NOW_MS + 20, NOW_MS + 30)
+    for offset, time_ms in enumerate(times):
+        table, _ = table.remember("p", f"{time_ms}-x", offset, 1, b"r", NOW_MS)
+    assert [told(table, NOW_MS + at) for at in (5, 20, 25, 40)] == ["RequestExpired", "RequestExpired", "new", "new"]
+    assert [told(table, NOW_MS + YEAR_MS + at) for at in (-1, 0, 3, 5, 6)] == [
+        "new", "RequestExpired", "RequestExpired", "RequestExpired", "new",
+    ]  # fmt: skip
+
+
+def test_no_forgotten_id_ever_looks_new_and_the_spans_are_few() -> None:
+    """Whatever the times: ids in any order, near and far, over years; rows say all of it."""
+    settings = RequestSettings(remembered_max=3, remembered_ms_max=1_000, ahead_ms_max=50)
+    for seed in range(200):
+        chance = random.Random(seed)
+        table, forgotten, store = RequestTable(settings=settings), [], dict[bytes, bytes]()
+        for number in range(60):
+            time_ms = NOW_MS + chance.choice((0, 0, 0, YEAR_MS, -YEAR_MS, 5_000, 2 * YEAR_MS)) + chance.randrange(2_000)
+            before = table
+            table, changes = table.remember("p", f"{time_ms}-{number}", number, 1, b"r", NOW_MS + 10 * number)
+            forgotten += [name for name in {*before.replies, ("p", f"{time_ms}-{number}")} if name not in table.replies]
+            for name, value in changes:
+                if value is None:
+                    del store[name]
+                else:
+                    store[name] = value
+        assert len(table.spans) <= SPANS_MAX
+        for _, request_id in forgotten:
+            found = table.recall("p", request_id, NOW_MS + 3 * YEAR_MS)
+            assert isinstance(found, Refusal)
+            assert found.code == "RequestExpired"
+        again = RequestTable.from_rows(store.items(), settings)
+        assert store == dict(table.rows()) == dict(again.rows())
+        assert (again.horizon_ms, again.spans) == (table.horizon_ms, table.spans)
+
+
+def test_a_jump_of_the_logs_time_ages_what_is_remembered_by_one_step() -> None:
+    """A year in one step forgets nothing; the same time in ordinary steps forgets all that is older than the limit."""
+    table = RequestTable()
+    table, _ = table.remember("p", f"{NOW_MS}-first", 0, 1, b"r", NOW_MS)
+    table, rows = table.step(YEAR_MS)
+    assert dict(rows) == {b"skipped": b"%d" % (YEAR_MS - HOUR_MS // 16)}
+    log_ms = NOW_MS + YEAR_MS
+    table, _ = table.remember("p", f"{NOW_MS}-second", 1, 1, b"r", log_ms)
+    assert isinstance(table.recall("p", f"{NOW_MS}-first", NOW_MS), RememberedReply)
+    table, _ = table.remember("p", f"{NOW_MS}-third", 2, 1, b"r", log_ms + HOUR_MS - HOUR_MS // 16 + 1)
+    assert not isinstance(table.recall("p", f"{NOW_MS}-first", NOW_MS), RememberedReply)
+    assert isinstance(table.recall("p", f"{NOW_MS}-second", NOW_MS), RememberedReply)
+
+
+@pytest.mark.parametrize(
+    ("stepped", "kept"),
+    [
+        (False, (NOW_MS + YEAR_MS, (), 0)),
+        (True, (-1, (), 2 * (YEAR_MS - HOUR_MS // 16))),
+    ],
+)
+def test_entries_of_the_first_format_are_applied_as_they_were(
+    stepped: bool, kept: tuple[int, tuple[object, ...], int]
+) -> None:
+    """All nodes make the same of a log that an earlier build began: one horizon, and every step counted whole."""
+    table, before_ms = RequestTable(), 0
+    for offset, time_ms in enumerate((NOW_MS, NOW_MS + YEAR_MS, NOW_MS + 2 * YEAR_MS)):
+        entry = Entry(
+            kind="events", decided_term=Term(1), base_offset=offset, count=1, time_ms=time_ms, principal="p",
+            request_id=f"{time_ms}-x", stepped=stepped,
+        )  # fmt: skip
+        table, _ = remember(table, decode_entry(encode_entry(entry)), EMPTY, before_ms)
+        before_ms = time_ms
+    assert (table.horizon_ms, table.spans, table.skipped_ms) == kept

@@ -1,7 +1,7 @@
 """What a consumer group keeps in the cluster: its position, and while it has members, who they are and who reads what.
 
-Rules: two rows a group, ``offset/<group>`` and ``members/<group>``, msgpack, fields only ever added at the end. The
-leader alone writes them (controller/group_writer.py); every node has them.
+Rules: two rows a group, ``offset/<group>`` and ``members/<group>``, and one ``clock`` for all, msgpack, fields only
+ever added at the end. The leader alone writes them (controller/group_writer.py); every node has them.
 Theory: Kafka's own coordinator keeps both in ``__consumer_offsets``: with its members kept, a group that loses its
 coordinator goes on in the same generation at the next one, and nothing is read twice.
 """
@@ -12,6 +12,7 @@ from quorate.errors import InvariantBrokenError
 
 OFFSET = b"offset/"
 MEMBERS = b"members/"
+CLOCK = b"clock"
 
 
 class KeptOffset(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -21,7 +22,17 @@ class KeptOffset(msgspec.Struct, frozen=True, gc=False, array_like=True):
     leader_epoch: int
     metadata: str | None
     time_ms: int
-    """When it was committed, Unix ms by the leader's clock; it lapses ``group_expiry_s`` later."""
+    """When it was committed, Unix ms by the leader's clock."""
+    passed_ms: int = 0
+    """And by the kept clock; it lapses when that has gone ``group_expiry_s`` further."""
+
+
+class KeptClock(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How much time has passed for positions: a jump of a leader's clock, or a time without a leader, is one step."""
+
+    time_ms: int
+    """What the leader's clock said when this was written."""
+    passed_ms: int
 
 
 class KeptMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -49,6 +60,7 @@ class KeptMembers(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _OFFSETS = msgspec.msgpack.Decoder(KeptOffset)
+_CLOCK = msgspec.msgpack.Decoder(KeptClock)
 _MEMBERS = msgspec.msgpack.Decoder(KeptMembers)
 
 
@@ -67,7 +79,7 @@ def group_of(key: bytes) -> str:
     return key.partition(b"/")[2].decode()
 
 
-def encode(row: KeptOffset | KeptMembers) -> bytes:
+def encode(row: KeptOffset | KeptMembers | KeptClock) -> bytes:
     """A row's bytes."""
     return _encode(row)
 
@@ -78,6 +90,14 @@ def decode_offset(row: bytes) -> KeptOffset:
         return _OFFSETS.decode(row)
     except msgspec.MsgspecError as error:
         raise InvariantBrokenError(f"a kept offset is damaged: {error}") from error
+
+
+def decode_clock(row: bytes) -> KeptClock:
+    """Raises InvariantBrokenError for a row that is none of ours."""
+    try:
+        return _CLOCK.decode(row)
+    except msgspec.MsgspecError as error:
+        raise InvariantBrokenError(f"the kept clock is damaged: {error}") from error
 
 
 def decode_members(row: bytes) -> KeptMembers:

@@ -26,6 +26,7 @@ class Desk:
         self.ledger = FakeLedger()
         self.groups = Groups(SETTINGS, scheduler, random.Random(1), self.ledger)
         self.offsets = GroupOffsets(SETTINGS, scheduler, self.groups, self.ledger)
+        self.clock = scheduler
 
     def commit(
         self, offset: int, *, group: str = "g", metadata: str | None = "note", generation: int = -1
@@ -36,8 +37,15 @@ class Desk:
         return answers
 
     def sweep_for(self, seconds: float) -> None:
-        """Time passes, and a few rounds of sweeps after it."""
-        self.world.run_until(self.world.now + seconds)
+        """Time passes, with a sweep a second, and a few rounds of sweeps after it."""
+        until = self.world.now + seconds
+        while self.world.now < until:
+            self.world.run_until(min(self.world.now + 1, until))
+            self.offsets.sweep()
+        self.sweep()
+
+    def sweep(self) -> None:
+        """A few rounds."""
         for _ in range(10):
             self.offsets.sweep()
 
@@ -112,9 +120,47 @@ def test_an_unused_position_lapses() -> None:
     for number in range(9):
         desk.commit(number, group=f"g{number}")
     desk.sweep_for(99)
-    assert len(desk.ledger.rows) == 9
-    desk.sweep_for(2)
+    assert len(list(desk.offsets.of_groups())) == 9
+    desk.sweep_for(3)
+    assert not list(desk.offsets.of_groups())
+
+
+def test_a_jump_of_the_clock_is_one_step() -> None:
+    """A leader's clock a year ahead for a moment, then back, then an hour back for good, then a week in which nobody
+    swept: each ages a position by a small part of the expiry, and then time passes as ever.
+    """
+    desk = Desk()
+    desk.commit(5)
+    desk.sweep_for(10)
+    year_ms = 365 * 24 * 3600 * 1000
+    for skew_ms in (year_ms, 0, -3_600_000):
+        desk.clock.wall_skew_ms = skew_ms
+        desk.sweep()
+        desk.sweep_for(1)
+        assert desk.at() == 5
+    desk.world.run_until(desk.world.now + 7 * 24 * 3600)
+    desk.sweep()
+    assert desk.at() == 5
+    desk.sweep_for(75)
+    assert desk.at() == 5
+    desk.sweep_for(15)
+    assert desk.at() is None
+
+
+def test_the_kept_clock_is_written_seldom_and_only_for_positions() -> None:
+    """It is an entry of the log each time: none without positions, and a few dozen in an expiry with some."""
+    desk = Desk()
+    desk.sweep_for(200)
     assert not desk.ledger.rows
+    desk.commit(5)
+    desk.member()
+    written: list[bytes] = []
+    for _ in range(100):
+        desk.sweep_for(1)
+        row = desk.ledger.rows[b"clock"]
+        if row not in written:
+            written.append(row)
+    assert 50 <= len(written) <= 2 * 64 + 1
 
 
 def test_a_position_in_use_does_not_lapse() -> None:
@@ -134,10 +180,10 @@ def test_a_commit_under_way_is_not_overtaken() -> None:
     """Neither lapsing nor renewing touches a position that is just being committed."""
     desk = Desk()
     desk.commit(5)
+    desk.sweep_for(99)
     desk.ledger.held = True
-    desk.world.run_until(200.0)
     answers = desk.commit(6)
-    desk.sweep_for(0)
+    desk.sweep_for(5)
     desk.member()
     desk.sweep_for(0)
     desk.ledger.release()
