@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from quorate.cli.cluster import found
 from quorate.gateway.http.answers import Done
 from quorate.wire.kafka import Api
 from quorate.wire.remoting import FrameSplitter, decode_response, encode_request
-from tests.clusters import QUORATE, Started, free_ports, until, up
+from tests.clusters import QUORATE, Started, free_ports, running, until, up
 from tests.kafka_tools.raw import Client
 
 SILENT = 1_500
@@ -93,6 +94,34 @@ def test_fifteen_hundred_silent_connections_on_each_listener_keep_nobody_out(tmp
         assert kept.getresponse().status == 200
         told = {name: (statistics.median(quiet[name]), statistics.median(took[name]), max(took[name])) for name in took}
         assert all(slowest < 1.0 for _, _, slowest in told.values()), told
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_fifteen_hundred_silent_connections_keep_nobody_from_the_page_and_the_views(tmp_path: Path) -> None:
+    """Theirs are no probes of a node, but the same rule holds: every question is answered within a second."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(up(tmp_path / "cluster", nodes=1))
+        page, views = free_ports(1), free_ports(1)
+        nodes = ["--nodes", cluster.nodes[0]["kafka"]]
+        stack.enter_context(running(["dashboard", *nodes, "--port", str(page), "-o", "json"], tmp_path / "page"))
+        data = ["--data-dir", str(tmp_path / "views")]
+        words = ["projections", "serve", *nodes, *data, "--port", str(views)]
+        stack.enter_context(running(words, tmp_path / "views"))
+        for port, path in ((page, "/api/health"), (views, "/views")):
+            until(partial(answers, port, path), f"{path} of {port}")
+            silence(stack, port, SILENT)
+            took = [seconds(partial(probe, port, path)) for _ in range(50)]
+            assert max(took) < 1.0, (path, took)
+
+
+def answers(port: int, path: str) -> bool:
+    """Does it answer 200 by now?"""
+    try:
+        probe(port, path)
+    except (OSError, AssertionError):
+        return False
+    return True
 
 
 @pytest.mark.integration

@@ -30,7 +30,7 @@ Respond = Callable[[Response], None]
 Handler = Callable[[Request, Respond], None]
 """Answers exactly once, now or later, within a deadline of its own."""
 
-_JUDGED = frozenset(name.encode() for name in HEADERS)
+_JUDGED = tuple((name.encode(), name) for name in HEADERS)
 _SECURITY = "".join(f"{name}: {value}\r\n" for name, value in SECURITY_HEADERS.items()).encode()
 """Of every answer; written as they are, for h11 would look at each of them each time."""
 
@@ -41,7 +41,7 @@ def parse_request(head: h11.Request, body: bytes, address: str) -> Request:
         path, _, query = head.target.decode("ascii").partition("?")
         segments = tuple(unquote_to_bytes(part).decode() for part in path.split("/") if part)
         asked = dict(parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=32))
-        headers = {name.decode("ascii"): value.decode("ascii") for name, value in head.headers}
+        headers = {name.decode("ascii").lower(): value.decode("ascii") for name, value in head.headers.raw_items()}
     except ValueError as error:
         raise HttpError("invalid", f"the request line or a header is not text: {error}") from error
     return Request(head.method.decode("ascii"), segments, asked, headers, body, address)
@@ -145,8 +145,9 @@ class HttpConnection(asyncio.Protocol):
         match event:
             case h11.Request():
                 self._head = event
-                self._judge(event)
-                length = next((int(v) for n, v in event.headers if n == b"content-length"), 0)
+                told = {name.lower(): value for name, value in event.headers.raw_items()}
+                length = int(told.get(b"content-length", 0))
+                self._judge(event, told)
                 if length > self._server.settings.body_bytes_max:
                     self._reject(self._too_large())
                 elif self._transport and self._h11.they_are_waiting_for_100_continue:
@@ -165,13 +166,10 @@ class HttpConnection(asyncio.Protocol):
             case _:
                 pass
 
-    def _judge(self, head: h11.Request) -> None:
+    def _judge(self, head: h11.Request, told: dict[bytes, bytes]) -> None:
         """Raises HttpError when a foreign page asks, or what is to come is not JSON."""
-        headers = {name.decode(): value.decode("latin-1") for name, value in head.headers if name in _JUDGED}
-        has_body = any(
-            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
-            for name, value in head.headers
-        )
+        headers = {text: told[name].decode("latin-1") for name, text in _JUDGED if name in told}
+        has_body = b"transfer-encoding" in told or told.get(b"content-length", b"0") != b"0"
         refused = judge(head.method.decode(), headers, self._server.doors, has_body=has_body)
         if refused is not None:
             raise HttpError(refused.code, refused.message)

@@ -9,6 +9,10 @@ import re
 
 from quorate.gateway.http.messages import HttpError
 
+_PLAIN = re.compile(
+    rb"[A-Z]+ /[^ \r\n]* HTTP/1\.1\r\n(?:(?!(?i:content-length|transfer-encoding))[^\s:]+:[^\r\n]*\r\n)*\r\n"
+)
+"""Most heads; the others are looked at more closely."""
 _END = re.compile(rb"\n\r?\n")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _FOLDED = re.compile(rb"\n[ \t]")
@@ -28,6 +32,11 @@ def checked(data: bytes, head_bytes_max: int) -> bool:
 
 
 def _check(head: bytes) -> None:
+    if not _PLAIN.fullmatch(head):
+        _check_closely(head)
+
+
+def _check_closely(head: bytes) -> None:
     if _BARE_LF.search(head):
         raise HttpError("invalid", "a line of the head ends without CR")
     line = head[: head.index(b"\r\n") + 2]
