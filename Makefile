@@ -17,7 +17,7 @@ SETS_ALL := $(SETS) projections spark
 SETS_RUN := node build projections spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all run test check test-all test-rocketmq test-kafka sim bench peers fuzz gen lock format clean
+.PHONY: help setup setup-all run test check test-all test-rocketmq test-kafka sim faults bench peers fuzz gen lock format clean
 
 help: ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ test-kafka: setup-all ## kcat, Kafka's own tools and clients, and the mirror int
 
 sim: setup ## The deterministic simulator: make sim SEEDS=1..500, or SEEDS=17..17 to replay one
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --jobs $(JOBS)
+
+faults: setup ## 300 bit flips, 100 truncations and deletions, on real nodes; prints the table
+	@$(BIN)/python -m tests.faults
 
 fuzz: setup ## 60 s of hostile bytes for each decoder
 	@for fuzzer in tests/fuzz/fuzz_*.py; do $(BIN)/python $$fuzzer --seconds 60 || exit 1; done

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import real
 from tests.faults.campaign import Outcome, play, table, trial
 from tests.faults.cluster import Image, prepare
 from tests.faults.damage import Damage, campaign
@@ -51,3 +52,11 @@ def test_three_hundred_flips_and_a_hundred_cuts_and_deletions(
     assert len(outcomes) == 400
     assert not silent(outcomes), told(outcomes)
     assert {outcome.verdict for outcome in outcomes} == {"served equally", "mended itself", "stopped, remedy run"}
+
+
+@pytest.mark.slow
+def test_thirty_on_real_nodes(tmp_path: Path) -> None:
+    """Twenty-two flips, four cuts and four deletions, one after the other, on one node of a running cluster."""
+    outcomes = real.play(tmp_path, 22, 8, seed=1)
+    assert len(outcomes) == 30
+    assert not silent(outcomes), told(outcomes)

@@ -181,6 +181,7 @@ class Node:
         self._scheduler.call_later(OVERRULED_AFTER_S, self._say_overruled)
         await self._listen()
         calm_collector()
+        self._scrub.start()
         self._space_watch = self._loop.create_task(self._watch_space())
         self._started = True
         self.log.info("started", cluster=self.settings.cluster.id, offset=self.core.machine.offset)
@@ -219,6 +220,9 @@ class Node:
             self._scheduler,
             self.settings.storage.scrub,
         )
+        scrub = self._scrub
+        self.metrics.gauge("scrub_passes", "Times that everything on disk was read again.", lambda: scrub.passes)
+        self.metrics.gauge("scrub_read_bytes", "Bytes read again to find damage.", lambda: scrub.bytes_read)
 
     def _give_up_store(self, damage: StoreDamagedError | StateIsWrongError) -> None:
         disk = FileDisk(str(Path(self.settings.node.data_dir) / "journal"))

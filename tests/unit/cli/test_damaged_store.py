@@ -95,6 +95,27 @@ def test_damage_met_while_running_stops_the_node_and_the_next_start_mends_it(set
     assert len(list(Path(settings.node.data_dir).glob("store.damaged-*"))) == 1
 
 
+def test_a_node_reads_everything_again_and_stops_at_damage(tmp_path: Path, settings: NodeSettings) -> None:
+    """The scrub runs from the start on; what it meets stops the node by name, and the next start mends it."""
+    place = next(tmp_path.glob("*/node.toml"))
+    fast = {"cluster.id": "c", "storage.scrub.bytes_per_s": "50000000", "storage.scrub.period_s": "0.1"}
+    settings = read_settings(place, {}, fast)
+
+    async def hurt(node: Node) -> None:
+        await until(lambda: node._scrub.passes)
+        key, batch = next(node._store.scan("events"))
+        node._store.write([StoreOp("events", key, batch[:-1] + b"?")])
+        error = await node.wait_failed()
+        assert "start the node again" in str(error)
+
+    async def look(node: Node) -> None:
+        await until(lambda: node._scrub.passes)
+
+    live(settings, hurt)
+    live(settings, look)
+    assert len(list(Path(settings.node.data_dir).glob("store.damaged-*"))) == 1
+
+
 class Place:
     """A directory without a node."""
 
