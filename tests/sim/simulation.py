@@ -151,6 +151,8 @@ class Simulation:
         sure = [node for node in nodes if self.cluster.remembers(node)]
         if len(sure) < self.cluster.quorum or random.random() < ALL_MENDED:
             return []
+        if not any(entry for _, _, entry in self.ghost.entries):  # A founding takes all of them.
+            return []
         random.shuffle(sure)
         core = sure[: self.cluster.quorum]
         return [node for node in nodes if node not in core]

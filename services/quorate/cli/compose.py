@@ -236,12 +236,12 @@ class Core:
             event_log=log,
             worker=worker,
             directory=directory,
+            facts=self.machine,
             on_fatal=on_fatal,
         )
         self._voters = set(voters)
         self._judged = self._judge_voters()
-        if not self._judged:
-            self.machine.on_applied.append(self._founded)
+        self._watch_directories()
         self.groups = GroupWriter(self.controller, self.machine, scheduler, settings.controller)
         self.liveness = Liveness(self.controller, scheduler, brokers, peers, settings.controller)
         self.agreeing = Agreeing(self.controller, settings.requests)
@@ -284,10 +284,33 @@ class Core:
             )
         return True
 
-    def _founded(self, _: int) -> None:
+    def _watch_directories(self) -> None:
+        self._nodes_seen = self.machine.state.nodes
+        self._turned_away: set[NodeId] = set()
+        self.on_directories: Callable[[], None] = lambda: None
+        """Called when the log may name other directories of voters than before."""
+        self.machine.on_applied.append(self._applied)
+
+    @property
+    def waits_for(self) -> str:
+        """Why this node cannot take part, and what would help; empty when it can."""
+        if self._turned_away:
+            me = self.directory.incarnation
+            by = ", ".join(str(peer) for peer in sorted(self._turned_away))
+            return (
+                f"node {by} knows another directory as node {self.node_id} than this one ({me}): bring that one back; "
+                f"if it is lost for good, run: quorate member rebuild {self.node_id} --directory {me}"
+            )
+        return self.engine.waits_for
+
+    def _applied(self, _: int) -> None:
         """A node that founds or joins a cluster learns its voters with the first events."""
         if not self._judged:
             self._judged = self._judge_voters()
+        nodes = self.machine.state.nodes
+        if nodes is not self._nodes_seen:
+            self._nodes_seen = nodes
+            self.on_directories()
 
     # -- callbacks of the peer links
 
@@ -302,9 +325,15 @@ class Core:
             self.metrics.peer_errors["raft"] += 1
             raise
 
+    def on_turned_away(self, peer: NodeId, reason: str) -> None:
+        """A peer will have no link with us."""
+        if reason == "directory":
+            self._turned_away.add(peer)
+
     def on_connected(self, peer: NodeId) -> None:
         """A link is up."""
         self.controller.peer_connected(peer)
+        self._turned_away.discard(peer)
         self.engine.peer_connected(peer)
 
     def on_disconnected(self, peer: NodeId) -> None:

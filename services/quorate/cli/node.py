@@ -24,6 +24,7 @@ from quorate.cli import descriptors
 from quorate.cli.compose import Core, CoreSettings, Disks, give_up_store, open_directory, open_mending, open_store
 from quorate.cli.private import tightened
 from quorate.clock import LoopScheduler
+from quorate.consensus.codec import RefusedReason
 from quorate.consensus.disk import DirectoryLock, FileDisk, FileVoterFile, StoreFolder, ThreadWorker, sync_directory
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
@@ -59,12 +60,18 @@ HANDOVER_POLL_S = 0.005
 """How often it looks."""
 OVERRULED_AFTER_S = 5.0
 """How long after its start a node warns of settings that the log overrules."""
+WAITING_LOOK_S = 2.0
+"""How often a node asks itself whether it still waits for something."""
 STOP_PATIENCE_S = 5.0
 """How long a stopping node waits for its disk."""
 
 
 def _addresses(voter: VoterSettings) -> NodeAddresses:
     return NodeAddresses(rpc=voter.rpc, raft=voter.raft, kafka=voter.kafka, http=voter.http)
+
+
+def _new_id() -> str:
+    return str(uuid.UUID(int=secrets.randbits(128), version=4))
 
 
 def _seeded() -> random.Random:
@@ -184,6 +191,7 @@ class Node:
         self._scrub.start()
         self._space_watch = self._loop.create_task(self._watch_space())
         self._started = True
+        self._tell_what_is_missing("")
         self.log.info("started", cluster=self.settings.cluster.id, offset=self.core.machine.offset)
 
     def _fit(self) -> None:
@@ -278,7 +286,7 @@ class Node:
             alone=self._alone,
             journal=settings.storage.journal,
             clock=self._scheduler,
-            fresh=lambda: str(uuid.UUID(int=secrets.randbits(128), version=4)),
+            fresh=_new_id,
         )
         self.dir_uuid = self._directory.incarnation
         if self._directory.may_not_vote:
@@ -310,6 +318,7 @@ class Node:
                 frame=self._frame,
                 connected=self._connected,
                 disconnected=self._disconnected,
+                turned_away=self._turned_away,
                 directory_of=self._directory_of,
             ),
         )
@@ -320,6 +329,7 @@ class Node:
                 for v in settings.cluster.voters
             ),
             feature_level=FEATURE_MAX,
+            cluster_uuid=_new_id(),
         )
         self.core = Core(
             node_id=me,
@@ -349,6 +359,8 @@ class Node:
             lambda news: self.log.warning("clock", news=news.text, ahead_ms=news.ahead_ms)
         )
 
+        self.core.on_directories = self._peers.judge_again
+
     def _frame(self, peer: NodeId, frame: bytes) -> None:
         self.core.on_frame(peer, frame)
 
@@ -358,10 +370,13 @@ class Node:
     def _disconnected(self, peer: NodeId) -> None:
         self.core.on_disconnected(peer)
 
+    def _turned_away(self, peer: NodeId, reason: RefusedReason) -> None:
+        self.core.on_turned_away(peer, reason)
+
     def _directory_of(self, peer: NodeId) -> bytes | None:
         """The data directory a voter is known to have; another one under its id has forgotten its votes."""
-        known = self.core.machine.state.nodes.get(peer)
-        return uuid.UUID(known.dir_uuid).bytes if known is not None else None
+        known = self.core.machine.directory_of(peer)
+        return uuid.UUID(known).bytes if known else None
 
     def _build_gateways(self) -> None:
         settings, core = self.settings, self.core
@@ -415,6 +430,7 @@ class Node:
             quota=quota,
             connected=self.connected,
             serving=lambda: self.serving,
+            waits_for=lambda: self.core.waits_for,
             alive=lambda: self._started and not self._stopping and not self._failed.done(),
             storage=self._storage_info,
             alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms()),
@@ -448,6 +464,15 @@ class Node:
             "scanNotActiveBrokerInterval": str(int(controller.live_scan_period_s * 1000)),
             "scanInactiveMasterInterval": str(int(controller.inactive_master_scan_period_s * 1000)),
         }
+
+    def _tell_what_is_missing(self, told: str) -> None:
+        """A node that waits says what for, whenever that changes."""
+        if self._stopping:
+            return
+        waits_for = self.core.waits_for
+        if waits_for and waits_for != told:
+            self.log.warning("waiting", reason=waits_for)
+        self._scheduler.call_later(WAITING_LOOK_S, lambda: self._tell_what_is_missing(waits_for))
 
     def _storage_info(self) -> StorageInfo:
         journal = self._journal

@@ -60,7 +60,7 @@ class Ack(Message, frozen=True, gc=False):
 class RequestVote(Message, frozen=True, gc=False):
     """Candidate → voter (Raft §5.2). ``ballot`` is drawn anew for each candidacy and repeated in the answer, so that a
     vote given to an earlier life of a node that lost its journal is not counted. ``handover``: the leader asked for it,
-    so do not protect that leader.
+    so do not protect that leader. ``listed``: what the candidate's log says of the voter (consensus/founding.py).
     """
 
     term: Term
@@ -68,22 +68,25 @@ class RequestVote(Message, frozen=True, gc=False):
     last_index: Index
     last_term: Term
     handover: bool
+    listed: bytes = bytes(16)
 
 
 class VoteGranted(Message, frozen=True, gc=False):
-    """Voter → candidate; leaves only when the vote is durable. A refusal is silence."""
+    """Voter → candidate; leaves only when the vote is durable. A refusal is silence. ``incarnation``: whose vote."""
 
     term: Term
     ballot: int
+    incarnation: bytes = bytes(16)
 
 
 class PreVote(Message, frozen=True, gc=False):
-    """Would you vote for me in ``term``? Changes nothing at the voter (Raft thesis §9.6)."""
+    """Would you vote for me in ``term``? Changes nothing there (Raft thesis §9.6). ``listed``: as RequestVote."""
 
     term: Term
     round: int
     last_index: Index
     last_term: Term
+    listed: bytes = bytes(16)
 
 
 class PreVoteAnswer(Message, frozen=True, gc=False):
@@ -232,9 +235,9 @@ _TYPE_CHUNK = 17
 
 _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
     2: (Ack, struct.Struct("!BQQQ???")),
-    3: (RequestVote, struct.Struct("!BQQQQ?")),
-    4: (VoteGranted, struct.Struct("!BQQ")),
-    5: (PreVote, struct.Struct("!BQQQQ")),
+    3: (RequestVote, struct.Struct("!BQQQQ?16s")),
+    4: (VoteGranted, struct.Struct("!BQQ16s")),
+    5: (PreVote, struct.Struct("!BQQQQ16s")),
     6: (PreVoteAnswer, struct.Struct("!BQQ?")),
     7: (TermNotice, struct.Struct("!BQ")),
     8: (Alive, struct.Struct("!BQ")),
@@ -256,8 +259,13 @@ _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
 _TERMS = frozenset({"term", "last_term", "index_term"})
 
 
+_DIRECTORIES = frozenset({"listed", "incarnation"})
+"""Fields that are no numbers; they come last."""
+
+
 def _limits(cls: type[Message]) -> tuple[int, ...]:
-    return tuple(TERM_MAX if name in _TERMS else NUMBER_MAX for name in cls.__struct_fields__)
+    numbers = [name for name in cls.__struct_fields__ if name not in _DIRECTORIES]
+    return tuple(TERM_MAX if name in _TERMS else NUMBER_MAX for name in numbers)
 
 
 _LIMITS = {number: _limits(cls) for number, (cls, _) in _FIXED.items()}

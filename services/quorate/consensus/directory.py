@@ -65,7 +65,7 @@ class Voter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     begun: bool = False
     """A journal was made: one that is missing was lost."""
     admitted: bool = False
-    """It came back, or in, without having voted in the cluster's founding, and has learned all it needs to vote."""
+    """It is known to be one of the founders, or has come in or back since, and learned all it needs to vote."""
     lives: tuple[str, ...] = ()
     """Ids of the starts of this directory, the latest last."""
     met: dict[int, Met] = {}

@@ -11,7 +11,7 @@ timer, and grouped: many requests, one turn.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -46,6 +46,7 @@ from quorate.consensus.codec import (
 from quorate.consensus.core import Core, CoreEvents, Role
 from quorate.consensus.directory import Directory
 from quorate.consensus.event_log import EventLog
+from quorate.consensus.founding import NOT_LISTED, UNFOUNDED, Founding, FoundingFacts
 from quorate.consensus.guard import Election, HeldFrames, PeerFlow, ReadRounds, Show, commit_ceiling, shape_append
 from quorate.consensus.install import Installer
 from quorate.consensus.journal import Journal
@@ -90,6 +91,7 @@ class GuardedEngine(CoreEvents):
     """A ``RaftEngine`` (consensus/ports.py says what each method promises) around any ``Core``.
 
     ``store``, ``event_log`` and ``worker`` are needed for snapshots and trimming; without them the journal only grows.
+    With ``facts``, what the machine knows of the cluster's founding, a cluster is founded by all voters only.
     ``directory`` says whether this node may vote; an empty journal beside a store that has applied something, or a
     store behind the journal's beginning, is recognised here and said there. ``on_fatal`` is called once, when this node
     must not go on; the engine has stopped by then. Raises UsageError for a lone node that forgot (nobody could tell it
@@ -113,6 +115,7 @@ class GuardedEngine(CoreEvents):
         event_log: EventLog | None = None,
         worker: DiskWorker | None = None,
         directory: Directory | None = None,
+        facts: FoundingFacts | None = None,
     ) -> None:
         if node_id not in voters or len(set(voters)) != len(voters) or min(voters) < 1:
             raise UsageError(f"node {node_id} of voters {voters}: ids are distinct, from 1, and include the node's own")
@@ -129,6 +132,7 @@ class GuardedEngine(CoreEvents):
         self._directory = directory or Directory.in_memory(node_id)
         now = scheduler.monotonic()
         self._needs_state = False
+        self._founding = Founding(self._directory, self.voters, journal, facts) if facts is not None else None
         self._rejoin = self._start_rejoin()
         self._rejoined_seq: int | None = None
         self._first_start = journal.term == 0 and self._rejoin is None
@@ -141,9 +145,7 @@ class GuardedEngine(CoreEvents):
         self._flows: dict[NodeId, PeerFlow] = {}
         self._senders: dict[NodeId, SnapshotSender] = {}
         self._reset_leadership()
-        self._seq = 0
-        self._answering_seq = 0
-        self._answering_ballot = 0
+        self._seq = self._answering_seq = self._answering_ballot = 0
         self._handover = False
         self._last_ack = _NO_ACK
         self._news_due = False
@@ -233,6 +235,21 @@ class GuardedEngine(CoreEvents):
     def _standing(self) -> bool:
         """May it ask for votes? Not while its store, but not yet its journal, is at a snapshot: it could not win."""
         return self.voting and not self._installer.switching and not self._needs_state
+
+    @property
+    def founders(self) -> Mapping[NodeId, str]:
+        """See port."""
+        return {} if self._founding is None else self._founding.votes
+
+    @property
+    def waits_for(self) -> str:
+        """See port."""
+        if self._rejoin is not None:
+            return f"may not vote: {self._directory.may_not_vote}"
+        if self._founding is None or self._founding.founded:
+            return ""
+        missing = ", ".join(map(str, self._election.missing)) or "(not asked yet)"
+        return f"not founded: a cluster is founded by all of its voters, and none has agreed yet of node {missing}"
 
     @property
     def installing(self) -> bool:
@@ -552,15 +569,18 @@ class GuardedEngine(CoreEvents):
 
     def ask_vote(self, peer: NodeId, term: Term, last_index: Index, last_term: Term) -> None:
         """See port."""
-        self._hold(peer, RequestVote(term, self._election.ballot, last_index, last_term, self._handover))
+        listed = self._lists(peer)
+        self._hold(peer, RequestVote(term, self._election.ballot, last_index, last_term, self._handover, listed))
 
     def grant_vote(self, peer: NodeId, term: Term) -> None:
         """See port."""
         self._election.postpone(self._scheduler.monotonic(), voted=True)
-        self._hold(peer, VoteGranted(term, self._answering_ballot))
+        mine = UNFOUNDED if self._founding is None else self._founding.me
+        self._hold(peer, VoteGranted(term, self._answering_ballot, mine))
 
     def acknowledge(self, peer: NodeId, next_index: Index, *, reset: bool, success: bool) -> None:
         """See port. Stamped with the term and sequence of now, not of the moment it leaves (BUG 2)."""
+        self._judge_membership()
         ack = Ack(self._core.term, self._answering_seq, next_index, reset, success, self._rejoin is None)
         progress = success and not reset
         self._last_ack = (peer, ack.term, next_index, self._scheduler.monotonic()) if progress else _NO_ACK
@@ -593,19 +613,25 @@ class GuardedEngine(CoreEvents):
             raise InvariantBrokenError(
                 f"term {TERM_MAX} is the last that a log can hold: nobody can be elected after it"
             )
+        self._judge_membership()
+        if self._founding is not None:
+            self._election.unanimous = not self._founding.founded
         round_ = self._election.ask(now)
         busy = self._oldest_unsynced_age(now) > self._settings.heartbeat_s
         if not self._standing or busy:
             return
         journal = self._journal
-        question = PreVote(Term(self._core.term + 1), round_, journal.last_index, journal.last_term)
+        term = Term(self._core.term + 1)
         for peer in self._others:
-            self._send(peer, question)
+            self._send(peer, PreVote(term, round_, journal.last_index, journal.last_term, self._lists(peer)))
         if self._election.would_win():
             self._campaign(now)
 
     def _campaign(self, now: float, *, handover: bool = False) -> None:
         self._handover = handover
+        if self._founding is not None:
+            self._founding.stand()
+            self._election.unanimous = not self._founding.founded
         self._cause = self._election.cause(now, handover=handover, first=self._first_start)
         self._election.campaign(now)
         self._core.stand()
@@ -614,7 +640,7 @@ class GuardedEngine(CoreEvents):
         now = self._scheduler.monotonic()
         journal = self._journal
         granted = (
-            self.voting
+            self._would_vote(message.listed)
             and not self.is_leader
             and not self._election.protects_leader(now)
             and message.term > self._core.term
@@ -634,7 +660,7 @@ class GuardedEngine(CoreEvents):
 
     def _on_request_vote(self, peer: NodeId, message: RequestVote) -> None:
         protects = self.is_leader or self._election.protects_leader(self._scheduler.monotonic())
-        if not self.voting or (protects and not message.handover):
+        if not self._would_vote(message.listed) or (protects and not message.handover):
             return
         if message.term < self._core.term:
             self._send(peer, TermNotice(self._core.term))
@@ -643,10 +669,27 @@ class GuardedEngine(CoreEvents):
         self._core.request_vote(peer, message.term, message.last_index, message.last_term)
 
     def _on_vote(self, peer: NodeId, message: VoteGranted) -> None:
-        if message.term == self._core.term and self._election.first_vote_of(peer, message.term, message.ballot):
+        if message.term != self._core.term or not self._election.first_vote_of(peer, message.term, message.ballot):
+            return
+        if self._founding is None or not self._election.unanimous:
             self._core.vote_granted(peer, message.term)
+        elif self._founding.voted(peer, message.incarnation):  # It counts a majority: no word before all.
+            for voter in self._others:
+                self._core.vote_granted(voter, message.term)
+
+    def _lists(self, peer: NodeId) -> bytes:
+        return UNFOUNDED if self._founding is None else self._founding.lists(peer)
+
+    def _would_vote(self, listed: bytes) -> bool:
+        self._judge_membership()
+        if self._founding is None:
+            return self.voting
+        # In a founding also a node that lost its journal has a vote: it counts with those of all others only, and each
+        # of them holds no founding that this node could have forgotten.
+        return self._founding.would_vote(listed) and (self.voting or listed == UNFOUNDED)
 
     def _on_timeout_now(self, peer: NodeId, message: TimeoutNow) -> None:
+        self._judge_membership()
         if message.term == self._core.term and peer == self._core.leader_id and self._standing:
             self._campaign(self._scheduler.monotonic(), handover=True)
 
@@ -704,7 +747,9 @@ class GuardedEngine(CoreEvents):
             self._send(peer, Alive(self._core.term))
 
     def _on_read_probe(self, peer: NodeId, message: ReadProbe) -> None:
-        ok = self._core.term <= message.term and self._rejoin is None
+        self._judge_membership()
+        uncertain = self._founding is not None and self._founding.uncertain
+        ok = self._core.term <= message.term and self._rejoin is None and not uncertain
         self._send(peer, ReadProbeAnswer(message.term, message.round, ok))
 
     # ── leading ──
@@ -840,7 +885,9 @@ class GuardedEngine(CoreEvents):
         if leader is None or leader == self.node_id or not self._network.connected(leader):
             reads.told(number, Index(0))
         else:
-            self._send(leader, ReadAsk(term, number, self._rejoin is None))
+            self._judge_membership()
+            uncertain = self._founding is not None and self._founding.uncertain
+            self._send(leader, ReadAsk(term, number, self._rejoin is None and not uncertain))
 
     def _on_read_ask(self, peer: NodeId, message: ReadAsk) -> None:
         """Of three voters, this one and the asker are a majority: at a moment after its reads began the asker knew no
@@ -946,6 +993,8 @@ class GuardedEngine(CoreEvents):
         old = store is not None and store.get("meta", _FORGOTTEN_KEY) is not None
         if old:
             reason = reason or "the journal was lost before"
+        if not reason and self._founding is not None and self._founding.judge() is False:
+            reason = NOT_LISTED
         if not reason:
             return None
         if not self._others:
@@ -956,6 +1005,27 @@ class GuardedEngine(CoreEvents):
             store.write([StoreOp("meta", _FORGOTTEN_KEY, None)])
             store.sync()
         return Rejoin(self._others, self._rng.getrandbits(61))
+
+    def _judge_membership(self) -> None:
+        """A log that came from elsewhere may tell that this directory was not there from the beginning."""
+        founding = self._founding
+        if founding is None or self._rejoin is not None or not founding.uncertain:
+            return
+        listed = founding.judge()
+        if listed:
+            self._directory.save_later(self._worker, admitted=True)  # Whatever becomes of the store.
+        elif listed is not None:
+            self._forget(NOT_LISTED)
+
+    def _forget(self, reason: str) -> None:
+        """From here on this node's votes and acknowledgements count for nothing, until it has come back."""
+        if self._rejoin is None:
+            self._rejoin = Rejoin(self._others, self._rng.getrandbits(61))
+            self._rejoin_ask_at = self._scheduler.monotonic()
+        self._directory.save_later(self._worker, may_not_vote=reason, admitted=False)
+        if self._core.role is not Role.FOLLOWER:
+            self._core.resign()
+        self._kick()
 
     def _go_on_rejoining(self, rejoin: Rejoin, now: float) -> None:
         if rejoin.complete(self._core.commit_index, Index(self._journal.durable_index)) and not self._installer.active:

@@ -234,6 +234,10 @@ class Election:
         self._campaigns = 0
         self._round = 0
         self._would_vote: set[NodeId] = set()
+        self.unanimous = False
+        """A founding: every voter must say yes."""
+        self.missing: tuple[NodeId, ...] = ()
+        """Who did not, when the last round was over."""
         self._voted: tuple[Term, set[NodeId]] = (Term(0), set())
         self.due_at = now if self._quorum == 1 else now + self._timeout()
 
@@ -313,6 +317,8 @@ class Election:
     def ask(self, now: float) -> int:
         """Start a round of pre-votes; returns its number."""
         self._round += 1
+        if self._would_vote:
+            self.missing = tuple(voter for voter in self._voters if voter not in self._would_vote)
         self._would_vote = {self._me}
         self._patience = None
         self.due_at = now + self._retry()
@@ -324,7 +330,7 @@ class Election:
             return False
         if voter is not None:
             self._would_vote.add(voter)
-        return len(self._would_vote) >= self._quorum
+        return len(self._would_vote) >= (len(self._voters) if self.unanimous else self._quorum)
 
     def campaign(self, now: float) -> None:
         """The real election begins: a new ballot, no leader to protect.

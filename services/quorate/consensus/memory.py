@@ -6,7 +6,7 @@ adds is scripted by the test: how long a commit takes, when leadership is lost a
 meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index, LeaderCause, Machine, NodeId, Progress, Term
@@ -51,6 +51,16 @@ class MemoryEngine:
     def term(self) -> Term:
         """See port."""
         return self._term
+
+    @property
+    def founders(self) -> Mapping[NodeId, str]:
+        """See port."""
+        return {}
+
+    @property
+    def waits_for(self) -> str:
+        """See port."""
+        return ""
 
     @property
     def leader_id(self) -> NodeId | None:

@@ -70,6 +70,8 @@ class PeerHandlers(msgspec.Struct, frozen=True, kw_only=True):
     connected: Callable[[NodeId], None]
     disconnected: Callable[[NodeId], None]
     refused: Callable[[NodeId | None, RefusedReason], None] = lambda _peer, _reason: None
+    turned_away: Callable[[NodeId, RefusedReason], None] = lambda _peer, _reason: None
+    """A peer would not have us, and says why."""
     directory_of: Callable[[NodeId], bytes | None] = lambda _peer: None
     """The directory uuid a peer must have; None: any."""
 
@@ -101,6 +103,7 @@ class _Link(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport
         self.peer: NodeId | None = None
+        self.incarnation: bytes | None = None
         self.open = False
         self.ended = False
         self.incoming: Tags
@@ -266,6 +269,7 @@ class _Inbound(_Link):
             raise PeerError("the first frame is no hello")
         known = hello.node_id in peers.addresses
         self.peer = hello.node_id if known else None
+        self.incarnation = hello.dir_uuid
         reason = judge_hello(hello, own, peers.handlers.directory_of(hello.node_id))
         if reason is None and not known:
             reason = "node id"
@@ -303,6 +307,7 @@ class _Outbound(_Link):
         match message:
             case Refused():
                 self._peers.refused(self.peer, message.reason, error="said by the peer")
+                self._peers.turned_away(self.peer, message.reason)
                 self.end()
             case Hello() if not self._answer:
                 self._check(message, frame)
@@ -319,6 +324,7 @@ class _Outbound(_Link):
     def _check(self, hello: Hello, frame: bytes) -> None:
         peers = self._peers
         self._answer = frame
+        self.incarnation = hello.dir_uuid
         reason = judge_hello(hello, peers.identity, peers.handlers.directory_of(hello.node_id))
         if hello.node_id != self.peer:
             reason = "node id"
@@ -480,6 +486,18 @@ class Peers:
             detail = {"error": error} if error else {}
             self._refusals.tell((peer, reason), peer=peer, reason=reason, **detail)
             self.handlers.refused(peer, reason)
+
+    def turned_away(self, peer: NodeId | None, reason: RefusedReason) -> None:
+        """A peer's word of us."""
+        if peer is not None and not self._stopping:
+            self.handlers.turned_away(peer, reason)
+
+    def judge_again(self) -> None:
+        """The log names other directories now: who is not the one it names is no peer."""
+        for link in [*self._outbound.values(), *self._inbound.values()]:
+            known = self.handlers.directory_of(link.peer) if link.peer is not None else None
+            if known is not None and link.incarnation not in (None, known):
+                link.refuse("directory")
 
     def inbound_open(self, link: _Inbound) -> None:
         """A peer proved itself; an older connection of the same peer is dead or about to be."""

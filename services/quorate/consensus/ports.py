@@ -5,7 +5,7 @@ back through a callback. The simulator replaces ``Scheduler``, ``random.Random``
 and ``Store``, and nothing else.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NewType, Protocol, TypeVar
 
 import msgspec
@@ -185,6 +185,16 @@ class RaftEngine(Protocol):
     @property
     def voting(self) -> bool:
         """False while this node may not vote: it lost its journal. An arriving snapshot does not matter."""
+
+    @property
+    def founders(self) -> Mapping[NodeId, str]:
+        """Of the leader of a log without facts: the directories whose votes elected it, this node's too. Empty when
+        nobody knows.
+        """
+
+    @property
+    def waits_for(self) -> str:
+        """Why this node cannot take part in elections, and what would help; empty when it can."""
 
     @property
     def installing(self) -> bool:

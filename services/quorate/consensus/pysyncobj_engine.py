@@ -29,6 +29,7 @@ from quorate.consensus.core import CoreEvents, Role
 from quorate.consensus.directory import Directory
 from quorate.consensus.engine import GuardedEngine
 from quorate.consensus.event_log import EventLog
+from quorate.consensus.founding import FoundingFacts
 from quorate.consensus.guard import Show
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import DiskWorker, Index, Machine, Network, NodeId, Store, Term
@@ -430,10 +431,11 @@ class PySyncObjEngine(GuardedEngine):
         event_log: EventLog | None = None,
         worker: DiskWorker | None = None,
         directory: Directory | None = None,
+        facts: FoundingFacts | None = None,
     ) -> None:
         check_pysyncobj()
         super().__init__(
             node_id, voters, journal, machine, network, scheduler, rng, settings,
-            on_fatal=on_fatal, store=store, event_log=event_log, worker=worker, directory=directory,
+            on_fatal=on_fatal, store=store, event_log=event_log, worker=worker, directory=directory, facts=facts,
             core=lambda events, others: _Core(events, _Log(journal), others, settings, scheduler.monotonic),
         )  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from quorate.clock import Scheduler
-from quorate.consensus.ports import Index, LeaderCause, RaftEngine, Term
+from quorate.consensus.ports import Index, LeaderCause, NodeId, RaftEngine, Term
 from quorate.controller import messages
 from quorate.controller.cluster_clock import ClusterClock
 from quorate.controller.deciding import Decider
@@ -507,9 +507,18 @@ class Controller:
             return
         self._decider.opened()
         if self._machine.offset == 0:
-            self._decide_first(self._founding, term, lambda: self._open(term, cause))
+            self._decide_first(self._founded_by_all(), term, lambda: self._open(term, cause))
         else:
             self._open(term, cause)
+
+    def _founded_by_all(self) -> CreateCluster:
+        """The first command, with the directories whose votes elected this leader."""
+        directories = self.engine.founders
+        voters = tuple(
+            msgspec.structs.replace(voter, dir_uuid=directories.get(NodeId(voter.id), voter.dir_uuid))
+            for voter in self._founding.voters
+        )
+        return msgspec.structs.replace(self._founding, voters=voters)
 
     def _lose(self) -> None:
         was_open, self._open_term = self._open_term, Term(0)

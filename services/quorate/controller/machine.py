@@ -19,7 +19,7 @@ from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, Term
 from quorate.consensus.store import applied_ops, read_applied
 from quorate.errors import InvariantBrokenError, check
-from quorate.events import Event, Stamp
+from quorate.events import ClusterCreated, Event, Stamp
 from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
@@ -59,6 +59,17 @@ class Adopted(msgspec.Struct, frozen=True, gc=False, eq=False):
     keys: tuple[bytes, ...]
     """Of its events."""
     request_rows: tuple[RowChange, ...]
+
+
+def _stamp(entry: Entry, term: Term) -> Stamp:
+    return Stamp(
+        offset=entry.base_offset,
+        term=term,
+        time_ms=entry.time_ms,
+        principal=entry.principal,
+        cause=entry.cause,
+        request_id=entry.request_id,
+    )
 
 
 class ReplicatedState:
@@ -119,6 +130,30 @@ class ReplicatedState:
     def applied_term(self) -> Term:
         """See port."""
         return self.term
+
+    # -- consensus.founding.FoundingFacts
+
+    def founders(self) -> dict[int, str] | None:
+        """See FoundingFacts."""
+        cluster = self.state.cluster
+        return None if cluster is None else {voter.id: voter.dir_uuid for voter in cluster.voters}
+
+    def founders_in(self, entry: bytes) -> dict[int, str]:
+        """See FoundingFacts. Raises EntryFormatError or DecodeError for what must stop the node."""
+        found = decode_entry(entry)
+        for _, event in events_of(found.batch, _stamp(found, found.decided_term)):
+            if isinstance(event, ClusterCreated):
+                return {voter.id: voter.dir_uuid for voter in event.voters}
+        return {}
+
+    def directory_of(self, node_id: int) -> str:
+        """The directory a voter has now, as the log names it; empty when it names none."""
+        node = self.state.nodes.get(node_id)
+        if node is not None:
+            return node.dir_uuid
+        return (self.founders() or {}).get(node_id, "")
+
+    # -- consensus.ports.Machine, going on
 
     @property
     def marked(self) -> Mark:
@@ -181,14 +216,7 @@ class ReplicatedState:
 
     def _evolve(self, entry: Entry, term: Term) -> Adopted:
         """Decode and fold; the stamps in the records must say what the header said."""
-        stamp = Stamp(
-            offset=entry.base_offset,
-            term=term,
-            time_ms=entry.time_ms,
-            principal=entry.principal,
-            cause=entry.cause,
-            request_id=entry.request_id,
-        )
+        stamp = _stamp(entry, term)
         found = events_of(entry.batch, stamp)
         if len(found) != entry.count:
             raise InvariantBrokenError(f"entry at {entry.base_offset} lies about its count")

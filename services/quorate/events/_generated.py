@@ -233,6 +233,8 @@ class ClusterCreated(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=Tr
     """The first voters."""
     feature_level: int
     """Feature level it starts with: which events and rules may be used."""
+    cluster_uuid: str = ''
+    """Random id made with the cluster: another cluster founded later under the same name has another one. Empty in clusters of a version that gave none."""
 
 
 class ConfigChanged(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -602,10 +604,11 @@ def _write_broker_unfenced(value: BrokerUnfenced) -> bytes:
 def _write_cluster_created(value: ClusterCreated) -> bytes:
     return b"".join(
         (
-            b"\x00\x00\x00\x00\x07",
+            b"\x00\x00\x00\x00\x13",
             write_string(value.cluster_id),
             write_array(value.voters, _write_voter),
             SMALL[value.feature_level] if 0 <= value.feature_level < 2048 else write_int(value.feature_level),
+            write_string(value.cluster_uuid),
         )
     )
 
@@ -1027,9 +1030,39 @@ def _read_broker_unfenced(data: bytes, at: int) -> tuple[BrokerUnfenced, int]:
     return value, at
 
 
-def _read_cluster_created(data: bytes, at: int) -> tuple[ClusterCreated, int]:
+def _read_node_addresses_of_7(data: bytes, at: int) -> tuple[NodeAddresses, int]:
+    rpc, at = read_string(data, at)
+    raft, at = read_string(data, at)
+    kafka, at = read_string(data, at)
+    http, at = read_string(data, at)
+    value = NodeAddresses(
+        rpc=rpc,
+        raft=raft,
+        kafka=kafka,
+        http=http,
+    )
+    return value, at
+
+
+def _read_voter_of_7(data: bytes, at: int) -> tuple[Voter, int]:
+    byte = data[at]
+    if byte < 128:
+        id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        id, at = read_int(data, at)
+    dir_uuid, at = read_string(data, at)
+    addresses, at = _read_node_addresses_of_7(data, at)
+    value = Voter(
+        id=id,
+        dir_uuid=dir_uuid,
+        addresses=addresses,
+    )
+    return value, at
+
+
+def _read_cluster_created_of_7(data: bytes, at: int) -> tuple[ClusterCreated, int]:
     cluster_id, at = read_string(data, at)
-    voters, at = read_array(data, at, _read_voter)
+    voters, at = read_array(data, at, _read_voter_of_7)
     byte = data[at]
     if byte < 128:
         feature_level, at = byte >> 1 ^ -(byte & 1), at + 1
@@ -1379,6 +1412,24 @@ def _read_topic_updated(data: bytes, at: int) -> tuple[TopicUpdated, int]:
     return value, at
 
 
+def _read_cluster_created(data: bytes, at: int) -> tuple[ClusterCreated, int]:
+    cluster_id, at = read_string(data, at)
+    voters, at = read_array(data, at, _read_voter)
+    byte = data[at]
+    if byte < 128:
+        feature_level, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        feature_level, at = read_int(data, at)
+    cluster_uuid, at = read_string(data, at)
+    value = ClusterCreated(
+        cluster_id=cluster_id,
+        voters=voters,
+        feature_level=feature_level,
+        cluster_uuid=cluster_uuid,
+    )
+    return value, at
+
+
 WRITERS: dict[type, Callable[[Any], bytes]] = {
     BrokerAddressChanged: _write_broker_address_changed,
     BrokerDataCleaned: _write_broker_data_cleaned,
@@ -1407,7 +1458,7 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     4: _read_broker_id_applied,
     5: _read_broker_registered,
     6: _read_broker_unfenced,
-    7: _read_cluster_created,
+    7: _read_cluster_created_of_7,
     8: _read_config_changed,
     9: _read_controller_leader_elected,
     10: _read_election_failed,
@@ -1419,6 +1470,7 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     16: _read_topic_created,
     17: _read_topic_deleted,
     18: _read_topic_updated,
+    19: _read_cluster_created,
 }
 
 KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
@@ -1449,7 +1501,7 @@ SCHEMA_IDS: dict[type, int] = {
     BrokerIdApplied: 4,
     BrokerRegistered: 5,
     BrokerUnfenced: 6,
-    ClusterCreated: 7,
+    ClusterCreated: 19,
     ConfigChanged: 8,
     ControllerLeaderElected: 9,
     ElectionFailed: 10,
@@ -1470,7 +1522,7 @@ SCHEMAS: dict[int, str] = {
     4: '{"type":"record","name":"BrokerIdApplied","namespace":"quorate.events","doc":"A broker took an id in a broker set, before its first registration.","fields":[{"name":"cluster","type":"string","doc":"Name of the broker cluster the set belongs to (RocketMQ `clusterName`)."},{"name":"broker_set","type":"string","doc":"Name of the broker set (RocketMQ `brokerName`)."},{"name":"broker_id","type":"long","doc":"Broker id within the set."},{"name":"address","type":"string","doc":"Address it applied from, as host:port."},{"name":"register_check_code","type":"string","doc":"Code the broker made up, by which a retry of the same application is recognised."}],"quorate.key":"broker-set/{broker_set}"}',
     5: '{"type":"record","name":"BrokerRegistered","namespace":"quorate.events","doc":"A broker announced for the first time the address it serves on.","fields":[{"name":"cluster","type":"string","doc":"Name of the broker cluster the set belongs to (RocketMQ `clusterName`)."},{"name":"broker_set","type":"string","doc":"Name of the broker set (RocketMQ `brokerName`)."},{"name":"broker_id","type":"long","doc":"Broker id within the set."},{"name":"address","type":"string","doc":"Address it serves on, as host:port."},{"name":"capabilities","type":{"type":"map","values":"string"},"default":{},"doc":"What the broker says it can do, name to value."},{"name":"topics","type":{"type":"array","items":"string"},"default":[],"doc":"Topics it says it holds."}],"quorate.key":"broker-set/{broker_set}"}',
     6: '{"type":"record","name":"BrokerUnfenced","namespace":"quorate.events","doc":"A fenced broker was heard again.","fields":[{"name":"cluster","type":"string","doc":"Name of the broker cluster the set belongs to (RocketMQ `clusterName`)."},{"name":"broker_set","type":"string","doc":"Name of the broker set (RocketMQ `brokerName`)."},{"name":"broker_id","type":"long","doc":"Broker id within the set."},{"name":"detected_ms","type":"long","doc":"When the controller noticed; epoch milliseconds, 0 = nothing was detected."},{"name":"proposed_ms","type":"long","doc":"When the decision was taken; epoch milliseconds."}],"quorate.key":"broker-set/{broker_set}"}',
-    7: '{"type":"record","name":"ClusterCreated","namespace":"quorate.events","doc":"A cluster of controllers came to be; always the event at offset 0.","fields":[{"name":"cluster_id","type":"string","doc":"Unique name of this cluster; a node of another one is refused."},{"name":"voters","type":{"type":"array","items":{"type":"record","name":"Voter","doc":"A controller node with a vote.","fields":[{"name":"id","type":"int","doc":"Numeric node id; the node\'s Raft identity, never reused for another directory."},{"name":"dir_uuid","type":"string","doc":"Identity of the node\'s data directory: a wiped or swapped disk is not the same voter."},{"name":"addresses","type":{"type":"record","name":"NodeAddresses","doc":"Where one controller node listens, each as host:port.","fields":[{"name":"rpc","type":"string","doc":"RocketMQ remoting: brokers and mqadmin."},{"name":"raft","type":"string","doc":"The link between controller nodes."},{"name":"kafka","type":"string","doc":"The event log as a Kafka topic."},{"name":"http","type":"string","doc":"Probes, metrics, operator and registry API."}]},"doc":"Where it listens."}]}},"doc":"The first voters."},{"name":"feature_level","type":"int","doc":"Feature level it starts with: which events and rules may be used."}],"quorate.key":"cluster/{cluster_id}"}',
+    7: '{"type":"record","name":"ClusterCreated","namespace":"quorate.events","fields":[{"name":"cluster_id","type":"string"},{"name":"voters","type":{"type":"array","items":{"type":"record","name":"Voter","fields":[{"name":"id","type":"int"},{"name":"dir_uuid","type":"string"},{"name":"addresses","type":{"type":"record","name":"NodeAddresses","fields":[{"name":"rpc","type":"string"},{"name":"raft","type":"string"},{"name":"kafka","type":"string"},{"name":"http","type":"string"}]}}]}}},{"name":"feature_level","type":"int"}],"quorate.key":"cluster/{cluster_id}"}',
     8: '{"type":"record","name":"ConfigChanged","namespace":"quorate.events","doc":"Settings of one scope were set or unset.","fields":[{"name":"scope","type":"string","doc":"What the settings are of: `controller`, `cluster`, `node/<id>`, `broker-set/<name>` or `topic/<name>`."},{"name":"changes","type":{"type":"array","items":{"type":"record","name":"ConfigChange","doc":"One setting, before and after.","fields":[{"name":"name","type":"string","doc":"Name of the setting."},{"name":"old","type":["null","string"],"default":null,"doc":"Its value before; null = it was not set."},{"name":"new","type":["null","string"],"default":null,"doc":"Its value after; null = it is not set any more."}]}},"doc":"Every setting that changed."}],"quorate.key":"config/{scope}"}',
     9: '{"type":"record","name":"ControllerLeaderElected","namespace":"quorate.events","doc":"A controller won a Raft election; the first event of its term (the term is in the record\'s header).","fields":[{"name":"node_id","type":"int","doc":"Id of the node that leads now."},{"name":"cause","type":"string","doc":"What the winner saw: `first start`, `connection closed`, `silent` or `handed over`."},{"name":"previous_leader","type":["null","int"],"default":null,"doc":"Node the winner followed before; null = it knew none."},{"name":"silent_for_ms","type":"long","default":0,"doc":"How long the winner had not heard from that leader, in milliseconds."}],"quorate.key":"leader/controller"}',
     10: '{"type":"record","name":"ElectionFailed","namespace":"quorate.events","doc":"No member of a set may become master; the set has none until its inputs change.","fields":[{"name":"cluster","type":"string","doc":"Name of the broker cluster the set belongs to (RocketMQ `clusterName`)."},{"name":"broker_set","type":"string","doc":"Name of the broker set (RocketMQ `brokerName`)."},{"name":"trigger","type":"string","doc":"What asked for the election: `broker`, `admin`, `master lost` or `inactive master scan`."},{"name":"evidence","type":"string","doc":"What the loss of the old master was concluded from: `connection closed`, `heartbeat expired`, `shut down`, or empty."},{"name":"old_master","type":["null","long"],"doc":"Broker id of the master before; null = there was none."},{"name":"master_epoch","type":"int","doc":"Master epoch from here on (a failed election uses one up)."},{"name":"candidates","type":{"type":"array","items":{"type":"record","name":"Candidate","doc":"One member of the set as the election saw it, and how far it came.","fields":[{"name":"broker_id","type":"long","doc":"Broker id within the set."},{"name":"alive","type":"boolean","doc":"Did the controller hold it for alive when it decided?"},{"name":"in_sync","type":"boolean","doc":"Was it in the sync state set before the election?"},{"name":"epoch","type":"int","doc":"Master epoch it last reported by heartbeat; -1 when it never reported one."},{"name":"max_offset","type":"long","doc":"Highest offset of its commit log it last reported, in bytes; -1 when unknown."},{"name":"confirm_offset","type":"long","doc":"Offset confirmed by the whole sync state set it last reported, in bytes; -1 when unknown."},{"name":"priority","type":"int","doc":"Election priority it last reported; the lower number wins."},{"name":"learner","type":"boolean","default":false,"doc":"Does it copy asynchronously as a learner? A learner is never elected."},{"name":"verdict","type":"string","doc":"`elected` or `out`."},{"name":"out_by","type":"string","doc":"Name of the rule where it fell, such as `not alive` or `lower max offset`; empty for the winner."}]}},"doc":"Every member of the set, with the rule where it fell."},{"name":"explanation","type":"string","doc":"Why nobody: one sentence an operator could read out."},{"name":"last_heartbeat_ms","type":"long","doc":"When the lost broker was last heard; epoch milliseconds, 0 = never."},{"name":"detected_ms","type":"long","doc":"When the controller noticed; epoch milliseconds, 0 = nothing was detected."},{"name":"proposed_ms","type":"long","doc":"When the decision was taken; epoch milliseconds."}],"quorate.key":"broker-set/{broker_set}"}',
@@ -1482,5 +1534,6 @@ SCHEMAS: dict[int, str] = {
     16: '{"type":"record","name":"TopicCreated","namespace":"quorate.events","doc":"A topic came to be.","fields":[{"name":"topic","type":"string","doc":"Name of the topic."},{"name":"read_queues","type":"int","doc":"Number of queues consumers read."},{"name":"write_queues","type":"int","doc":"Number of queues producers write."},{"name":"permission","type":"int","doc":"RocketMQ permission bits: 4 read, 2 write, 1 inherit."},{"name":"filter_type","type":"string","doc":"How consumers filter: `SINGLE_TAG` or `MULTI_TAG`."},{"name":"system_flags","type":"int","doc":"RocketMQ system flag bits: 1 unit, 2 unit subscription."},{"name":"order","type":"boolean","doc":"Is the topic ordered across queues?"},{"name":"attributes","type":{"type":"map","values":"string"},"doc":"RocketMQ attributes after the change, name to value, such as `message.type` to `FIFO`."}],"quorate.key":"topic/{topic}"}',
     17: '{"type":"record","name":"TopicDeleted","namespace":"quorate.events","doc":"A topic was deleted.","fields":[{"name":"topic","type":"string","doc":"Name of the topic."}],"quorate.key":"topic/{topic}"}',
     18: '{"type":"record","name":"TopicUpdated","namespace":"quorate.events","doc":"A topic\'s properties changed; all of them are given, as they are from here on.","fields":[{"name":"topic","type":"string","doc":"Name of the topic."},{"name":"read_queues","type":"int","doc":"Number of queues consumers read."},{"name":"write_queues","type":"int","doc":"Number of queues producers write."},{"name":"permission","type":"int","doc":"RocketMQ permission bits: 4 read, 2 write, 1 inherit."},{"name":"filter_type","type":"string","doc":"How consumers filter: `SINGLE_TAG` or `MULTI_TAG`."},{"name":"system_flags","type":"int","doc":"RocketMQ system flag bits: 1 unit, 2 unit subscription."},{"name":"order","type":"boolean","doc":"Is the topic ordered across queues?"},{"name":"attributes","type":{"type":"map","values":"string"},"doc":"RocketMQ attributes after the change, name to value, such as `message.type` to `FIFO`."}],"quorate.key":"topic/{topic}"}',
+    19: '{"type":"record","name":"ClusterCreated","namespace":"quorate.events","doc":"A cluster of controllers came to be; always the event at offset 0.","fields":[{"name":"cluster_id","type":"string","doc":"Unique name of this cluster; a node of another one is refused."},{"name":"voters","type":{"type":"array","items":{"type":"record","name":"Voter","doc":"A controller node with a vote.","fields":[{"name":"id","type":"int","doc":"Numeric node id; the node\'s Raft identity, never reused for another directory."},{"name":"dir_uuid","type":"string","doc":"Identity of the node\'s data directory: a wiped or swapped disk is not the same voter."},{"name":"addresses","type":{"type":"record","name":"NodeAddresses","doc":"Where one controller node listens, each as host:port.","fields":[{"name":"rpc","type":"string","doc":"RocketMQ remoting: brokers and mqadmin."},{"name":"raft","type":"string","doc":"The link between controller nodes."},{"name":"kafka","type":"string","doc":"The event log as a Kafka topic."},{"name":"http","type":"string","doc":"Probes, metrics, operator and registry API."}]},"doc":"Where it listens."}]}},"doc":"The first voters."},{"name":"feature_level","type":"int","doc":"Feature level it starts with: which events and rules may be used."},{"name":"cluster_uuid","type":"string","default":"","doc":"Random id made with the cluster: another cluster founded later under the same name has another one. Empty in clusters of a version that gave none."}],"quorate.key":"cluster/{cluster_id}"}',
 }
 """Schema id → schema, as JSON; every id that was ever given."""

@@ -30,7 +30,10 @@ def create_cluster(state: State, command: CreateCluster, context: Context) -> De
     if not FEATURE_MIN <= command.feature_level <= FEATURE_MAX:
         return refuse("UnsupportedFeatureLevel", f"Feature level {command.feature_level} is not known here")
     event = ClusterCreated(
-        cluster_id=command.cluster_id, voters=tuple(command.voters), feature_level=command.feature_level
+        cluster_id=command.cluster_id,
+        voters=tuple(command.voters),
+        feature_level=command.feature_level,
+        cluster_uuid=command.cluster_uuid,
     )
     return Decision((event,), Accepted())
 

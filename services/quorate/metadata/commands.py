@@ -154,6 +154,7 @@ class CreateCluster(_Value, frozen=True):
     cluster_id: str
     voters: tuple[Voter, ...]
     feature_level: int
+    cluster_uuid: str = ""
 
 
 class RecordLeader(_Value, frozen=True):

@@ -169,7 +169,12 @@ def _governed(
     """What concerns the controllers themselves."""
     match event:
         case ClusterCreated():
-            cluster = Cluster(cluster_id=event.cluster_id, voters=event.voters, feature_level=event.feature_level)
+            cluster = Cluster(
+                cluster_id=event.cluster_id,
+                voters=event.voters,
+                feature_level=event.feature_level,
+                cluster_uuid=event.cluster_uuid,
+            )
             return _replace(state, cluster=cluster, feature_level=event.feature_level)
         case FeatureLevelChanged():
             return _replace(state, feature_level=event.new)

@@ -25,6 +25,8 @@ class Cluster(_Entity, frozen=True):
     voters: tuple[Voter, ...]
     feature_level: int
     """The level it began with; a later one is an entity of its own."""
+    cluster_uuid: str = ""
+    """Made with it: tells it from another one founded under the same name."""
 
 
 class FeatureLevel(_Entity, frozen=True):

@@ -7,9 +7,12 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from quorate.clock import Timer
 from quorate.consensus.directory import Directory, MemoryVoterFile
 from quorate.consensus.event_log import EventLog
+from quorate.consensus.founding import directory_text
 from quorate.consensus.journal import Journal
 from quorate.consensus.ports import Family, Index, LeaderCause, NodeId, StoreOp, Term
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
@@ -196,6 +199,7 @@ class ListMachine:
         self.fail_on: bytes | None = None
         self.failure: Exception = ValueError("poison")
         self.installs = 0
+        self.led: Callable[[], None] = lambda: None
         self._pending: list[tuple[int, int, bytes]] = []
         self._load()
 
@@ -236,6 +240,8 @@ class ListMachine:
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         self.terms.append((term, cause))
+        if cause is not None:
+            self.led()
 
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
         return [("rows", key, value) for key, value in self.store.scan("rows")]
@@ -245,8 +251,25 @@ class ListMachine:
         self._load()
         assert self.index == index
 
+    def founders_listed(self) -> dict[int, str]:
+        return msgspec.json.decode(self.values()[0], type=dict[int, str])
+
     def values(self) -> list[bytes]:
         return [value for _, value in self.store.scan("rows")]
+
+
+class ListFacts:
+    """``FoundingFacts`` of a ``ListMachine``: its first entry names the founders."""
+
+    def __init__(self, machine: ListMachine) -> None:
+        self._machine = machine
+
+    def founders(self) -> dict[int, str] | None:
+        values = self._machine.values()
+        return self.founders_in(values[0]) if values else None
+
+    def founders_in(self, entry: bytes) -> dict[int, str]:
+        return msgspec.json.decode(entry, type=dict[int, str])
 
 
 class Node:
@@ -258,6 +281,8 @@ class Node:
         self.disk = MemoryDisk()
         self.store = MemoryStore()
         self.voter_file = MemoryVoterFile()
+        self.wiped = 0
+        self.incarnation = directory_text(bytes([node_id]) * 16)
         self.up = False
         self.lives = 0
         self.fatal: list[Exception] = []
@@ -267,7 +292,7 @@ class Node:
         self.lives += 1
         self.worker = SlowWorker(cluster.time)
         self.directory = Directory.open(
-            self.voter_file, cluster_id="c", node_id=NodeId(self.id), store=None, fresh=f"dir-{self.id}"
+            self.voter_file, cluster_id="c", node_id=NodeId(self.id), store=None, fresh=self.incarnation
         )
         if forgotten:
             self.directory.forbid_vote("the test says so")
@@ -275,6 +300,8 @@ class Node:
         self.journal = Journal.open(self.disk, self.worker, cluster.journal, cluster.time)
         self.log = EventLog(self.store)
         self.machine = ListMachine(self.store, self.log)
+        if cluster.founding:
+            self.machine.led = self._found
         self.engine = PySyncObjEngine(
             NodeId(self.id),
             cluster.voters,
@@ -289,6 +316,7 @@ class Node:
             event_log=self.log,
             worker=self.worker,
             directory=self.directory,
+            facts=ListFacts(self.machine) if cluster.founding else None,
         )
         self.up = True
         self.engine.start()
@@ -296,6 +324,17 @@ class Node:
             if other is not self and other.up:
                 self.engine.peer_connected(NodeId(other.id))
                 other.engine.peer_connected(NodeId(self.id))
+
+    def _found(self) -> None:
+        """What the controller does in a term without events before it."""
+        if not self.machine.offset:
+            self.propose(msgspec.json.encode(dict(self.engine.founders)))
+
+    def wipe(self) -> None:
+        """Another directory in the place of this node's; it is down."""
+        self.wiped += 1
+        self.disk, self.store, self.voter_file = MemoryDisk(), MemoryStore(), MemoryVoterFile()
+        self.incarnation = directory_text(bytes([self.id]) * 15 + bytes([128 + self.wiped]))
 
     def kill(self, *, power_loss: bool = False) -> None:
         self.up = False
@@ -316,8 +355,15 @@ class Cluster:
     """``count`` nodes with ids from 1, all started."""
 
     def __init__(
-        self, count: int, *, settings: EngineSettings | None = None, seed: int = 1, start: bool = True
+        self,
+        count: int,
+        *,
+        settings: EngineSettings | None = None,
+        seed: int = 1,
+        start: bool = True,
+        founding: bool = False,
     ) -> None:
+        self.founding = founding
         self.time = VirtualTime()
         self.wires = Wires(self.time)
         self.settings = settings or EngineSettings()

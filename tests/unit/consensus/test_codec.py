@@ -54,6 +54,8 @@ def of(cls: type[Message]) -> st.SearchStrategy[Message]:
             fields.append(st.integers(0, 2))
         elif name in TERMS:
             fields.append(TERM)
+        elif name in codec._DIRECTORIES:
+            fields.append(st.binary(min_size=16, max_size=16))
         else:
             fields.append(st.booleans() if cls.__annotations__[name] is bool else NUMBER)
     return st.builds(cls, *fields)
@@ -180,7 +182,7 @@ def beyond() -> list[tuple[str, bytes]]:
     made: list[Message] = [
         AppendEntries(Term(1), 2, Index(8), Term(1), Index(8), (entry,)),
         SnapshotChunk(Term(1), 2, 3, 0, last=True, payload=b"rows"),
-        *[cls(*[1] * len(cls.__struct_fields__)) for cls in codec._PACKERS],
+        *[cls(*[1] * len(codec._limits(cls))) for cls in codec._PACKERS],
     ]
     frames = [("AppendEntries of an entry", codec.encode(made[0]).replace(b"\0\0\0\0\x7f\xff\xff\xff", TOO_LATE))]
     for message in made:

@@ -46,6 +46,8 @@ class ScriptedEngine:
         self.stepped_down: list[str] = []
         self.election_timeout_s = 0.25
         self.entry_bytes_max = 1 << 20
+        self.founders: dict[NodeId, str] = {}
+        self.waits_for = ""
 
     @property
     def is_leader(self) -> bool:

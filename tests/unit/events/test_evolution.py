@@ -95,7 +95,9 @@ def test_generating_is_deterministic_from_nothing(folder: Path) -> None:
     first, second = generate.plan(folder), generate.plan(folder)
     assert first == second
     entries = json.loads(first[registry.path_in(folder)])["schemas"]
-    assert [entry["id"] for entry in entries] == list(range(1, len(events.SCHEMAS) + 1))
+    assert [entry["id"] for entry in entries] == list(
+        range(1, len({json.loads(text)["name"] for text in events.SCHEMAS.values()}) + 1)
+    )
 
 
 BREAKS: list[tuple[str, str, Callable[[Avsc], object], str]] = [
@@ -430,7 +432,9 @@ def test_a_stale_module_fails_the_check(folder: Path, capsys: pytest.CaptureFixt
 
 
 def test_every_served_schema_is_whole() -> None:
-    """What the registry serves is self-contained Avro with a doc on every field."""
+    """What the registry serves is self-contained Avro; the newest version has a doc on every field."""
+    newest = {json.loads(text)["name"]: text for text in events.SCHEMAS.values()}
     for text in events.SCHEMAS.values():
         parsed: Any = fastavro.parse_schema(json.loads(text), {})
-        assert schema.parse(json.loads(text)).name in str(parsed["name"])
+        documented = text in newest.values()
+        assert schema.parse(json.loads(text), documented=documented).name in str(parsed["name"])

@@ -77,5 +77,7 @@ class HttpContext:
     agrees: Callable[[], bool] = lambda: True
     """False while this node's state is another than another node's, and nobody knows whose is wrong."""
     settings: HttpSettings = field(default_factory=HttpSettings)
+    waits_for: Callable[[], str] = lambda: ""
+    """Why this node cannot take part in elections, and what would help; empty when it can."""
     info: Mapping[str, str] = field(default_factory=dict)
     """More labels of the metric ``quorate_info``."""

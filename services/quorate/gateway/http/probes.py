@@ -14,10 +14,10 @@ from quorate.gateway.http.messages import Response
 from quorate.gateway.http.routing import Call
 
 
-def verdict(checks: dict[str, bool]) -> Response:
-    """200 when everything holds, else 503; the message names what does not."""
+def verdict(checks: dict[str, bool], reason: str = "") -> Response:
+    """200 when everything holds, else 503; the message names what does not, and the reason where one is known."""
     failing = [name for name, holds in checks.items() if not holds]
-    message = "ok" if not failing else "not so: " + ", ".join(failing)
+    message = "ok" if not failing else "not so: " + ", ".join(failing) + (f" ({reason})" if reason else "")
     return Response(503 if failing else 200, msgspec.json.encode(Check(ok=not failing, checks=checks, message=message)))
 
 
@@ -41,7 +41,7 @@ class Probes:
             "leader": context.controller.leader_id is not None,
             "state": context.agrees(),
         }
-        call.respond(verdict(checks))
+        call.respond(verdict(checks, context.waits_for()))
 
     def quorum(self, call: Call) -> None:
         """GET /quorumz."""

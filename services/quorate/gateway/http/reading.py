@@ -134,6 +134,10 @@ class Reading:
             return "leader"
         return "candidate" if engine.leader_id is None else "follower"
 
+    def _waiting(self) -> list[str]:
+        reason = self._context.waits_for()
+        return [f"This node waits: {reason}."] if reason else []
+
     def status(self, call: Call) -> None:
         """GET /v1/status."""
         self._asking.answered(call, "ReadStatus", self._status, "stale")
@@ -152,7 +156,7 @@ class Reading:
             **self._asking.stamp(view),
             sentence=sentence_then(view.offset, led, counts)
             if past
-            else " ".join([*(f"Alarm: {alarm}." for alarm in alarms), said]),
+            else " ".join([*(f"Alarm: {alarm}." for alarm in alarms), said, *self._waiting()]),
             healthy=(leader is not None if past else ready) and counts.without_master == 0 and not alarms,
             cluster_id=context.node.cluster_id,
             version=context.node.version,
