@@ -46,14 +46,12 @@ from quorate.gateway.remoting.service import RemotingService
 from quorate.history.past import Past
 from quorate.history.process import Processes
 from quorate.logs import CommandJournalist, logger
+from quorate.metadata.cluster import FEATURE_MAX, FEATURE_MIN
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metrics import Metrics
 from quorate.settings import ListenerName, NodeSettings, VoterSettings, split_address
 
 VERSION = version("quorate")
-FEATURE_MIN = 1
-FEATURE_MAX = 1
-"""The feature levels this build can run at."""
 HANDOVER_PATIENCE_S = 1.0
 """How long a stopping leader waits for its successor."""
 HANDOVER_POLL_S = 0.005

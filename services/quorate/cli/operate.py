@@ -26,12 +26,13 @@ from quorate.gateway.http.answers import (
     Done,
     ElectionAnswer,
     Elections,
+    Feature,
     Quorum,
     StateHash,
     Status,
     Topics,
 )
-from quorate.gateway.http.writing import ConfigBody
+from quorate.gateway.http.writing import ConfigBody, FeatureBody
 
 PAGE = 500
 Paged = TypeVar("Paged", BrokerSets, Topics, Configs, Elections)
@@ -157,6 +158,26 @@ def config(options: Namespace) -> int:
     return DONE
 
 
+def feature(options: Namespace) -> int:
+    """The feature level: show it, or raise it once every voter knows the new one."""
+    node = asked_node(options)
+    if options.action == "raise":
+        if options.at is not None:
+            raise UsageError("the past cannot be changed")
+        wanted = options.level
+        if wanted is None:
+            wanted = node.get("/v1/feature", Feature).highest
+        done = node.send("PUT", "/v1/feature", FeatureBody(level=wanted), Done)
+        complain(f"committed; level {wanted} from offset {done.offset}")
+    elif options.level is not None:
+        raise UsageError("feature show takes no level")
+    found = node.get("/v1/feature", Feature, **freshness(options))
+    rows = [(n.id, f"{n.feature_min} to {n.feature_max}" if n.feature_max else "never started") for n in found.nodes]
+    said = f"feature level {found.level}; every voter knows {found.highest}"
+    show(msgspec.to_builtins(found), options.output, [said, *columns(("node", "knows levels"), rows)])
+    return DONE
+
+
 def _change(text: str) -> tuple[str, str | None]:
     """``name=value`` sets, ``name=`` unsets."""
     name, equals, value = text.partition("=")
@@ -267,6 +288,11 @@ def _config_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="NAME= unsets")
 
 
+def _feature_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=("show", "raise"), default="show")
+    parser.add_argument("level", nargs="?", type=int, help="default: the highest that every voter knows")
+
+
 def _why_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("broker_set", metavar="SET")
     parser.add_argument("--offset", type=int, help="of the election; default: the latest")
@@ -277,6 +303,7 @@ QUORUM = Command(_with(), quorum)
 BROKERS = Command(_with(lambda parser: parser.add_argument("broker_set", nargs="?", metavar="SET")), brokers)
 TOPICS = Command(_with(), topics)
 CONFIG = Command(_with(_config_arguments), config)
+FEATURE = Command(_with(_feature_arguments), feature)
 ELECTIONS = Command(_with(), elections)
 WHY = Command(_with(_why_arguments), why)
 STATE_HASH = Command(

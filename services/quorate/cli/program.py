@@ -26,6 +26,7 @@ OWN: Mapping[str, tuple[str, str]] = {
     "brokers": ("operate:BROKERS", "Broker sets, their masters and replicas; exit 1 when one has no master."),
     "topics": ("operate:TOPICS", "Topics and their settings."),
     "config": ("operate:CONFIG", "Settings in the log: show them, or set some of a scope."),
+    "feature": ("operate:FEATURE", "The feature level: feature show, feature raise."),
     "elections": ("operate:ELECTIONS", "The latest election of each broker set."),
     "why": ("operate:WHY", "Why that broker is the master, and why the others are not."),
     "log": ("log:COMMAND", "The committed events: log tail, log dump."),

@@ -83,7 +83,8 @@ def raise_feature_level(state: State, command: RaiseFeatureLevel, context: Conte
     for voter in state.cluster.voters:
         node = state.nodes.get(voter.id)
         if node is None or not node.feature_min <= command.level <= node.feature_max:
-            return refuse("UnsupportedFeatureLevel", f"Node {voter.id} is not known to support level {command.level}")
+            known = "never started" if node is None else f"knows levels {node.feature_min} to {node.feature_max}"
+            return refuse("UnsupportedFeatureLevel", f"Node {voter.id} {known}, not {command.level}")
     return Decision((FeatureLevelChanged(old=state.feature_level, new=command.level),), Accepted())
 
 

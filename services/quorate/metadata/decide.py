@@ -10,6 +10,7 @@ from typing import Any, Final
 from quorate.metadata import broker_sets, cluster, commands, configs, elections, topics
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
+from quorate.metadata.refusals import refuse
 from quorate.metadata.state import State
 
 Decider = Callable[[State, Any, Context], Decision | Refusal]
@@ -34,6 +35,15 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
 """By type, not by ``match``: the cost is the same for every command."""
 
 
+LEVELS: Final[dict[type[Command], int]] = {}
+"""The feature level whose events a command writes, where that is above 1: below it some voter could not read them."""
+
+
 def decide(state: State, command: Command, context: Context) -> Decision | Refusal:
-    """What this command does to this state, or why it does nothing. Refuses what the command's own rule refuses."""
+    """What this command does to this state, or why it does nothing. Refuses UnsupportedFeatureLevel, and what the
+    command's own rule refuses.
+    """
+    if LEVELS and LEVELS.get(type(command), 0) > state.feature_level:
+        needed = f"needs feature level {LEVELS[type(command)]}; the cluster's is {state.feature_level}"
+        return refuse("UnsupportedFeatureLevel", f"{type(command).__name__} {needed} (quorate feature raise)")
     return DECIDERS[type(command)](state, command, context)

@@ -19,9 +19,11 @@ from quorate.gateway.http.answers import (
     ElectionEvent,
     ElectionItem,
     Elections,
+    Feature,
     LastElection,
     Log,
     LogEvent,
+    NodeLevels,
     Quorum,
     QuorumMember,
     ReplicaAnswer,
@@ -204,6 +206,25 @@ def test_config_sends_what_is_to_change(node: Served) -> None:
     assert run(node, "config", "broker-set/a b", "x=1", "y=") == 0
     assert json.loads(node.asked[0][3]) == {"changes": {"x": "1", "y": None}}
     assert run(node, "config", "cluster", "nonsense") == 2
+
+
+def test_the_feature_level_is_shown_and_raised(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """``raise`` alone takes the highest level that every voter knows; ``show`` takes no level, the past none at all."""
+    done = {**AT, "repeated": False, "reply": {"type": "Accepted"}}
+    knows = [NodeLevels(id=1, feature_min=1, feature_max=3), NodeLevels(id=2, feature_min=None, feature_max=None)]
+    shown = Feature(**AT, level=1, highest=2, nodes=knows)
+    node.answers["/v1/feature"] = lambda _: done if node.asked[-1][0] == "PUT" else shown
+    assert run(node, "feature") == 0
+    said = capsys.readouterr().out
+    assert "feature level 1; every voter knows 2" in said
+    assert "1 to 3" in said
+    assert "never started" in said
+    assert run(node, "feature", "raise") == 0
+    assert [json.loads(asked[3]) for asked in node.asked if asked[0] == "PUT"] == [{"level": 2}]
+    assert run(node, "feature", "raise", "3") == 0
+    assert json.loads([asked[3] for asked in node.asked if asked[0] == "PUT"][-1]) == {"level": 3}
+    assert run(node, "feature", "show", "3") == 2
+    assert run(node, "feature", "raise", "--at", "5") == 2
 
 
 def hashes(node: int, rows: str, whole: str, *, offset: int = 9, index: int = 12) -> StateHash:

@@ -1,12 +1,18 @@
 """The cluster, its controllers and its feature level."""
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
+import quorate
 from quorate.events import ClusterCreated, ControllerLeaderElected, FeatureLevelChanged, NodeStarted, Voter
 from quorate.metadata.commands import RaiseFeatureLevel, RecordLeader, RecordNodeStart
+from quorate.metadata.decide import LEVELS
 from tests.unit.metadata.kit import ADDRESSES, CREATE, World
 
+SOURCES = [*Path(quorate.__path__[0]).rglob("*.py")]
 LEADER = RecordLeader(node_id=1, cause="silent", previous_leader=2, silent_for_ms=700)
 START = RecordNodeStart(node_id=1, dir_uuid="u1", version="0.1", addresses=ADDRESSES, feature_min=1, feature_max=3)
 
@@ -91,9 +97,30 @@ def test_the_feature_level_rises_when_every_voter_knows_the_next() -> None:
     world.do(msgspec.structs.replace(CREATE, voters=(*CREATE.voters, other)))
     assert world.events(RaiseFeatureLevel(level=1)) == ()
     world.do(START)
-    assert "Node 2" in world.refused(RaiseFeatureLevel(level=2)).remark
+    assert world.refused(RaiseFeatureLevel(level=2)).remark == "Node 2 never started, not 2"
+    world.do(msgspec.structs.replace(START, node_id=2, feature_max=1))
+    assert world.refused(RaiseFeatureLevel(level=2)).remark == "Node 2 knows levels 1 to 1, not 2"
     world.do(msgspec.structs.replace(START, node_id=2, feature_max=2))
     assert world.events(RaiseFeatureLevel(level=2)) == (FeatureLevelChanged(old=1, new=2),)
     assert world.state.feature_level == 2
     assert world.refused(RaiseFeatureLevel(level=1)).code == "UnsupportedFeatureLevel"
     assert world.refused(RaiseFeatureLevel(level=3)).code == "UnsupportedFeatureLevel"
+
+
+def test_a_command_is_refused_below_the_level_its_events_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the level is raised some voter could not read what it writes; then it is decided as any other."""
+    monkeypatch.setitem(LEVELS, RecordLeader, 2)
+    world = World()
+    world.do(CREATE)
+    world.do(START)
+    refusal = world.refused(LEADER)
+    assert refusal.code == "UnsupportedFeatureLevel"
+    assert "RecordLeader needs feature level 2; the cluster's is 1" in refusal.remark
+    world.do(RaiseFeatureLevel(level=2))
+    assert world.events(LEADER)
+
+
+def test_the_levels_this_build_knows_are_said_once() -> None:
+    """What a node says of itself, in its hello, at its start and when it founds, is what the rules judge by."""
+    said = [path for path in SOURCES if re.search(r"^FEATURE_M(AX|IN)\b.*=", path.read_text(), re.MULTILINE)]
+    assert [path.name for path in said] == ["cluster.py"]

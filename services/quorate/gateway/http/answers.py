@@ -269,6 +269,23 @@ class StateHash(Stamped, frozen=True, kw_only=True):
     feature_level: int
 
 
+class NodeLevels(msgspec.Struct, frozen=True, kw_only=True):
+    """What one voter said at its last start; null: it has never started."""
+
+    id: int
+    feature_min: int | None
+    feature_max: int | None
+
+
+class Feature(Stamped, frozen=True, kw_only=True):
+    """The feature level in force, and what it may be raised to."""
+
+    level: int
+    highest: int
+    """The greatest level every voter can read."""
+    nodes: list[NodeLevels]
+
+
 class WhatIfAnswer(Stamped, frozen=True, kw_only=True):
     """What would become of the broker sets that something fails of; ``quorum``: of the controllers."""
 

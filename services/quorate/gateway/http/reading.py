@@ -22,9 +22,11 @@ from quorate.gateway.http.answers import (
     ElectionEvent,
     ElectionItem,
     Elections,
+    Feature,
     LastElection,
     Log,
     LogEvent,
+    NodeLevels,
     Quorum,
     QuorumMember,
     ReplicaAnswer,
@@ -217,6 +219,21 @@ class Reading:
                 )
             )
         return members
+
+    def feature(self, call: Call) -> None:
+        """GET /v1/feature."""
+        self._asking.answered(call, "ReadFeature", self._feature, "stale")
+
+    def _feature(self, view: ReadView) -> Steps[Feature]:
+        yield
+        state = view.state
+        nodes = []
+        for voter in state.cluster.voters if state.cluster is not None else ():
+            node = state.nodes.get(voter.id)
+            low, high = (None, None) if node is None else (node.feature_min, node.feature_max)
+            nodes.append(NodeLevels(id=voter.id, feature_min=low, feature_max=high))
+        highest = min([node.feature_max or state.feature_level for node in nodes], default=state.feature_level)
+        return Feature(**self._asking.stamp(view), level=state.feature_level, highest=highest, nodes=nodes)
 
     def state_hash(self, call: Call) -> None:
         """GET /v1/state-hash."""

@@ -15,7 +15,15 @@ from quorate.gateway.http.answers import Done
 from quorate.gateway.http.context import PRINCIPAL, HttpContext
 from quorate.gateway.http.messages import HttpError, answer, failure
 from quorate.gateway.http.routing import Call
-from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, ElectMaster, PutTopic, Refusal
+from quorate.metadata.commands import (
+    ChangeConfig,
+    Command,
+    DeleteTopic,
+    ElectMaster,
+    PutTopic,
+    RaiseFeatureLevel,
+    Refusal,
+)
 
 NOT_FOUND = frozenset(
     {"BrokerSetUnknown", "BrokerSetNotRegistered", "BrokerNotRegistered", "UnknownTopic", "UnknownNode"}
@@ -58,6 +66,12 @@ class ConfigBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Body of PUT /v1/config/{scope}; null unsets."""
 
     changes: dict[str, str | None]
+
+
+class FeatureBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of PUT /v1/feature; it goes up only, and only to what every voter knows."""
+
+    level: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class ElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,6 +130,10 @@ class Writing:
         """PUT /v1/config/{scope}."""
         command = ChangeConfig(scope=call.found["scope"], changes=decoded(call, ConfigBody).changes)
         self._submit(call, command, f"config/{command.scope}")
+
+    def raise_feature(self, call: Call) -> None:
+        """PUT /v1/feature."""
+        self._submit(call, RaiseFeatureLevel(level=decoded(call, FeatureBody).level), "feature-level")
 
     def elect(self, call: Call) -> None:
         """POST /v1/elections."""

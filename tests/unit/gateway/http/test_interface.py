@@ -17,11 +17,11 @@ from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInf
 from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
-from quorate.metadata.commands import ElectMaster, PutTopic
+from quorate.metadata.commands import ElectMaster, PutTopic, RecordNodeStart
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import plain_sums, shown
 from quorate.metrics import LATENCY_BOUNDS_US
-from tests.unit.controller.bench import Bench, Line
+from tests.unit.controller.bench import ADDRESSES, Bench, Line
 from tests.unit.history.kit import Times
 
 SETTINGS = HttpSettings(page_default=2, page_max=3, waiting_max=2)
@@ -290,6 +290,24 @@ def test_a_topic_is_put_read_and_deleted() -> None:
     assert found["attributes"] == {"message.type": "FIFO"}
     assert house.ask("DELETE", "/v1/topics/orders")[1]["reply"]["changed"] is True
     assert house.get("/v1/topics")["topics"] == []
+
+
+def test_the_feature_level_is_shown_and_raised_when_every_voter_can() -> None:
+    """Who knows what is shown; a level that a voter could not read is refused by that voter's name, and then taken."""
+    house = House()
+    voter = {"id": 1, "feature_min": None, "feature_max": None}
+    found = house.get("/v1/feature")
+    assert (found["level"], found["highest"], found["nodes"]) == (1, 1, [voter])
+    status, refused = house.ask("PUT", "/v1/feature", {"level": 2})
+    assert (status, refused["error"]["reason"]) == (409, "UnsupportedFeatureLevel")
+    assert "Node 1 never started" in refused["error"]["message"]
+    start = RecordNodeStart(node_id=1, dir_uuid="u", version="2", addresses=ADDRESSES, feature_min=1, feature_max=2)
+    house.bench.done(start)
+    assert house.get("/v1/feature")["highest"] == 2
+    assert house.ask("PUT", "/v1/feature", {"level": 2})[0] == 200
+    assert house.get("/v1/feature")["level"] == house.get("/v1/status")["feature_level"] == 2
+    assert house.ask("PUT", "/v1/feature", {"level": 1})[0] == 409
+    assert house.ask("PUT", "/v1/feature", {"level": 0})[0] == 400
 
 
 def test_a_setting_is_set_and_unset() -> None:
