@@ -42,6 +42,7 @@ def test_a_whole_folder_may_be_gone(image: Image, tmp_path: Path, folder: str) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(800)
 def test_three_hundred_flips_and_a_hundred_cuts_and_deletions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +56,7 @@ def test_three_hundred_flips_and_a_hundred_cuts_and_deletions(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_thirty_on_real_nodes(tmp_path: Path) -> None:
     """Twenty-two flips, four cuts and four deletions, one after the other, on one node of a running cluster."""
     outcomes = real.play(tmp_path, 22, 8, seed=1)
