@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from quorate.errors import InvariantBrokenError, PeerError, QuorateError, StorageError, UsageError
 from quorate_spark.sinks.store import ServingStore
@@ -99,9 +99,18 @@ class Supervisor:
                 try:
                     self._look(one)
                 except (ConnectionError, Py4JError) as error:
-                    raise SparkGoneError("Spark has ended by itself; start again, nothing is lost") from error
+                    raise self._gone() from error
             if one.state != "starting":
                 self._tell(one)
+
+    def _gone(self) -> SparkGoneError:
+        """Every query has ended with Spark, and nobody starts it again: ``progress`` must not say that it runs."""
+        gone = SparkGoneError("Spark has ended by itself; start again, nothing is lost")
+        for one in self.watched:
+            if one.state not in ("halted", "done"):
+                one.state, one.message = "halted", str(gone)
+            self._tell(one)
+        return gone
 
     def stop(self) -> None:
         """End every query, between two batches if that is soon; the next start goes on from there in any case."""
@@ -123,6 +132,8 @@ class Supervisor:
         one.started_ms, one.warm = self._clock_ms(), False
         try:
             one.query.start()
+        except (ConnectionError, Py4JNetworkError) as error:
+            raise self._gone() from error
         except Exception as error:  # noqa: BLE001  Spark's exceptions have no common base of their own.
             self._failed(one, error)
         else:

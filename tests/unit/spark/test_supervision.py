@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="absent peer: pyspark (make setup-all)")
 
+from py4j.protocol import Py4JNetworkError
+
 from quorate.errors import QuorateError, StorageError
 from quorate_spark.pipelines.facts import UnknownEventError
 from quorate_spark.sinks.store import LogGapError, ServingStore
@@ -192,6 +194,26 @@ def test_when_spark_is_gone_it_ends_with_one_line(world: World, monkeypatch: pyt
     monkeypatch.setattr(Running, "isActive", property(refused), raising=False)
     with pytest.raises(SparkGoneError, match="nothing is lost"):
         world.turn()
+    for name in ("serving", "archive"):
+        assert world.state(name) == ("halted", "Spark has ended by itself; start again, nothing is lost")
+    world.supervisor.stop()
+    assert world.state("serving")[0] == "halted"
+
+
+def test_a_query_is_not_started_again_without_a_spark(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM died while a query waited to be started again: it would be tried for ever."""
+    world.warm()
+    for runs in world.runs.values():
+        runs[-1].fail(AWAY)
+    world.turn()
+
+    def refused(*_: object) -> None:
+        raise Py4JNetworkError("answer from Java side is empty")
+
+    monkeypatch.setattr(Query, "start", refused)
+    with pytest.raises(SparkGoneError):
+        world.turn(1_000)
+    assert world.state("serving")[0] == world.state("archive")[0] == "halted"
 
 
 def test_stopping_waits_for_a_batch_and_tells_the_store(world: World) -> None:
