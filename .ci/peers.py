@@ -106,12 +106,16 @@ def franz_go(home: Path) -> None:
     command("go", "build", "-mod=readonly", "-o", str(home / "franz"), ".", cwd=ROOT / "tests/clients/franz")
 
 
-def kafkajs(home: Path) -> None:
-    """kafkajs for the machine's Node, as ``package-lock.json`` has it."""
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(ROOT / "tests/clients/kafkajs" / name, home)
-    command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=home)
-    command("node", "--version")
+def npm(folder: str) -> Callable[[Path], None]:
+    """A client for the machine's Node, as this folder's ``package-lock.json`` has it."""
+
+    def fetch(home: Path) -> None:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(ROOT / folder / name, home)
+        command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=home)
+        command("node", "--version")
+
+    return fetch
 
 
 PEERS_WANTED: dict[str, Callable[[Path], None]] = {
@@ -122,7 +126,8 @@ PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "spark": spark_jars,
     "postgresql": postgresql,
     "franz-go": franz_go,
-    "kafkajs": kafkajs,
+    "kafkajs": npm("tests/clients/kafkajs"),
+    "platformatic": npm("tests/clients/platformatic"),
 }
 
 

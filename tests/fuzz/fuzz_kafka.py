@@ -10,6 +10,7 @@ Usage: ``fuzz_kafka.py [--seconds N]``.
 import argparse
 import random
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,13 @@ with atheris.instrument_imports(include=["quorate.wire", "quorate.gateway.kafka"
     from quorate.gateway.access import NoQuota, OpenAccess
     from quorate.gateway.kafka import KafkaNode, KafkaSettings
     from quorate.gateway.kafka.connection import KafkaConnection
+    from quorate.gateway.kafka.reading import topic_id
     from quorate.gateway.kafka.server import KafkaServer
     from quorate.metrics import Metrics
-    from quorate.wire.kafka import FLEXIBLE, WINDOW, KafkaFormatError, decode_request
-    from quorate.wire.kafka_primitives import int16, int32, int64, string
+    from quorate.wire.kafka import WINDOW, Api, KafkaFormatError, decode_request
+    from quorate.wire.kafka_primitives import int32
     from tests.kafka_tools.fakes import TOPIC, FakeLog, FakeView
+    from tests.unit.wire.kafka_oracle import message, request_frame
 
 SETTINGS = KafkaSettings(request_bytes_max=65_536, groups_max=20, group_members_max=20)
 
@@ -119,45 +122,73 @@ def one(data: bytes) -> None:
     serve(data)
 
 
-def bodies(key: int) -> bytes:
-    """A plausible body of each key; versions differ enough for the fuzzer to go on from it."""
-    topic = int32(1) + string(TOPIC) + int32(1) + int32(0)
-    group = string("g")
-    found: dict[int, bytes] = {
-        0: int16(-1) + int16(1) + int32(9) + topic + int32(-1),
-        1: int32(-1) + int32(0) + int32(1) + int32(999) + b"\x00" + int32(0) + int32(-1) + topic + int32(-1)
-        + int64(1) + int64(-1) + int32(999) + int32(0) + string(""),
-        2: int32(-1) + b"\x00" + topic + int32(-1) + int64(-1),
-        3: int32(-1) + b"\x01",
-        8: group + int32(-1) + string("") + int16(-1) + topic + int64(5) + int32(1) + string("m"),
-        9: group + topic,
-        10: group + b"\x00",
-        11: group + int32(9999) + int32(9999) + string("") + int16(-1) + string("consumer") + int32(1) + string("r")
-        + int32(1) + b"x",
-        12: group + int32(1) + string("m") + int16(-1),
-        13: group + int32(1) + string("m") + int16(-1),
-        14: group + int32(1) + string("m") + int16(-1) + int32(0),
-        18: b"\x02a\x02b\x00",
-        15: int32(1) + group + b"\x00",
-        17: string("PLAIN"),
-        36: b"\x04abc\x00",
-        16: b"\x02\x07Stable\x02\x08classic\x00",
-        23: int32(-1) + topic + int32(-1) + int32(1),
-        32: int32(1) + b"\x02" + string(TOPIC) + int32(-1) + b"\x00\x00",
-        42: int32(1) + group,
-        55: b"\x02" + bytes((len(TOPIC) + 1,)) + TOPIC.encode() + b"\x02" + int32(0) + b"\x00\x00\x00",
-        60: b"\x00\x01\x00\x00",
-    }  # fmt: skip
-    return found[key]
+def _samples() -> dict[Api, dict[str, Any]]:
+    """A plausible request of each key, with the fields of all its versions."""
+    at: dict[str, Any] = {"partition": 0, "partition_index": 0, "index": 0, "current_leader_epoch": -1}
+    at |= {"fetch_offset": 1, "partition_max_bytes": 999, "timestamp": -1, "leader_epoch": 1, "records": b"x"}
+    at |= {"committed_offset": 5, "committed_metadata": "m", "committed_leader_epoch": 1}
+    group = {"group_id": "g", "generation_id": 1, "generation_id_or_member_epoch": -1, "member_id": "m"}
+    topic: dict[str, Any] = {
+        "name": TOPIC,
+        "topic": TOPIC,
+        "topic_name": TOPIC,
+        "topic_id": uuid.UUID(bytes=topic_id("c", TOPIC)),
+    }
+    topics = [{**topic, "partitions": [at], "partition_data": [at], "partition_indexes": [0]}]
+    positions = {"group_id": "g", "topics": topics}
+    return {
+        Api.PRODUCE: {"acks": -1, "topic_data": topics},
+        Api.FETCH: {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 999, "topics": topics, "rack_id": "r"},
+        Api.LIST_OFFSETS: {"replica_id": -1, "isolation_level": 1, "topics": topics},
+        Api.METADATA: {"topics": [topic]},
+        Api.OFFSET_COMMIT: {**group, "topics": topics},
+        Api.OFFSET_FETCH: {**positions, "groups": [positions]},
+        Api.FIND_COORDINATOR: {"key": "g", "key_type": 0, "coordinator_keys": ["g", "h"]},
+        Api.JOIN_GROUP: {
+            **group,
+            "session_timeout_ms": 9999,
+            "rebalance_timeout_ms": 9999,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "r", "metadata": b"x"}],
+        },
+        Api.HEARTBEAT: group,
+        Api.LEAVE_GROUP: {**group, "members": [{"member_id": "m", "group_instance_id": None}]},
+        Api.SYNC_GROUP: {**group, "assignments": [{"member_id": "m", "assignment": b"x"}]},
+        Api.DESCRIBE_GROUPS: {"groups": ["g"]},
+        Api.LIST_GROUPS: {"states_filter": ["Stable"], "types_filter": ["classic"]},
+        Api.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
+        Api.API_VERSIONS: {"client_software_name": "a", "client_software_version": "b"},
+        Api.OFFSET_FOR_LEADER_EPOCH: {"replica_id": -1, "topics": topics},
+        Api.DESCRIBE_CONFIGS: {"resources": [{"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}]},
+        Api.SASL_AUTHENTICATE: {"auth_bytes": b"abc"},
+        Api.DELETE_GROUPS: {"groups_names": ["g"]},
+        Api.DESCRIBE_QUORUM: {"topics": topics},
+        Api.DESCRIBE_CLUSTER: {"endpoint_type": 1},
+    }
+
+
+def _known(cls: Any, value: dict[str, Any], version: int) -> dict[str, Any]:
+    """The fields that this message, and its parts, have in this version."""
+    found = {}
+    for name, part in value.items():
+        field = cls._struct.fields.get(name)
+        if field is None or not field.for_version_q(version):
+            continue
+        nested = field.is_struct_array() and part is not None
+        found[name] = [_known(field.data_class, item, version) for item in part] if nested else part
+    return found
 
 
 def seeds(folder: Path) -> None:
     """One file for each key and version."""
+    samples = _samples()
     for key, (oldest, newest) in WINDOW.items():
+        api = Api(key)
         for version in range(oldest, newest + 1):
-            tags = b"\x00" if version >= FLEXIBLE.get(key, version + 1) else b""
-            frame = int16(key) + int16(version) + int32(1) + string("c") + tags + bodies(key)
-            (folder / f"{int(key)}-{version}").write_bytes(frame)
+            value = _known(message(api, "Request"), samples[api], version)
+            frame = request_frame(api, version, value, "c")
+            decode_request(frame)
+            (folder / f"{key}-{version}").write_bytes(frame)
 
 
 def main() -> None:

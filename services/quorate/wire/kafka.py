@@ -3,10 +3,11 @@
 Rules: sans-I/O. ``frame_size`` finds the frames of a stream, ``decode_request`` turns one frame into a header and a
 frozen request, ``kafka_responses`` builds answers. A malformed frame raises ``KafkaFormatError``; a key or version
 outside ``WINDOW`` raises ``UnsupportedRequestError``, which still carries the header.
-Theory: the window stops before the first *flexible* version of each key (KIP-482), except where tools need one (see
-``FLEXIBLE``): every stock client measured negotiates down to it, and the codec stays one screen per call. Produce is
-listed from 0 because old librdkafka looks for it before it fetches. Metadata ends at 5, so clients see no leader
-epochs: committed events cannot diverge, and a client that checked for truncation could only ever be wrong.
+Theory: every version whose meaning we have, up to the newest that stock clients speak; ``FLEXIBLE`` says where each key
+changes to compact lengths and tagged fields (KIP-482). A topic that is named by its id (KIP-516) is known by that id
+throughout: NUL and the id in hex, which is no topic's name. Produce is
+listed from 0 because old librdkafka looks for it before it fetches. Leader epochs in Metadata are
+"not known": committed events cannot diverge, and a client that checked for truncation could only ever be wrong.
 """
 
 from enum import IntEnum
@@ -57,31 +58,46 @@ class Api(IntEnum):
 
 
 WINDOW: dict[int, tuple[int, int]] = {
-    Api.PRODUCE: (0, 8),
-    Api.FETCH: (4, 11),
-    Api.LIST_OFFSETS: (1, 5),
-    Api.METADATA: (0, 5),
-    Api.OFFSET_COMMIT: (2, 7),
-    Api.OFFSET_FETCH: (1, 5),
-    Api.FIND_COORDINATOR: (0, 2),
-    Api.JOIN_GROUP: (0, 5),
-    Api.HEARTBEAT: (0, 3),
-    Api.LEAVE_GROUP: (0, 3),
-    Api.SYNC_GROUP: (0, 3),
-    Api.DESCRIBE_GROUPS: (0, 4),
+    Api.PRODUCE: (0, 11),
+    Api.FETCH: (4, 17),
+    Api.LIST_OFFSETS: (1, 9),
+    Api.METADATA: (0, 12),
+    Api.OFFSET_COMMIT: (2, 9),
+    Api.OFFSET_FETCH: (1, 9),
+    Api.FIND_COORDINATOR: (0, 6),
+    Api.JOIN_GROUP: (0, 9),
+    Api.HEARTBEAT: (0, 4),
+    Api.LEAVE_GROUP: (0, 5),
+    Api.SYNC_GROUP: (0, 5),
+    Api.DESCRIBE_GROUPS: (0, 5),
     Api.LIST_GROUPS: (0, 5),
     Api.SASL_HANDSHAKE: (0, 1),
-    Api.API_VERSIONS: (0, 3),
-    Api.OFFSET_FOR_LEADER_EPOCH: (2, 3),
-    Api.DESCRIBE_CONFIGS: (1, 3),
+    Api.API_VERSIONS: (0, 4),
+    Api.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    Api.DESCRIBE_CONFIGS: (1, 4),
     Api.SASL_AUTHENTICATE: (0, 2),
-    Api.DELETE_GROUPS: (0, 1),
+    Api.DELETE_GROUPS: (0, 2),
     Api.DESCRIBE_QUORUM: (0, 2),
     Api.DESCRIBE_CLUSTER: (0, 2),
 }
 """API key → (oldest, newest) version served; what ApiVersions answers."""
 
 FLEXIBLE: dict[int, int] = {
+    Api.PRODUCE: 9,
+    Api.FETCH: 12,
+    Api.LIST_OFFSETS: 6,
+    Api.METADATA: 9,
+    Api.OFFSET_COMMIT: 8,
+    Api.OFFSET_FETCH: 6,
+    Api.FIND_COORDINATOR: 3,
+    Api.JOIN_GROUP: 6,
+    Api.HEARTBEAT: 4,
+    Api.LEAVE_GROUP: 4,
+    Api.SYNC_GROUP: 4,
+    Api.DESCRIBE_GROUPS: 5,
+    Api.OFFSET_FOR_LEADER_EPOCH: 4,
+    Api.DESCRIBE_CONFIGS: 4,
+    Api.DELETE_GROUPS: 2,
     Api.LIST_GROUPS: 3,
     Api.API_VERSIONS: 3,
     Api.SASL_AUTHENTICATE: 2,
@@ -132,6 +148,7 @@ class ErrorCode(IntEnum):
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    UNKNOWN_TOPIC_ID = 100
     MISMATCHED_ENDPOINT_TYPE = 114
 
 
@@ -198,6 +215,7 @@ def _decode(frame: bytes) -> tuple[RequestHeader, Request]:
         raise UnsupportedRequestError(header)
     if header.version >= FLEXIBLE.get(header.api, header.version + 1):
         reader.skip_tags()
+        reader.flexible = True
     request = DECODERS[header.api](reader, header.version)
     reader.end()
     return header, request

@@ -11,17 +11,14 @@ import msgspec
 
 from quorate.wire.kafka_primitives import (
     NO_TAGS,
-    array,
     boolean,
     compact_array,
     compact_nullable_string,
     compact_string,
-    data,
+    form,
     int16,
     int32,
     int64,
-    nullable_string,
-    string,
 )
 from quorate.wire.kafka_responses import BrokerAddress
 
@@ -103,53 +100,55 @@ class DescribedQuorum(msgspec.Struct, frozen=True, gc=False):
 
 def list_groups(version: int, groups: Iterable[ListedGroup], error: int = 0) -> bytes:
     """ListGroups v0-v5 (flexible from v3); every group is of the classic protocol."""
-    if version < 3:
-        known = array(string(group.group) + string(group.protocol_type) for group in groups)
-        return (_NO_THROTTLE if version >= 1 else b"") + int16(error) + known
+    f = form(version, 3)
 
     def one(group: ListedGroup) -> bytes:
-        state = compact_string(group.state) if version >= 4 else b""
-        kind = compact_string("classic") if version >= 5 else b""
-        return compact_string(group.group) + compact_string(group.protocol_type) + state + kind + NO_TAGS
+        state = f.string(group.state) if version >= 4 else b""
+        kind = f.string("classic") if version >= 5 else b""
+        return f.string(group.group) + f.string(group.protocol_type) + state + kind + f.end
 
-    return _NO_THROTTLE + int16(error) + compact_array(map(one, groups)) + NO_TAGS
+    return (_NO_THROTTLE if version >= 1 else b"") + int16(error) + f.array(map(one, groups)) + f.end
 
 
 def describe_groups(version: int, groups: Iterable[DescribedGroup]) -> bytes:
-    """DescribeGroups v0-v4."""
+    """DescribeGroups v0-v5."""
+    f = form(version, 5)
 
     def member(found: DescribedMember) -> bytes:
-        instance = nullable_string(found.instance_id) if version >= 4 else b""
-        whence = string(found.client_id) + string(found.host)
-        return string(found.member_id) + instance + whence + data(found.subscription) + data(found.assignment)
+        instance = f.nullable_string(found.instance_id) if version >= 4 else b""
+        whence = f.string(found.client_id) + f.string(found.host)
+        parts = f.data(found.subscription) + f.data(found.assignment)
+        return f.string(found.member_id) + instance + whence + parts + f.end
 
     def one(group: DescribedGroup) -> bytes:
-        head = int16(group.error) + string(group.group) + string(group.state) + string(group.protocol_type)
+        head = int16(group.error) + f.string(group.group) + f.string(group.state) + f.string(group.protocol_type)
         operations = _NO_OPERATIONS if version >= 3 else b""
-        return head + string(group.protocol) + array(map(member, group.members)) + operations
+        return head + f.string(group.protocol) + f.array(map(member, group.members)) + operations + f.end
 
-    return (_NO_THROTTLE if version >= 1 else b"") + array(map(one, groups))
+    return (_NO_THROTTLE if version >= 1 else b"") + f.array(map(one, groups)) + f.end
 
 
-def delete_groups(groups: Iterable[tuple[str, int]]) -> bytes:
-    """DeleteGroups v0 and v1; groups as (name, error)."""
-    return _NO_THROTTLE + array(string(name) + int16(error) for name, error in groups)
+def delete_groups(version: int, groups: Iterable[tuple[str, int]]) -> bytes:
+    """DeleteGroups v0-v2; groups as (name, error)."""
+    f = form(version, 2)
+    return _NO_THROTTLE + f.array(f.string(name) + int16(error) + f.end for name, error in groups) + f.end
 
 
 def describe_configs(version: int, resources: Iterable[DescribedResource]) -> bytes:
-    """DescribeConfigs v1-v3; everything is read-only and nothing is secret."""
+    """DescribeConfigs v1-v4; everything is read-only and nothing is secret."""
+    f = form(version, 4)
 
     def config(found: DescribedConfig) -> bytes:
         source = _DEFAULT_CONFIG if found.default else _STATIC_BROKER_CONFIG
-        head = string(found.name) + nullable_string(found.value) + boolean(True) + source
-        tail = bytes((found.kind,)) + nullable_string(None) if version >= 3 else b""
-        return head + boolean(False) + array(()) + tail
+        head = f.string(found.name) + f.nullable_string(found.value) + boolean(True) + source
+        tail = bytes((found.kind,)) + f.nullable_string(None) if version >= 3 else b""
+        return head + boolean(False) + f.array(()) + tail + f.end
 
     def one(resource: DescribedResource) -> bytes:
-        head = int16(resource.error) + nullable_string(resource.message) + bytes((resource.kind & 0xFF,))
-        return head + string(resource.name) + array(map(config, resource.configs))
+        head = int16(resource.error) + f.nullable_string(resource.message) + bytes((resource.kind & 0xFF,))
+        return head + f.string(resource.name) + f.array(map(config, resource.configs)) + f.end
 
-    return _NO_THROTTLE + array(map(one, resources))
+    return _NO_THROTTLE + f.array(map(one, resources)) + f.end
 
 
 def describe_cluster(

@@ -8,7 +8,7 @@ Source: Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for the compac
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from quorate.errors import PeerError
 
@@ -29,9 +29,11 @@ class KafkaFormatError(PeerError):
 class Reader:
     """A cursor over one request."""
 
-    __slots__ = ("_at", "_data", "_items_left")
+    __slots__ = ("_at", "_data", "_items_left", "flexible")
 
     def __init__(self, data: bytes) -> None:
+        self.flexible = False
+        """Are strings, bytes and arrays the compact ones from here on, and has every struct tags (KIP-482)?"""
         self._data = data
         self._at = 0
         self._items_left = MAX_ITEMS
@@ -81,20 +83,22 @@ class Reader:
 
     def string(self) -> str:
         """STRING."""
-        return self._text(self.int16())
+        return self.compact_string() if self.flexible else self._text(self.int16())
 
     def nullable_string(self) -> str | None:
         """NULLABLE_STRING: length -1 is null."""
+        if self.flexible:
+            return self.compact_nullable_string()
         size = self.int16()
         return None if size == -1 else self._text(size)
 
     def data(self) -> bytes:
         """BYTES."""
-        return self.raw(self.int32())
+        return self.compact_data() if self.flexible else self.raw(self.int32())
 
     def nullable_data(self) -> bytes | None:
         """NULLABLE_BYTES: length -1 is null."""
-        size = self.int32()
+        size = self.uvarint() - 1 if self.flexible else self.int32()
         return None if size == -1 else self.raw(size)
 
     def array(self, item: Callable[[], _T]) -> tuple[_T, ...]:
@@ -106,7 +110,7 @@ class Reader:
 
     def nullable_array(self, item: Callable[[], _T]) -> tuple[_T, ...] | None:
         """ARRAY; length -1 is null."""
-        count = self.int32()
+        count = self.uvarint() - 1 if self.flexible else self.int32()
         return None if count == -1 else self._items(count, item)
 
     def compact_array(self, item: Callable[[], _T]) -> tuple[_T, ...]:
@@ -146,10 +150,11 @@ class Reader:
         """COMPACT_BYTES."""
         return self.raw(self.uvarint() - 1)
 
-    def compact_nullable_array(self, item: Callable[[], _T]) -> tuple[_T, ...] | None:
-        """COMPACT_ARRAY; length 0 is null."""
-        count = self.uvarint()
-        return None if count == 0 else self._items(count - 1, item)
+    def closed(self, value: _T) -> _T:
+        """A struct whose fields were read just now: its tags follow, if it has any."""
+        if self.flexible:
+            self.skip_tags()
+        return value
 
     def skip_tags(self) -> None:
         """TAGGED_FIELDS: none of ours; unknown tags are passed over (KIP-482 demands it)."""
@@ -231,6 +236,29 @@ NO_TAGS = b"\x00"
 """TAGGED_FIELDS: we send none."""
 
 
-def int32s(values: Iterable[int]) -> bytes:
-    """ARRAY of INT32."""
-    return array(map(int32, values))
+def compact_data(value: bytes) -> bytes:
+    """COMPACT_BYTES."""
+    return uvarint(len(value) + 1) + value
+
+
+class Form(NamedTuple):
+    """How a version writes what has a length, and what ends its structs."""
+
+    string: Callable[[str], bytes]
+    nullable_string: Callable[[str | None], bytes]
+    data: Callable[[bytes], bytes]
+    array: Callable[[Iterable[bytes]], bytes]
+    end: bytes
+
+    def int32s(self, values: Iterable[int]) -> bytes:
+        """ARRAY of INT32."""
+        return self.array(map(int32, values))
+
+
+PLAIN = Form(string, nullable_string, data, array, b"")
+COMPACT = Form(compact_string, compact_nullable_string, compact_data, compact_array, NO_TAGS)
+
+
+def form(version: int, flexible_from: int) -> Form:
+    """That of this version."""
+    return COMPACT if version >= flexible_from else PLAIN

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from quorate.wire.kafka_primitives import Reader
+from quorate.wire.kafka_primitives import KafkaFormatError, Reader
+
+BY_ID = "\0"
+"""What begins the name of a topic that was named by its id (KIP-516); the id follows in hex."""
 
 
 class ApiVersionsRequest(msgspec.Struct, frozen=True, gc=False):
@@ -19,7 +22,7 @@ class ApiVersionsRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, gc=False):
-    """Who serves which topic? ``topics`` None: all of them."""
+    """Who serves which topic? ``topics`` None: all of them; one may be named by its id (see BY_ID)."""
 
     topics: tuple[str, ...] | None
 
@@ -89,9 +92,9 @@ class OffsetForLeaderEpochRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class FindCoordinatorRequest(msgspec.Struct, frozen=True, gc=False):
-    """Who coordinates this group (``key_type`` 0) or transaction (1)?"""
+    """Who coordinates these groups (``key_type`` 0) or transactions (1)? One, before version 4."""
 
-    key: str
+    keys: tuple[str, ...]
     key_type: int
 
 
@@ -117,6 +120,9 @@ class SyncGroupRequest(msgspec.Struct, frozen=True, gc=False):
     member_id: str
     instance_id: str | None
     assignments: tuple[tuple[str, bytes], ...]
+    protocol_type: str | None = None
+    protocol: str | None = None
+    """What the member believes was chosen (KIP-559); None: it does not say."""
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, gc=False):
@@ -161,11 +167,17 @@ class OffsetCommitRequest(msgspec.Struct, frozen=True, gc=False):
     topics: tuple[tuple[str, tuple[OffsetCommitPartition, ...]], ...]
 
 
-class OffsetFetchRequest(msgspec.Struct, frozen=True, gc=False):
-    """Which positions were kept? ``topics`` None: all of the group."""
+class GroupPositions(msgspec.Struct, frozen=True, gc=False):
+    """One group of OffsetFetch; ``topics`` None: all of it."""
 
     group: str
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
+
+
+class OffsetFetchRequest(msgspec.Struct, frozen=True, gc=False):
+    """Which positions were kept? Of one group before version 8."""
+
+    groups: tuple[GroupPositions, ...]
 
 
 class ListGroupsRequest(msgspec.Struct, frozen=True, gc=False):
@@ -213,15 +225,8 @@ class DescribeQuorumRequest(msgspec.Struct, frozen=True, gc=False):
     topics: tuple[tuple[str, tuple[int, ...]], ...]
 
 
-GroupRequest = (
-    JoinGroupRequest
-    | SyncGroupRequest
-    | HeartbeatRequest
-    | LeaveGroupRequest
-    | OffsetCommitRequest
-    | OffsetFetchRequest
-)
-"""What only the group coordinator answers."""
+GroupRequest = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest | OffsetCommitRequest
+"""What only the group coordinator answers, and about one group."""
 
 Request = (
     ApiVersionsRequest
@@ -239,6 +244,7 @@ Request = (
     | DescribeConfigsRequest
     | DescribeClusterRequest
     | DescribeQuorumRequest
+    | OffsetFetchRequest
     | GroupRequest
 )
 
@@ -246,18 +252,32 @@ Request = (
 def _api_versions(r: Reader, version: int) -> ApiVersionsRequest:
     if version < 3:
         return ApiVersionsRequest()
-    request = ApiVersionsRequest(r.compact_string(), r.compact_string())
-    r.skip_tags()
-    return request
+    return r.closed(ApiVersionsRequest(r.string(), r.string()))
+
+
+def _topic_id(r: Reader) -> str:
+    return BY_ID + r.raw(16).hex()
 
 
 def _metadata(r: Reader, version: int) -> MetadataRequest:
-    topics = r.nullable_array(r.string)
+    def topic() -> str:
+        if version < 10:
+            return r.closed(r.string())
+        by_id, name = _topic_id(r), r.nullable_string()
+        if name is not None and name.startswith(BY_ID):
+            raise KafkaFormatError("no topic's name begins with NUL")
+        return r.closed(by_id if name is None else name)
+
+    topics = r.nullable_array(topic)
     if version == 0 and not topics:
         return MetadataRequest(None)  # It has no null: an empty list asks for all.
     if version >= 4:
         r.boolean()  # allow_auto_topic_creation: there is one topic, for ever
-    return MetadataRequest(topics)
+    if 8 <= version <= 10:
+        r.boolean()  # include_cluster_authorized_operations: not known
+    if version >= 8:
+        r.boolean()  # include_topic_authorized_operations: not known
+    return r.closed(MetadataRequest(topics))
 
 
 def _list_offsets(r: Reader, version: int) -> ListOffsetsRequest:
@@ -268,13 +288,15 @@ def _list_offsets(r: Reader, version: int) -> ListOffsetsRequest:
         index = r.int32()
         if version >= 4:
             r.int32()  # current_leader_epoch: never fenced
-        return OffsetQuery(index, r.int64())
+        return r.closed(OffsetQuery(index, r.int64()))
 
-    return ListOffsetsRequest(isolation_level, r.array(lambda: (r.string(), r.array(partition))))
+    topics = r.array(lambda: r.closed((r.string(), r.array(partition))))
+    return r.closed(ListOffsetsRequest(isolation_level, topics))
 
 
 def _fetch(r: Reader, version: int) -> FetchRequest:
-    r.int32()  # replica_id
+    if version < 15:
+        r.int32()  # replica_id
     max_wait_ms, min_bytes, max_bytes, isolation_level = r.int32(), r.int32(), r.int32(), r.int8()
     session_id = r.int32() if version >= 7 else 0
     if version >= 7:
@@ -285,15 +307,20 @@ def _fetch(r: Reader, version: int) -> FetchRequest:
         if version >= 9:
             r.int32()  # current_leader_epoch: never fenced
         offset = r.int64()
+        if version >= 12:
+            r.int32()  # last_fetched_epoch: what was fetched never diverges
         if version >= 5:
             r.int64()  # log_start_offset, of followers only
-        return FetchPartition(index, offset, r.int32())
+        return r.closed(FetchPartition(index, offset, r.int32()))
 
-    topics = r.array(lambda: (r.string(), r.array(partition)))
+    def name() -> str:
+        return _topic_id(r) if version >= 13 else r.string()
+
+    topics = r.array(lambda: r.closed((name(), r.array(partition))))
     if version >= 7:
-        r.array(lambda: (r.string(), r.array(r.int32)))  # forgotten_topics_data
+        r.array(lambda: r.closed((name(), r.array(r.int32))))  # forgotten_topics_data
     rack = r.string() if version >= 11 else ""
-    return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, topics, rack)
+    return r.closed(FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, topics, rack))
 
 
 def _produce(r: Reader, version: int) -> ProduceRequest:
@@ -305,22 +332,18 @@ def _produce(r: Reader, version: int) -> ProduceRequest:
     def partition() -> int:
         index = r.int32()
         r.nullable_data()
-        return index
+        return r.closed(index)
 
-    return ProduceRequest(acks, r.array(lambda: (r.string(), r.array(partition))))
+    return r.closed(ProduceRequest(acks, r.array(lambda: r.closed((r.string(), r.array(partition))))))
 
 
 def _sasl_handshake(r: Reader, _version: int) -> SaslHandshakeRequest:
     return SaslHandshakeRequest(r.string())
 
 
-def _sasl_authenticate(r: Reader, version: int) -> SaslAuthenticateRequest:
-    if version < 2:
-        r.data()
-    else:
-        r.compact_data()
-        r.skip_tags()
-    return SaslAuthenticateRequest()
+def _sasl_authenticate(r: Reader, _version: int) -> SaslAuthenticateRequest:
+    r.data()
+    return r.closed(SaslAuthenticateRequest())
 
 
 def _offset_for_leader_epoch(r: Reader, version: int) -> OffsetForLeaderEpochRequest:
@@ -330,13 +353,16 @@ def _offset_for_leader_epoch(r: Reader, version: int) -> OffsetForLeaderEpochReq
     def partition() -> EpochQuery:
         index = r.int32()
         r.int32()  # current_leader_epoch: never fenced
-        return EpochQuery(index, r.int32())
+        return r.closed(EpochQuery(index, r.int32()))
 
-    return OffsetForLeaderEpochRequest(r.array(lambda: (r.string(), r.array(partition))))
+    return r.closed(OffsetForLeaderEpochRequest(r.array(lambda: r.closed((r.string(), r.array(partition))))))
 
 
 def _find_coordinator(r: Reader, version: int) -> FindCoordinatorRequest:
-    return FindCoordinatorRequest(r.string(), r.int8() if version >= 1 else 0)
+    if version >= 4:
+        key_type = r.int8()
+        return r.closed(FindCoordinatorRequest(r.array(r.string), key_type))
+    return r.closed(FindCoordinatorRequest((r.string(),), r.int8() if version >= 1 else 0))
 
 
 def _join_group(r: Reader, version: int) -> JoinGroupRequest:
@@ -345,29 +371,42 @@ def _join_group(r: Reader, version: int) -> JoinGroupRequest:
     member_id = r.string()
     instance_id = r.nullable_string() if version >= 5 else None
     protocol_type = r.string()
-    protocols = r.array(lambda: (r.string(), r.data()))
+    protocols = r.array(lambda: r.closed((r.string(), r.data())))
+    if version >= 8:
+        r.nullable_string()  # reason
     required = version >= 4 and instance_id is None
-    return JoinGroupRequest(
-        group, session_timeout_ms, rebalance_timeout_ms, member_id, instance_id, protocol_type, protocols, required
+    return r.closed(
+        JoinGroupRequest(
+            group, session_timeout_ms, rebalance_timeout_ms, member_id, instance_id, protocol_type, protocols, required
+        )
     )
 
 
 def _sync_group(r: Reader, version: int) -> SyncGroupRequest:
     group, generation, member_id = r.string(), r.int32(), r.string()
     instance_id = r.nullable_string() if version >= 3 else None
-    return SyncGroupRequest(group, generation, member_id, instance_id, r.array(lambda: (r.string(), r.data())))
+    kind, protocol = (r.nullable_string(), r.nullable_string()) if version >= 5 else (None, None)
+    assignments = r.array(lambda: r.closed((r.string(), r.data())))
+    return r.closed(SyncGroupRequest(group, generation, member_id, instance_id, assignments, kind, protocol))
 
 
 def _heartbeat(r: Reader, version: int) -> HeartbeatRequest:
     group, generation, member_id = r.string(), r.int32(), r.string()
-    return HeartbeatRequest(group, generation, member_id, r.nullable_string() if version >= 3 else None)
+    return r.closed(HeartbeatRequest(group, generation, member_id, r.nullable_string() if version >= 3 else None))
 
 
 def _leave_group(r: Reader, version: int) -> LeaveGroupRequest:
     group = r.string()
     if version < 3:
         return LeaveGroupRequest(group, (LeavingMember(r.string(), None),))
-    return LeaveGroupRequest(group, r.array(lambda: LeavingMember(r.string(), r.nullable_string())))
+
+    def member() -> LeavingMember:
+        leaving = LeavingMember(r.string(), r.nullable_string())
+        if version >= 5:
+            r.nullable_string()  # reason
+        return r.closed(leaving)
+
+    return r.closed(LeaveGroupRequest(group, r.array(member)))
 
 
 def _offset_commit(r: Reader, version: int) -> OffsetCommitRequest:
@@ -379,45 +418,53 @@ def _offset_commit(r: Reader, version: int) -> OffsetCommitRequest:
     def partition() -> OffsetCommitPartition:
         index, offset = r.int32(), r.int64()
         epoch = r.int32() if version >= 6 else -1
-        return OffsetCommitPartition(index, offset, epoch, r.nullable_string())
+        return r.closed(OffsetCommitPartition(index, offset, epoch, r.nullable_string()))
 
-    topics = r.array(lambda: (r.string(), r.array(partition)))
-    return OffsetCommitRequest(group, generation, member_id, instance_id, topics)
+    topics = r.array(lambda: r.closed((r.string(), r.array(partition))))
+    return r.closed(OffsetCommitRequest(group, generation, member_id, instance_id, topics))
 
 
 def _offset_fetch(r: Reader, version: int) -> OffsetFetchRequest:
     def topic() -> tuple[str, tuple[int, ...]]:
-        return r.string(), r.array(r.int32)
+        return r.closed((r.string(), r.array(r.int32)))
 
-    group = r.string()
-    return OffsetFetchRequest(group, r.nullable_array(topic) if version >= 2 else r.array(topic))
+    def group() -> GroupPositions:
+        name = r.string()
+        if version >= 9:
+            r.nullable_string()  # member_id, of the protocol we do not list (KIP-848)
+            r.int32()  # member_epoch
+        asked = GroupPositions(name, r.nullable_array(topic) if version >= 2 else r.array(topic))
+        return r.closed(asked) if version >= 8 else asked
+
+    groups = r.array(group) if version >= 8 else (group(),)
+    if version >= 7:
+        r.boolean()  # require_stable: nothing here is ever part of an open transaction
+    return r.closed(OffsetFetchRequest(groups))
 
 
 def _list_groups(r: Reader, version: int) -> ListGroupsRequest:
-    states = r.compact_array(r.compact_string) if version >= 4 else ()
-    types = r.compact_array(r.compact_string) if version >= 5 else ()
-    if version >= 3:
-        r.skip_tags()
-    return ListGroupsRequest(tuple(map(str.lower, states)), tuple(map(str.lower, types)))
+    states = r.array(r.string) if version >= 4 else ()
+    types = r.array(r.string) if version >= 5 else ()
+    return r.closed(ListGroupsRequest(tuple(map(str.lower, states)), tuple(map(str.lower, types))))
 
 
 def _describe_groups(r: Reader, version: int) -> DescribeGroupsRequest:
     groups = r.array(r.string)
     if version >= 3:
         r.boolean()  # include_authorized_operations: not known
-    return DescribeGroupsRequest(groups)
+    return r.closed(DescribeGroupsRequest(groups))
 
 
 def _delete_groups(r: Reader, _version: int) -> DeleteGroupsRequest:
-    return DeleteGroupsRequest(r.array(r.string))
+    return r.closed(DeleteGroupsRequest(r.array(r.string)))
 
 
 def _describe_configs(r: Reader, version: int) -> DescribeConfigsRequest:
-    resources = r.array(lambda: ConfigQuery(r.int8(), r.string(), r.nullable_array(r.string)))
+    resources = r.array(lambda: r.closed(ConfigQuery(r.int8(), r.string(), r.nullable_array(r.string))))
     r.boolean()  # include_synonyms: there are none
     if version >= 3:
         r.boolean()  # include_documentation: there is none
-    return DescribeConfigsRequest(resources)
+    return r.closed(DescribeConfigsRequest(resources))
 
 
 def _describe_cluster(r: Reader, version: int) -> DescribeClusterRequest:
@@ -425,24 +472,14 @@ def _describe_cluster(r: Reader, version: int) -> DescribeClusterRequest:
     endpoint_type = r.int8() if version >= 1 else 1
     if version >= 2:
         r.boolean()  # include_fenced_brokers: no node is fenced
-    r.skip_tags()
-    return DescribeClusterRequest(endpoint_type)
+    return r.closed(DescribeClusterRequest(endpoint_type))
 
 
 def _describe_quorum(r: Reader, _version: int) -> DescribeQuorumRequest:
-    def partition() -> int:
-        index = r.int32()
-        r.skip_tags()
-        return index
-
     def topic() -> tuple[str, tuple[int, ...]]:
-        found = r.compact_string(), r.compact_array(partition)
-        r.skip_tags()
-        return found
+        return r.closed((r.string(), r.array(lambda: r.closed(r.int32()))))
 
-    topics = r.compact_array(topic)
-    r.skip_tags()
-    return DescribeQuorumRequest(topics)
+    return r.closed(DescribeQuorumRequest(r.array(topic)))
 
 
 DECODERS: Mapping[int, Callable[[Reader, int], Request]] = {

@@ -11,20 +11,21 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from quorate.wire.kafka_primitives import (
+    COMPACT,
     NO_TAGS,
     array,
     boolean,
-    compact_nullable_string,
-    data,
+    form,
     int16,
     int32,
-    int32s,
     int64,
-    nullable_string,
-    string,
 )
+from quorate.wire.kafka_requests import BY_ID
 
+NO_ID = bytes(16)
+"""No topic has it."""
 _NO_THROTTLE = int32(0)
+_NO_OPERATIONS = int32(-(2**31))
 _HEADER = struct.Struct(">ii")
 
 
@@ -47,6 +48,8 @@ class TopicView(msgspec.Struct, frozen=True, gc=False):
     partition_error: int = 0
     offline: tuple[int, ...] = ()
     """Those of the replicas that cannot be reached now; they are not in sync."""
+    topic_id: bytes = NO_ID
+    """Of a topic that is known; else its name begins with BY_ID when it was asked for by an id."""
 
 
 class FoundOffset(msgspec.Struct, frozen=True, gc=False):
@@ -96,6 +99,7 @@ class JoinedGroup(msgspec.Struct, frozen=True, gc=False):
     protocol: str = ""
     leader: str = ""
     members: tuple[tuple[str, str | None, bytes], ...] = ()
+    protocol_type: str | None = None
 
 
 def response(correlation_id: int, body: bytes, *, flexible: bool = False) -> bytes:
@@ -110,7 +114,7 @@ def _throttled(version: int, since: int) -> bytes:
 
 
 def api_versions(version: int, window: Mapping[int, tuple[int, int]], error: int = 0) -> bytes:
-    """ApiVersions v0-v3; an unsupported version is answered as version 0 with error 35 and the same list (KIP-511)."""
+    """ApiVersions v0-v4; an unsupported version is answered as version 0 with error 35 and the same list (KIP-511)."""
     if version >= 3:
         keys = b"".join(struct.pack(">hhhB", key, *versions, 0) for key, versions in sorted(window.items()))
         return int16(error) + bytes((len(window) + 1,)) + keys + _NO_THROTTLE + b"\x00"
@@ -121,47 +125,72 @@ def api_versions(version: int, window: Mapping[int, tuple[int, int]], error: int
 def metadata(
     version: int, brokers: Iterable[BrokerAddress], cluster_id: str, controller_id: int, topics: Iterable[TopicView]
 ) -> bytes:
-    """Metadata v0-v5."""
+    """Metadata v0-v12; leader epochs are -1 (see wire/kafka.py)."""
+    f = form(version, 9)
 
     def partition(topic: TopicView) -> bytes:
         in_sync = [replica for replica in topic.replicas if replica not in topic.offline]
-        replicas = int32s(topic.replicas) + int32s(in_sync) + (int32s(topic.offline) if version >= 5 else b"")
-        return int16(topic.partition_error) + int32(0) + int32(topic.leader_id) + replicas
+        replicas = f.int32s(topic.replicas) + f.int32s(in_sync) + (f.int32s(topic.offline) if version >= 5 else b"")
+        epoch = int32(-1) if version >= 7 else b""
+        return int16(topic.partition_error) + int32(0) + int32(topic.leader_id) + epoch + replicas + f.end
 
     def one(topic: TopicView) -> bytes:
-        partitions = array([] if topic.error else [partition(topic)])
-        return int16(topic.error) + string(topic.name) + (boolean(False) if version >= 1 else b"") + partitions
+        partitions = f.array([] if topic.error else [partition(topic)])
+        by_id = version >= 10 and topic.name.startswith(BY_ID)
+        name = f.string("" if by_id else topic.name)
+        if by_id and version >= 12:
+            name = f.nullable_string(None)
+        topic_id = _id_of(topic.name) if by_id else topic.topic_id
+        return b"".join(
+            (
+                int16(topic.error) + name,
+                topic_id if version >= 10 else b"",
+                (boolean(False) if version >= 1 else b"") + partitions,
+                (_NO_OPERATIONS if version >= 8 else b"") + f.end,
+            )
+        )
 
     def node(broker: BrokerAddress) -> bytes:
-        rack = nullable_string(broker.rack) if version >= 1 else b""
-        return int32(broker.node_id) + string(broker.host) + int32(broker.port) + rack
+        rack = f.nullable_string(broker.rack) if version >= 1 else b""
+        return int32(broker.node_id) + f.string(broker.host) + int32(broker.port) + rack + f.end
 
     return b"".join(
         (
             _throttled(version, 3),
-            array(map(node, brokers)),
-            nullable_string(cluster_id) if version >= 2 else b"",
+            f.array(map(node, brokers)),
+            f.nullable_string(cluster_id) if version >= 2 else b"",
             int32(controller_id) if version >= 1 else b"",
-            array(map(one, topics)),
+            f.array(map(one, topics)),
+            (_NO_OPERATIONS if 8 <= version <= 10 else b"") + f.end,
         )
     )
 
 
+def _id_of(name: str) -> bytes:
+    """The id of a topic that was named by it."""
+    return bytes.fromhex(name.removeprefix(BY_ID))
+
+
 def list_offsets(version: int, topics: Iterable[tuple[str, Iterable[FoundOffset]]]) -> bytes:
-    """ListOffsets v1-v5; the leader epoch is always -1 (see wire/kafka.py)."""
+    """ListOffsets v1-v9; the leader epoch is always -1 (see wire/kafka.py)."""
+    f = form(version, 6)
     epoch = int32(-1) if version >= 4 else b""
 
     def one(found: FoundOffset) -> bytes:
-        return int32(found.partition) + int16(found.error) + int64(found.timestamp) + int64(found.offset) + epoch
+        head = int32(found.partition) + int16(found.error)
+        return head + int64(found.timestamp) + int64(found.offset) + epoch + f.end
 
-    return _throttled(version, 2) + array(string(name) + array(map(one, parts)) for name, parts in topics)
+    told = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+    return _throttled(version, 2) + told + f.end
 
 
 def fetch(
     version: int, topics: Iterable[tuple[str, Iterable[FetchedPartition]]], isolation_level: int = 0, error: int = 0
 ) -> bytes:
-    """Fetch v4-v11; session id 0: sessions are not kept (KIP-227). Nothing is ever aborted."""
-    aborted = int32(0) if isolation_level else int32(-1)
+    """Fetch v4-v17, topics as they were named; session id 0: sessions are not kept (KIP-227). Nothing was aborted."""
+    f = form(version, 12)
+    none = b"\x00" if version >= 12 else int32(-1)
+    aborted = f.array(()) if isolation_level else none
 
     def one(part: FetchedPartition) -> bytes:
         return b"".join(
@@ -170,16 +199,22 @@ def fetch(
                 int64(part.log_start) if version >= 5 else b"",
                 aborted,
                 int32(part.preferred_replica) if version >= 11 else b"",
-                data(part.records),
+                f.data(part.records),
+                f.end,
             )
         )
 
+    def named(name: str) -> bytes:
+        return _id_of(name) if version >= 13 else f.string(name)
+
     session = int16(error) + int32(0) if version >= 7 else b""
-    return _NO_THROTTLE + session + array(string(name) + array(map(one, parts)) for name, parts in topics)
+    told = f.array(named(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+    return _NO_THROTTLE + session + told + f.end
 
 
 def produce_refused(version: int, topics: Iterable[tuple[str, Iterable[int]]], error: int, message: str) -> bytes:
-    """Produce v0-v8, every partition refused."""
+    """Produce v0-v11, every partition refused."""
+    f = form(version, 9)
 
     def one(partition: int) -> bytes:
         return b"".join(
@@ -187,11 +222,13 @@ def produce_refused(version: int, topics: Iterable[tuple[str, Iterable[int]]], e
                 int32(partition) + int16(error) + int64(-1),
                 int64(-1) if version >= 2 else b"",
                 int64(-1) if version >= 5 else b"",
-                int32(0) + nullable_string(message) if version >= 8 else b"",
+                f.array(()) + f.nullable_string(message) if version >= 8 else b"",
+                f.end,
             )
         )
 
-    return array(string(name) + array(map(one, parts)) for name, parts in topics) + _throttled(version, 1)
+    told = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+    return told + _throttled(version, 1) + f.end
 
 
 def sasl_handshake_refused(error: int) -> bytes:
@@ -201,74 +238,109 @@ def sasl_handshake_refused(error: int) -> bytes:
 
 def sasl_authenticate_refused(version: int, error: int, message: str) -> bytes:
     """SaslAuthenticate v0-v2."""
-    if version >= 2:
-        return int16(error) + compact_nullable_string(message) + b"\x01" + int64(0) + NO_TAGS
-    return int16(error) + nullable_string(message) + data(b"") + (int64(0) if version >= 1 else b"")
+    f = form(version, 2)
+    lifetime = int64(0) if version >= 1 else b""
+    return int16(error) + f.nullable_string(message) + f.data(b"") + lifetime + f.end
 
 
-def offset_for_leader_epoch(topics: Iterable[tuple[str, Iterable[EpochEnd]]]) -> bytes:
-    """OffsetForLeaderEpoch v2 and v3."""
+def offset_for_leader_epoch(version: int, topics: Iterable[tuple[str, Iterable[EpochEnd]]]) -> bytes:
+    """OffsetForLeaderEpoch v2-v4."""
+    f = form(version, 4)
 
     def one(end: EpochEnd) -> bytes:
-        return int16(end.error) + int32(end.partition) + int32(end.leader_epoch) + int64(end.end_offset)
+        return int16(end.error) + int32(end.partition) + int32(end.leader_epoch) + int64(end.end_offset) + f.end
 
-    return _NO_THROTTLE + array(string(name) + array(map(one, parts)) for name, parts in topics)
+    told = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+    return _NO_THROTTLE + told + f.end
 
 
-def find_coordinator(version: int, coordinator: BrokerAddress | None, error: int = 0) -> bytes:
-    """FindCoordinator v0-v2; no coordinator is node -1."""
+def find_coordinator(version: int, keys: Iterable[str], coordinator: BrokerAddress | None, error: int = 0) -> bytes:
+    """FindCoordinator v0-v6, of one key before v4; no coordinator is node -1."""
+    f = form(version, 3)
     node = coordinator or BrokerAddress(-1, "", -1)
-    message = nullable_string(None) if version >= 1 else b""
-    return _throttled(version, 1) + int16(error) + message + int32(node.node_id) + string(node.host) + int32(node.port)
+    where = int32(node.node_id) + f.string(node.host) + int32(node.port)
+    if version >= 4:
+        why = int16(error) + f.nullable_string(None) + f.end
+        return _NO_THROTTLE + f.array(f.string(key) + where + why for key in keys) + f.end
+    message = f.nullable_string(None) if version >= 1 else b""
+    return _throttled(version, 1) + int16(error) + message + where + f.end
 
 
 def join_group(version: int, joined: JoinedGroup) -> bytes:
-    """JoinGroup v0-v5."""
+    """JoinGroup v0-v9; nobody is told to skip its assignment."""
+    f = form(version, 6)
 
     def one(member: tuple[str, str | None, bytes]) -> bytes:
         member_id, instance_id, subscription = member
-        return string(member_id) + (nullable_string(instance_id) if version >= 5 else b"") + data(subscription)
+        instance = f.nullable_string(instance_id) if version >= 5 else b""
+        return f.string(member_id) + instance + f.data(subscription) + f.end
 
     return b"".join(
         (
             _throttled(version, 2),
-            int16(joined.error) + int32(joined.generation) + string(joined.protocol),
-            string(joined.leader) + string(joined.member_id),
-            array(map(one, joined.members)),
+            int16(joined.error) + int32(joined.generation),
+            f.nullable_string(joined.protocol_type) if version >= 7 else b"",
+            f.string(joined.protocol) + f.string(joined.leader),
+            boolean(False) if version >= 9 else b"",
+            f.string(joined.member_id) + f.array(map(one, joined.members)) + f.end,
         )
     )
 
 
-def sync_group(version: int, error: int, assignment: bytes = b"") -> bytes:
-    """SyncGroup v0-v3."""
-    return _throttled(version, 1) + int16(error) + data(assignment)
+def sync_group(
+    version: int, error: int, assignment: bytes = b"", chosen: tuple[str | None, str | None] = (None, None)
+) -> bytes:
+    """SyncGroup v0-v5; ``chosen``: the group's protocol type and protocol."""
+    f = form(version, 4)
+    told = f.nullable_string(chosen[0]) + f.nullable_string(chosen[1]) if version >= 5 else b""
+    return _throttled(version, 1) + int16(error) + told + f.data(assignment) + f.end
 
 
 def heartbeat(version: int, error: int) -> bytes:
-    """Heartbeat v0-v3."""
-    return _throttled(version, 1) + int16(error)
+    """Heartbeat v0-v4."""
+    return _throttled(version, 1) + int16(error) + form(version, 4).end
 
 
 def leave_group(version: int, members: Iterable[tuple[str, str | None, int]], error: int = 0) -> bytes:
-    """LeaveGroup v0-v3; ``members``: (id, instance id, error). Before v3 the first member's error is the answer."""
+    """LeaveGroup v0-v5; ``members``: (id, instance id, error). Before v3 the first member's error is the answer."""
+    f = form(version, 4)
     left = list(members)
     if version < 3:
         return _throttled(version, 1) + int16(error or (left[0][2] if left else 0))
-    return _NO_THROTTLE + int16(error) + array(string(m) + nullable_string(i) + int16(e) for m, i, e in left)
+    told = f.array(f.string(m) + f.nullable_string(i) + int16(e) + f.end for m, i, e in left)
+    return _NO_THROTTLE + int16(error) + told + f.end
 
 
 def offset_commit(version: int, topics: Iterable[tuple[str, Iterable[tuple[int, int]]]]) -> bytes:
-    """OffsetCommit v2-v7; partitions as (index, error)."""
-    body = array(string(name) + array(int32(p) + int16(error) for p, error in parts) for name, parts in topics)
-    return _throttled(version, 3) + body
+    """OffsetCommit v2-v9; partitions as (index, error)."""
+    f = form(version, 8)
+    told = f.array(
+        f.string(name) + f.array(int32(p) + int16(error) + f.end for p, error in parts) + f.end
+        for name, parts in topics
+    )
+    return _throttled(version, 3) + told + f.end
 
 
-def offset_fetch(version: int, topics: Iterable[tuple[str, Iterable[CommittedOffset]]], error: int = 0) -> bytes:
-    """OffsetFetch v1-v5; the error is repeated per partition because version 1 has no other place for it."""
+KeptGroup = tuple[str, Iterable[tuple[str, Iterable[CommittedOffset]]], int]
+"""A group of OffsetFetch: its name, topics, error."""
 
-    def one(kept: CommittedOffset) -> bytes:
-        epoch = int32(kept.leader_epoch) if version >= 5 else b""
-        return int32(kept.partition) + int64(kept.offset) + epoch + nullable_string(kept.metadata) + int16(error)
 
-    body = array(string(name) + array(map(one, parts)) for name, parts in topics)
-    return _throttled(version, 3) + body + (int16(error) if version >= 2 else b"")
+def offset_fetch(version: int, groups: Iterable[KeptGroup]) -> bytes:
+    """OffsetFetch v1-v9, of one group before v8. Its error is repeated per partition: version 1 has no other place."""
+    f = form(version, 6)
+
+    def positions(topics: Iterable[tuple[str, Iterable[CommittedOffset]]], error: int) -> bytes:
+        def one(kept: CommittedOffset) -> bytes:
+            epoch = int32(kept.leader_epoch) if version >= 5 else b""
+            head = int32(kept.partition) + int64(kept.offset) + epoch
+            return head + f.nullable_string(kept.metadata) + int16(error) + f.end
+
+        return f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+
+    if version >= 8:
+        told = COMPACT.array(
+            f.string(name) + positions(topics, error) + int16(error) + f.end for name, topics, error in groups
+        )
+        return _NO_THROTTLE + told + f.end
+    ((_, topics, error),) = groups
+    return _throttled(version, 3) + positions(topics, error) + (int16(error) if version >= 2 else b"") + f.end

@@ -1,5 +1,6 @@
 """Requests: what kafka-python writes, we read; what nobody should write raises one declared error."""
 
+import uuid
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,11 +42,13 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
                 st.fixed_dictionaries(
                     {
                         "topic": names,
+                        "topic_id": st.uuids(),
                         "partitions": few(
                             st.fixed_dictionaries(
                                 {
                                     "partition": int32s,
                                     "current_leader_epoch": int32s,
+                                    "last_fetched_epoch": int32s,
                                     "fetch_offset": int64s,
                                     "log_start_offset": int64s,
                                     "partition_max_bytes": int32s,
@@ -55,7 +58,9 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
                     }
                 )
             ),
-            "forgotten_topics_data": few(st.fixed_dictionaries({"topic": names, "partitions": few(int32s)})),
+            "forgotten_topics_data": few(
+                st.fixed_dictionaries({"topic": names, "topic_id": st.uuids(), "partitions": few(int32s)})
+            ),
             "rack_id": names,
         }
     ),
@@ -85,6 +90,7 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
             "member_id": names,
             "group_instance_id": st.none() | names,
             "protocol_type": names,
+            "reason": st.none() | names,
             "protocols": few(st.fixed_dictionaries({"name": names, "metadata": blobs})),
         }
     ),
@@ -94,6 +100,8 @@ REQUESTS: dict[Api, st.SearchStrategy[dict[str, Any]]] = {
             "generation_id": int32s,
             "member_id": names,
             "group_instance_id": st.none() | names,
+            "protocol_type": st.none() | names,
+            "protocol_name": st.none() | names,
             "assignments": few(st.fixed_dictionaries({"member_id": names, "assignment": blobs})),
         }
     ),
@@ -139,27 +147,27 @@ def versions(api: Api) -> range:
 
 
 def test_the_window_is_what_the_stock_clients_were_measured_with() -> None:
-    """No key and no version is offered beyond this table; Produce from 0, Metadata to 5."""
+    """No key and no version is offered beyond this table; Produce from 0."""
     assert {Api(key).name: window for key, window in WINDOW.items()} == {
-        "PRODUCE": (0, 8),
-        "FETCH": (4, 11),
-        "LIST_OFFSETS": (1, 5),
-        "METADATA": (0, 5),
-        "OFFSET_COMMIT": (2, 7),
-        "OFFSET_FETCH": (1, 5),
-        "FIND_COORDINATOR": (0, 2),
-        "JOIN_GROUP": (0, 5),
-        "HEARTBEAT": (0, 3),
-        "LEAVE_GROUP": (0, 3),
-        "SYNC_GROUP": (0, 3),
-        "DESCRIBE_GROUPS": (0, 4),
+        "PRODUCE": (0, 11),
+        "FETCH": (4, 17),
+        "LIST_OFFSETS": (1, 9),
+        "METADATA": (0, 12),
+        "OFFSET_COMMIT": (2, 9),
+        "OFFSET_FETCH": (1, 9),
+        "FIND_COORDINATOR": (0, 6),
+        "JOIN_GROUP": (0, 9),
+        "HEARTBEAT": (0, 4),
+        "LEAVE_GROUP": (0, 5),
+        "SYNC_GROUP": (0, 5),
+        "DESCRIBE_GROUPS": (0, 5),
         "LIST_GROUPS": (0, 5),
         "SASL_HANDSHAKE": (0, 1),
-        "API_VERSIONS": (0, 3),
-        "OFFSET_FOR_LEADER_EPOCH": (2, 3),
-        "DESCRIBE_CONFIGS": (1, 3),
+        "API_VERSIONS": (0, 4),
+        "OFFSET_FOR_LEADER_EPOCH": (2, 4),
+        "DESCRIBE_CONFIGS": (1, 4),
         "SASL_AUTHENTICATE": (0, 2),
-        "DELETE_GROUPS": (0, 1),
+        "DELETE_GROUPS": (0, 2),
         "DESCRIBE_QUORUM": (0, 2),
         "DESCRIBE_CLUSTER": (0, 2),
     }
@@ -178,7 +186,7 @@ def test_fetch_is_read_as_written(value: dict[str, Any], version: int) -> None:
         value["session_id"] if version >= 7 else 0,
         tuple(
             (
-                topic["topic"],
+                topic["topic"] if version < 13 else requests.BY_ID + topic["topic_id"].hex,
                 tuple(
                     requests.FetchPartition(p["partition"], p["fetch_offset"], p["partition_max_bytes"])
                     for p in topic["partitions"]
@@ -228,6 +236,7 @@ def test_sync_group_is_read_as_written(value: dict[str, Any], version: int) -> N
         value["member_id"],
         value["group_instance_id"] if version >= 3 else None,
         tuple((a["member_id"], a["assignment"]) for a in value["assignments"]),
+        *((value["protocol_type"], value["protocol_name"]) if version >= 5 else (None, None)),
     )
 
 
@@ -265,6 +274,12 @@ def test_metadata_tells_all_topics_from_none(version: int) -> None:
     assert read(Api.METADATA, version, {"topics": None, **auto}) == requests.MetadataRequest(None)
     assert read(Api.METADATA, version, {"topics": [], **auto}) == requests.MetadataRequest(() if version else None)
     assert read(Api.METADATA, version, {"topics": [{"name": "t"}], **auto}) == requests.MetadataRequest(("t",))
+    if version >= 10:
+        by_id = [{"name": None, "topic_id": uuid.UUID(int=7)}, {"name": "t", "topic_id": uuid.UUID(int=0)}]
+        found = read(Api.METADATA, version, {"topics": by_id, **auto})
+        assert found == requests.MetadataRequest((f"{requests.BY_ID}{7:032x}", "t"))
+        with pytest.raises(KafkaFormatError):
+            read(Api.METADATA, version, {"topics": [{"name": f"{requests.BY_ID}t", "topic_id": uuid.UUID(int=0)}]})
 
 
 @pytest.mark.parametrize("version", versions(Api.SASL_AUTHENTICATE))
@@ -278,11 +293,14 @@ def test_a_step_of_signing_in_is_read_and_forgotten(version: int) -> None:
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
 def test_offset_fetch_is_read_as_written(version: int) -> None:
     """The partitions asked for come through; from version 2 null asks for all."""
-    value = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0, 7]}]}
-    assert read(Api.OFFSET_FETCH, version, value) == requests.OffsetFetchRequest("g", (("t", (0, 7)),))
-    if version >= 2:
-        everything = read(Api.OFFSET_FETCH, version, {"group_id": "g", "topics": None})
-        assert everything == requests.OffsetFetchRequest("g", None)
+    for topics, expected in (([{"name": "t", "partition_indexes": [0, 7]}], (("t", (0, 7)),)), (None, None)):
+        if topics is None and version < 2:
+            continue
+        one = {"group_id": "g", "topics": topics}
+        value = one if version < 8 else {"groups": [one, {"group_id": "h", "topics": None}]}
+        request = read(Api.OFFSET_FETCH, version, value)
+        others = () if version < 8 else (requests.GroupPositions("h", None),)
+        assert request == requests.OffsetFetchRequest((requests.GroupPositions("g", expected), *others))
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FOR_LEADER_EPOCH))
@@ -331,8 +349,12 @@ def test_leave_group_is_read_as_written(version: int) -> None:
 @pytest.mark.parametrize("version", versions(Api.FIND_COORDINATOR))
 def test_find_coordinator_is_read_as_written(version: int) -> None:
     """Groups are asked for by default, transactions only when the version can say so."""
-    request = read(Api.FIND_COORDINATOR, version, {"key": "k", "key_type": 1})
-    assert request == requests.FindCoordinatorRequest("k", 1 if version >= 1 else 0)
+    value: dict[str, Any] = {"key": "k", "key_type": 1}
+    if version >= 4:
+        value = {"coordinator_keys": ["k", "l"], "key_type": 1}
+    keys = ("k",) if version < 4 else ("k", "l")
+    request = read(Api.FIND_COORDINATOR, version, value)
+    assert request == requests.FindCoordinatorRequest(keys, 1 if version >= 1 else 0)
 
 
 @pytest.mark.parametrize("version", versions(Api.LIST_GROUPS))
@@ -402,7 +424,7 @@ def test_api_versions_3_is_flexible() -> None:
     assert decode_request(frame)[1] == requests.ApiVersionsRequest("a", "b")
 
 
-@pytest.mark.parametrize(("api", "version"), [(18, 4), (18, -1), (0, 9), (1, 3), (1, 12), (3, 14), (22, 0), (19, 4)])
+@pytest.mark.parametrize(("api", "version"), [(18, 5), (18, -1), (0, 12), (1, 3), (1, 18), (3, 14), (22, 0), (19, 4)])
 def test_outside_the_window_the_header_is_still_known(api: int, version: int) -> None:
     """An unserved key or version names itself, so that ApiVersions can be answered with error 35."""
     with pytest.raises(UnsupportedRequestError) as refused:

@@ -48,7 +48,7 @@ def test_describe_groups(api: Api, version: int) -> None:
 @all_versions(Api.DELETE_GROUPS)
 def test_delete_groups(api: Api, version: int) -> None:
     """Each group has its own error."""
-    found = decoded(api, version, responses.delete_groups([("a", 0), ("b", 69)]))
+    found = decoded(api, version, responses.delete_groups(version, [("a", 0), ("b", 69)]))
     assert [(group["group_id"], group["error_code"]) for group in found["results"]] == [("a", 0), ("b", 69)]
 
 
@@ -106,7 +106,8 @@ def test_describe_quorum(api: Api, version: int) -> None:
         (Api.LIST_GROUPS, 3, True),
         (Api.DESCRIBE_CONFIGS, 3, False),
         (Api.API_VERSIONS, 3, False),
-        (Api.FETCH, WINDOW[Api.FETCH][1], False),
+        (Api.FETCH, 11, False),
+        (Api.FETCH, WINDOW[Api.FETCH][1], True),
     ],
 )
 def test_flexible_answers_have_tags_in_their_header(api: Api, version: int, *, tagged: bool) -> None:

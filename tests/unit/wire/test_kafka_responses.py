@@ -1,5 +1,6 @@
 """Responses: kafka-python reads what we write, byte for byte, in every version of the window."""
 
+import uuid
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from quorate.wire import kafka_responses as responses
 from quorate.wire.kafka import WINDOW, Api, ErrorCode
 from quorate.wire.kafka_primitives import int32
+from quorate.wire.kafka_requests import BY_ID
 from quorate.wire.kafka_responses import (
     BrokerAddress,
     CommittedOffset,
@@ -23,6 +25,10 @@ def all_versions(*apis: Api) -> pytest.MarkDecorator:
     """Run a test for each version of these keys."""
     cases = [(api, version) for api in apis for version in range(WINDOW[api][0], WINDOW[api][1] + 1)]
     return pytest.mark.parametrize(("api", "version"), cases, ids=[f"{a.name}-{v}" for a, v in cases])
+
+
+ID = bytes(range(16))
+"""Of a topic."""
 
 
 def subset(found: dict[str, Any], **expected: Any) -> None:
@@ -58,7 +64,7 @@ def test_metadata(api: Api, version: int) -> None:
     """Brokers, racks, cluster, controller, topics and their one partition come through."""
     brokers = [BrokerAddress(1, "h1", 9092, "node-1"), BrokerAddress(2, "h2", 9093)]
     topics = [
-        TopicView(ErrorCode.NONE, "t", 2, (1, 2, 3), offline=(1, 3)),
+        TopicView(ErrorCode.NONE, "t", 2, (1, 2, 3), offline=(1, 3), topic_id=ID),
         TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "other"),
         TopicView(ErrorCode.NONE, "leaderless", -1, (1, 2), ErrorCode.LEADER_NOT_AVAILABLE),
     ]
@@ -73,6 +79,8 @@ def test_metadata(api: Api, version: int) -> None:
     subset(found, throttle_time_ms=0, cluster_id="cluster", controller_id=2)
     known, unknown, leaderless = found["topics"]
     assert (known["error_code"], known["name"]) == (0, "t")
+    subset(known, topic_id=uuid.UUID(bytes=ID))
+    subset(known["partitions"][0], leader_epoch=-1)
     subset(known, is_internal=False)
     (partition,) = known["partitions"]
     subset(
@@ -86,6 +94,15 @@ def test_metadata(api: Api, version: int) -> None:
     )
     assert (unknown["error_code"], unknown["name"], unknown["partitions"]) == (3, "other", [])
     assert (leaderless["partitions"][0]["error_code"], leaderless["partitions"][0]["leader_id"]) == (5, -1)
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_a_topic_asked_for_by_its_id(version: int) -> None:
+    """One that is not known is told by that id; it has no name, which the last version can say."""
+    topics = [TopicView(ErrorCode.UNKNOWN_TOPIC_ID, BY_ID + ID.hex())]
+    (found,) = decoded(Api.METADATA, version, responses.metadata(version, [], "c", -1, topics))["topics"]
+    assert (found["error_code"], found["topic_id"]) == (100, uuid.UUID(bytes=ID))
+    assert found["name"] == (None if version == 12 else "")
 
 
 @all_versions(Api.LIST_OFFSETS)
@@ -103,9 +120,11 @@ def test_list_offsets(api: Api, version: int) -> None:
 def test_fetch(api: Api, version: int, isolation: int) -> None:
     """Records and offsets come through; read-committed clients are told that nothing was aborted."""
     parts = [FetchedPartition(0, 0, 50, 3, b"batches", 2)]
-    found = decoded(api, version, responses.fetch(version, [("t", parts)], isolation))
+    topic_id = uuid.UUID(int=7)
+    name = "t" if version < 13 else BY_ID + topic_id.hex
+    found = decoded(api, version, responses.fetch(version, [(name, parts)], isolation))
     subset(found, throttle_time_ms=0, error_code=0, session_id=0)
-    assert found["responses"][0]["topic"] == "t"
+    subset(found["responses"][0], topic="t", topic_id=topic_id)
     (partition,) = found["responses"][0]["partitions"]
     subset(
         partition,
@@ -132,7 +151,7 @@ def test_produce_refused(api: Api, version: int) -> None:
 @all_versions(Api.OFFSET_FOR_LEADER_EPOCH)
 def test_offset_for_leader_epoch(api: Api, version: int) -> None:
     """The epoch and its end come through."""
-    body = responses.offset_for_leader_epoch([("t", [EpochEnd(0, 0, 4, 99), EpochEnd(1, 3)])])
+    body = responses.offset_for_leader_epoch(version, [("t", [EpochEnd(0, 0, 4, 99), EpochEnd(1, 3)])])
     first, second = decoded(api, version, body)["topics"][0]["partitions"]
     assert (first["error_code"], first["leader_epoch"], first["end_offset"]) == (0, 4, 99)
     assert (second["error_code"], second["leader_epoch"], second["end_offset"]) == (3, -1, -1)
@@ -141,18 +160,24 @@ def test_offset_for_leader_epoch(api: Api, version: int) -> None:
 @all_versions(Api.FIND_COORDINATOR)
 def test_find_coordinator(api: Api, version: int) -> None:
     """The coordinator's address comes through, or an error and no address."""
-    found = decoded(api, version, responses.find_coordinator(version, BrokerAddress(3, "h", 9094)))
+    keys = ["a", "b"] if version >= 4 else ["a"]
+    body = responses.find_coordinator(version, keys, BrokerAddress(3, "h", 9094))
+    body_of_none = responses.find_coordinator(version, keys, None, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    found, none = decoded(api, version, body), decoded(api, version, body_of_none)
+    if version >= 4:
+        assert [one["key"] for one in found["coordinators"]] == keys
+        found, none = found["coordinators"][1], none["coordinators"][1]
     subset(found, error_code=0, error_message=None, node_id=3, host="h", port=9094)
-    none = decoded(api, version, responses.find_coordinator(version, None, ErrorCode.COORDINATOR_NOT_AVAILABLE))
     subset(none, error_code=15, node_id=-1, host="", port=-1)
 
 
 @all_versions(Api.JOIN_GROUP)
 def test_join_group(api: Api, version: int) -> None:
     """Generation, protocol, leader and, for the leader, everybody's subscription come through."""
-    joined = JoinedGroup(0, "m1", 4, "range", "m1", (("m1", None, b"s1"), ("m2", "i2", b"s2")))
+    joined = JoinedGroup(0, "m1", 4, "range", "m1", (("m1", None, b"s1"), ("m2", "i2", b"s2")), "consumer")
     found = decoded(api, version, responses.join_group(version, joined))
     subset(found, error_code=0, generation_id=4, protocol_name="range", leader="m1", member_id="m1")
+    subset(found, protocol_type="consumer", skip_assignment=False)
     assert [(m["member_id"], m["metadata"]) for m in found["members"]] == [("m1", b"s1"), ("m2", b"s2")]
     if version >= 5:
         assert [m["group_instance_id"] for m in found["members"]] == [None, "i2"]
@@ -176,8 +201,8 @@ def test_sasl_authenticate(api: Api, version: int) -> None:
 @all_versions(Api.SYNC_GROUP)
 def test_sync_group(api: Api, version: int) -> None:
     """The assignment comes through."""
-    found = decoded(api, version, responses.sync_group(version, 0, b"mine"))
-    subset(found, error_code=0, assignment=b"mine", throttle_time_ms=0)
+    found = decoded(api, version, responses.sync_group(version, 0, b"mine", ("consumer", "range")))
+    subset(found, error_code=0, assignment=b"mine", throttle_time_ms=0, protocol_type="consumer", protocol_name="range")
 
 
 @all_versions(Api.HEARTBEAT)
@@ -209,10 +234,15 @@ def test_offset_commit(api: Api, version: int) -> None:
 def test_offset_fetch(api: Api, version: int) -> None:
     """Kept positions come through, with the epoch from version 5; an error is told where the version looks for it."""
     topics = [("t", [CommittedOffset(0, 42, 3, "note"), CommittedOffset(1)])]
-    found = decoded(api, version, responses.offset_fetch(version, topics))
+    groups = [("g", topics, 0), ("h", [], ErrorCode.GROUP_AUTHORIZATION_FAILED)][: 2 if version >= 8 else 1]
+    found = decoded(api, version, responses.offset_fetch(version, groups))
+    if version >= 8:
+        assert [(g["group_id"], g["error_code"]) for g in found["groups"]] == [("g", 0), ("h", 30)]
+        found = found["groups"][0]
     first, second = found["topics"][0]["partitions"]
     subset(first, committed_offset=42, committed_leader_epoch=3, metadata="note", error_code=0)
     subset(second, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=0)
-    failed = decoded(api, version, responses.offset_fetch(version, topics, ErrorCode.NOT_COORDINATOR))
+    failed = decoded(api, version, responses.offset_fetch(version, [("g", topics, ErrorCode.NOT_COORDINATOR)]))
+    failed = failed["groups"][0] if version >= 8 else failed
     assert failed["topics"][0]["partitions"][0]["error_code"] == 16
     subset(failed, error_code=16)

@@ -262,7 +262,8 @@ class Groups:
         members: tuple[tuple[str, str | None, bytes], ...] = ()
         if member.id == group.leader:
             members = tuple((m.id, m.instance_id, dict(m.protocols)[group.protocol]) for m in group.members.values())
-        return JoinedGroup(ErrorCode.NONE, member.id, group.generation, group.protocol, group.leader, members)
+        chosen = group.protocol, group.leader, members, group.protocol_type
+        return JoinedGroup(ErrorCode.NONE, member.id, group.generation, *chosen)
 
     # Rebalancing.
 
@@ -359,6 +360,8 @@ class Groups:
         group, member = found
         if request.generation != group.generation:
             done(ErrorCode.ILLEGAL_GENERATION, b"")
+        elif _mistakes(group.protocol_type, request.protocol_type) or _mistakes(group.protocol, request.protocol):
+            done(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, b"")
         elif group.state == "joining":
             done(ErrorCode.REBALANCE_IN_PROGRESS, b"")
         elif group.state == "stable":
@@ -531,6 +534,11 @@ class Groups:
     @staticmethod
     def _waits(member: Member) -> bool:
         return member.joined is not None or member.synced is not None
+
+
+def _mistakes(chosen: str, believed: str | None) -> bool:
+    """Does a member believe that something else was chosen (KIP-559)?"""
+    return believed is not None and believed != chosen
 
 
 def _restored(group_id: str, kept: KeptMembers, one: KeptMember) -> Member:

@@ -6,6 +6,7 @@ log ends before it: the client may have read from a node that is ahead of us (an
 spin).
 """
 
+import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from quorate.gateway.kafka.view import KafkaNode, LogView
 from quorate.wire import kafka_responses as responses
 from quorate.wire.kafka import ErrorCode
 from quorate.wire.kafka_requests import (
+    BY_ID,
     FetchPartition,
     FetchRequest,
     ListOffsetsRequest,
@@ -31,6 +33,12 @@ _CacheKey = tuple[int, int, int, int]
 
 LATEST = -1
 EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+"""Special times of ListOffsets (KIP-734, KIP-405, KIP-1005); no part of the log is anywhere but here."""
+SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The version each of the newer ones came with."""
 
 
 def end_of_epoch(term_starts: Sequence[tuple[int, int]], end_offset: int, epoch: int) -> tuple[int, int]:
@@ -65,6 +73,11 @@ def own_rack(node: KafkaNode) -> str:
     return f"node-{node.node_id}"
 
 
+def topic_id(cluster_id: str, topic: str) -> bytes:
+    """The topic's id (KIP-516): the same on every node and after every restart, another in every other cluster."""
+    return hashlib.blake2b(f"{cluster_id}\0{topic}".encode(), digest_size=16).digest()
+
+
 class LogReader:
     """Answers one node gives about its log."""
 
@@ -73,10 +86,17 @@ class LogReader:
         self._settings = settings
         self._cache: dict[_CacheKey, bytes] = {}
         self._cached_at = -1
+        self._topic_id = topic_id(view.cluster_id, settings.topic)
+        self._by_id = BY_ID + self._topic_id.hex()
 
     def knows(self, topic: str, partition: int) -> bool:
         """Is this our one partition?"""
-        return partition == 0 and topic == self._settings.topic
+        return partition == 0 and topic in (self._settings.topic, self._by_id)
+
+    def unknown(self, topic: str) -> ErrorCode:
+        """How that is told of a topic, or partition, that is not ours."""
+        by_id = topic.startswith(BY_ID) and topic != self._by_id
+        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     # Metadata.
 
@@ -115,13 +135,15 @@ class LogReader:
         return next((n for n in shown if n.node_id == self._view.leader_id and n.alive), None)
 
     def _topic(self, name: str, leader: KafkaNode | None, shown: Sequence[KafkaNode]) -> TopicView:
-        if name != self._settings.topic:
-            return TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+        if not self.knows(name, 0):
+            return TopicView(self.unknown(name), name)
+        name = self._settings.topic
         replicas = tuple(n.node_id for n in shown)
         offline = tuple(n.node_id for n in shown if not n.alive)
         if leader is None:
-            return TopicView(ErrorCode.NONE, name, -1, replicas, ErrorCode.LEADER_NOT_AVAILABLE, offline)
-        return TopicView(ErrorCode.NONE, name, leader.node_id, replicas, offline=offline)
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+            return TopicView(ErrorCode.NONE, name, -1, replicas, error, offline, self._topic_id)
+        return TopicView(ErrorCode.NONE, name, leader.node_id, replicas, 0, offline, self._topic_id)
 
     # Offsets.
 
@@ -138,7 +160,7 @@ class LogReader:
                 (
                     name,
                     [
-                        self._found(name, query, confirmed_end)
+                        self._found(version, name, query, confirmed_end)
                         if asked[name, query.partition] == 1
                         else FoundOffset(query.partition, ErrorCode.INVALID_REQUEST)
                         for query in queries
@@ -148,7 +170,7 @@ class LogReader:
             ],
         )
 
-    def _found(self, topic: str, query: OffsetQuery, confirmed_end: int | None) -> FoundOffset:
+    def _found(self, version: int, topic: str, query: OffsetQuery, confirmed_end: int | None) -> FoundOffset:
         log, index = self._view.log, query.partition
         if not self.knows(topic, index):
             return FoundOffset(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -158,9 +180,16 @@ class LogReader:
             return FoundOffset(index, ErrorCode.NONE, -1, confirmed_end or 0)
         if query.timestamp == EARLIEST:
             return FoundOffset(index, ErrorCode.NONE, -1, log.start_offset)
-        if query.timestamp < 0:
+        if query.timestamp < 0 and version < SPECIAL_SINCE.get(query.timestamp, version + 1):
             return FoundOffset(index, ErrorCode.UNSUPPORTED_VERSION)
-        offset = log.offset_for_time(query.timestamp)
+        if query.timestamp == EARLIEST_LOCAL:
+            return FoundOffset(index, ErrorCode.NONE, -1, log.start_offset)
+        if query.timestamp == LATEST_TIERED or log.end_offset == log.start_offset:
+            return FoundOffset(index, ErrorCode.NONE)
+        time_ms = query.timestamp
+        if time_ms == MAX_TIMESTAMP:  # Times never go back, so the last event has it; the first that has it is told.
+            time_ms = first_batch_time(log.read(log.end_offset - 1, 1)[0])
+        offset = log.offset_for_time(time_ms)
         if offset is None:
             return FoundOffset(index, ErrorCode.NONE)
         return FoundOffset(index, ErrorCode.NONE, first_batch_time(log.read(offset, 1)[0]), offset)
@@ -173,7 +202,9 @@ class LogReader:
         newest = starts[-1][0] if starts else 0
         return any(q.leader_epoch >= newest for _, queries in request.topics for q in queries)
 
-    def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest, confirmed_end: int | None) -> bytes:
+    def offset_for_leader_epoch(
+        self, version: int, request: OffsetForLeaderEpochRequest, confirmed_end: int | None
+    ) -> bytes:
         """Where terms end. The newest one ends where the log ends, which only the leader can vouch for."""
         log = self._view.log
         complete = confirmed_end is not None and log.end_offset >= confirmed_end
@@ -187,10 +218,15 @@ class LogReader:
             return EpochEnd(partition, ErrorCode.NONE, *end_of_epoch(log.term_starts, log.end_offset, epoch))
 
         return responses.offset_for_leader_epoch(
-            [(name, [one(name, q.partition, q.leader_epoch) for q in queries]) for name, queries in request.topics]
+            version,
+            [(name, [one(name, q.partition, q.leader_epoch) for q in queries]) for name, queries in request.topics],
         )
 
     # Fetch.
+
+    def _most(self, asked: int) -> int:
+        """Bytes of records that an answer may hold, when a client asks for so many."""
+        return min(self._settings.fetch_bytes_max, max(asked, self._settings.fetch_bytes_min))
 
     def ahead(self, request: FetchRequest) -> bool:
         """Does it ask for what lies beyond our end? Then the leader's word tells waiting from what cannot be."""
@@ -214,7 +250,7 @@ class LogReader:
             cached = self._cache.get(key)
             if cached is not None:
                 return cached
-        left = min(self._settings.fetch_bytes_max, max(request.max_bytes, 1))
+        left = self._most(request.max_bytes)
         size, settled, topics = 0, not request.topics, []
         for name, partitions in request.topics:
             parts = []
@@ -243,7 +279,7 @@ class LogReader:
         name, (asked,) = request.topics[0]
         if not self.knows(name, asked.partition) or not self._view.serving:
             return None
-        limit = min(self._settings.fetch_bytes_max, request.max_bytes, asked.max_bytes)
+        limit = self._most(min(request.max_bytes, asked.max_bytes))
         return version, request.isolation_level, asked.fetch_offset, limit
 
     def _fetched(
@@ -251,7 +287,7 @@ class LogReader:
     ) -> FetchedPartition:
         log, index, offset = self._view.log, asked.partition, asked.fetch_offset
         if not self.knows(topic, index):
-            return FetchedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return FetchedPartition(index, self.unknown(topic))
         if not self._view.serving:
             return FetchedPartition(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         start, end = log.start_offset, log.end_offset
@@ -262,7 +298,7 @@ class LogReader:
             return FetchedPartition(index, ErrorCode.NONE, end, start, b"", preferred)
         if offset >= end or left <= 0:
             return FetchedPartition(index, ErrorCode.NONE, end, start)
-        batches = log.read(offset, min(left, max(asked.max_bytes, 1)))
+        batches = log.read(offset, min(left, self._most(asked.max_bytes)))
         return FetchedPartition(index, ErrorCode.NONE, end, start, b"".join(batches))
 
     def _preferred(self, rack: str) -> int | None:

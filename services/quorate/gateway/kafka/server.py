@@ -43,6 +43,7 @@ from quorate.wire.kafka_requests import (
     DescribeQuorumRequest,
     FetchRequest,
     FindCoordinatorRequest,
+    GroupPositions,
     GroupRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -226,13 +227,15 @@ class KafkaServer:
             case ListGroupsRequest() | DescribeGroupsRequest():
                 connection.reply(self._tell_groups(version, request))
             case DeleteGroupsRequest():
-                self._delete_groups(connection, request)
+                self._delete_groups(connection, version, request)
             case DescribeConfigsRequest():
                 connection.reply(self._describer.describe_configs(version, request, PRINCIPAL))
             case DescribeClusterRequest():
                 connection.reply(self._describer.describe_cluster(version, request, PRINCIPAL))
             case DescribeQuorumRequest():
                 self._tell_quorum(connection, version, request)
+            case OffsetFetchRequest():
+                self._fetch_offsets(connection, version, request)
             case SaslHandshakeRequest():
                 connection.reply(responses.sasl_handshake_refused(ErrorCode.ILLEGAL_SASL_STATE))
             case SaslAuthenticateRequest():
@@ -265,11 +268,11 @@ class KafkaServer:
             error = ErrorCode.NONE if other else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return admin_responses.list_groups(version, [], error)
 
-    def _delete_groups(self, connection: KafkaConnection, request: DeleteGroupsRequest) -> None:
+    def _delete_groups(self, connection: KafkaConnection, version: int, request: DeleteGroupsRequest) -> None:
         """Every group gets its own answer; the last of them to come sends them all."""
         refusal = ErrorCode.NONE if self._coordinates() else self._not_coordinator()
         results = dict.fromkeys(request.groups, refusal)
-        reply = _Gathered(lambda: connection.reply(admin_responses.delete_groups(results.items())))
+        reply = _Gathered(lambda: connection.reply(admin_responses.delete_groups(version, results.items())))
         for group in results if not refusal else ():
             if self._access.authorize(PRINCIPAL, "DeleteGroup", f"group/{group}"):
                 self._offsets.forget(group, reply.into(results, group))
@@ -293,7 +296,7 @@ class KafkaServer:
             if isinstance(request, ListOffsetsRequest):
                 connection.reply(self._reader.list_offsets(version, request, end))
             else:
-                connection.reply(self._reader.offset_for_leader_epoch(request, end))
+                connection.reply(self._reader.offset_for_leader_epoch(version, request, end))
 
         if self._reader.needs_confirmed_end(request) and self._view.serving:
             self._confirmed_end(answer)
@@ -407,12 +410,16 @@ class KafkaServer:
         return next((n for n in self._view.nodes() if n.node_id == self._view.leader_id and n.alive), None)
 
     def _coordinator(self, version: int, request: FindCoordinatorRequest) -> bytes:
+        keys = tuple(dict.fromkeys(request.keys))
         if request.key_type != 0:
-            return responses.find_coordinator(version, None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            error = (
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.key_type == 1 else ErrorCode.INVALID_REQUEST
+            )
+            return responses.find_coordinator(version, keys, None, error)
         leader = self._leader()
         if leader is None:
-            return responses.find_coordinator(version, None, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return responses.find_coordinator(version, BrokerAddress(leader.node_id, leader.host, leader.port))
+            return responses.find_coordinator(version, keys, None, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return responses.find_coordinator(version, keys, BrokerAddress(leader.node_id, leader.host, leader.port))
 
     def _serve_group(self, connection: KafkaConnection, version: int, request: GroupRequest) -> None:
         """A node about to lead asks for patience (14), but not after a heartbeat or a sync: there 14 is the end of some
@@ -434,7 +441,7 @@ class KafkaServer:
                 told = ErrorCode.REBALANCE_IN_PROGRESS if loading else error
                 connection.reply(responses.sync_group(version, told))
             case SyncGroupRequest():
-                self._groups.sync(request, lambda e, a: connection.reply(responses.sync_group(version, e, a)))
+                self._groups.sync(request, partial(self._synced, connection, version, request.group))
             case HeartbeatRequest() if error:
                 connection.reply(responses.heartbeat(version, ErrorCode.NONE if loading else error))
             case HeartbeatRequest():
@@ -444,10 +451,11 @@ class KafkaServer:
                 connection.reply(responses.leave_group(version, members, error))
             case OffsetCommitRequest():
                 self._commit(connection, version, request, error)
-            case OffsetFetchRequest() if error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                connection.reply(self._kept(version, request, error))
-            case OffsetFetchRequest():
-                self._fetch_offsets(connection, version, request, error or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _synced(self, connection: KafkaConnection, version: int, name: str, error: int, assignment: bytes) -> None:
+        group = None if error else self._groups.find(name)
+        chosen = (group.protocol_type, group.protocol) if group else (None, None)
+        connection.reply(responses.sync_group(version, error, assignment, chosen))
 
     def _commit(
         self, connection: KafkaConnection, version: int, request: OffsetCommitRequest, error: ErrorCode
@@ -491,31 +499,46 @@ class KafkaServer:
                     found[at.partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         reply.settled()
 
-    def _fetch_offsets(
-        self, connection: KafkaConnection, version: int, request: OffsetFetchRequest, unsure: ErrorCode
-    ) -> None:
-        """As applied here, once every commit answered before this request is; so any node may tell. ``unsure``: the
-        error when that cannot be known.
+    def _fetch_offsets(self, connection: KafkaConnection, version: int, request: OffsetFetchRequest) -> None:
+        """As applied here, once every commit answered before this request is; so any node may tell. When that cannot
+        be known, why this node does not coordinate is the error, or patience is asked for.
         """
+        asked = {group.group: group for group in request.groups}
+        allowed = {name for name in asked if self._access.authorize(PRINCIPAL, "ReadGroup", f"group/{name}")}
+        unsure = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._coordinates() else self._not_coordinator()
 
         def answer(end: int | None) -> None:
-            connection.reply(self._kept(version, request, ErrorCode.NONE if end is not None else unsure, end or 0))
+            told: list[responses.KeptGroup] = []
+            left = self.settings.describe_bytes_max
+            for name, group in asked.items():
+                error = unsure if end is None else ErrorCode.NONE
+                if name not in allowed:
+                    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+                elif left <= 0:
+                    error = error or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                topics = self._kept(group, error, end or 0)
+                left -= sum(50 + len(one.metadata or "") for _, found in topics for one in found)
+                told.append((name, topics, error))
+            connection.reply(responses.offset_fetch(version, told))
 
-        self._confirmed_end(answer)
+        if allowed:
+            self._confirmed_end(answer)
+        else:
+            answer(None)
 
-    def _kept(self, version: int, request: OffsetFetchRequest, error: ErrorCode, end: int = 0) -> bytes:
+    def _kept(self, asked: GroupPositions, error: ErrorCode, end: int) -> list[tuple[str, list[CommittedOffset]]]:
         """A position beyond the end (older builds took any) is none: its group begins where it is set to.
 
         What was committed meanwhile is not beyond our own end: its entry came after the events before it.
         """
-        kept = None if error else self._offsets.kept(request.group)
+        kept = None if error else self._offsets.kept(asked.group)
         if kept and self._view.serving and kept.offset > max(end, self._view.log.end_offset):
             kept = None
-        asked = request.topics
-        if asked is None:
-            asked = ((self.settings.topic, (0,)),) if kept else ()
-        topics = []
-        for name, partitions in once(asked, int):
+        topics = asked.topics
+        if topics is None:
+            topics = ((self.settings.topic, (0,)),) if kept else ()
+        told = []
+        for name, partitions in once(topics, int):
             found = []
             for index in partitions:
                 ours = kept if self._reader.knows(name, index) else None
@@ -524,5 +547,5 @@ class KafkaServer:
                     if ours
                     else CommittedOffset(index)
                 )
-            topics.append((name, found))
-        return responses.offset_fetch(version, topics, error)
+            told.append((name, found))
+        return told

@@ -27,6 +27,9 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     fetch_bytes_max: int = 64 * 1024
     """Records in one Fetch answer, whatever the client would take; one batch is always sent whole. This much history
     is read from disk in about half a millisecond, the longest that other work should wait."""
+    fetch_bytes_min: int = 16 * 1024
+    """And this much, if there is, however little the client asks for (up to ``fetch_bytes_max``). A client that asks
+    for one byte means one batch; here that is one entry, often one event: one a round trip would starve its reader."""
     fetch_wait_max_ms: int = 30_000
     """Longest long poll, whatever the client would wait."""
     wake_bytes_per_turn: int = 256 * 1024

@@ -69,7 +69,7 @@ def test_any_offset_of_a_batch_fetches_the_whole_batch() -> None:
         assert stamp.offset == 27
 
 
-@pytest.mark.parametrize("version", range(4, 12))
+@pytest.mark.parametrize("version", range(4, 13))
 def test_every_fetch_version_has_the_same_records(version: int) -> None:
     """Nothing but the envelope changes with the version."""
     with serving() as (served, client):
@@ -80,13 +80,28 @@ def test_every_fetch_version_has_the_same_records(version: int) -> None:
 
 def test_a_fetch_is_bounded_but_never_empty() -> None:
     """Limits of client and server hold for all batches but the first, which always comes whole."""
-    with serving(fetch_bytes_max=2_000) as (served, client):
+    with serving(fetch_bytes_max=2_000, fetch_bytes_min=1) as (served, client):
         served.append(50, 4)
         one = len(served.log.batches[0])
         for how in ({"max_bytes": 1}, {"partition_bytes": 1}, {"max_bytes": one + 10}):
             assert offsets(fetched(client.ask(Api.FETCH, FETCH, fetch(0, **how)))["records"]) == [0, 1, 2, 3]
         most = fetched(client.ask(Api.FETCH, FETCH, fetch(0)))["records"]
         assert one < len(most) <= 2_000
+
+
+@pytest.mark.parametrize("how", [{"max_bytes": 1}, {"partition_bytes": 1}, {"max_bytes": 0}, {"partition_bytes": -1}])
+def test_a_fetch_of_one_byte_is_a_fair_one(how: dict[str, int]) -> None:
+    """Entries are small batches: who asks for less than ``fetch_bytes_min`` gets that much, not an event a round trip.
+    What the node itself allows stays the limit.
+    """
+    with serving(fetch_bytes_min=4_000) as (served, client):
+        served.append(200)
+        records = fetched(client.ask(Api.FETCH, FETCH, fetch(0, **how)))["records"]
+        assert 3_000 < len(records) <= 4_000
+        assert len(offsets(records)) > 10
+    with serving(fetch_bytes_min=4_000, fetch_bytes_max=1_000) as (served, client):
+        served.append(200)
+        assert len(fetched(client.ask(Api.FETCH, FETCH, fetch(0, **how)))["records"]) <= 1_000
 
 
 def test_at_the_end_and_where_others_are_there_is_nothing_yet() -> None:
@@ -688,7 +703,7 @@ def test_an_unknown_api_versions_is_answered_in_version_0() -> None:
     "frame",
     [
         int16(22) + int16(0) + int32(1) + string("c") + b"\x00" * 8,  # InitProducerId is not listed
-        int16(3) + int16(12) + int32(1) + string("c") + b"\x00" * 8,  # Metadata beyond the window
+        int16(3) + int16(13) + int32(1) + string("c") + b"\x00" * 8,  # Metadata beyond the window
         int16(3) + int16(1) + int32(1) + string("c") + int32(2**31 - 1),  # a hostile array
         int16(1) + int16(11) + int32(1) + string("c") + b"\xff" * 40,
     ],
