@@ -95,7 +95,7 @@ def test_the_cluster_is_described(cluster: Started) -> None:
         (str(node["id"]), node["kafka"].partition(":")[2]) for node in cluster.nodes
     }
     versions = tool(cluster, "versions")
-    assert versions.count("Fetch(1): 4 to 11") == 3
+    assert versions.count("Fetch(1): 4 to 17") == 3
     assert versions.count("DescribeTopicPartitions(75): UNSUPPORTED") == 3
 
 

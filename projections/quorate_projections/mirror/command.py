@@ -1,11 +1,16 @@
 """``quorate mirror``: copy the event topic of the node beside it into a real Apache Kafka, while that node leads."""
 
+import os
 import signal
+import socket
 import sys
 import threading
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 from quorate.errors import UsageError
 from quorate_projections.mirror.copying import Copying, Progress
@@ -15,6 +20,9 @@ from quorate_projections.mirror.ports import ForeignLogError
 from quorate_projections.mirror.settings import MirrorSettings
 from quorate_projections.mirror.status import StatusServer, line
 
+STOP_S: Final = 4.0
+"""How long what is under way may take from SIGTERM on. What is cut off is as after a kill: its transaction is aborted
+by the next mirror, or by its timeout."""
 DEFAULT_NODE = "127.0.0.1:9873"
 _OWN = MirrorSettings()
 _NUMBERS = {
@@ -76,6 +84,29 @@ def _status(options: Namespace, copying: Copying) -> StatusServer:
         raise UsageError(f"--port {options.port}: {error.strerror or error}") from error
 
 
+@contextmanager
+def _ended_in_time() -> Iterator[None]:
+    """From a signal on there are ``STOP_S``; then the process ends, even out of a call of librdkafka's that waits for a
+    broker: Python's own handlers run only after it, but the wakeup descriptor is written at once.
+    """
+    ended, (reading, writing) = threading.Event(), socket.socketpair()
+    writing.setblocking(False)
+
+    def watch() -> None:
+        if reading.recv(1) and not ended.wait(STOP_S):
+            sys.stderr.write("quorate mirror: ended in the middle of a call that nobody answers\n")
+            os._exit(0)
+
+    before = signal.set_wakeup_fd(writing.fileno())
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.set_wakeup_fd(before)
+        writing.close()
+
+
 def run(options: Namespace) -> int:
     """Until SIGTERM or SIGINT: 0; 1 when the target holds another log."""
     asked, now, stop = settings(options), time.monotonic, threading.Event()  # noqa: TID251 - composition
@@ -95,7 +126,8 @@ def run(options: Namespace) -> int:
     )
     server = _status(options, copying) if options.port else None
     try:
-        copying.run(stop.wait)
+        with _ended_in_time():
+            copying.run(stop.wait)
     except ForeignLogError as error:
         sys.stderr.write(f"quorate mirror: {error}\n")
         return 1

@@ -4,13 +4,16 @@ Rules: registered in the entry-point group ``quorate.commands``: ``arguments`` a
 halted, 2 used wrongly. Data to stdout, talk to stderr. PySpark is imported when it is to run, not before.
 """
 
+import os
 import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from quorate_spark.stream.settings import StreamSettings
 
 DONE = 0
+STOP_S: Final = 3.0
+"""From SIGTERM to the end; what takes longer is cut off."""
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -93,15 +98,34 @@ def _stream(options: Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     _say("starting Spark …")
-    return application.run(
-        settings(options),
-        stop=stop,
-        clock_ms=lambda: time.time_ns() // 1_000_000,
-        ready=lambda line: print(line if options.output == "json" else _greeting(options), flush=True),
-        say=_say,
-        master=options.master,
-        jars=tuple(sorted(options.jars.glob("*.jar"))) if options.jars else (),
-    )
+    with _ended_in_time(stop):
+        return application.run(
+            settings(options),
+            stop=stop,
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            ready=lambda line: print(line if options.output == "json" else _greeting(options), flush=True),
+            say=_say,
+            master=options.master,
+            jars=tuple(sorted(options.jars.glob("*.jar"))) if options.jars else (),
+        )
+
+
+@contextmanager
+def _ended_in_time(stop: Event) -> Iterator[None]:
+    """Once told to stop, within ``STOP_S``: Spark waits twenty seconds for a batch whose node does not answer."""
+    ended = Event()
+
+    def watch() -> None:
+        stop.wait()
+        if not ended.wait(STOP_S):
+            _say("Spark does not end in time: cut off, as by a kill; the next start goes on from the checkpoint")
+            os._exit(0)  # The JVM ends with it: its stdin closes.
+
+    Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def settings(options: Namespace) -> "StreamSettings":

@@ -40,7 +40,7 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often the queries are looked at."""
     start_timeout_ms: int = 180_000
     """How long the first batch may take, Spark's own start included; then the query is stopped, and started again."""
-    stop_ms: int = 5_000
+    stop_ms: int = 2_000
     """How long the end waits for batches that are under way; they are done again at the next start."""
     once: bool = False
     """Take what is there now and end."""

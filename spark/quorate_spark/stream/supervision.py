@@ -116,6 +116,10 @@ class Supervisor:
         """End every query, between two batches if that is soon; the next start goes on from there in any case."""
         deadline_ms, never = self._clock_ms() + self._settings.stop_ms, Event()
         for one in self.watched:
+            if one.state not in ("halted", "done"):
+                one.state = "stopped"
+            self._tell(one)  # And once more after its last batch; but perhaps there is no time for that.
+        for one in self.watched:
             running = one.query.running
             try:
                 while running is not None and running.status["isTriggerActive"] and self._clock_ms() < deadline_ms:
@@ -124,8 +128,6 @@ class Supervisor:
                     running.stop()
             except Exception as error:  # noqa: BLE001  Spark may be gone already; the others are to be stopped all the same.
                 self._say(f"{one.query.name}: while stopping: {_short(error)}")
-            if one.state not in ("halted", "done"):
-                one.state = "stopped"
             self._tell(one)
 
     def _start(self, one: Watched) -> None:

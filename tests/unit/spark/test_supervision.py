@@ -232,6 +232,15 @@ def test_stopping_waits_for_a_batch_and_tells_the_store(world: World) -> None:
     assert world.state("serving")[0] == world.state("archive")[0] == "stopped"
 
 
+def test_it_is_told_first_that_all_is_stopped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be no time for it afterwards: who waits for a batch too long is cut off."""
+    world.warm()
+    seen = []
+    monkeypatch.setattr(Running, "stop", lambda _: seen.append((world.state("serving")[0], world.state("archive")[0])))
+    world.supervisor.stop()
+    assert seen[0] == ("stopped", "stopped")
+
+
 def test_a_sink_that_fails_is_remembered_and_told_in_few_words() -> None:
     """Spark gets a short error, because it searches the text of long ones until its stack ends; we keep the whole."""
 
