@@ -103,6 +103,7 @@ class Limits(msgspec.Struct, frozen=True):
             role_push_record_after_s=0.5,
             clock_note_s=0.2,
             clock_alone_s=0.6,
+            compare_period_s=0.05,
         )
         return Limits(
             core=CoreSettings(
