@@ -14,8 +14,9 @@ from quorate.clock import Clock, Scheduler
 from quorate.consensus import codec
 from quorate.consensus.directory import Directory, Voter, VoterFile, decode_voter
 from quorate.consensus.event_log import EventLog
+from quorate.consensus.founding import directory_bytes
 from quorate.consensus.journal import Journal, JournalDamagedError, erase_journal
-from quorate.consensus.journal_frames import segment_id
+from quorate.consensus.journal_frames import Owner, segment_id
 from quorate.consensus.journal_recovery import recover
 from quorate.consensus.ports import Disk, DiskWorker, Network, NodeId, RaftEngine, Store, StorePlace, StoreT_co
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
@@ -146,10 +147,11 @@ def open_directory(
     """
 
     def open_journal(*, must_exist: bool) -> Journal:
-        return Journal.open(disks.disk, disks.worker, journal, clock, must_exist=must_exist)
+        return Journal.open(disks.disk, disks.worker, journal, clock, must_exist=must_exist, owner=owner)
 
     known = read_identity(disks.store)
     directory = Directory.open(disks.voter_file, cluster_id=cluster_id, node_id=node_id, store=known, fresh=fresh())
+    owner = Owner(node_id, directory_bytes(directory.incarnation))
     try:
         # The first life is written after the journal was made: who has lived must find a journal.
         opened = open_journal(must_exist=directory.voter.begun)

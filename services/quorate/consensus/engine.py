@@ -64,7 +64,7 @@ from quorate.consensus.ports import (
     StoreOp,
     Term,
 )
-from quorate.consensus.rejoin import LONE_JOURNAL_LOST, LONE_STORE_LOST, Rejoin
+from quorate.consensus.rejoin import LONE_JOURNAL_BEHIND, LONE_JOURNAL_LOST, LONE_STORE_LOST, Rejoin
 from quorate.consensus.settings import EngineSettings
 from quorate.consensus.snapshots import SnapshotSender, Trimmer
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
@@ -993,6 +993,8 @@ class GuardedEngine(CoreEvents):
         old = store is not None and store.get("meta", _FORGOTTEN_KEY) is not None
         if old:
             reason = reason or "the journal was lost before"
+        if not reason and not self._others and applied > journal.last_index:
+            raise UsageError(LONE_JOURNAL_BEHIND.format(applied=applied, last=journal.last_index))
         if not reason and self._founding is not None and self._founding.judge() is False:
             reason = NOT_LISTED
         if not reason:

@@ -34,6 +34,7 @@ from quorate.consensus.journal_frames import (
     SEAL_AT,
     TRUNCATE,
     VOTE,
+    Owner,
     Point,
     Seal,
     SegmentHeader,
@@ -153,8 +154,15 @@ class Journal:
     """
 
     def __init__(
-        self, disk: Disk, worker: DiskWorker, settings: JournalSettings, clock: Clock, image: Recovered
+        self,
+        disk: Disk,
+        worker: DiskWorker,
+        settings: JournalSettings,
+        clock: Clock,
+        image: Recovered,
+        owner: Owner | None = None,
     ) -> None:
+        self._owner = owner
         self.state: Literal["new", "recovered"] = "recovered"
         self.on_durable: Callable[[], None] = _nothing
         self.term = image.term
@@ -195,24 +203,32 @@ class Journal:
 
     @classmethod
     def open(
-        cls, disk: Disk, worker: DiskWorker, settings: JournalSettings, clock: Clock, *, must_exist: bool = False
+        cls,
+        disk: Disk,
+        worker: DiskWorker,
+        settings: JournalSettings,
+        clock: Clock,
+        *,
+        must_exist: bool = False,
+        owner: Owner | None = None,
     ) -> "Journal":
         """The journal on ``disk``, or a fresh one. Reads and syncs: only at start.
 
         ``must_exist``: this node knows that it had one. Raises JournalDamagedError if something that may have been
-        durable is gone (with ``must_exist``: also all of it), StorageError if the disk fails; then nothing changed.
+        durable is gone (with ``must_exist``: also all of it), StorageError if the disk fails, UsageError if it is not
+        ``owner``'s; then nothing changed.
         """
-        image, leftovers = recover(disk)
+        image, leftovers = recover(disk, owner)
         if image is None and must_exist:
             raise JournalDamagedError("the journal is missing")
         for name in leftovers:
             disk.remove(name)
         if image is None:
-            journal = cls(disk, worker, settings, clock, _create(disk, settings))
+            journal = cls(disk, worker, settings, clock, _create(disk, settings, owner), owner)
             journal.state = "new"
             return journal
         _make_durable(disk, image)
-        journal = cls(disk, worker, settings, clock, image)
+        journal = cls(disk, worker, settings, clock, image, owner)
         journal._rotate_if_torn(image)
         return journal
 
@@ -503,6 +519,7 @@ class Journal:
             last=self._index.last,
             term=self.term,
             voted_for=self.voted_for,
+            owner=self._owner,
         )
         seal = encode_seal(full, Seal(full + 1, self._offset, self.seq))
         self._commands.append(_Begin(segment_name(full + 1), encode_header(header), segment_name(full), seal))
@@ -583,10 +600,17 @@ class Journal:
         return found
 
 
-def _create(disk: Disk, settings: JournalSettings) -> Recovered:
+def _create(disk: Disk, settings: JournalSettings, owner: Owner | None) -> Recovered:
     """The first segment of a new journal."""
     header = SegmentHeader(
-        segment=1, size=settings.segment_bytes, start_seq=1, base=FIRST, last=FIRST, term=Term(0), voted_for=None
+        segment=1,
+        size=settings.segment_bytes,
+        start_seq=1,
+        base=FIRST,
+        last=FIRST,
+        term=Term(0),
+        voted_for=None,
+        owner=owner,
     )
     disk.create(segment_name(1), settings.segment_bytes)
     disk.write(segment_name(1), 0, encode_header(header))

@@ -3,10 +3,11 @@
 Rules: whole frames only; a frame never moves and is never overwritten. Checksums of frame headers are seeded with the
 segment's id, so that a frame of another segment never passes for one of this.
 
-Format 1, little-endian. A segment is ``size`` bytes: the header at 0, the seal at 512, frames from 1024 on, zeros after
-the last. A frame is a 40-byte header (magic u8, kind u8, lag u16, length u32, seq u64, index u64, term u64, CRC32 of
-the payload u32, CRC32 of the header u32), the payload, zeros up to one byte below a multiple of 8, and a closing byte
-that is not zero. ``lag`` is ``seq`` minus the last operation known durable when the frame was made (65,535: no idea).
+Format 2, little-endian; 1 is read, its header names no owner. A segment is ``size`` bytes: the header at 0, the seal
+at 512, frames from 1024 on, zeros after the last. A frame is a 40-byte header (magic u8, kind u8, lag u16, length
+u32, seq u64, index u64, term u64, CRC32 of the payload u32, CRC32 of the header u32), the payload, zeros up to one
+byte below a multiple of 8, and a closing byte that is not zero. ``lag`` is ``seq`` minus the last operation known
+durable when the frame was made (65,535: no idea).
 
 Theory: what a crash leaves of an unfinished write is a prefix of it, or any subset of its sectors; the rest reads as
 the zeros the segment was born with. Since a frame begins and ends with a byte that is not zero, a frame that fails its
@@ -25,7 +26,8 @@ from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.storage_settings import SEGMENT_HEADER_BYTES
 from quorate.errors import StorageError
 
-FORMAT = 1
+FORMAT = 2
+"""Of a segment. 1 named no owner, and is read."""
 MAGIC = 0xF5
 LAG_UNKNOWN = 0xFFFF
 SECTOR_BYTES = 512
@@ -46,7 +48,8 @@ _pack_crc = _CRC.pack
 FRAME_HEADER_BYTES = _PREFIX.size + _CRC.size
 _CLOSING = b"\xa5"
 _ENDS = tuple(bytes(zeros) + _CLOSING for zeros in range(8))
-_HEADER = Layout("<8sHxxxxxxQQQQQQQQQ")
+_HEADER = Layout("<8sHxxxxxxQQQQQQQQQQ16s")
+_HEADER_1 = Layout("<8sHxxxxxxQQQQQQQQQ")
 _SEAL = Layout("<8sQQQQ")
 _HEADER_MAGIC = b"QUOJRNL\n"
 _SEAL_MAGIC = b"QUOSEAL\n"
@@ -57,6 +60,13 @@ class Point(msgspec.Struct, frozen=True, gc=False):
 
     index: Index
     term: Term
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False):
+    """Whose journal this is: the node, and the 16 bytes of its directory's id."""
+
+    node_id: int
+    incarnation: bytes
 
 
 class SegmentHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -70,6 +80,8 @@ class SegmentHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     last: Point
     term: Term
     voted_for: NodeId | None
+    owner: Owner | None = None
+    """None in segments of format 1."""
 
 
 class Seal(msgspec.Struct, frozen=True, gc=False):
@@ -190,18 +202,23 @@ def encode_header(header: SegmentHeader) -> bytes:
         header.last.term,
         header.term,
         encode_vote(header.voted_for),
+        header.owner.node_id if header.owner is not None else 0,
+        header.owner.incarnation if header.owner is not None else bytes(16),
     )
     return body + _CRC.pack(crc32(body)) + _CLOSING
 
 
 def decode_header(data: bytes) -> SegmentHeader | None:
     """The header at the start of ``data``; None if it is not valid. Raises StorageError for a newer version."""
-    if len(data) < HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(data[: _HEADER.size]):
+    layout = _HEADER_1 if data[8:10] == b"\x01\0" else _HEADER
+    if len(data) < HEADER_BYTES or _CRC.unpack_from(data, layout.size)[0] != crc32(data[: layout.size]):
         return None
-    magic, version, segment, size, start_seq, base, base_term, last, last_term, term, vote = _HEADER.unpack_from(data)
+    magic, version, segment, size, start_seq, base, base_term, last, last_term, term, vote, *owner = layout.unpack_from(
+        data
+    )
     if magic != _HEADER_MAGIC:
         return None
-    if version != FORMAT:
+    if version not in (1, FORMAT):
         raise StorageError(f"journal format {version} is not known to this version")
     return SegmentHeader(
         segment=segment,
@@ -211,6 +228,7 @@ def decode_header(data: bytes) -> SegmentHeader | None:
         last=Point(last, last_term),
         term=term,
         voted_for=decode_vote(vote),
+        owner=Owner(*owner) if owner and owner[0] else None,
     )
 
 

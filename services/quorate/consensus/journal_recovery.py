@@ -22,6 +22,7 @@ from quorate.consensus.journal_frames import (
     SEAL_AT,
     SEAL_BYTES,
     Frame,
+    Owner,
     Point,
     Seal,
     SegmentHeader,
@@ -38,7 +39,7 @@ from quorate.consensus.journal_frames import (
 )
 from quorate.consensus.journal_index import LogIndex
 from quorate.consensus.ports import Disk, Index, NodeId, Term
-from quorate.errors import StorageError
+from quorate.errors import StorageError, UsageError
 
 JOURNAL_REMEDY = "start the node again: it rejoins without a vote, and fetches what it lost from the others"
 """What an operator is told when a running node meets damage in its journal."""
@@ -77,10 +78,10 @@ class Recovered(msgspec.Struct, kw_only=True):
     """Closed segments without their seal, and the seal each should have: one read after a kill may be lost by power."""
 
 
-def recover(disk: Disk) -> tuple[Recovered | None, list[str]]:
+def recover(disk: Disk, owner: Owner | None = None) -> tuple[Recovered | None, list[str]]:
     """The image in the files (None: there is no journal), and names of files that never began and are to be removed.
 
-    Raises JournalDamagedError, StorageError.
+    Raises JournalDamagedError, StorageError; UsageError if a segment names another owner.
     """
     ids = sorted(found for name in disk.names() if (found := segment_id(name)) is not None)
     if not ids:
@@ -91,7 +92,7 @@ def recover(disk: Disk) -> tuple[Recovered | None, list[str]]:
     if _unborn(disk.read(segment_name(ids[-1]))):
         leftovers.append(segment_name(ids.pop()))
     if ids:
-        return _Replay(disk, ids).run(), leftovers
+        return _Replay(disk, ids, owner).run(), leftovers
     if leftovers != [segment_name(1)]:
         raise JournalDamagedError(f"{leftovers[0]} is empty and those before it are missing")
     return None, leftovers
@@ -115,8 +116,9 @@ class _Segment(msgspec.Struct):
 class _Replay:
     """One pass over the segments ``ids``: consecutive, not empty, the last one begun."""
 
-    def __init__(self, disk: Disk, ids: list[int]) -> None:
+    def __init__(self, disk: Disk, ids: list[int], owner: Owner | None) -> None:
         self._disk = disk
+        self._owner = owner
         self._ids = ids
         self._live: list[LiveSegment] = []
         self._proven = 0
@@ -160,6 +162,12 @@ class _Replay:
         header = decode_header(data)
         if header is None or header.segment != segment or header.size != len(data):
             raise JournalDamagedError(f"{name} has no valid header, or not its size")
+        if self._owner is not None and header.owner not in (None, self._owner):
+            whose = f"node {header.owner.node_id}, directory {header.owner.incarnation.hex()}"
+            raise UsageError(
+                f"{name} is part of the journal of {whose}, and this is node {self._owner.node_id}, directory "
+                f"{self._owner.incarnation.hex()}: put back the journal that belongs here"
+            )
         return _Segment(header, data, decode_seal(data))
 
     def _frames(self) -> Iterator[Frame]:
@@ -260,6 +268,8 @@ class _Replay:
 
 def _unborn(data: bytes) -> bool:
     """Is this a segment whose header never reached the disk, so that nothing behind it can have?"""
+    if decode_header(data) is not None:
+        return False
     if not all_zero(data, HEADER_BYTES, len(data)):
         return False
     # The header is written into a file that has its size already: a short one holds nothing but zeros.

@@ -30,6 +30,14 @@ LONE_STORE_LOST: Final = (
 """What an operator is told who has neither the state nor all that led to it."""
 
 
+LONE_JOURNAL_BEHIND: Final = (
+    "the journal of this lone node ends at entry {last}, and its store has applied {applied}: the journal is an older "
+    "one, and a lone node applies nothing that is not in its journal. Put back the journal that belongs to this store, "
+    "or restore journal and store from the same copy"
+)
+"""What an operator is told whose store has seen what the journal does not hold."""
+
+
 class Rejoin:
     """The questions still open. Sans-I/O; ``nonce`` ties answers to this life of the node."""
 

@@ -571,10 +571,10 @@ def test_a_file_that_is_not_ours_is_left_alone(bench: Bench) -> None:
 def test_a_newer_format_is_refused_by_name(bench: Bench) -> None:
     """An unknown format version is a StorageError that is not damage: the operator runs the wrong version."""
     data = bytearray(bench.disk.read("0000000000000001.journal"))
-    data[8:10] = (2).to_bytes(2, "little")
+    data[8:10] = (journal_frames.FORMAT + 1).to_bytes(2, "little")
     size = journal_frames._HEADER.size
     data[size : size + 4] = zlib.crc32(bytes(data[:size])).to_bytes(4, "little")
     bench.disk.write("0000000000000001.journal", 0, bytes(data))
-    with pytest.raises(StorageError, match="format 2") as caught:
+    with pytest.raises(StorageError, match=f"format {journal_frames.FORMAT + 1}") as caught:
         bench.reopen()
     assert not isinstance(caught.value, JournalDamagedError)
