@@ -33,6 +33,16 @@ def in_slices(steps: Steps[T], scheduler: Scheduler, done: Callable[[Callable[[]
     scheduler.call_soon(lambda: in_slices(steps, scheduler, done))
 
 
+def finished(steps: Steps[T]) -> T:
+    """All steps at once, and the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 def raises(error: Exception) -> T:  # type: ignore[type-var]
     """Raise it, as an expression."""
     raise error

@@ -201,7 +201,11 @@ def _time_by_the_clock() -> None:
 
 
 def _lost_request_table() -> None:
-    swap(RequestTable, "from_rows", classmethod(lambda cls, _rows, settings: cls(settings=settings)))
+    def restoring(_rows: Node, settings: Node) -> Node:
+        yield
+        return RequestTable(settings=settings)
+
+    swap(RequestTable, "restoring", staticmethod(restoring))
 
 
 def _snapshot_without_requests() -> None:

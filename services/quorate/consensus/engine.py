@@ -438,6 +438,8 @@ class GuardedEngine(CoreEvents):
         self._journal.flush()
         self._release()
         self._apply_slice(now)
+        if self._installer.go_on(lambda: self._scheduler.monotonic() - now > self._settings.snapshots.switch_slice_s):
+            self._kick()
         self._reads.answer(self._applied)
         if chores:
             self._do_chores(now)
@@ -445,6 +447,7 @@ class GuardedEngine(CoreEvents):
     def _do_chores(self, now: float) -> None:
         """What only the passing of time makes due."""
         self._installer.expire(now)
+        self._installer.sweep()
         self._reads.expire(now)
         if not self._installer.active:
             floors = [sender.index for sender in self._senders.values()]

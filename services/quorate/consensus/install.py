@@ -1,18 +1,21 @@
-"""The follower's side of a snapshot: staged, switched in one write, and only then acknowledged.
+"""The follower's side of a snapshot: staged, switched in bounded steps, and only then acknowledged.
 
 Rules: until all of it is here nothing visible changes: batches beyond the high watermark lie in the store unseen, rows
-wait in memory. The switch is one write (rows replaced, applied index moved); then the store is synced; then the journal
-is told to begin at the snapshot, unless it already holds that very entry; and the acknowledgement waits until *that* is
-durable. A crash at any point leaves the old state or the new one, each with a journal that continues it. While it
-goes on the node is not ready, and elections do not wait for it: its journal speaks for it as before (docs/consensus.md
-has the argument). A new leader, a candidacy of this node's own, a closed connection or a silent sender before the
-switch: what was staged is dropped. After the switch nothing stops it: the state is committed, whoever leads.
+in a place of their own (consensus/staging.py). The switch begins with one write and ends with one (applied index
+moved); what lies between is done in bounded steps, some a turn of the loop, while the node goes on to hear its leader,
+to vote and to answer. Then the machine reads the rows, in steps too; then the store is synced; then the journal is told
+to begin at the snapshot, unless it already holds that very entry; and the acknowledgement waits until *that* is
+durable. A crash at any point leaves the old state or the new one, each with a journal that continues it: a switch that
+has begun is ended by the next start. While it goes on the node is not ready, and elections do not wait for it: its
+journal speaks for it as before (docs/consensus.md has the argument). A new leader, a candidacy of this node's own, a
+closed connection or a silent sender before the switch: what was staged is dropped. After that nothing stops it: the
+state is committed, whoever leads.
 
 Theory: an installed state is committed data, so entries of the journal up to its index can be forgotten, and those
 after it contradict it if the journal does not hold that index with that term (Raft §7).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from quorate.consensus.applied_check import check_offered
 from quorate.consensus.codec import (
@@ -26,13 +29,16 @@ from quorate.consensus.codec import (
 from quorate.consensus.event_log import EventLog, parse_batch
 from quorate.consensus.guard import TWO_HISTORIES
 from quorate.consensus.journal import Journal
-from quorate.consensus.ports import DiskWorker, Index, Machine, NodeId, Store, StoreOp, Term
+from quorate.consensus.ports import DiskWorker, Index, Machine, NodeId, Store, Term
 from quorate.consensus.settings import SnapshotSettings
-from quorate.consensus.snapshots import BATCHES, SNAPSHOT_FAMILIES, Row, SnapshotSender, unpack_batches, unpack_rows
-from quorate.consensus.store import applied_ops, read_applied
-from quorate.errors import InvariantBrokenError, PeerError
+from quorate.consensus.snapshots import BATCHES, SnapshotSender, unpack_batches, unpack_rows
+from quorate.consensus.staging import ROWS_PER_STEP, Sweeper, begin_switch, run, stage, switching
+from quorate.consensus.store import read_applied
+from quorate.errors import InvariantBrokenError, PeerError, StorageError
 
 Done = Callable[[NodeId, Index, SnapshotAck], None]
+ALL_CHUNKS = (1 << 32) - 1
+"""More than any snapshot has: all of it has arrived."""
 
 
 class _Staged:
@@ -44,7 +50,7 @@ class _Staged:
         self.have_offset = have_offset
         self.offset = have_offset
         self.next_chunk = 0
-        self.rows: list[Row] = []
+        self.rows = 0
         self.bytes = 0
         self.progress_at = now
 
@@ -75,6 +81,9 @@ class Installer:
         self._done = done
         self._staged: _Staged | None = None
         self._switching: SnapshotBegin | None = None
+        self._steps: Iterator[None] | None = None
+        """Of the switch under way."""
+        self._sweeper = None if store is None else Sweeper(store)
         self._stopped = False
 
     @property
@@ -110,8 +119,29 @@ class Installer:
         """Forget what was staged; the state is as it was. Nothing happens once the switch is made."""
         if self._staged is not None:
             self._staged = None
+            self._clear_away()
             if self._log is not None:
                 self._log.reload()
+
+    def _clear_away(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.again()
+
+    def sweep(self) -> None:
+        """Clear away some rows that were staged and are not needed."""
+        if self._sweeper is not None and self._steps is None:
+            staged = self._staged
+            self._sweeper.sweep(self._settings.switch_rows, None if staged is None else staged.begin.snapshot_id)
+
+    def go_on(self, late: Callable[[], bool]) -> bool:
+        """Some steps of a switch under way. True: there are more."""
+        steps = self._steps
+        if steps is None:
+            return False
+        if run(steps, self._settings.switch_rows // ROWS_PER_STEP + 1, late):
+            return True
+        self._steps = None
+        return False
 
     def drop_unless(self, peer: NodeId, term: Term) -> None:
         """Another leader or term: what was staged comes from a sender that is gone."""
@@ -121,7 +151,10 @@ class Installer:
 
     def on_begin(self, peer: NodeId, begin: SnapshotBegin, now: float) -> SnapshotAck | None:
         """The leader offers its state."""
-        if self._switching is not None or self._store is None or self._log is None:
+        switched = self._switching
+        if switched is not None and switched.snapshot_id == begin.snapshot_id:
+            return self._ack(begin, ALL_CHUNKS, 0, SNAPSHOT_ARRIVING)  # It takes a while: have patience.
+        if switched is not None or self._store is None or self._log is None:
             return None
         staged = self._staged
         if staged is not None and staged.begin.snapshot_id == begin.snapshot_id:
@@ -164,7 +197,7 @@ class Installer:
             staged.progress_at = now
             if chunk.last:
                 self._switch(staged)
-                return None
+                return self._ack(staged.begin, ALL_CHUNKS, staged.have_offset, SNAPSHOT_ARRIVING)
         return self._ack(staged.begin, staged.next_chunk, staged.have_offset, SNAPSHOT_ARRIVING)
 
     def _covers(self, begin: SnapshotBegin) -> bool:
@@ -179,12 +212,22 @@ class Installer:
         if chunk.kind == BATCHES:
             self._stage_batches(staged, unpack_batches(chunk.payload))
         else:
-            staged.rows += unpack_rows(chunk.payload)
-            staged.bytes += len(chunk.payload)
-        if staged.bytes > self._settings.staged_bytes_max:
-            raise PeerError(f"a snapshot of more than {self._settings.staged_bytes_max} bytes of rows")
+            self._stage_rows(staged, chunk.payload)
         if chunk.last and staged.offset != staged.begin.next_offset:
             raise PeerError(f"the snapshot ends at offset {staged.offset}, not {staged.begin.next_offset}")
+
+    def _stage_rows(self, staged: _Staged, payload: bytes) -> None:
+        """Aside. One that does not fit would come again and again: it stops the node, which says why."""
+        rows = unpack_rows(payload)
+        staged.bytes += len(payload)
+        if staged.bytes > self._settings.staged_bytes_max:
+            raise StorageError(
+                f"the leader's state is larger than engine.snapshots.staged_bytes_max "
+                f"({self._settings.staged_bytes_max} bytes) of this node: raise it and start the node again"
+            )
+        if rows and self._store is not None:
+            stage(self._store, staged.begin.snapshot_id, rows)
+        staged.rows += len(rows)
 
     def _stage_batches(self, staged: _Staged, batches: list[bytes]) -> None:
         """Straight into the store: beyond the high watermark nobody sees them."""
@@ -208,24 +251,22 @@ class Installer:
             raise InvariantBrokenError(f"the events at offset {base_offset} are not the leader's: {TWO_HISTORIES}")
 
     def _switch(self, staged: _Staged) -> None:
-        """Replace the state: one write."""
-        begin, store, log = staged.begin, self._store, self._log
-        self._staged = None
-        if store is None or log is None:
+        """From here on nothing stops it."""
+        if self._store is None:
             return
-        kept = {(family, key) for family, key, _ in staged.rows}
-        ops = [
-            StoreOp(family, key, None)
-            for family in SNAPSHOT_FAMILIES
-            for key, _ in store.scan(family)
-            if (family, key) not in kept
-        ]
-        ops += [StoreOp(family, key, value) for family, key, value in staged.rows]
-        ops += applied_ops(begin.index, begin.index_term, begin.next_offset, begin.time_ms)
-        store.write(ops)
-        log.reload()
+        self._staged, self._switching = None, staged.begin
+        begin_switch(self._store, staged.begin)
+        self._steps = self._switch_steps(staged.peer, staged.begin, self._store)
+
+    def _switch_steps(self, peer: NodeId, begin: SnapshotBegin, store: Store) -> Iterator[None]:
+        """Move the rows, read them, and let everybody see them at once: log and state in the same step."""
+        yield from switching(store)
+        yield from self._machine.prepare()
+        if self._log is not None:
+            self._log.reload()
         self._machine.install(begin.index, begin.index_term)
-        self._finish_switch(staged.peer, begin)
+        self._clear_away()
+        self._finish_switch(peer, begin)
 
     def _finish_switch(self, peer: NodeId, begin: SnapshotBegin) -> None:
         """The store holds it: sync the store, then let the journal begin there."""

@@ -19,7 +19,7 @@ TERM_MAX = Term((1 << 31) - 1)
 Index = NewType("Index", int)
 """A Raft log position, from 1. (An *offset* counts events, from 0; the two are never mixed.)"""
 
-Family = Literal["meta", "rows", "requests", "events", "groups", "history"]
+Family = Literal["meta", "rows", "requests", "events", "groups", "history", "staged"]
 """Key spaces of the store: see consensus/store.py for what each holds."""
 
 
@@ -150,10 +150,15 @@ class Machine(Protocol):
         """``cause``: this node may now decide in ``term`` (its barrier is applied). None: it may no longer."""
 
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
-        """Every row of ``rows``, ``requests`` and ``groups`` as of ``applied_index``; immutable once returned."""
+        """Every row of ``rows``, ``requests`` and ``groups`` as of ``applied_index`` at the call, read as it is
+        iterated; what is applied later is not in it.
+        """
+
+    def prepare(self) -> Iterator[None]:
+        """Read the store's new rows, some a step, without letting anybody see them. ``install`` comes next."""
 
     def install(self, index: Index, term: Term) -> None:
-        """The store was replaced by a snapshot at ``index``: read it again."""
+        """The store was replaced by a snapshot at ``index``, and ``prepare`` has read it: that is the state now."""
 
 
 class RaftEngine(Protocol):

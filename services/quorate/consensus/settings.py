@@ -28,8 +28,13 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
     """No acknowledgement for so long: send the unacknowledged chunks again."""
     timeout_s: float = 10.0
     """No progress for so long: the sender gives up (and starts afresh), the receiver discards what it staged."""
-    staged_bytes_max: int = 256 * 1024 * 1024
-    """Rows a receiver holds in memory before it switches; more is refused."""
+    staged_bytes_max: int = 4 * 1024 * 1024 * 1024
+    """Rows a receiver stages in its store before it switches. A leader with a larger state cannot be followed: the
+    node stops and names this setting."""
+    switch_rows: int = 256
+    """Rows that one turn of the loop moves while a node switches to a snapshot, or clears away of one it dropped."""
+    switch_slice_s: float = 0.002
+    """... or for how long, whichever comes first."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""

@@ -6,7 +6,8 @@ While a snapshot is under way the leader keeps every entry after its index. Chun
 acknowledged; lost ones are sent again from the first that is missing.
 
 Theory: batches travel first and go straight into the follower's store, where nobody sees them; rows travel last and are
-kept in memory until all are there. So the follower switches in one write (consensus/install.py).
+staged there until all have come (consensus/staging.py). Both are read as they are sent: rows from iterators opened at
+the snapshot's index, which go on to show the state of then.
 """
 
 import struct
@@ -93,6 +94,7 @@ class SnapshotSender:
         self._sent_at: float | None = None
         self._progress_at = now
         self._lost = False
+        self._all_sent = False
 
     @property
     def index(self) -> Index:
@@ -115,9 +117,12 @@ class SnapshotSender:
         while len(self._in_flight) < self._settings.window_chunks:
             chunk = next(self._chunks, None)
             if chunk is None:
+                self._all_sent = True
                 break
             self._in_flight.append(chunk)
             messages.append(chunk)
+        if self._all_sent and not self._in_flight and overdue:
+            messages.append(self._begin)  # How far is it?
         if messages:
             self._sent_at = now
         return messages
@@ -135,6 +140,8 @@ class SnapshotSender:
             self._progress_at, self._sent_at = now, None
         while self._in_flight and self._in_flight[0].number < ack.next_chunk:
             self._in_flight.popleft()
+            self._progress_at = now
+        if self._all_sent and not self._in_flight:  # All of it has arrived: the follower makes it its state.
             self._progress_at = now
         return False
 

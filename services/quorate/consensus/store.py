@@ -18,6 +18,7 @@ requests  the request's key                   its memory (metadata/requests.py)
 events    offset of the batch's last event    the record batch, offset and epoch patched in
 groups    the consumer group's key            its committed offsets
 history   see history/checkpoints.py          rows of checkpoints of the state
+staged    snapshot id, family, key            rows of an arriving snapshot (consensus/staging.py)
 ========  ==================================  ============================================================
 
 Batches have the offset of their *last* event as key: the first key at or after an offset is the batch that holds it.

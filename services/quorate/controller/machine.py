@@ -17,17 +17,19 @@ import msgspec
 from quorate.consensus.entry import Entry, decode_entry
 from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, Term
-from quorate.consensus.store import applied_ops, read_applied
+from quorate.consensus.staging import finish_switch
+from quorate.consensus.store import Applied, applied_ops, read_applied
 from quorate.errors import InvariantBrokenError, check
 from quorate.events import ClusterCreated, Event, Stamp
 from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
 from quorate.metadata.requests import SHORT_STEP_MS, RequestSettings, RequestTable, RowChange
-from quorate.metadata.rows import from_rows, row
+from quorate.metadata.rows import ROWS_PER_STEP, restoring, row
 from quorate.metadata.state import State
 from quorate.metadata.sums import Mark, RunningSums
 from quorate.metrics import Metrics
+from quorate.slices import Steps, finished
 from quorate.wire.avro import events_of
 
 
@@ -72,6 +74,16 @@ def _stamp(entry: Entry, term: Term) -> Stamp:
     )
 
 
+class _Loaded(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What the store's rows say."""
+
+    applied: Applied | None
+    state: State
+    requests: RequestTable
+    groups: GroupRows
+    sums: RunningSums
+
+
 class ReplicatedState:
     """Implements consensus.ports.Machine."""
 
@@ -85,34 +97,56 @@ class ReplicatedState:
         """Called after each slice with the new high watermark."""
         self.on_kept: list[Callable[[Index, Term], None]] = []
         """Called after each slice with where each executed ``groups`` entry of it lies."""
-        self._load()
+        if finish_switch(store):
+            log.reload()
+        self._new: _Loaded | None = None
+        """A snapshot's state, read and not yet seen."""
+        self._take()
 
     def attach(self, speculation: Speculation) -> None:
         """Tell it who decides; once, before the engine starts."""
         self._speculation = speculation
 
-    def _load(self) -> None:
-        """Read committed state from the store's rows: restart and snapshot install cost what the state costs."""
-        applied = read_applied(self._store)
-        self._index = applied.index if applied else Index(0)
-        self.term = applied.term if applied else Term(0)
-        self.offset = applied.next_offset if applied else 0
-        self.time_ms = applied.time_ms if applied else 0
+    def prepare(self) -> Steps[None]:
+        """Read committed state from the store's rows, at start and after a snapshot: it costs what the state costs.
+        Nothing is seen of it yet. Raises StorageError.
+        """
         store, sums = self._store, RunningSums()
+        applied = read_applied(store)
         try:
-            self.state = from_rows(sums.loading("rows", store.scan("rows")))
-            self.requests = RequestTable.from_rows(
-                sums.loading("requests", store.scan("requests")), self._request_settings
-            )
-            self.groups = GroupRows(sums.loading("groups", store.scan("groups")))
+            state = yield from restoring(sums.loading("rows", store.scan("rows")))
+            kept: list[tuple[bytes, bytes]] = []
+            for pair in sums.loading("requests", store.scan("requests")):
+                kept.append(pair)
+                if len(kept) % ROWS_PER_STEP == 0:
+                    yield
+            requests = yield from RequestTable.restoring(kept, self._request_settings)
+            groups = GroupRows()
+            for count, (key, value) in enumerate(sums.loading("groups", store.scan("groups")), start=1):
+                groups.put(key, value)
+                if count % ROWS_PER_STEP == 0:
+                    yield
         except InvariantBrokenError as error:
             raise store.damaged(error) from error
         if applied is None and sums.packed() != RunningSums().packed():
             raise store.damaged("there are rows, but nothing says what was applied")
         if applied is not None and applied.sums not in (b"", sums.packed()):
-            raise store.damaged(f"the rows do not add up to what was applied at index {self._index}")
-        self.sums = sums
-        sums.mark(self._index, self.term, self.offset)
+            raise store.damaged(f"the rows do not add up to what was applied at index {applied.index}")
+        self._new = _Loaded(applied, state, requests, groups, sums)
+
+    def _take(self) -> None:
+        """What ``prepare`` has read is the state now."""
+        if self._new is None:
+            finished(self.prepare())
+        new, self._new = self._new, None
+        if new is not None:
+            applied = new.applied
+            self._index = applied.index if applied else Index(0)
+            self.term = applied.term if applied else Term(0)
+            self.offset = applied.next_offset if applied else 0
+            self.time_ms = applied.time_ms if applied else 0
+            self.state, self.requests, self.groups, self.sums = new.state, new.requests, new.groups, new.sums
+            new.sums.mark(self._index, self.term, self.offset)
         self._clear()
 
     def _clear(self) -> None:
@@ -251,11 +285,12 @@ class ReplicatedState:
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
         """See port; read from the store, which holds exactly the rows of ``applied_index`` between slices."""
         families: tuple[Family, ...] = ("rows", "requests", "groups")
-        return [(family, key, value) for family in families for key, value in self._store.scan(family)]
+        scans = [(family, self._store.scan(family)) for family in families]  # All opened now, read as they are sent.
+        return ((family, key, value) for family, scan in scans for key, value in scan)
 
     def install(self, index: Index, term: Term) -> None:
         """See port."""
-        self._load()
+        self._take()
         check((self._index, self.term) == (index, term), f"installed {self._index}/{self.term}, not {index}/{term}")
         if self._speculation is not None:
             self._speculation.installed(index)

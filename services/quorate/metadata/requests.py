@@ -34,6 +34,8 @@ from quorate.bounds import bounded
 from quorate.errors import InvariantBrokenError
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.refusals import refuse
+from quorate.metadata.rows import ROWS_PER_STEP
+from quorate.slices import Steps, finished
 
 REPLY_BYTES_MAX: Final = 1024
 """A longer reply is not kept; the retry is told where its events are."""
@@ -208,10 +210,15 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @staticmethod
     def from_rows(pairs: Iterable[tuple[bytes, bytes]], settings: RequestSettings) -> "RequestTable":
         """The table whose rows these are. Raises InvariantBrokenError for a row that is none of ours."""
+        return finished(RequestTable.restoring(pairs, settings))
+
+    @staticmethod
+    def restoring(pairs: Iterable[tuple[bytes, bytes]], settings: RequestSettings) -> Steps["RequestTable"]:
+        """``from_rows``, a few rows a step."""
         horizon_ms, skipped_ms, entries = -1, 0, []
         spans: list[Span] = []
         try:
-            for key, value in pairs:
+            for count, (key, value) in enumerate(pairs, start=1):
                 if key == _HORIZON_KEY:
                     horizon, *above = value.split(b" ")
                     horizon_ms = int(horizon)
@@ -220,17 +227,25 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                     skipped_ms = int(value)
                 else:
                     entries.append(_DECODER.decode(value))
+                if count % ROWS_PER_STEP == 0:
+                    yield
         except (msgspec.DecodeError, ValueError) as error:
             raise InvariantBrokenError(f"a row of the request table is damaged: {error}") from error
         entries.sort(key=lambda entry: entry.first_offset)
+        replies, sequence = Map[tuple[str, str], RememberedReply]().mutate(), Map[int, RememberedReply]().mutate()
+        for number, entry in enumerate(entries):
+            replies[entry.principal, entry.request_id] = entry
+            sequence[number] = entry
+            if number % ROWS_PER_STEP == 0:
+                yield
         return RequestTable(
             settings=settings,
             horizon_ms=horizon_ms,
             spans=tuple(spans),
             skipped_ms=skipped_ms,
-            replies=Map({(entry.principal, entry.request_id): entry for entry in entries}),
+            replies=replies.finish(),
             following=len(entries),
-            sequence=Map(dict(enumerate(entries))),
+            sequence=sequence.finish(),
         )
 
 

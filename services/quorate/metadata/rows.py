@@ -7,7 +7,7 @@ format, which follows the feature level, so that nodes of two versions agree on 
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Final, TypeVar, assert_never
+from typing import Final, assert_never
 from urllib.parse import unquote
 
 import msgspec
@@ -16,14 +16,12 @@ from immutables import Map
 from quorate.errors import InvariantBrokenError
 from quorate.events.codec import entity_key
 from quorate.metadata.state import BrokerSet, Cluster, Config, FeatureLevel, Leader, Node, State, Topic
-from quorate.slices import Steps
+from quorate.slices import Steps, finished
 
 Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config
 
 ROWS_PER_STEP: Final = 32
 """How many rows one step of a long piece of work reads or writes: some tens of microseconds."""
-
-_T = TypeVar("_T")
 
 _FORMAT: Final = b"\x01"
 """Of feature level 1, the only one so far."""
@@ -69,7 +67,7 @@ def rows(state: State) -> Iterator[tuple[bytes, bytes]]:
 
 def from_rows(pairs: Iterable[tuple[bytes, bytes]]) -> State:
     """The state whose rows these are, in any order. Raises InvariantBrokenError for a row that is none of ours."""
-    return _finished(restoring(pairs))
+    return finished(restoring(pairs))
 
 
 def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
@@ -119,16 +117,6 @@ def _entity(key: bytes, value: bytes) -> Entity:
         return _DECODERS[kind].decode(memoryview(value)[1:])
     except msgspec.DecodeError as error:
         raise InvariantBrokenError(f"the row under {key!r} is damaged: {error}") from error
-
-
-def _finished(steps: Steps[_T]) -> _T:
-    """All steps at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
 
 
 def _raised(state: State) -> FeatureLevel | None:

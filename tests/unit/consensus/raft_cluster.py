@@ -5,7 +5,7 @@ was not synced.
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -17,6 +17,7 @@ from quorate.consensus.journal import Journal
 from quorate.consensus.ports import Family, Index, LeaderCause, NodeId, StoreOp, Term
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.settings import EngineSettings
+from quorate.consensus.staging import finish_switch
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.consensus.store import MemoryStore, applied_ops, read_applied
 from quorate.wire.records import assemble
@@ -201,6 +202,8 @@ class ListMachine:
         self.installs = 0
         self.led: Callable[[], None] = lambda: None
         self._pending: list[tuple[int, int, bytes]] = []
+        if finish_switch(store):
+            log.reload()
         self._load()
 
     def _load(self) -> None:
@@ -245,6 +248,9 @@ class ListMachine:
 
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
         return [("rows", key, value) for key, value in self.store.scan("rows")]
+
+    def prepare(self) -> Iterator[None]:
+        yield
 
     def install(self, index: Index, term: Term) -> None:
         self.installs += 1
