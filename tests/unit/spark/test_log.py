@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from quorate.errors import UsageError
-from quorate.events import ClusterCreated, UnknownSchemaError
+from quorate.events import ClusterCreated, UnknownSchemaError, schema_id
 from quorate.gateway.kafka import KafkaSettings
 from quorate.wire.kafka import Api
 from quorate_spark.source.columns import COLUMNS
@@ -272,10 +272,10 @@ def test_an_event_newer_than_this_build_stops_the_query(served: ServedLog) -> No
     """A schema id nobody here knows is an error, never a row without its event."""
     event = ClusterCreated(cluster_id="c", voters=(), feature_level=1)
     put(served, [event])
-    frame = b"\x00\x00\x00\x00\x07"
+    frame = b"\x00" + schema_id(ClusterCreated).to_bytes(4)
     batch = served.log.batches[-1]
     assert frame in batch
-    changed = bytearray(batch.replace(frame, b"\x00\x00\x00\x63\x07"))
+    changed = bytearray(batch.replace(frame, b"\x00\x00\x00\x63\x07", 1))
     changed[17:21] = google_crc32c.value(bytes(changed[21:])).to_bytes(4)
     served.log.batches[-1] = bytes(changed)
     reader = stream(served)
