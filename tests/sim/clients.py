@@ -14,6 +14,9 @@ from quorate.consensus.ports import NodeId
 from tests.sim.linearizability import Operation, check, settled
 from tests.sim.world import EPOCH_MS, ViolationError, World
 
+FORGOTTEN = "not remembered"
+"""What an id that is too old is told (metadata/requests.py)."""
+
 
 class Done(msgspec.Struct, frozen=True):
     """It happened; ``offset``: the reply is true of the first so many events. ``value``: what a get saw."""
@@ -217,9 +220,13 @@ class Client:
                 self._finish(call, result)
             case Nothing():
                 self._again(call)
-            case Unknown():
+            case Unknown(reason=reason):
                 call.unknown = True
-                self._again(call)
+                if FORGOTTEN in reason:  # The cluster's last word: the next operation has another id.
+                    self.answered += 1
+                    self._finish(call, None)
+                else:
+                    self._again(call)
 
     def _impatient(self, call: _Call, attempt: int) -> None:
         if call.open and attempt == call.attempt:

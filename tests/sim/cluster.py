@@ -58,6 +58,14 @@ class Node(Service, Protocol):
     def offset(self) -> int:
         """Events applied."""
 
+    @property
+    def forgot(self) -> bool:
+        """Did it lose its journal, and has it not come back?"""
+
+    @property
+    def staged_term(self) -> Term | None:
+        """Term of the leader whose snapshot is arriving; None when none is."""
+
 
 class Ports(msgspec.Struct, frozen=True):
     """All that a process is given."""

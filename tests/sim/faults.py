@@ -39,6 +39,8 @@ WEIGHTS = {
     "unreadable": 0.5,
     "rot": 0.5,
     "drift": 0.7,
+    "deafen": 0.7,
+    "pair off": 2.0,
 }
 """How often each kind of fault strikes, relative to the others."""
 AMONG_SEVERAL = {
@@ -48,6 +50,8 @@ AMONG_SEVERAL = {
     "bridge",
     "depose",
     "hand over",
+    "deafen",
+    "pair off",
     "lose journal",
     "rot",
     "cut and stall",
@@ -64,6 +68,8 @@ LASTS_S = {
     "disk full": 0.3,
     "drift": 0.5,
     "cut and stall": 0.5,
+    "deafen": 0.8,
+    "pair off": 0.6,
 }
 """How long a fault is held to go on when it is counted what it met (``coverage``)."""
 AIMED = {
@@ -94,7 +100,7 @@ class Climate(msgspec.Struct, frozen=True):
         """One climate."""
         kinds = [kind for kind in WEIGHTS if size > 1 or kind not in AMONG_SEVERAL]
         if size < 5:
-            kinds = [kind for kind in kinds if kind != "bridge"]
+            kinds = [kind for kind in kinds if kind not in {"bridge", "pair off"}]
         if random.random() < 0.4:
             chosen = {"heal", *random.sample(kinds, 3)}
         else:
@@ -153,6 +159,8 @@ class Nemesis:
             "unreadable": self._unreadable,
             "rot": self._rot,
             "drift": self._drift,
+            "deafen": self._deafen,
+            "pair off": self._pair_off,
         }
 
     def start(self) -> None:
@@ -401,6 +409,25 @@ class Nemesis:
         leaders = self._cluster.leaders()
         if leaders:
             self._cut_for(self._random.choice(leaders).node_id, 0.2 + self._random.random() * 0.6)
+
+    def _deafen(self) -> None:
+        """A leader that is heard and hears nobody: others have its last entries, and it never learns that."""
+        leaders = self._cluster.leaders()
+        if leaders:
+            node = leaders[0].node_id
+            pairs = {(peer, node) for peer in self._others(node)}
+            self._cut(pairs, "one-way partitions")
+            self._cluster.world.after(0.4 + self._random.random() * 0.8, lambda: self._uncut(pairs))
+
+    def _pair_off(self) -> None:
+        """A leader and one follower on one side, all others on the other."""
+        leaders = self._cluster.leaders()
+        if leaders:
+            pair = {leaders[0].node_id, self._random.choice(self._others(leaders[0].node_id))}
+            nodes = self._cluster.voters
+            pairs = {(a, b) for a in nodes for b in nodes if (a in pair) != (b in pair)}
+            self._cut(pairs, "partitions")
+            self._cluster.world.after(0.3 + self._random.random() * 0.7, lambda: self._uncut(pairs))
 
     def _hand_over(self) -> None:
         """A leader is asked to let another lead, as a stopping node asks itself."""

@@ -15,7 +15,7 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
-from quorate.consensus.codec import Ack, AppendEntries, RequestVote, VoteGranted, decode
+from quorate.consensus.codec import Ack, AppendEntries, RejoinIndex, RequestVote, VoteGranted, decode
 from quorate.consensus.entry import decode_entry
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.events import Event
@@ -46,6 +46,10 @@ SAME_LOG = "one event log, byte for byte"
 GAPLESS = "offsets gapless"
 TIME = "event times never fall"
 RECOVERY = "recovery finds what was synced"
+RETURN = "a node that forgot a vote comes back in a later term, or with that term used up"
+UNCOUNTED = "a leader counts nothing that was forgotten"
+STAGED = "what is staged comes from the leader that is followed"
+BASE_COMMITTED = "a journal begins at what its node knows to be committed"
 """Names of invariants; those of answers and progress are raised where they are checked."""
 
 MOMENTS = {
@@ -189,6 +193,11 @@ class Ghost:
             self._look_at_leadership(process, seen)
             self._look_at_durable_index(process)
             self.look_at_commits(process)
+            if journal.base_index > engine.commit_index:
+                self._fail(BASE_COMMITTED, f"n{process.node_id} begins at {journal.base_index}, {engine.commit_index}")
+        staged = process.node.staged_term
+        if staged is not None and engine.leader_id is not None and staged != engine.term:
+            self._fail(STAGED, f"n{process.node_id} staged of term {staged} in term {engine.term}")
         if engine.installing != seen.installing:
             seen.installing = not seen.installing
             if seen.installing:
@@ -202,6 +211,11 @@ class Ghost:
         match message:
             case Ack(success=True, counts=True, term=term, next_index=next_index):
                 self._check_ack(process, term, Index(next_index - 1))
+                self._check_return(node)
+            case RejoinIndex():
+                for progress in process.node.engine.progress():
+                    if progress.node_id == peer and progress.last_index and self._forgot(peer):
+                        self._fail(UNCOUNTED, f"n{node} counts {progress.last_index} on n{peer}")
             case VoteGranted(term=term):
                 self._check_vote(process, term, peer)
                 self.on_moment("vote", node)
@@ -314,6 +328,18 @@ class Ghost:
                 f"n{process.node_id} acks {index}/{journal.term_at(index)}, its disk has {durable.term_at(index)}",
             )
 
+    def _forgot(self, node: NodeId) -> bool:
+        """Has it not come back yet from losing its journal? (Dead: who knows.)"""
+        process = self.cluster.hosts[node].process
+        return process is not None and process.node.forgot
+
+    def _check_return(self, node: NodeId) -> None:
+        """Its acks count again: whatever it voted in before its journal was lost, it cannot vote in any more."""
+        durable = self.durable[node]
+        for old in self._forgotten.get(node, ()):
+            if durable.term < old.term or (durable.term == old.term and old.voted_for and durable.voted_for is None):
+                self._fail(RETURN, f"n{node} voted for {old.voted_for} in {old.term} and may again")
+
     def _check_vote(self, process: Process, term: Term, candidate: NodeId) -> None:
         node, durable = process.node_id, self.durable[process.node_id]
         if self._votes_sent.setdefault((node, term), candidate) != candidate:
@@ -368,6 +394,9 @@ class Ghost:
         entry = decode_entry(data)
         if entry.decided_term != term or entry.base_offset != self.next_offset:
             self.cluster.counts["entries not executed"] += 1
+            return
+        if entry.kind == "groups":  # It takes no offset.
+            self.cluster.counts["entries of groups"] += 1
             return
         executed = Executed(index, entry.base_offset, entry.count, entry.cause, entry.request_id)
         self.next_offset += entry.count
@@ -427,6 +456,10 @@ class Ghost:
             at = base + count
         if at != end:
             self._fail(SAME_LOG, f"n{process.node_id} serves events up to {at}, and applied {end}")
+
+    def batch(self, base: int) -> tuple[int, int]:
+        """Count and CRC of the committed batch that begins there; (0, 0): none does."""
+        return self._batches.get(base, (0, 0))
 
     def states(self) -> dict[int, str]:
         """Index → sum over all that must be equal there, where a node was seen."""

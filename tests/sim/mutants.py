@@ -4,8 +4,13 @@ Rules: a mutant is a small change to production classes, made in a child process
 which invariants may catch it first. The last column of the table in docs/simulator.md comes from ``table``.
 """
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,23 +29,12 @@ from quorate.controller.machine import ReplicatedState
 from quorate.metadata.requests import RequestTable
 from quorate.metadata.sums import RunningSums
 from tests.sim import scripted
+from tests.sim.planted import EDITED
+from tests.sim.planting import Mutant, swap
 
+ROOT = Path(__file__).resolve().parents[2]
 Node = Any
 """A production object whose privates a mutant reaches into."""
-
-
-class Mutant(msgspec.Struct, frozen=True):
-    """One planted bug. ``script``: only this schedule is known to catch it; it is run instead of random seeds."""
-
-    what: str
-    apply: Callable[[], None]
-    script: Callable[[int], None] | None = None
-
-
-def swap(owner: object, name: str, replacement: object) -> None:
-    """Put ``replacement`` in the place of a method or function that must exist."""
-    getattr(owner, name)
-    setattr(owner, name, replacement)
 
 
 def _vote_not_durable() -> None:
@@ -357,21 +351,41 @@ MUTANTS: dict[str, Mutant] = {
     "clip without term": Mutant(
         "the clip of the commit index may end in an older term", _clip_without_term, scripted.clip_term
     ),
+    **EDITED,
 }
 
 
 def table(last: int, jobs: int) -> int:
     """Run every mutant until it is caught, at most ``last`` seeds; print the rows. 1 if one survives."""
+    survivors = []
+    print("| mutant | what is wrong | caught by seed | by | seconds |\n|---|---|---|---|---|")
+    for name, mutant in MUTANTS.items():
+        began = time.monotonic()
+        where, by = _by_a_test(name, mutant) if mutant.test else _by_seeds(name, mutant, last, jobs)
+        if not by:
+            survivors.append(name)
+        took_s = time.monotonic() - began
+        print(f"| {name} | {mutant.what} | {where} | {by or '—'} | {took_s:.0f} |", flush=True)
+    caught = len(MUTANTS) - len(survivors)
+    print(f"\n{caught} of {len(MUTANTS)} caught; survivors: {survivors or 'none'}")
+    return 1 if survivors else 0
+
+
+def _by_seeds(name: str, mutant: Mutant, last: int, jobs: int) -> tuple[str, str]:
+    """The first seed that catches it, and the invariant."""
     from tests.sim.runner import Options, run
 
-    survivors = []
-    print("| mutant | what is wrong | caught by seed | by the invariant |\n|---|---|---|---|")
-    for name, mutant in MUTANTS.items():
-        options = Options(first=1, last=last, jobs=jobs, mutant=name, stop_at_first=True, quiet=True)
-        bad = sorted(run(options).bad, key=lambda outcome: outcome.seed)
-        if not bad:
-            survivors.append(name)
-        seed = f"{bad[0].seed}{' (scripted)' * (mutant.script is not None)}" if bad else f"not in {last}"
-        print(f"| {name} | {mutant.what} | {seed} | {bad[0].invariant if bad else '—'} |", flush=True)
-    print(f"\n{len(MUTANTS) - len(survivors)} of {len(MUTANTS)} caught; survivors: {survivors or 'none'}")
-    return 1 if survivors else 0
+    options = Options(first=1, last=last, jobs=jobs, mutant=name, stop_at_first=True, quiet=True)
+    bad = sorted(run(options).bad, key=lambda outcome: outcome.seed)
+    if not bad:
+        return f"not in {last}", ""
+    return f"{bad[0].seed}{' (scripted)' * (mutant.script is not None)}", bad[0].invariant
+
+
+def _by_a_test(name: str, mutant: Mutant) -> tuple[str, str]:
+    """Its unit test, run with the bug planted (``tests.sim.plugin``): that it fails, and not for want of the bug."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.sim.plugin", mutant.test]
+    done = subprocess.run(
+        command, env=os.environ | {"QUORATE_MUTANT": name}, cwd=ROOT, capture_output=True, check=False
+    )
+    return "—", f"`{mutant.test}`" if done.returncode == 1 else ""

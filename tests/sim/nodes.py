@@ -6,6 +6,7 @@ segments of a few kilobytes, snapshots after dozens of entries, elections within
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -39,6 +40,7 @@ from quorate.metadata.sums import Mark, RunningSums, plain_sums
 from quorate.metrics import Metrics
 from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
+from tests.sim.desk import Desk
 from tests.sim.world import ViolationError
 
 IN_PRODUCTION = 0.25
@@ -61,6 +63,7 @@ class Limits(msgspec.Struct, frozen=True):
     core: CoreSettings
     journal: JournalSettings
     log: EventLogSettings
+    group_expiry_s: float = 30.0
 
     @staticmethod
     def draw(random: Random) -> "Limits":
@@ -200,6 +203,10 @@ class CoreNode:
         )
         self._ports = ports
         self.engine: RaftEngine = self.core.engine
+        chance, expiry_s = Random(ports.seed ^ 1), limits.group_expiry_s
+        self.desk = Desk(self.core.groups, ports.loop, chance, self._coordinated_term, expiry_s)
+        engine: Any = self.engine
+        self._installer = engine._installer
 
     def start(self) -> None:
         """Begin, and have the start recorded."""
@@ -248,6 +255,23 @@ class CoreNode:
     def offset(self) -> int:
         """Events applied."""
         return self.core.machine.offset
+
+    def _coordinated_term(self) -> int:
+        """The term in which this node coordinates groups; 0: it does not (cli.node.ClusterView)."""
+        leads = self.core.controller.is_leader and not self.engine.installing
+        return self.engine.term if leads else 0
+
+    @property
+    def forgot(self) -> bool:
+        """See cluster.Node."""
+        engine: Any = self.engine
+        return engine._rejoin is not None
+
+    @property
+    def staged_term(self) -> Term | None:
+        """See cluster.Node."""
+        staged = self._installer._staged
+        return None if staged is None else staged.begin.term
 
     def submit(self, command: Command, tag: str, request_id: str, done: Answer) -> None:
         """Any command, as a client would."""

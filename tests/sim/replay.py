@@ -25,6 +25,7 @@ from quorate.controller import ReplicatedState
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import shown
 from quorate.metrics import Metrics
+from tests.sim.world import ViolationError
 
 ROOT = Path(__file__).resolve().parents[2]
 HASH_SEEDS = ("1", "2", "3", "4242")
@@ -65,6 +66,16 @@ def elsewhere(told: Iterable[Retold], hash_seed: str, mutant: str = "") -> list[
     if done.returncode:
         return [f"no replay under hash seed {hash_seed}: {done.stderr.decode()[-400:]}"]
     return [f"{line} under hash seed {hash_seed}" for line in done.stdout.decode().splitlines()]
+
+
+def other_hash_seed(seed: int, mutant: str) -> None:
+    """One short seed here, and its log told again elsewhere. Raises ViolationError."""
+    from tests.sim.simulation import Plan, Simulation
+
+    simulation = Simulation(Plan(seed, size=3, faults_s=2.0))
+    simulation.run()
+    for found in elsewhere([simulation.retold()], HASH_SEEDS[seed % len(HASH_SEEDS)], mutant):
+        raise ViolationError(ANY_ORDER, found)
 
 
 def main() -> None:

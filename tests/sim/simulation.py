@@ -23,17 +23,22 @@ from quorate.wire.avro import decode_events
 from tests.sim.brokers import Fleet, FleetLink
 from tests.sim.clients import Client, Habits, History
 from tests.sim.cluster import Cluster, Node, Ports
+from tests.sim.consumers import Circle
 from tests.sim.faults import Climate, Nemesis
 from tests.sim.ghost import Ghost
 from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, unhurried
+from tests.sim.passengers import Mirrors, Projection
 from tests.sim.platter import PlatterReader
 from tests.sim.replay import Retold
 from tests.sim.world import START_S, ViolationError, World
 
 PROGRESS = "progress after the faults"
+STAYS = "a leader that a majority hears stays"
 CHECKPOINTS = "a checkpoint is the fold of the events before it"
 ALL_MENDED = 0.2
 """Share of seeds in which no core lives alone first."""
+PASSENGERS = 0.35
+"""Share of seeds with a mirror; and with a projection."""
 LONG_EVERY, LONG = 25, 4
 """Now and then the faults last that much longer."""
 FAULTS_S = 5.0
@@ -80,9 +85,15 @@ class Simulation:
         self.ghost.cluster = self.cluster
         self.history = History()
         self.history.on_denied = self.ghost.deny
-        self.nemesis = Nemesis(self.cluster, Climate.draw(random, size))
+        climate = Climate.draw(random, size)
+        self.nemesis = Nemesis(self.cluster, climate)
         self.ghost.on_moment = self.nemesis.moment
         self.fleet = Fleet(self.cluster, self.history, sets=plan.broker_sets, size=3)
+        holds = "skew" not in climate.weights and "jump" not in climate.weights
+        members = random.choice((0, 1, 2, 2)) if plan.clients else 0
+        self.circle = Circle(self.cluster, self.ghost, groups=1, members=members, clocks_hold=holds)
+        self.mirrors = Mirrors(self.cluster) if plan.clients and random.random() < PASSENGERS else None
+        self.projection = Projection(self.cluster) if plan.clients and random.random() < PASSENGERS else None
         self.ghost.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
@@ -113,26 +124,56 @@ class Simulation:
         for client in self.clients:
             client.start()
         self.fleet.start()
+        self.circle.start()
+        for passenger in (self.mirrors, self.projection):
+            if passenger is not None:
+                passenger.start()
         self.nemesis.start()
         self.world.run_until(START_S + self.plan.faults_s * (LONG if self.plan.seed % LONG_EVERY == 0 else 1))
         rest = self._rest()
         self.nemesis.stop(but=rest)
         self.fleet.stop()
         if rest:
-            answered = [client.answered for client in self.clients]
+            answered, kept = [client.answered for client in self.clients], self.circle.commits
             self._wait("with a core alone, a client gets no answer", lambda: self._all_answered(answered))
+            self._wait("with a core alone, no position is kept", lambda: self._any_kept(kept))
             self.cluster.counts["lives of a core alone"] += 1
             self.nemesis.relent(rest)
-        answered = [client.answered for client in self.clients]
+        answered, kept = [client.answered for client in self.clients], self.circle.commits
         self._wait("a client gets no answer", lambda: self._all_answered(answered))
+        self._wait("no position is kept", lambda: self._any_kept(kept))
         for client in self.clients:
             client.stop()
         self._wait("the nodes do not become equal", self._equal)
+        self._break_links()
+        self._set_down()
         self.ghost.check_kept(self.history.acknowledged)
         self.history.check_registers()
         for process in self.cluster.processes():
             self._check_checkpoints(process.node)
         return self._report()
+
+    def _set_down(self) -> None:
+        """What the passengers made of the log."""
+        (leader, *_) = self.cluster.leaders()
+        mirrors = self.mirrors
+        if mirrors is not None:
+            mirrors.trouble.share = 0.0
+            self._wait("the mirror does not catch up", lambda: len(mirrors.topic.records) >= leader.node.offset)
+            mirrors.check(leader)
+        if self.projection is not None:
+            self.projection.check(leader)
+
+    def _break_links(self) -> None:
+        """One connection of the leader's breaks, and again: it leads on, in the same term."""
+        (leader, *_), random = self.cluster.leaders(), self.world.random
+        term = leader.node.engine.term
+        followers = [node for node in self.cluster.voters if node != leader.node_id]
+        for _ in range(2 if followers else 0):
+            self.cluster.fabric.reset(leader.node_id, random.choice(followers))
+            self.world.run_until(self.world.now + 0.15)
+        if not leader.node.engine.is_leader or leader.node.engine.term != term:
+            raise ViolationError(STAYS, f"n{leader.node_id} of term {term} lost it: {self._picture()}")
 
     def retold(self) -> Retold:
         """What a process with another hash seed must make the same state of."""
@@ -182,6 +223,9 @@ class Simulation:
 
     def _all_answered(self, before: list[int]) -> bool:
         return all(client.answered >= had + 3 for client, had in zip(self.clients, before, strict=True))
+
+    def _any_kept(self, before: int) -> bool:
+        return not self.circle.members or self.circle.commits > before
 
     def _equal(self) -> bool:
         """Everybody up, voting, and at the same offset; the ghost has compared their states there."""

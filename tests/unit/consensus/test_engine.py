@@ -315,6 +315,27 @@ def test_a_follower_does_not_read_past_a_leader_it_cannot_reach(size: int) -> No
     assert answers == [None]
 
 
+@pytest.mark.parametrize(("size", "answered"), [(3, True), (5, False)])
+def test_the_asker_s_word_is_a_majority_of_three_only(size: int, answered: bool) -> None:
+    """Of three, a leader that hears nobody else answers the follower that asks; of five two know nothing."""
+    cluster = Cluster(size)
+    leader = cluster.elect()
+    cluster.settle()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    told: list[Index] = []
+
+    def watch(source: int, _target: int, frame: bytes) -> None:
+        if source == leader.id and isinstance(message := codec.decode(frame), codec.ReadIndexIs):
+            told.append(message.index)
+
+    cluster.wires.watch = watch
+    for other in cluster.nodes:
+        cluster.wires.cut.add((other, leader.id))
+    leader.engine.receive(NodeId(follower.id), codec.encode(codec.ReadAsk(leader.engine.term, 1, counts=True)))
+    cluster.run(cluster.settings.heartbeat_s)
+    assert told == ([leader.engine.commit_index] if answered else [])
+
+
 def test_a_deposed_leader_answers_no_follower() -> None:
     """A question of an earlier or a later term, and one to a node that does not lead, is answered with no index."""
     cluster = Cluster(3)

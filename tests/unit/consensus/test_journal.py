@@ -578,3 +578,16 @@ def test_a_newer_format_is_refused_by_name(bench: Bench) -> None:
     with pytest.raises(StorageError, match=f"format {journal_frames.FORMAT + 1}") as caught:
         bench.reopen()
     assert not isinstance(caught.value, JournalDamagedError)
+
+
+def test_a_sync_from_before_a_reset_proves_nothing_of_the_log_after_it(bench: Bench) -> None:
+    """What was being written is on disk, and is this log's no more."""
+    journal = bench.journal
+    bench.worker.held = True
+    for index in range(2, 12):
+        journal.append(index, 1, b"old")
+    journal.flush()
+    journal.reset(5, 2)
+    assert journal.durable_index <= 5
+    bench.worker.run()
+    assert (journal.last_index, journal.durable_index <= 5) == (5, True)

@@ -153,6 +153,46 @@ def test_losing_the_office_ends_every_wait() -> None:
     assert office.rows() == {b"a": b"row", b"d": b"row"}, "a was in the log, and the log is the truth"
 
 
+def test_changes_behind_decisions_in_flight_are_written() -> None:
+    """The entry follows what is decided, not what is applied: both are executed."""
+    office = Office()
+    outcome = office.bench.submit(ApplyBrokerId(cluster="c", broker_set="a", broker_id=1, register_check_code="h;1"))
+    office.put("a")
+    office.bench.after(0.001)
+    assert len(office.entries()) == 1
+    office.turn()
+    assert (len(outcome), office.told) == (1, [("a", Written.DONE)])
+
+
+def test_an_entry_that_went_with_its_term_holds_up_nobody() -> None:
+    """A leader that lost one, and leads again over a log without it, proposes at once."""
+    office = Office()
+    office.put("a")
+    office.bench.after(0.001)
+    engine = office.bench.engine
+    engine.lose(leader=2)
+    assert engine.log[-1][1]
+    engine.log[-1] = (Term(2), b"")  # Another leader's first entry took its place.
+    office.bench.open(term=3)
+    office.put("b")
+    office.turn(0.06)
+    assert office.told == [("a", Written.NOT_LEADER), ("b", Written.DONE)]
+    assert office.rows() == {b"b": b"row"}
+
+
+def test_an_entry_of_another_term_in_the_same_place_is_not_ours() -> None:
+    """Nobody is told *written* for an entry that came from another leader."""
+    office = Office()
+    office.put("a")
+    office.bench.after(0.001)
+    for told in office.bench.machine.on_kept:
+        told(Index(len(office.bench.engine.log)), Term(7))
+    office.bench.after(0.001)
+    assert office.told == []
+    office.turn()
+    assert office.told == [("a", Written.DONE)]
+
+
 def test_a_commit_that_does_not_come_is_told_in_time() -> None:
     """After the deadline of every request: late, not failed, for it may still be written."""
     office = Office()

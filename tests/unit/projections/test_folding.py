@@ -9,6 +9,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from quorate.errors import StorageError
 from quorate.events import Event, NodeStarted, TopicCreated, TopicDeleted
 from quorate.wire.records import Record
 from quorate_projections.answers import Answers
@@ -109,6 +110,39 @@ def test_rows_and_position_come_back_together(tmp_path: Path) -> None:
         replay.feed(record)
     for view in ("broker_sets", "elections", "audit", "topics"):
         assert stored(store, view) == replay.shown(view)
+    store.close()
+
+
+class _Halting:
+    """A database whose process dies in the batch that a save writes."""
+
+    def __init__(self, db: Any) -> None:
+        self._db = db
+
+    def write(self, _batch: Any) -> None:
+        raise OSError("killed")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+def test_a_save_that_is_cut_short_moves_no_position(tmp_path: Path) -> None:
+    """The position is in the batch of its rows: it is nowhere before they are."""
+    log = records(4, 40)
+    store = RowStore(tmp_path / "rows")
+    folding = Folding(store)
+    for record in log[:20]:
+        take(folding, record)
+    store.save()
+    for record in log[20:]:
+        take(folding, record)
+    db = store._db
+    store._db = _Halting(db)
+    with pytest.raises(StorageError):
+        store.save()
+    db.close()
+    store = RowStore(tmp_path / "rows")
+    assert store.position.events == 20
     store.close()
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.sim.mutants import MUTANTS
+from tests.sim.planted import check_all
 from tests.sim.replay import elsewhere
 from tests.sim.runner import MET_MINIMA, MINIMA, Options, Outcome, Tally, plan_for, prepare, run_seed
 from tests.sim.scripted import clip_term, play, stale_decision, stale_entries
@@ -129,3 +130,16 @@ def test_an_exception_of_the_code_under_test_is_a_finding() -> None:
     outcome = run_seed(broken, 1)
     assert outcome.invariant == "no exception"
     assert plan_for(ONE, 7) == Plan(7, faults_s=1.5)
+
+
+def test_every_planted_line_is_still_there() -> None:
+    """A mutant whose text production does not have any more plants nothing, and would be said to live."""
+    with get_context("fork").Pool(1) as pool:
+        assert pool.apply(check_all) == []
+
+
+def test_at_least_forty_five_bugs_are_planted() -> None:
+    """And whoever is caught by a unit test names one that exists."""
+    assert len(MUTANTS) >= 45
+    files = {ROOT / mutant.test.partition("::")[0] for mutant in MUTANTS.values() if mutant.test}
+    assert [path for path in files if not path.exists()] == []

@@ -1,0 +1,209 @@
+"""Planted bugs of one line each: production's text, with that line changed (``planting``)."""
+
+from typing import Any, Final
+
+import msgspec
+
+from quorate.consensus import engine, journal, journal_recovery
+from quorate.consensus.engine import GuardedEngine
+from quorate.consensus.guard import Election, ReadRounds
+from quorate.consensus.install import Installer
+from quorate.consensus.journal import Journal
+from quorate.consensus.pysyncobj_engine import _Core
+from quorate.consensus.rejoin import Rejoin
+from quorate.consensus.snapshots import Trimmer
+from quorate.controller.deciding import Decider
+from quorate.controller.group_writer import GroupWriter
+from quorate.controller.loop import Controller
+from quorate.gateway.kafka.groups import Groups
+from quorate.gateway.kafka.offsets import GroupOffsets
+from quorate.metadata import evolve, requests
+from quorate_projections.mirror.copying import Copying
+from quorate_projections.store import RowStore
+from tests.sim.planting import Mutant, edit, swap
+from tests.sim.replay import other_hash_seed
+
+UNIT: Final = "tests/unit"
+
+
+def _by_hash_order() -> None:
+    """How many queues a topic has depends on which of some names a process meets first."""
+    original = evolve._topic
+
+    def topic(event: Any) -> Any:
+        first = next(iter({event.topic, "one", "another"}))
+        return msgspec.structs.replace(original(event), read_queues=1 + len(first))
+
+    swap(evolve, "_topic", topic)
+
+
+EDITED: Final[dict[str, Mutant]] = {
+    "suspect bytes not rewritten": Mutant(
+        "recovery believes what a failed sync may have left in the page cache alone",
+        edit(journal, "_make_durable", "if image.suspect:", "if False:"),
+    ),
+    "trim beyond the commit": Mutant(
+        "a journal is trimmed below what is applied, committed as it has it or not",
+        edit(GuardedEngine, "_do_chores", "min(self._applied, self._core.commit_index)", "self._applied"),
+    ),
+    "reset keeps the generation": Mutant(
+        "a sync report from before a snapshot's reset is believed",
+        edit(Journal, "reset", "self.generation += 1", "pass"),
+        test=f"{UNIT}/consensus/test_journal.py::test_a_sync_from_before_a_reset_proves_nothing_of_the_log_after_it",
+    ),
+    "staged survives its leader": Mutant(
+        "what an old leader's snapshot staged is kept under a new one",
+        edit(Installer, "drop_unless", "if staged is not None and", "if False and"),
+    ),
+    "no stickiness": Mutant(
+        "who just heard its leader votes for another all the same",
+        edit(Election, "protects_leader", "return self.leader_alive and", "return False and"),
+    ),
+    "back able to vote again": Mutant(
+        "a node that lost its journal comes back without marking the terms it may have voted in",
+        edit(GuardedEngine, "_go_on_rejoining", "self._core.forbid_vote()", "pass"),
+    ),
+    "lost acks still count": Mutant(
+        "a leader goes on counting what a node acknowledged before it lost its journal",
+        edit(GuardedEngine, "_on_rejoin_read", "self._core.forget_match(peer)", "pass"),
+    ),
+    "rejoin without all terms": Mutant(
+        "a node that lost its journal comes back before it knows every other voter's term",
+        edit(Rejoin, "on_index", "and len(self._terms) == len(self._others)", ""),
+        test=f"{UNIT}/consensus/test_engine_rejoin.py",
+    ),
+    "in limbo, so never": Mutant(
+        "an entry that a snapshot may have brought is called not executed",
+        edit(
+            Decider,
+            "installed",
+            'self._settle(self._limbo.pop(covered).pending, UnknownOutcome("a snapshot took the place of its entry"))',
+            "self._never(self._limbo.pop(covered))",
+        ),
+        test=f"{UNIT}/controller/test_certainty.py::test_a_snapshot_over_entries_in_limbo_leaves_them_unknown_and_forgets_them",
+    ),
+    "one voice is a majority": Mutant(
+        "of five too, a leader answers a follower's read by that follower's word alone",
+        edit(GuardedEngine, "_on_read_ask", "message.counts and self._quorum == 2", "message.counts"),
+        test=f"{UNIT}/consensus/test_engine.py::test_the_asker_s_word_is_a_majority_of_three_only",
+    ),
+    "snapshot acknowledged unsynced": Mutant(
+        "an installed snapshot is acknowledged before the store holds it durably",
+        edit(Installer, "_finish_switch", "self._worker.submit(self._store.sync, synced)", "synced()"),
+        test=f"{UNIT}/consensus/test_snapshots.py",
+    ),
+    "trim before the store's sync": Mutant(
+        "entries are forgotten that the store may lose again",
+        edit(
+            Trimmer,
+            "consider",
+            "self._worker.submit(self._store.sync, lambda: self._trim(target))",
+            "self._trim(target)",
+        ),
+    ),
+    "a new segment forgets the vote": Mutant(
+        "the header of a segment does not repeat the vote of the term",
+        edit(Journal, "_rotate", "voted_for=self.voted_for", "voted_for=None"),
+    ),
+    "horizon not stored": Mutant(
+        "how far requests are forgotten is itself forgotten by a restart",
+        edit(requests, "_evicted", "if horizon_ms > table.horizon_ms:", "if False:"),
+    ),
+    "everybody's copy is needed": Mutant(
+        "an entry is committed only once every voter has it",
+        edit(engine, "commit_ceiling", "[quorum - 1]", "[-1]"),
+    ),
+    "everybody's word is needed": Mutant(
+        "a read is confirmed only once every voter answered",
+        edit(ReadRounds, "count", "len(round_.confirmed) >= self._quorum", "len(round_.confirmed) > self._quorum"),
+    ),
+    "damage taken for a crash": Mutant(
+        "a journal that is bad in the middle is cut off there and believed",
+        edit(journal_recovery._Replay, "_judge", "seed = seed_of", "return\n    seed = seed_of"),
+    ),
+    "a term is adopted, not stored": Mutant(
+        "a node takes part in a term that a restart forgets",
+        edit(_Core, "adopt_term", "self._SyncObj__setCurrentTerm(term, None)", "self._SyncObj__raftCurrentTerm = term"),
+    ),
+    "unknown told as failure": Mutant(
+        "a command whose answer is late is called not executed",
+        edit(Controller, "_sweep", "UnknownOutcome(", "Unavailable("),
+    ),
+    "commit beyond what is matched": Mutant(
+        "a follower believes a commit index for entries it was not shown",
+        edit(engine, "shape_append", "upto = min(message.commit, verified)", "upto = message.commit"),
+    ),
+    "candidate for ever": Mutant(
+        "a node that asked for votes once does not ask again",
+        edit(Election, "ask", "self.due_at = now + self._retry()", "self.due_at = now + 1e9"),
+    ),
+    "cut from the applied tip": Mutant(
+        "a snapshot claims the leader's last entry, and holds what is applied",
+        edit(Installer, "snapshot", "applied.index, applied.term,", "Index(applied.index + 1), applied.term,"),
+    ),
+    "groups decided at the applied offset": Mutant(
+        "what groups keep is proposed as if nothing were in flight",
+        edit(Decider, "keep", "tip = self._tip if term == self._term else None", "tip = None"),
+    ),
+    "a lost entry holds up groups": Mutant(
+        "a leader that leads again waits for the groups entry of its last term",
+        edit(GroupWriter, "_lost", "self._flight = None", "pass"),
+        test=f"{UNIT}/controller/test_group_writer.py::test_an_entry_that_went_with_its_term_holds_up_nobody",
+    ),
+    "a groups entry of any term": Mutant(
+        "another leader's groups entry in the same place is taken for one's own",
+        edit(
+            GroupWriter,
+            "_applied",
+            "if self._flight != (index, term):",
+            "if self._flight is None or self._flight[0] != index:",
+        ),
+        test=f"{UNIT}/controller/test_group_writer.py::test_an_entry_of_another_term_in_the_same_place_is_not_ours",
+    ),
+    "a renewal overtakes a commit": Mutant(
+        "a position is renewed as it was while a newer one is being committed",
+        edit(GroupOffsets, "sweep", " or self._ledger.pending(key)", ""),
+        test=f"{UNIT}/gateway/kafka/test_offsets.py::test_a_commit_under_way_is_not_overtaken",
+    ),
+    "an assignment told before it is kept": Mutant(
+        "members read by an assignment that the next coordinator may not know",
+        edit(
+            Groups,
+            "_assign",
+            "self._keep(group, lambda error: self._assigned(group, request.generation, error))",
+            "self._keep(group, _unheard)\n    self._assigned(group, request.generation, ErrorCode.NONE)",
+        ),
+        test=f"{UNIT}/gateway/kafka/test_groups.py",
+    ),
+    "position before its rows": Mutant(
+        "a projection's position is written before the rows it speaks of",
+        edit(RowStore, "save", "batch.put(META, _encode(self.position))", "self._db.put(META, _encode(self.position))"),
+        test=f"{UNIT}/projections/test_folding.py::test_a_save_that_is_cut_short_moves_no_position",
+    ),
+    "a target's end unproved": Mutant(
+        "a mirror goes on behind a last record that is not the cluster's",
+        edit(
+            Copying,
+            "_find_place",
+            "for mine, other in ((source.at(0), first), (source.at(last.offset), last)):",
+            "for mine, other in ((source.at(0), first),):",
+        ),
+        test=f"{UNIT}/mirror/test_copying.py",
+    ),
+    "a state by the order of a hash table": Mutant(
+        "which name an event changes depends on how a process walks a set",
+        _by_hash_order,
+        lambda seed: other_hash_seed(seed, "a state by the order of a hash table"),
+    ),
+}
+
+
+def check_all() -> list[str]:
+    """Which of them cannot be planted any more (each leaves its change behind: only in a child)."""
+    found: list[Any] = []
+    for name, mutant in EDITED.items():
+        try:
+            mutant.apply()
+        except (LookupError, SyntaxError) as error:
+            found.append(f"{name}: {error}")
+    return found
