@@ -18,6 +18,10 @@ FORGOTTEN = "not remembered"
 """What an id that is too old is told (metadata/requests.py)."""
 
 
+LIES_MS = (-86_400_000, -5000, 200, 5000, 50_000, 86_400_000, 31_536_000_000)
+"""How far a dishonest request id is from the time of its maker, milliseconds."""
+
+
 class Done(msgspec.Struct, frozen=True):
     """It happened; ``offset``: the reply is true of the first so many events. ``value``: what a get saw."""
 
@@ -104,6 +108,8 @@ class Habits(msgspec.Struct, frozen=True):
     think_s: float = 0.01
     reads: float = 0.4
     """Share of reads."""
+    lies: float = 0.0
+    """Share of request ids that are not as asked for: of another time, or of no form."""
     loyal: float = 0.8
     """Chance to ask the node that answered last."""
 
@@ -152,6 +158,8 @@ class Client:
         self._stopped = False
         self._call: _Call | None = None
         self.answered = 0
+        self.lies = 0
+        """Dishonest request ids given."""
 
     def start(self) -> None:
         """Begin asking."""
@@ -176,7 +184,11 @@ class Client:
 
     def _new_id(self) -> str:
         """A request id as the product asks for: it begins with the time of its maker, epoch milliseconds."""
-        return f"{EPOCH_MS + int(self._world.now * 1000)}-{self._name}.{self._count}"
+        now_ms = EPOCH_MS + int(self._world.now * 1000)
+        if self._habits.lies and self._world.random.random() < self._habits.lies:
+            self.lies += 1
+            now_ms += self._world.random.choice(LIES_MS)
+        return f"{now_ms}-{self._name}.{self._count}"
 
     def _try(self, call: _Call) -> None:
         if self._stopped or not call.open:

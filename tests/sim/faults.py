@@ -41,6 +41,7 @@ WEIGHTS = {
     "drift": 0.7,
     "deafen": 0.7,
     "pair off": 2.0,
+    "jump": 0.5,
 }
 """How often each kind of fault strikes, relative to the others."""
 AMONG_SEVERAL = {
@@ -70,6 +71,7 @@ LASTS_S = {
     "cut and stall": 0.5,
     "deafen": 0.8,
     "pair off": 0.6,
+    "jump": 0.5,
 }
 """How long a fault is held to go on when it is counted what it met (``coverage``)."""
 AIMED = {
@@ -81,6 +83,9 @@ AIMED = {
 }
 """Directed climates: at such a moment, one of these befalls the node it happens to (or its leader), right then or
 within a few milliseconds. Chance alone brings a leader's death into one snapshot of hundreds."""
+
+
+DAY_MS = 86_400_000
 
 
 class Climate(msgspec.Struct, frozen=True):
@@ -161,6 +166,7 @@ class Nemesis:
             "drift": self._drift,
             "deafen": self._deafen,
             "pair off": self._pair_off,
+            "jump": self._jump,
         }
 
     def start(self) -> None:
@@ -391,6 +397,16 @@ class Nemesis:
     def _skew(self) -> None:
         host = self._cluster.hosts[self._victim()]
         self._skew_clock(host, self._random.choice((-600_000, -5000, -50, 0, 50, 5000, 600_000)))
+
+    def _jump(self) -> None:
+        """Wall clocks leap beyond everything that is kept by time, and back after a while: a leader's, one, or all."""
+        hosts = list(self._cluster.hosts.values())
+        leaders = [self._cluster.hosts[process.node_id] for process in self._cluster.leaders()]
+        struck = self._random.choice((leaders, [self._random.choice(hosts)], hosts))
+        skew_ms = self._random.choice((-DAY_MS, -3_600_000, 3_600_000, DAY_MS, 400 * DAY_MS))
+        for host in struck:
+            self._skew_clock(host, skew_ms)
+            self._cluster.world.after(0.1 + self._random.random(), partial(self._skew_clock, host, 0))
 
     @staticmethod
     def _skew_clock(host: Host, skew_ms: int) -> None:

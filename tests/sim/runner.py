@@ -72,6 +72,10 @@ MINIMA = {
     "rot: bit": 3,
     "journals found damaged or gone": 20,
     "trims": 500,
+    "dishonest request ids": 200,
+    "positions committed": 50,
+    "events mirrored": 200,
+    "projections checked": 8,
 }
 """What every hundred seeds must have seen at least; below ``MINIMA_FROM`` seeds nothing is asked."""
 MET_MINIMA: dict[tuple[str, str], int] = dict.fromkeys(

@@ -111,6 +111,7 @@ class Simulation:
             patience_s=random.choice((0.06, 0.2, 0.6)),
             reads=random.choice((0.0, 0.4, 0.9)),
             loyal=random.choice((0.0, 0.8, 0.95)),
+            lies=random.choice((0.0, 0.0, 0.0, 0.1, 0.5)),
         )
         retries = random.random() < 0.5
         return Client(
@@ -258,6 +259,7 @@ class Simulation:
         hosts = self.cluster.hosts.values()
         counts: Counter[str] = Counter(self.cluster.counts)
         counts.update(self.cluster.fabric.counts)
+        counts["dishonest request ids"] = sum(client.lies for client in self.clients)
         counts["faults"] = self.nemesis.faults
         counts["answers"] = len(self.history.acknowledged)
         counts["reads"] = self.history.reads
