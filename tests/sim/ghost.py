@@ -171,9 +171,19 @@ class Ghost:
         old = self.durable.pop(host.node_id, None)
         if journal_lost:
             if old is not None:
+                self._forget_candidacy(host.node_id, old)
                 self._forgotten.setdefault(host.node_id, []).append(old)
         elif old is not None:
             self.durable[host.node_id] = old
+
+    def _forget_candidacy(self, node: NodeId, old: Durable) -> None:
+        """A vote for itself in a term that nobody else's disk is in was counted by nobody but the life that is gone:
+        the node may vote in that term again (consensus/rejoin.py: it asks for the others' terms).
+        """
+        others = (durable.term for peer, durable in self.durable.items() if peer != node)
+        if old.voted_for == node and all(term < old.term for term in others):
+            self._votes_on_disk.pop((node, old.term), None)
+            self._votes_sent.pop((node, old.term), None)
 
     def synced(self, host: Host) -> None:
         """Look at the platter again."""
@@ -337,6 +347,8 @@ class Ghost:
         """Its acks count again: whatever it voted in before its journal was lost, it cannot vote in any more."""
         durable = self.durable[node]
         for old in self._forgotten.get(node, ()):
+            if old.voted_for == node:
+                continue  # See _forget_candidacy: had anybody heard of it, the others' terms would tell.
             if durable.term < old.term or (durable.term == old.term and old.voted_for and durable.voted_for is None):
                 self._fail(RETURN, f"n{node} voted for {old.voted_for} in {old.term} and may again")
 
