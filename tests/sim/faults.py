@@ -358,8 +358,9 @@ class Nemesis:
             self._cluster.crash(node, "power", self._down_s(), lose_journal=True)
 
     def _others_vote(self, node: NodeId) -> bool:
+        """And is the cluster founded? Before that, one that lost its journal waits for an operator (ADR 47)."""
         others = [self._cluster.hosts[peer].process for peer in self._others(node)]
-        return all(process is not None and process.node.engine.voting for process in others)
+        return all(process is not None and process.node.engine.voting and process.node.offset for process in others)
 
     def _rot(self) -> None:
         """A bit flips, a sector is never written or written elsewhere, a file is cut short or gone: all of it in a
