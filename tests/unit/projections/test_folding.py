@@ -137,7 +137,8 @@ def test_a_save_that_is_cut_short_moves_no_position(tmp_path: Path) -> None:
     for record in log[20:]:
         take(folding, record)
     db = store._db
-    store._db = _Halting(db)
+    halting: Any = _Halting(db)
+    store._db = halting
     with pytest.raises(StorageError):
         store.save()
     db.close()
