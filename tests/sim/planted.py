@@ -17,7 +17,7 @@ from quorate.controller.group_writer import GroupWriter
 from quorate.controller.loop import Controller
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
-from quorate.metadata import evolve, requests
+from quorate.metadata import evolve
 from quorate_projections.mirror.copying import Copying
 from quorate_projections.store import RowStore
 from tests.sim.planting import Mutant, edit, swap
@@ -104,10 +104,6 @@ EDITED: Final[dict[str, Mutant]] = {
     "a new segment forgets the vote": Mutant(
         "the header of a segment does not repeat the vote of the term",
         edit(Journal, "_rotate", "voted_for=self.voted_for", "voted_for=None"),
-    ),
-    "horizon not stored": Mutant(
-        "how far requests are forgotten is itself forgotten by a restart",
-        edit(requests, "_evicted", "if horizon_ms > table.horizon_ms:", "if False:"),
     ),
     "everybody's copy is needed": Mutant(
         "an entry is committed only once every voter has it",

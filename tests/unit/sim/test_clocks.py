@@ -139,7 +139,7 @@ def test_a_follower_a_year_ahead_leads_by_the_majoritys_time_when_it_must() -> N
     hall.only((wrong, third))
     hall.wait(lambda: any(p.node_id != hall.first for p in hall.cluster.leaders()), "another leader")
     if hall.leads() != wrong:
-        assert hall.process(hall.leads()).node.engine.transfer_leadership(wrong)
+        hall.wait(lambda: hall.process(hall.leads()).node.engine.transfer_leadership(wrong), "a hand-over begun")
         hall.wait(lambda: wrong in {p.node_id for p in hall.cluster.leaders()}, "the wrong one leading")
     assert isinstance(hall.put(wrong), Done)
     assert hall.log_ahead_ms() < SOON_MS
