@@ -124,6 +124,7 @@ class Cluster(_Value, frozen=True, kw_only=True, tag="cluster"):
     cluster_id: str
     voters: tuple[Voter, ...]
     feature_level: int
+    cluster_uuid: str = ""
 
 
 class FeatureLevel(_Value, frozen=True, kw_only=True, tag="feature-level"):
@@ -272,7 +273,12 @@ def _governed(
 ) -> Value:
     match event:
         case ClusterCreated():
-            return Cluster(cluster_id=event.cluster_id, voters=event.voters, feature_level=event.feature_level)
+            return Cluster(
+                cluster_id=event.cluster_id,
+                voters=event.voters,
+                feature_level=event.feature_level,
+                cluster_uuid=event.cluster_uuid,
+            )
         case NodeStarted():
             return Node(
                 node_id=event.node_id,

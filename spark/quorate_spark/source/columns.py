@@ -92,8 +92,8 @@ def newest_schema(event: str) -> Record:
 
 @cache
 def schemas() -> dict[int, Record]:
-    """Every schema this build knows, by id."""
-    return {number: parse(json.loads(text)) for number, text in events.SCHEMAS.items()}
+    """Every schema this build knows, by id; versions that are no longer the newest carry no documentation."""
+    return {number: parse(json.loads(text), documented=False) for number, text in events.SCHEMAS.items()}
 
 
 def _record(record: Record) -> StructType:
