@@ -1,13 +1,18 @@
-"""One change of one file of a stopped node, drawn by chance: a flipped bit, a cut, a deletion."""
+"""One change of the files of a stopped node, drawn by chance: a flipped bit, a cut, a deletion."""
 
 import shutil
+import tempfile
 from pathlib import Path
 from random import Random
 from typing import Literal
 
 import msgspec
 
-Way = Literal["bit flip", "truncation", "deletion"]
+from quorate.consensus.journal_frames import FRAMES_AT, SEAL_AT, SEAL_BYTES, decode_frame, decode_header, seed_of
+from quorate.consensus.store import RocksStore, read_applied
+
+Way = Literal["bit flip", "truncation", "deletion", "cut at an edge"]
+"""*cut at an edge*: of a record of the journal; what follows was never written, as far as anybody can see."""
 KINDS = {
     "journal segment": "journal/*.journal",
     "store table": "store/*.sst",
@@ -49,6 +54,15 @@ class Damage(msgspec.Struct, frozen=True):
         if self.way == "deletion":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             return
+        if self.way == "cut at an edge":
+            content = bytearray(path.read_bytes())
+            content[self.at :] = bytes(len(content) - self.at)
+            content[SEAL_AT : SEAL_AT + SEAL_BYTES] = bytes(SEAL_BYTES)
+            path.write_bytes(content)
+            for later in path.parent.glob("*.journal"):
+                if later.name > path.name:
+                    later.unlink()
+            return
         with path.open("r+b") as file:
             if self.way == "truncation":
                 file.truncate(self.at)
@@ -69,6 +83,8 @@ def draw(data: Path, way: Way, random: Random) -> Damage:
     """Some damage to one of the files there that hold anything. Journal segments are born full of zeros: half of the
     changes aim at what is written.
     """
+    if way == "cut at an edge":
+        return random.choice(edges(data))
     found: dict[str, list[Path]] = {}
     for kind, pattern in KINDS.items():
         files = sorted(path for path in data.glob(pattern) if path.stat().st_size)
@@ -82,9 +98,38 @@ def draw(data: Path, way: Way, random: Random) -> Damage:
     return Damage(kind, str(path.relative_to(data)), way, 0 if way == "deletion" else at, random.randrange(8))
 
 
-def campaign(data: Path, flips: int, others: int, seed: int) -> list[Damage]:
-    """So many bit flips, and so many truncations and deletions, half of each."""
-    random = Random(seed)
+def edges(data: Path) -> list[Damage]:
+    """Every cut of the journal at a record's edge that takes what the store knows was durable."""
+    with tempfile.TemporaryDirectory(prefix="quorate-faults-") as folder:
+        shutil.copytree(data / "store", Path(folder) / "store")  # Opening it changes it.
+        store = RocksStore(str(Path(folder) / "store"))
+        applied = read_applied(store)
+        store.close()
+    assert applied is not None
+    assert applied.durable_seq
+    found: list[Damage] = []
+    for path in sorted(data.glob(KINDS["journal segment"])):
+        content = path.read_bytes()
+        header = decode_header(content)
+        if header is not None:
+            at, seq = FRAMES_AT, header.start_seq - 1
+            while seq < applied.durable_seq:
+                found.append(Damage("journal segment", str(path.relative_to(data)), "cut at an edge", at))
+                frame = decode_frame(content, at, seed_of(header.segment))
+                if frame is None or frame.seq != seq + 1:
+                    break
+                at, seq = frame.end, frame.seq
+    return found
+
+
+def ways_of(flips: int, others: int) -> list[Way]:
+    """So many bit flips, and so many cuts and deletions, half of each; half of the cuts are at a record's edge."""
+    cuts: list[Way] = ["deletion", "truncation", "deletion", "cut at an edge"]
     ways: list[Way] = ["bit flip" for _ in range(flips)]
-    ways += ["truncation" if number % 2 else "deletion" for number in range(others)]
-    return [draw(data, way, random) for way in ways]
+    return [*ways, *(cuts[number % 4] for number in range(others))]
+
+
+def campaign(data: Path, flips: int, others: int, seed: int) -> list[Damage]:
+    """So much damage."""
+    random = Random(seed)
+    return [draw(data, way, random) for way in ways_of(flips, others)]

@@ -8,7 +8,7 @@ from random import Random
 from urllib.request import urlopen
 
 from tests.faults.campaign import AGAIN, FILE, LIVES_MAX, RESTORE, Outcome, Verdict
-from tests.faults.damage import Way, draw
+from tests.faults.damage import Way, draw, ways_of
 from tests.kills.cluster import Cluster, LostError, Writers
 
 VICTIM = 2
@@ -134,10 +134,8 @@ class Nodes:
 def play(folder: Path, flips: int, others: int, seed: int) -> list[Outcome]:
     """So much damage to one node of a real cluster, one after the other."""
     random = Random(seed)
-    ways: list[Way] = ["bit flip" for _ in range(flips)]
-    ways += ["truncation" if number % 2 else "deletion" for number in range(others)]
     nodes = Nodes(folder)
     try:
-        return [nodes.trial(way, random) for way in ways]
+        return [nodes.trial(way, random) for way in ways_of(flips, others)]
     finally:
         nodes.stop()

@@ -7,7 +7,7 @@ import pytest
 from tests.faults import real
 from tests.faults.campaign import Outcome, play, table, trial
 from tests.faults.cluster import Image, prepare
-from tests.faults.damage import Damage, campaign
+from tests.faults.damage import Damage, campaign, edges
 
 
 def told(outcomes: list[Outcome]) -> str:
@@ -32,6 +32,15 @@ def test_a_slice_of_the_campaign(image: Image, tmp_path: Path) -> None:
     outcomes = [trial(image, damage, tmp_path / "work") for damage in campaign(image.folder, 6, 2, seed=1)]
     assert len(outcomes) == 8
     assert not silent(outcomes), told(outcomes)
+
+
+def test_a_journal_cut_at_a_records_edge_is_noticed(image: Image, tmp_path: Path) -> None:
+    """As after a kill, but below what the store knows was durable: at the first edge, the last one, and between."""
+    cuts = edges(image.folder)
+    assert len(cuts) > 20
+    outcomes = [trial(image, cut, tmp_path / "work") for cut in (cuts[0], cuts[len(cuts) // 2], cuts[-1])]
+    assert {outcome.verdict for outcome in outcomes} == {"mended itself"}, told(outcomes)
+    assert "the store knows" in outcomes[-1].told[0]
 
 
 @pytest.mark.parametrize("folder", ["store", "journal"])

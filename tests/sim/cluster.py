@@ -159,6 +159,8 @@ class Process:
             journal_erased=lambda: cluster.journal_damaged(host),
         )
         self.node = cluster.build(ports)
+        if host.disk.cut:
+            raise ViolationError("a journal that was cut is found", f"n{self.node_id} begins with what is left")
         cluster.observer.started(self)
         self.node.start()
         cluster.fabric.attach(self.node_id, self)
@@ -292,7 +294,12 @@ class Cluster:
         return node not in self.forgetful
 
     def journal_damaged(self, host: Host) -> None:
-        """Its node found it so, and begins another."""
+        """Its node found it so, and begins another. Never after a crash alone, whatever that left of what was not
+        synced.
+        """
+        if not host.disk.hurt:
+            raise ViolationError("no journal is called lost that is not", f"n{host.node_id}")
+        host.disk.hurt = host.disk.cut = False
         self.counts["journals found damaged or gone"] += 1
         self.journal_lost(host)
 

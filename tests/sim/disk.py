@@ -146,6 +146,10 @@ class SimDisk:
         self.sectors_lost = 0
         self.pages_dropped = 0
         self.store_synced: Callable[[int], None] = lambda _upto: None
+        self.hurt = False
+        """Something durable was taken from the journal: a node may find it lost. Else a node that does is wrong."""
+        self.cut = False
+        """And the store beside it shows that."""
         self.small: bytes | None = None
         """The small file; it survives ``wipe``, which takes the journal alone."""
 
@@ -327,6 +331,7 @@ class SimDisk:
     def wipe(self) -> None:
         """The directory is lost (the process must be dead)."""
         self.view, self.platter, self._unsynced, self._clean, self._job = {}, {}, [], [], None
+        self.hurt = True
 
 
 class SimVoterFile:

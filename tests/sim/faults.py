@@ -11,7 +11,9 @@ from typing import Literal
 
 import msgspec
 
+from quorate.consensus.journal_frames import FRAMES_AT, SEAL_AT, SEAL_BYTES, decode_frame, decode_header, seed_of
 from quorate.consensus.ports import NodeId
+from quorate.consensus.store import read_applied
 from tests.sim.cluster import Cluster, Host, Process
 from tests.sim.disk import SECTOR, Loss, SimDisk
 from tests.sim.network import Weather
@@ -363,14 +365,17 @@ class Nemesis:
         return all(process is not None and process.node.engine.voting and process.node.offset for process in others)
 
     def _rot(self) -> None:
-        """A bit flips, a sector is never written or written elsewhere, a file is cut short or gone: all of it in a
-        journal, while its node is down, and only while every other node may vote.
+        """A bit flips, a sector is never written or written elsewhere, a file is cut short (at a record's edge, as by a
+        crash, or anywhere) or gone: all of it in a journal, while its node is down, and only while every other node may
+        vote.
         """
         node = self._victim()
         if self._others_vote(node) and self._cluster.hosts[node].process is not None:
             self._cluster.crash(node, self._loss(), self._down_s())
             self._cluster.forgetful.add(node)  # Until it is seen to vote.
-            damage = damage_journal(self._cluster.hosts[node].disk, self._random)
+            host = self._cluster.hosts[node]
+            applied = read_applied(host.store)
+            damage = damage_journal(host.disk, self._random, 0 if applied is None else applied.durable_seq)
             self._cluster.counts[f"rot: {damage}"] += 1
 
     def _fail_disk(self) -> None:
@@ -462,12 +467,15 @@ class Nemesis:
             self._cluster.fabric.cut -= pairs
 
 
-def damage_journal(disk: SimDisk, random: Random) -> str:
-    """Hurt one segment that has been written to, where something durable proves it; what was done."""
+def damage_journal(disk: SimDisk, random: Random, known_seq: int) -> str:
+    """Hurt one segment that has been written to, where something durable proves it; what was done. ``known_seq``:
+    operations that the store knows were durable.
+    """
     names = [name for name in disk.names() if name.endswith(".journal") and any(disk.view[name][:SECTOR])]
     if not names:
         return "nothing"
     name = random.choice(names)
+    disk.hurt = True
     content = disk.view[name]
     used = len(content.rstrip(b"\0"))
     kind = random.choice(("bit", "bit", "lost sector", "misdirected sector", "truncation", "deletion"))
@@ -476,7 +484,10 @@ def damage_journal(disk: SimDisk, random: Random) -> str:
             del files[name]
         return kind
     if kind == "truncation":
-        del content[random.randrange(used) :]
+        at = random.randrange(used)
+        if at % 2 and cut_at_edge(disk, name, at, known_seq):
+            return "cut at an edge"
+        del content[at:]
     elif kind == "bit":
         content[random.randrange(used)] ^= 1 << random.randrange(8)
     else:  # Below the sector that was written last: of that, nothing but the other nodes can know.
@@ -490,3 +501,24 @@ def damage_journal(disk: SimDisk, random: Random) -> str:
 
 def _hand_over(process: Process) -> None:
     process.node.engine.transfer_leadership()
+
+
+def cut_at_edge(disk: SimDisk, name: str, before: int, known_seq: int) -> bool:
+    """Cut the journal at the last edge of a record before byte ``before`` of this segment, as if nothing behind it had
+    ever been written. False, and nothing done: no edge there takes what is known to have been durable.
+    """
+    content = disk.view[name]
+    header = decode_header(bytes(content))
+    if header is None or header.start_seq > known_seq:
+        return False
+    data, at, seed = bytes(content), FRAMES_AT, seed_of(header.segment)
+    while (frame := decode_frame(data, at, seed)) is not None and frame.end <= before and frame.seq < known_seq:
+        at = frame.end
+    content[at:] = bytes(len(content) - at)
+    content[SEAL_AT : SEAL_AT + SEAL_BYTES] = bytes(SEAL_BYTES)
+    for later in [other for other in disk.names() if other.endswith(".journal") and other > name]:
+        for files in (disk.view, disk.platter):
+            files.pop(later, None)
+    disk.platter[name] = bytearray(content)
+    disk.cut = True
+    return True

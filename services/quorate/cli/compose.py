@@ -23,7 +23,7 @@ from quorate.consensus.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.rejoin import LONE_JOURNAL_LOST, LONE_STORE_LOST
 from quorate.consensus.settings import EngineSettings
 from quorate.consensus.storage_settings import JournalSettings
-from quorate.consensus.store import Identity, StoreDamagedError, claim_identity, read_identity
+from quorate.consensus.store import Identity, StoreDamagedError, claim_identity, read_applied, read_identity
 from quorate.controller import (
     Agreeing,
     BrokerLink,
@@ -142,12 +142,17 @@ def open_directory(
 ) -> tuple[Directory, Journal]:
     """Who this directory is, and its journal; another *life* has begun when this returns. Only at start.
 
-    ``fresh`` makes ids. A journal that was lost or damaged is replaced by an empty one, once it is durable that this
-    node may not vote; ``alone``, without another voter to ask, that is refused. Raises UsageError, StorageError.
+    ``fresh`` makes ids. A journal that was lost or damaged, or that holds less than the store knows was durable, is
+    replaced by an empty one, once it is durable that this node may not vote; ``alone``, without another voter to ask,
+    that is refused. Raises UsageError, StorageError.
     """
+    applied = read_applied(disks.store)
+    known_seq = 0 if applied is None else applied.durable_seq
 
     def open_journal(*, must_exist: bool) -> Journal:
-        return Journal.open(disks.disk, disks.worker, journal, clock, must_exist=must_exist, owner=owner)
+        return Journal.open(
+            disks.disk, disks.worker, journal, clock, must_exist=must_exist, owner=owner, known_seq=known_seq
+        )
 
     known = read_identity(disks.store)
     directory = Directory.open(disks.voter_file, cluster_id=cluster_id, node_id=node_id, store=known, fresh=fresh())
@@ -212,7 +217,7 @@ class Core:
         self.log = log
         self.metrics = metrics
         peers = PeerMessages(network)
-        self.machine = ReplicatedState(store, log, metrics, settings.requests)
+        self.machine = ReplicatedState(store, log, metrics, settings.requests, lambda: journal.durable_seq)
         self.checkpoints = Checkpoints(store, self.machine, scheduler, settings.history, on_fatal)
         self.controller = Controller(
             node_id,

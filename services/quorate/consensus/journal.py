@@ -211,20 +211,27 @@ class Journal:
         *,
         must_exist: bool = False,
         owner: Owner | None = None,
+        known_seq: int = 0,
     ) -> "Journal":
         """The journal on ``disk``, or a fresh one. Reads and syncs: only at start.
 
-        ``must_exist``: this node knows that it had one. Raises JournalDamagedError if something that may have been
-        durable is gone (with ``must_exist``: also all of it), StorageError if the disk fails, UsageError if it is not
-        ``owner``'s; then nothing changed.
+        ``must_exist``: this node knows that it had one. ``known_seq``: operations that this node knows were durable, by
+        the store beside it; a fresh journal goes on after them. Raises JournalDamagedError if something that may have
+        been durable is gone (with ``must_exist``: also all of it), StorageError if the disk fails, UsageError if it is
+        not ``owner``'s; then nothing changed.
         """
         image, leftovers = recover(disk, owner)
         if image is None and must_exist:
             raise JournalDamagedError("the journal is missing")
+        if image is not None and image.seq < known_seq:
+            raise JournalDamagedError(
+                f"the journal ends with operation {image.seq} in {segment_name(image.segments[-1].segment)}, and the "
+                f"store knows that {known_seq} were durable: it was cut short, or is an older one"
+            )
         for name in leftovers:
             disk.remove(name)
         if image is None:
-            journal = cls(disk, worker, settings, clock, _create(disk, settings, owner), owner)
+            journal = cls(disk, worker, settings, clock, _create(disk, settings, owner, known_seq), owner)
             journal.state = "new"
             return journal
         _make_durable(disk, image)
@@ -600,12 +607,12 @@ class Journal:
         return found
 
 
-def _create(disk: Disk, settings: JournalSettings, owner: Owner | None) -> Recovered:
-    """The first segment of a new journal."""
+def _create(disk: Disk, settings: JournalSettings, owner: Owner | None, seq: int) -> Recovered:
+    """The first segment of a new journal, whose operations come after ``seq``."""
     header = SegmentHeader(
         segment=1,
         size=settings.segment_bytes,
-        start_seq=1,
+        start_seq=seq + 1,
         base=FIRST,
         last=FIRST,
         term=Term(0),
@@ -619,7 +626,7 @@ def _create(disk: Disk, settings: JournalSettings, owner: Owner | None) -> Recov
         index=LogIndex(FIRST),
         term=Term(0),
         voted_for=None,
-        seq=0,
+        seq=seq,
         segments=[LiveSegment(1, settings.segment_bytes)],
         end=FRAMES_AT,
         torn=False,

@@ -19,7 +19,7 @@ import msgspec
 from quorate.consensus.codec import SnapshotBegin
 from quorate.consensus.ports import Store, StoreOp
 from quorate.consensus.snapshots import SNAPSHOT_FAMILIES, Row
-from quorate.consensus.store import applied_ops
+from quorate.consensus.store import applied_ops, read_applied
 
 ROWS_PER_STEP = 32
 """Rows of one step: some tens of microseconds."""
@@ -77,7 +77,9 @@ def switching(store: Store) -> Iterator[None]:
         for pairs in _slices(store.scan("staged", place, place[:-1] + bytes([number + 1]))):
             store.write([StoreOp(family, key[len(place) :], row) for key, row in pairs])
             yield
-    ops = applied_ops(marker.index, marker.term, marker.next_offset, marker.time_ms)
+    before = read_applied(store)  # What it says of the journal goes on to hold.
+    durable_seq = 0 if before is None else before.durable_seq
+    ops = applied_ops(marker.index, marker.term, marker.next_offset, marker.time_ms, durable_seq=durable_seq)
     store.write([*ops, StoreOp("meta", _MARKER_KEY, None)])
 
 

@@ -2,14 +2,15 @@
 
 Rules: a write is atomic and visible at once, durable only after ``sync``. After a kill the store may be *ahead* of the
 journal, after a power loss *behind* what it was: both are normal, the journal is applied again from ``read_applied``
-on. What is not normal is a store behind the journal's base: it lost what it had synced, and the node must not start.
+on. What is not normal is a store behind the journal's base: it lost what it had synced, and the node must not start;
+nor a journal that holds less than was durable when the store was written (``Applied.durable_seq``).
 
 Families and keys (numbers are unsigned, 64 bits, big-endian, so that key order is number order):
 
 ========  ==================================  ============================================================
 family    key                                 value
 ========  ==================================  ============================================================
-meta      ``applied``                         ``Applied``: index, term, next offset, time_ms, sums of the rows
+meta      ``applied``                         ``Applied``: index, term, next offset, time_ms, durable_seq, sums
 meta      ``identity``                        ``Identity``, msgpack
 meta      ``term/`` + term                    first offset of that term's events (consensus/event_log.py)
 meta      ``consensus/…``                     the engine's own
@@ -50,7 +51,9 @@ FORMAT = 2
 """2: a voter file stands beside the store (consensus/directory.py). 1 had none, and is read."""
 _APPLIED_KEY = b"applied"
 _IDENTITY_KEY = b"identity"
-_APPLIED = Layout(">QQQQ")
+_APPLIED = Layout(">QQQQQ")
+_APPLIED_BEFORE = Layout(">QQQQ")
+"""Without ``durable_seq``."""
 _OFFSET = Layout(">Q")
 SUMS_BYTES = 64
 """Of ``Applied.sums``."""
@@ -83,6 +86,8 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     """Time of the last event, wall-clock milliseconds."""
     sums: bytes = b""
     """What the rows written with it add up to (metadata/sums.py); empty where nobody had worked that out."""
+    durable_seq: int = 0
+    """Operations of this node's journal that were durable when it was written; 0 where nobody had said so."""
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -104,9 +109,13 @@ def key_offset(key: bytes) -> int:
     return int.from_bytes(key[-8:], "big")
 
 
-def applied_ops(index: int, term: int, next_offset: int, time_ms: int, sums: bytes = b"") -> list[StoreOp]:
-    """What to write with the effects of the entry at ``index``; ``sums``: of all rows after it."""
-    return [StoreOp("meta", _APPLIED_KEY, _APPLIED.pack(index, term, next_offset, time_ms) + sums)]
+def applied_ops(
+    index: int, term: int, next_offset: int, time_ms: int, sums: bytes = b"", durable_seq: int = 0
+) -> list[StoreOp]:
+    """What to write with the effects of the entry at ``index``; ``sums``: of all rows after it. ``durable_seq``: the
+    journal's, now.
+    """
+    return [StoreOp("meta", _APPLIED_KEY, _APPLIED.pack(index, term, next_offset, time_ms, durable_seq) + sums)]
 
 
 def read_applied(store: Store) -> Applied | None:
@@ -114,10 +123,11 @@ def read_applied(store: Store) -> Applied | None:
     value = store.get("meta", _APPLIED_KEY)
     if value is None:
         return None
-    if len(value) not in (_APPLIED.size, _APPLIED.size + SUMS_BYTES):
+    layout = next((known for known in (_APPLIED, _APPLIED_BEFORE) if len(value) - known.size in (0, SUMS_BYTES)), None)
+    if layout is None:
         raise store.damaged(f"the applied index is {len(value)} bytes")
-    index, term, next_offset, time_ms = _APPLIED.unpack_from(value)
-    return Applied(Index(index), Term(term), next_offset, time_ms, value[_APPLIED.size :])
+    index, term, next_offset, time_ms, *durable = layout.unpack_from(value)
+    return Applied(Index(index), Term(term), next_offset, time_ms, value[layout.size :], *durable)
 
 
 def read_identity(store: Store) -> Identity | None:

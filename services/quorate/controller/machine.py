@@ -84,11 +84,26 @@ class _Loaded(msgspec.Struct, frozen=True, gc=False, eq=False):
     sums: RunningSums
 
 
-class ReplicatedState:
-    """Implements consensus.ports.Machine."""
+def _no_journal() -> int:
+    """Nobody says what is durable."""
+    return 0
 
-    def __init__(self, store: Store, log: EventLog, metrics: Metrics, requests: RequestSettings) -> None:
+
+class ReplicatedState:
+    """Implements consensus.ports.Machine. ``durable_seq``: the journal's, as of now; it is kept with each slice, and a
+    journal that holds less at a start has lost something.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        log: EventLog,
+        metrics: Metrics,
+        requests: RequestSettings,
+        durable_seq: Callable[[], int] = _no_journal,
+    ) -> None:
         self._store = store
+        self._durable_seq = durable_seq
         self._request_settings = requests
         self._log = log
         self._metrics = metrics
@@ -262,7 +277,7 @@ class ReplicatedState:
         """See port: one store write for the slice, then publish, then answer."""
         ops = self._ops
         ops += [StoreOp("rows", key, value) for key, value in self._touched.items()]
-        ops += applied_ops(self._index, self.term, self.offset, self.time_ms, self.sums.packed())
+        ops += applied_ops(self._index, self.term, self.offset, self.time_ms, self.sums.packed(), self._durable_seq())
         self._store.write(ops)
         batches, kept = self._batches, self._kept
         self._clear()
