@@ -111,7 +111,7 @@ class Member:
         cluster = self.cluster
         cluster.lives += 1
         chance = Random(cluster.lives)
-        self.worker = SlowWorker(cluster.time)
+        self.worker, self.store_worker = SlowWorker(cluster.time), SlowWorker(cluster.time)
         self.open_ports()
         self.directory, self.journal = open_directory(
             Disks(voter_file=self.file, store=self.store, disk=self.disk, worker=self.worker),
@@ -140,6 +140,7 @@ class Member:
             metrics=Metrics(),
             on_fatal=self.fail,
             worker=self.worker,
+            store_worker=self.store_worker,
         )
 
     def _alive(self) -> None:
@@ -174,7 +175,7 @@ class Member:
         if self.up:
             self.up = False
             self.core.stop()
-            self.worker.dead = True
+            self.worker.dead = self.store_worker.dead = True
             for other in self.cluster.members.values():
                 if other.up:
                     other.core.on_disconnected(self.id)

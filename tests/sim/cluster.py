@@ -17,7 +17,7 @@ from quorate.errors import StorageError
 from quorate.metadata.sums import Mark, RunningSums
 from tests.sim.clients import Answer, Result, Service
 from tests.sim.coverage import Coverage
-from tests.sim.disk import InjectedError, Loss, SimDisk, SimStore, SimVoterFile, SimWorker, Slowness
+from tests.sim.disk import STORE_SYNC_FACTOR, InjectedError, Loss, SimDisk, SimStore, SimVoterFile, SimWorker, Slowness
 from tests.sim.network import Fabric, SimNetwork
 from tests.sim.world import Loop, ViolationError, World
 
@@ -75,6 +75,7 @@ class Ports(msgspec.Struct, frozen=True):
     loop: Loop
     disk: SimDisk
     worker: SimWorker
+    store_worker: SimWorker
     store: SimStore
     network: SimNetwork
     seed: int
@@ -145,12 +146,14 @@ class Process:
         """Recover from the disk and begin. A StorageError is the start refused."""
         host, cluster = self.host, self.cluster
         worker = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal)
+        store_worker = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal, STORE_SYNC_FACTOR)
         ports = Ports(
             node_id=self.node_id,
             voters=cluster.voters,
             loop=self.loop,
             disk=host.disk,
             worker=worker,
+            store_worker=store_worker,
             store=host.store,
             network=SimNetwork(cluster.fabric, self.node_id),
             seed=cluster.world.random.getrandbits(32),

@@ -1,11 +1,11 @@
 """A machine's storage in virtual time: files that remember what was synced, a slow worker, and a store behind it.
 
-Rules: the running process sees what it wrote (``SimDisk.view``); the platter holds only what was synced. Jobs run one
-at a time and take time. Nothing survives a crash that the crash did not choose to spare. An error that was injected is
-an ``InjectedError``: no other error of a disk excuses a node that stops.
+Rules: the running process sees what it wrote (``SimDisk.view``); the platter holds only what was synced. Each worker
+does one job at a time, and that takes time. Nothing survives a crash that the crash did not choose to spare. An error
+that was injected is an ``InjectedError``: no other error of a disk excuses a node that stops.
 
-Theory: every operation of the process is put in a list, ``_ops``, and takes effect on the view at once. The worker's
-job in flight owns the tail of that list. When the job ends, its syncs (and creations, and removals) reach the platter.
+Theory: every operation of the process is put in the list of its job and takes effect on the view at once. Each worker
+has at most one job in flight. When the job ends, its syncs (and creations, and removals) reach the platter.
 A crash during a job picks a point in its operations, inside a write included; what lies behind the point never
 happened. Then *kill* spares everything that happened (the page cache lives on, still unsynced), *power loss* spares
 what was synced and either a random prefix of the unsynced writes, the last one torn, or any subset of their sectors.
@@ -29,6 +29,8 @@ from tests.sim.world import Call, Loop, World
 Loss = Literal["kill", "power"]
 SECTOR = 512
 """Bytes a disk writes as one."""
+STORE_SYNC_FACTOR = 10.0
+"""A sync of the store takes so much longer than one of the journal: it has more to write."""
 PAGE = 4096
 """Bytes a kernel writes back as one."""
 
@@ -136,7 +138,10 @@ class SimDisk:
         self._unsynced: list[_Write] = []
         self._clean: list[_Write] = []
         """Lost by a failed sync, and still seen by whoever reads."""
+        self._jobs: list[list[_Op]] = []
+        """Operations of the jobs in flight, in the order the jobs began."""
         self._job: list[_Op] | None = None
+        """Of the job whose code runs now."""
         self.failing = False
         self.full = False
         self.unreadable = False
@@ -226,14 +231,20 @@ class SimDisk:
 
     # What becomes of it.
 
-    def begin_job(self) -> None:
-        """Operations from here on belong to the job in flight."""
-        self._job = []
+    def begin_job(self, code: Call) -> int:
+        """Run a job's code: what it does happens when the job ends. A name for the job. Raises what the code raises."""
+        self._job = job = list[_Op]()
+        self._jobs.append(job)
+        try:
+            code()
+        finally:
+            self._job = None
+        return id(job)
 
-    def end_job(self) -> None:
-        """The job in flight is done: all of it happened."""
-        job, self._job = self._job or [], None
-        for op in job:
+    def end_job(self, name: int) -> None:
+        """A job in flight is done: all of it happened."""
+        at = next(at for at, job in enumerate(self._jobs) if id(job) == name)
+        for op in self._jobs.pop(at):
             self._happen(op)
         self.on_synced()
 
@@ -272,9 +283,10 @@ class SimDisk:
 
     def crash(self, loss: Loss) -> None:
         """The process is gone, and with ``power`` the page cache too."""
-        job, self._job = self._job or [], None
-        for op in self._interrupted(job):
-            self._happen(op)
+        jobs, self._jobs, self._job = self._jobs, [], None
+        for job in jobs:
+            for op in self._interrupted(job):
+                self._happen(op)
         survivors = self._unsynced
         if loss == "power":
             survivors, self._unsynced, self._clean = self._spared(survivors), [], []
@@ -330,7 +342,8 @@ class SimDisk:
 
     def wipe(self) -> None:
         """The directory is lost (the process must be dead)."""
-        self.view, self.platter, self._unsynced, self._clean, self._job = {}, {}, [], [], None
+        self.view, self.platter, self._unsynced, self._clean = {}, {}, [], []
+        self._jobs, self._job = [], None
         self.hurt = True
 
 
@@ -356,17 +369,24 @@ class SimWorker:
 
     A job's own code runs when the job begins, its operations reach the disk when it ends; so that the process learns
     nothing early, the next job begins only when the last is reported. ``on_error`` is called with what a job raised;
-    the process is expected to die of it.
+    the process is expected to die of it. ``factor``: how much longer its jobs take than the machine's others.
     """
 
     def __init__(
-        self, world: World, loop: Loop, machine: "Slowness", disk: SimDisk, on_error: Callable[[Exception], None]
+        self,
+        world: World,
+        loop: Loop,
+        machine: "Slowness",
+        disk: SimDisk,
+        on_error: Callable[[Exception], None],
+        factor: float = 1.0,
     ) -> None:
         self._world = world
         self._loop = loop
         self._machine = machine
         self._disk = disk
         self._on_error = on_error
+        self._factor = factor
         self._queue: deque[tuple[Call, Call]] = deque()
         self._unreported = 0
         self._busy = False
@@ -386,22 +406,21 @@ class SimWorker:
             return
         self._busy = True
         job, done = self._queue.popleft()
-        self._disk.begin_job()
         try:
-            job()
+            name = self._disk.begin_job(job)
         except StorageError as error:
             self._on_error(error)
             return
-        self._world.after(self._machine.job_s(), lambda: self._finish(done))
+        self._world.after(self._machine.job_s() * self._factor, lambda: self._finish(name, done))
 
-    def _finish(self, done: Call) -> None:
+    def _finish(self, name: int, done: Call) -> None:
         if not self._loop.alive:
             return
         wait_s = self._machine.stalled_until - self._world.now
         if wait_s > 0:
-            self._world.after(wait_s + 0.0005, lambda: self._finish(done))
+            self._world.after(wait_s + 0.0005, lambda: self._finish(name, done))
             return
-        self._disk.end_job()
+        self._disk.end_job(name)
         self._loop.io(lambda: self._report(done))
 
     def _report(self, done: Call) -> None:

@@ -200,6 +200,7 @@ class CoreNode:
             metrics=Metrics(),
             on_fatal=ports.fatal,
             worker=ports.worker,
+            store_worker=ports.store_worker,
         )
         self._ports = ports
         self.engine: RaftEngine = self.core.engine

@@ -207,14 +207,14 @@ class Core:
         metrics: Metrics,
         on_fatal: Callable[[Exception], None],
         worker: DiskWorker,
+        store_worker: DiskWorker,
         directory: Directory,
         journalist: Journalist | None = None,
     ) -> None:
         self.node_id = node_id
         self.directory = directory
         self.journal = journal
-        self.store = store
-        self.log = log
+        self.store, self.log = store, log
         self.metrics = metrics
         peers = PeerMessages(network)
         self.machine = ReplicatedState(store, log, metrics, settings.requests, lambda: journal.durable_seq)
@@ -242,6 +242,7 @@ class Core:
             store=store,
             event_log=log,
             worker=worker,
+            store_worker=store_worker,
             directory=directory,
             facts=self.machine,
             on_fatal=on_fatal,

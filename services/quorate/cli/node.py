@@ -243,6 +243,7 @@ class Node:
 
     def _close_storage(self) -> None:
         """Of a start that came to nothing."""
+        self._store_worker.close(STOP_PATIENCE_S)
         self._worker.close(STOP_PATIENCE_S)
         if self._opened is not None:
             with suppress(StorageError):
@@ -274,6 +275,8 @@ class Node:
             )
         self._disk = FileDisk(str(data / "journal"), self.metrics)
         self._worker = ThreadWorker(self._loop, self.fail, settings.storage.worker_jobs_max)
+        # A thread of its own: a vote or an acknowledgement must not wait behind a sync of the store.
+        self._store_worker = ThreadWorker(self._loop, self.fail, name="quorate-store")
         voter_file = FileVoterFile(str(data))
         folder = StoreFolder(str(data), settings.storage.store)
         self._store = self._opened = open_store(folder, voter_file, self._disk, alone=self._alone)
@@ -350,6 +353,7 @@ class Node:
             metrics=self.metrics,
             on_fatal=self.fail,
             worker=self._worker,
+            store_worker=self._store_worker,
             directory=self._directory,
             journalist=CommandJournalist(settings.log, me, self._scheduler.call_soon, self._scheduler.time_ms),
         )
@@ -547,6 +551,7 @@ class Node:
         await self._peers.stop()
         self._scrub.stop()
         self._scrub_worker.close(STOP_PATIENCE_S)
+        self._store_worker.close(STOP_PATIENCE_S)
         self._worker.close(STOP_PATIENCE_S)
         failed = self._failed.done()
         try:

@@ -66,7 +66,7 @@ from quorate.consensus.ports import (
 )
 from quorate.consensus.rejoin import LONE_JOURNAL_BEHIND, LONE_JOURNAL_LOST, LONE_STORE_LOST, Rejoin
 from quorate.consensus.settings import EngineSettings
-from quorate.consensus.snapshots import SnapshotSender, Trimmer
+from quorate.consensus.snapshots import SnapshotSender, Trimmer, watched
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
 
 _FORGOTTEN_KEY = b"consensus/forgotten"
@@ -91,6 +91,7 @@ class GuardedEngine(CoreEvents):
     """A ``RaftEngine`` (consensus/ports.py says what each method promises) around any ``Core``.
 
     ``store``, ``event_log`` and ``worker`` are needed for snapshots and trimming; without them the journal only grows.
+    ``store_worker`` syncs the store, which may take long and no acknowledgement waits for; without one ``worker`` does.
     With ``facts``, what the machine knows of the cluster's founding, a cluster is founded by all voters only.
     ``directory`` says whether this node may vote; an empty journal beside a store that has applied something, or a
     store behind the journal's beginning, is recognised here and said there. ``on_fatal`` is called once, when this node
@@ -114,6 +115,7 @@ class GuardedEngine(CoreEvents):
         store: Store | None = None,
         event_log: EventLog | None = None,
         worker: DiskWorker | None = None,
+        store_worker: DiskWorker | None = None,
         directory: Directory | None = None,
         facts: FoundingFacts | None = None,
     ) -> None:
@@ -155,16 +157,16 @@ class GuardedEngine(CoreEvents):
         self._rejoin_ask_at = self._state_ask_at = now
         self._blob: tuple[tuple[int, int, int], bytes, int] = ((0, 0, 0), b"", 0)
         self._timer: Timer | None = None
-        self._running = False
-        self._kicked = False
+        self._running = self._kicked = False
         self._recount = True
         """Something happened that may move the commit index or the quorum."""
         self._chores_at = self._disk_watched_at = self._awake_since = self._last_seen_awake = now
         self._core = core(self, self._others)
         self._applied = machine.applied_index() if self._needs_state else Index(max(machine.applied_index(), 1))
         self._core.set_positions(applied=Index(max(self._applied, journal.base_index)))
-        self._trimmer = Trimmer(journal, store, worker, settings.snapshots, now)
-        self._installer = Installer(journal, machine, store, event_log, worker, settings.snapshots, self._installed)
+        self._store_syncs = syncs = watched(store_worker or worker, scheduler)
+        self._trimmer = Trimmer(journal, store, syncs, settings.snapshots, now)
+        self._installer = Installer(journal, machine, store, event_log, syncs, settings.snapshots, self._installed)
         self._handlers = self._handler_table()
         journal.on_durable = self._on_durable
 
@@ -472,8 +474,12 @@ class GuardedEngine(CoreEvents):
         age = self._oldest_unsynced_age(now)
         self._pace.note_turn(0.0, now)
         self._pace.note_sync(age, now)
-        if min(age, now - self._awake_since) > self._settings.disk_stall_fatal_s:
+        awake_s, fatal_s = now - self._awake_since, self._settings.disk_stall_fatal_s
+        if min(age, awake_s) > fatal_s:
             raise StorageError(f"the disk has not finished a sync for {age:.1f} s")
+        store_age = 0.0 if self._store_syncs is None else self._store_syncs.oldest_age(now)
+        if min(store_age, awake_s) > fatal_s:  # Nobody waits for it, but the journal would grow without end.
+            raise StorageError(f"the disk has not finished a sync of the store for {store_age:.1f} s")
         if age > self._settings.disk_stall_step_down_s and self.is_leader:
             self._core.resign()
 

@@ -430,12 +430,14 @@ class PySyncObjEngine(GuardedEngine):
         store: Store | None = None,
         event_log: EventLog | None = None,
         worker: DiskWorker | None = None,
+        store_worker: DiskWorker | None = None,
         directory: Directory | None = None,
         facts: FoundingFacts | None = None,
     ) -> None:
         check_pysyncobj()
         super().__init__(
             node_id, voters, journal, machine, network, scheduler, rng, settings,
-            on_fatal=on_fatal, store=store, event_log=event_log, worker=worker, directory=directory, facts=facts,
+            on_fatal=on_fatal, store=store, event_log=event_log, worker=worker, store_worker=store_worker,
+            directory=directory, facts=facts,
             core=lambda events, others: _Core(events, _Log(journal), others, settings, scheduler.monotonic),
         )  # fmt: skip

@@ -1,7 +1,8 @@
 """The leader's side of a snapshot, and when the journal may be trimmed.
 
 Rules: what travels is the state (every row, request and group offset as of one applied index) and the event batches the
-follower lacks, byte for byte; nothing is recomputed. The journal is trimmed only below what the *store* has synced.
+follower lacks, byte for byte; nothing is recomputed. The journal is trimmed only below what the *store* has synced,
+which a worker of its own does: nothing that a peer or client waits for is behind it.
 While a snapshot is under way the leader keeps every entry after its index. Chunks are bounded, numbered and
 acknowledged; lost ones are sent again from the first that is missing.
 
@@ -14,6 +15,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from quorate.clock import Clock
 from quorate.consensus.codec import SNAPSHOT_DONE, SNAPSHOT_UNKNOWN, Message, SnapshotAck, SnapshotBegin, SnapshotChunk
 from quorate.consensus.event_log import Batch
 from quorate.consensus.journal import Journal
@@ -178,6 +180,38 @@ class SnapshotSender:
                 rows, size = [], 0
         if rows:
             yield ROWS, pack_rows(rows)
+
+
+class WatchedWorker:
+    """A ``DiskWorker`` that knows how old its oldest job is."""
+
+    def __init__(self, worker: DiskWorker, clock: Clock) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._since: deque[float] = deque()
+
+    def submit(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """See port."""
+
+        def ended() -> None:
+            self._since.popleft()
+            done()
+
+        self._since.append(self._clock.monotonic())
+        self._worker.submit(job, ended)
+
+    def pending(self) -> int:
+        """See port."""
+        return len(self._since)
+
+    def oldest_age(self, now: float) -> float:
+        """Seconds that the oldest job has waited or run; 0 without one."""
+        return now - self._since[0] if self._since else 0.0
+
+
+def watched(worker: DiskWorker | None, clock: Clock) -> WatchedWorker | None:
+    """The worker, if there is one, watched."""
+    return None if worker is None else WatchedWorker(worker, clock)
 
 
 class Trimmer:

@@ -104,6 +104,8 @@ class SlowWorker:
         self.delay = 0.0005
         self.stuck = False
         self.dead = False
+        self.slow: dict[Callable[[], None], float] = {}
+        """Jobs that take longer, and how long."""
 
     def submit(self, job: Callable[[], None], done: Callable[[], None]) -> None:
         self._jobs.append((job, done))
@@ -121,7 +123,7 @@ class SlowWorker:
             return
         self._busy = True
         job, done = self._jobs.popleft()
-        self._time.call_later(self.delay, lambda: self._end(job, done))
+        self._time.call_later(self.slow.get(job, self.delay), lambda: self._end(job, done))
 
     def _end(self, job: Callable[[], None], done: Callable[[], None]) -> None:
         self._busy = False
@@ -296,7 +298,7 @@ class Node:
     def start(self, *, forgotten: bool = False) -> None:
         cluster = self.cluster
         self.lives += 1
-        self.worker = SlowWorker(cluster.time)
+        self.worker, self.store_worker = SlowWorker(cluster.time), SlowWorker(cluster.time)
         self.directory = Directory.open(
             self.voter_file, cluster_id="c", node_id=NodeId(self.id), store=None, fresh=self.incarnation
         )
@@ -321,6 +323,7 @@ class Node:
             store=self.store,
             event_log=self.log,
             worker=self.worker,
+            store_worker=self.store_worker,
             directory=self.directory,
             facts=ListFacts(self.machine) if cluster.founding else None,
         )
@@ -345,7 +348,7 @@ class Node:
     def kill(self, *, power_loss: bool = False) -> None:
         self.up = False
         self.engine.stop()
-        self.worker.dead = True
+        self.worker.dead = self.store_worker.dead = True
         if power_loss:
             self.disk.crash()
             self.store.crash()

@@ -278,7 +278,7 @@ def test_between_store_and_journal_it_votes_and_does_not_stand() -> None:
     cluster, leader, lagging = behind(settings=PATIENT)
     cluster.wires.heal()
     creep(cluster, at_step(cluster, lagging, "last chunk"))
-    lagging.worker.stuck = True
+    lagging.store_worker.stuck = True
     creep(cluster, at_step(cluster, lagging, "switched"))
     sent: list[tuple[int, object]] = []
     cluster.wires.watch = lambda source, _, frame: sent.append((source, codec.decode(frame)))
@@ -291,7 +291,7 @@ def test_between_store_and_journal_it_votes_and_does_not_stand() -> None:
     assert asked - {leader.id}
     assert lagging.id not in asked
     assert granted
-    lagging.worker.release()
+    lagging.store_worker.release()
     cluster.wires.heal()
     same(cluster)
 
@@ -376,12 +376,12 @@ def test_a_log_that_grew_past_the_snapshot_meanwhile_is_kept() -> None:
     term = leader.engine.term
     cluster.wires.heal()
     creep(cluster, at_step(cluster, lagging, "switched"))
-    lagging.worker.stuck = True
+    lagging.store_worker.stuck = True
     cluster.wires.isolate(lagging.id)
     index = lagging.machine.applied_index()
     for i in range(lagging.journal.last_index + 1, index + 3):
         lagging.journal.append(i, term, b"entry %d" % i)
-    lagging.worker.release()
+    lagging.store_worker.release()
     cluster.run(0.05)
     assert not lagging.engine.installing
     assert lagging.journal.last_index == index + 2

@@ -179,12 +179,12 @@ def test_a_long_switch_is_waited_for() -> None:
     cluster, leader, lagging = behind(settings=hasty)
     cluster.wires.heal()
     creep(cluster, at_step(cluster, lagging, "last chunk"))
-    lagging.worker.stuck = True
+    lagging.store_worker.stuck = True
     creep(cluster, at_step(cluster, lagging, "switched"))
     sender = next(iter(leader.engine._senders.values()))
     cluster.run(3.0)
     assert next(iter(leader.engine._senders.values())) is sender
-    lagging.worker.release()
+    lagging.store_worker.release()
     same(cluster)
     assert lagging.machine.installs == 1
 
