@@ -27,6 +27,7 @@ from quorate.clock import LoopScheduler
 from quorate.consensus.codec import RefusedReason
 from quorate.consensus.disk import DirectoryLock, FileDisk, FileVoterFile, StoreFolder, ThreadWorker, sync_directory
 from quorate.consensus.event_log import EventLog
+from quorate.consensus.lives import Lives
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
 from quorate.consensus.scrub import Scrub
@@ -315,13 +316,7 @@ class Node:
             {NodeId(voter.id): split_address(voter.raft) for voter in settings.cluster.voters if voter.id != me},
             settings.peers,
             _seeded(),
-            PeerHandlers(
-                frame=self._frame,
-                connected=self._connected,
-                disconnected=self._disconnected,
-                turned_away=self._turned_away,
-                directory_of=self._directory_of,
-            ),
+            self._peer_handlers(),
         )
         founding = CreateCluster(
             cluster_id=settings.cluster.id,
@@ -363,6 +358,20 @@ class Node:
 
         self.core.on_directories = self._peers.judge_again
 
+    def _peer_handlers(self) -> PeerHandlers:
+        lives = Lives(self._directory, self._worker, self._forget)
+        return PeerHandlers(
+            frame=self._frame,
+            connected=self._connected,
+            disconnected=self._disconnected,
+            turned_away=self._turned_away,
+            directory_of=self._directory_of,
+            life=lambda: lives.life,
+            met=lives.met,
+            judge=lives.judge,
+            meet=lives.meet,
+        )
+
     def _frame(self, peer: NodeId, frame: bytes) -> None:
         self.core.on_frame(peer, frame)
 
@@ -374,6 +383,9 @@ class Node:
 
     def _turned_away(self, peer: NodeId, reason: RefusedReason) -> None:
         self.core.on_turned_away(peer, reason)
+
+    def _forget(self, reason: str, done: Callable[[], None]) -> None:
+        self.core.engine.forget(reason, done)
 
     def _directory_of(self, peer: NodeId) -> bytes | None:
         """The data directory a voter is known to have; another one under its id has forgotten its votes."""
@@ -435,7 +447,7 @@ class Node:
             waits_for=lambda: self.core.waits_for,
             alive=lambda: self._started and not self._stopping and not self._failed.done(),
             storage=self._storage_info,
-            alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms()),
+            alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms(), *core.engine.alarms),
             overruled=core.agreeing.overruled,
             agrees=lambda: core.comparison.agrees,
             settings=settings.http,

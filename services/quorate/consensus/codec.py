@@ -196,6 +196,15 @@ class NeedState(Message, frozen=True, gc=False):
     index: Index
 
 
+class YouLost(Message, frozen=True, gc=False):
+    """Leader → a follower whose answer proves that it lost what it had acknowledged in this very term: come back as one
+    that lost its journal. Repeated while the follower's acks say that they count.
+    """
+
+    term: Term
+    index: Index
+
+
 ChunkKind = Literal[0, 1]
 """0: rows of the store, 1: event batches."""
 
@@ -253,6 +262,7 @@ _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
     19: (ReadAsk, struct.Struct("!BQQ?")),
     20: (ReadIndexIs, struct.Struct("!BQQQ")),
     24: (NeedState, struct.Struct("!BQQ")),
+    25: (YouLost, struct.Struct("!BQQ")),
 }
 """Messages that are only numbers, in the order of their fields."""
 
@@ -380,7 +390,7 @@ def is_app_frame(frame: bytes) -> bool:
 
 HELLO_VERSION = 2
 """1: frames without tags. A peer of another version is refused by name: the two cannot speak on one link."""
-_HELLO = struct.Struct("!BBQQ16sII32sB")
+_HELLO = struct.Struct("!BBQQ16s16s16sII32sB")
 TYPE_HELLO = 32
 _TYPE_PROOF = 33
 _TYPE_REFUSED = 34
@@ -388,16 +398,20 @@ _TYPE_WELCOME = 35
 
 RefusedReason = Literal[
     "version", "cluster id", "node id", "directory", "features", "cluster key", "malformed", "busy", "deadline",
-    "frame tag",
+    "frame tag", "life",
 ]  # fmt: skip
 _REASONS: tuple[RefusedReason, ...] = (
     "version", "cluster id", "node id", "directory", "features", "cluster key", "malformed", "busy", "deadline",
-    "frame tag",
+    "frame tag", "life",
 )  # fmt: skip
 
 
 class Hello(Message, frozen=True, gc=False):
-    """Who is speaking and to whom. ``dir_uuid`` 16 bytes names the data directory, ``nonce`` 32 bytes are fresh."""
+    """Who is speaking and to whom. ``dir_uuid`` 16 bytes names the data directory, ``nonce`` 32 bytes are fresh.
+
+    ``life`` 16 bytes is this start of it; ``met``, said by who is dialed, the life it met last of the other's
+    directory, or zeros (consensus/lives.py).
+    """
 
     cluster_id: str
     node_id: NodeId
@@ -406,6 +420,8 @@ class Hello(Message, frozen=True, gc=False):
     feature_min: int
     feature_max: int
     nonce: bytes
+    life: bytes = bytes(16)
+    met: bytes = bytes(16)
 
 
 class Proof(Message, frozen=True, gc=False):
@@ -432,11 +448,13 @@ def encode_hello(message: HelloMessage) -> bytes:
     match message:
         case Hello():
             name = message.cluster_id.encode()
-            if len(name) > 255 or len(message.dir_uuid) != 16 or len(message.nonce) != 32:
-                raise UsageError("cluster id above 255 bytes, or a directory uuid or nonce of the wrong length")
+            if len(name) > 255 or {len(message.dir_uuid), len(message.life), len(message.met)} != {16}:
+                raise UsageError("a cluster id above 255 bytes, or a directory or life of another length than 16")
+            if len(message.nonce) != 32:
+                raise UsageError("a nonce of another length than 32")
             head = _HELLO.pack(
                 TYPE_HELLO, HELLO_VERSION, message.node_id, message.to_node_id, message.dir_uuid,
-                message.feature_min, message.feature_max, message.nonce, len(name),
+                message.life, message.met, message.feature_min, message.feature_max, message.nonce, len(name),
             )  # fmt: skip
             return head + name
         case Proof():
@@ -464,11 +482,11 @@ def decode_hello(frame: bytes) -> HelloMessage:
 def _decode_hello(frame: bytes) -> Hello:
     if len(frame) < _HELLO.size or len(frame) != _HELLO.size + frame[_HELLO.size - 1]:
         raise PeerError("hello of the wrong length")
-    _, version, node, to_node, directory, low, high, nonce, _ = _HELLO.unpack_from(frame)
+    _, version, node, to_node, directory, life, met, low, high, nonce, _ = _HELLO.unpack_from(frame)
     if version != HELLO_VERSION:
         raise PeerError(f"hello version {version}, this node speaks {HELLO_VERSION}")
     try:
         cluster_id = frame[_HELLO.size :].decode()
     except UnicodeDecodeError as error:
         raise PeerError("cluster id is not UTF-8") from error
-    return Hello(cluster_id, node, to_node, directory, low, high, nonce)
+    return Hello(cluster_id, node, to_node, directory, low, high, nonce, life, met)

@@ -102,6 +102,7 @@ class Directory:
     def __init__(self, file: VoterFile, voter: Voter) -> None:
         self._file = file
         self.voter = voter
+        self._meeting: set[int] = set()
 
     @classmethod
     def open(
@@ -166,6 +167,18 @@ class Directory:
         """Why the store is to be fetched from the leader; empty when it is sound."""
         return self.voter.rebuild_store
 
+    def knows(self, life: str) -> bool:
+        """Was it lived here?"""
+        return life in self.voter.lives
+
+    def met(self, peer: NodeId) -> Met | None:
+        """The last life met of another voter."""
+        return self.voter.met.get(peer)
+
+    def met_durably(self, peer: NodeId) -> bool:
+        """Would this be known after a crash now?"""
+        return peer in self.voter.met and peer not in self._meeting
+
     # ── changes: at start, durable at once ──
 
     def begin(self, life: str) -> None:
@@ -192,6 +205,20 @@ class Directory:
         """It was rebuilt, and is synced."""
         self.save_later(worker, done, rebuild_store="")
 
+    def meet(
+        self, peer: NodeId, incarnation: str, life: str, worker: DiskWorker | None, done: Callable[[], None]
+    ) -> None:
+        """Another life of a peer."""
+        met = Met(incarnation, life)
+        self._meeting.add(peer)
+
+        def durable() -> None:
+            if self.voter.met.get(peer) == met:
+                self._meeting.discard(peer)
+            done()
+
+        self.save_later(worker, durable, met={**self.voter.met, int(peer): met})
+
     def save_later(self, worker: DiskWorker | None, done: Callable[[], None] | None = None, **changes: object) -> None:
         """Make the changes in memory now, on disk when the worker comes to it. Without a worker: at once."""
         self.voter = msgspec.structs.replace(self.voter, **changes)
@@ -206,7 +233,8 @@ class Directory:
 
 def encode_voter(voter: Voter) -> bytes:
     """As it stands in the file: JSON, and a line with its checksum."""
-    text = msgspec.json.format(msgspec.json.encode(voter, order="deterministic"), indent=1)
+    voter = msgspec.structs.replace(voter, met=dict(sorted(voter.met.items())))
+    text = msgspec.json.format(msgspec.json.encode(voter), indent=1)
     return b"%s\n%08x\n" % (text, crc32(text))
 
 

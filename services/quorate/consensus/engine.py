@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+import structlog
 
 from quorate.clock import Scheduler, Timer
 from quorate.consensus import codec
@@ -42,6 +43,7 @@ from quorate.consensus.codec import (
     TermNotice,
     TimeoutNow,
     VoteGranted,
+    YouLost,
 )
 from quorate.consensus.core import Core, CoreEvents, Role
 from quorate.consensus.directory import Directory
@@ -79,6 +81,11 @@ TERM_BEYOND_THE_LOG = (
     f"the journal holds a term above {TERM_MAX}, which no log can hold: an earlier build took it from a forged frame. "
     "If the other voters are well, remove this node's journal folder: it comes back as one that lost its journal"
 )
+LOST_ACKNOWLEDGED = (
+    "node {peer}, which leads, holds an acknowledgement of this node up to entry {index} that its journal does not "
+    "bear out: the journal, or the disk below it, went back"
+)
+_log = structlog.get_logger(__name__)
 _NO_ACK = (NodeId(0), Term(0), Index(0), 0.0)
 
 
@@ -147,7 +154,7 @@ class GuardedEngine(CoreEvents):
         self._flows: dict[NodeId, PeerFlow] = {}
         self._senders: dict[NodeId, SnapshotSender] = {}
         self._reset_leadership()
-        self._seq = self._answering_seq = self._answering_ballot = 0
+        self.followers_that_lost = self._seq = self._answering_seq = self._answering_ballot = 0
         self._handover = False
         self._last_ack = _NO_ACK
         self._news_due = False
@@ -193,6 +200,7 @@ class GuardedEngine(CoreEvents):
             SnapshotChunk: self._on_snapshot_chunk,
             SnapshotAck: self._on_snapshot_ack,
             NeedState: self._on_need_state,
+            YouLost: self._on_you_lost,
         }
 
     # ── what the controller asks (RaftEngine) ──
@@ -354,6 +362,10 @@ class GuardedEngine(CoreEvents):
         if self._running and self.is_leader:
             self._step(self._core.resign)
             self._kick()
+
+    def forget(self, reason: str, done: Callable[[], None]) -> None:
+        """See port."""
+        self._step(self._forget, reason, done)
 
     def start(self) -> None:
         """See port."""
@@ -793,7 +805,7 @@ class GuardedEngine(CoreEvents):
         if previous_term is None:
             raise InvariantBrokenError(f"no term for {previous} between {journal.base_index} and {last}")
         self._seq += 1
-        flow.sent(self._seq, entries_end, len(blob))
+        flow.sent(self._seq, entries_end, len(blob), previous if previous <= core.match(peer) else None)
         flow.resend = False
         flow.commit_sent = min(commit, entries_end)
         head = AppendEntries(core.term, self._seq, previous, previous_term, commit, ())
@@ -829,14 +841,20 @@ class GuardedEngine(CoreEvents):
         next_index = message.next_index
         if message.success and next_index > self._journal.last_index + 1:
             raise PeerError(f"node {peer} acknowledges {next_index - 1}, which was never sent")
-        if not message.counts:
+        if flow.lost and message.counts:
+            self._send(peer, YouLost(core.term, Index(0)))
+        if flow.lost or not message.counts:
             self._move_uncounted(peer, message)
+            return
+        if message.reset and flow.proves_loss(message.seq, next_index):
+            self._lost(peer)
             return
         if message.reset:
             if self._senders.get(peer) or not flow.take_reset(message.seq):
                 core.note_alive(peer)
                 return
-            next_index = min(next_index, Index(self._journal.last_index + 1))
+            # It holds what it acknowledged, or its next answer proves that it does not.
+            next_index = max(min(next_index, Index(self._journal.last_index + 1)), Index(core.match(peer) + 1))
         self._recount = True
         before = core.next_index(peer)
         core.acknowledged(peer, next_index, reset=message.reset, success=message.success)
@@ -844,6 +862,29 @@ class GuardedEngine(CoreEvents):
             self._has_entries(peer, next_index - 1)
             if core.next_index(peer) < before and not message.reset:
                 core.set_next_index(peer, before)
+
+    def _lost(self, peer: NodeId) -> None:
+        """Its answer to what goes on from its own acknowledgement of this term says that it does not hold that."""
+        index = self._core.match(peer)
+        self.followers_that_lost += 1
+        _log.critical("a follower lost entries that it had acknowledged", follower=int(peer), up_to=int(index))
+        flow = self._flows[peer]
+        flow.lost = True
+        flow.ack_floor = flow.last_seq
+        flow.resend = True
+        self._core.forget_match(peer)
+        self._send(peer, YouLost(self._core.term, index))
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """See port."""
+        lost = ", ".join(str(peer) for peer in self._others if self._flows[peer].lost)
+        told = f"node {lost} lost entries that it had acknowledged, and does not count before it has come back"
+        return (told,) if lost else ()
+
+    def _on_you_lost(self, peer: NodeId, message: YouLost) -> None:
+        if message.term == self._core.term and peer == self._core.leader_id and self._rejoin is None:
+            self._forget(LOST_ACKNOWLEDGED.format(peer=peer, index=message.index))
 
     def _ack_matters(self, peer: NodeId) -> bool:
         """Is there anything to do now that this peer has answered?"""
@@ -1028,12 +1069,15 @@ class GuardedEngine(CoreEvents):
         elif listed is not None:
             self._forget(NOT_LISTED)
 
-    def _forget(self, reason: str) -> None:
-        """From here on this node's votes and acknowledgements count for nothing, until it has come back."""
-        if self._rejoin is None:
-            self._rejoin = Rejoin(self._others, self._rng.getrandbits(61))
-            self._rejoin_ask_at = self._scheduler.monotonic()
-        self._directory.save_later(self._worker, may_not_vote=reason, admitted=False)
+    def _forget(self, reason: str, done: Callable[[], None] | None = None) -> None:
+        """From here on this node's votes and acknowledgements count for nothing, until it has come back. What it asked
+        before is asked again: another copy of this directory may have spoken since.
+        """
+        self._rejoin = Rejoin(self._others, self._rng.getrandbits(61))
+        self._rejoin_ask_at = self._scheduler.monotonic()
+        self._rejoined_seq = None
+        self._held.clear()
+        self._directory.save_later(self._worker, done, may_not_vote=reason, admitted=False)
         if self._core.role is not Role.FOLLOWER:
             self._core.resign()
         self._kick()
@@ -1063,6 +1107,7 @@ class GuardedEngine(CoreEvents):
         self._core.forget_match(peer)
         flow = self._flows[peer]
         flow.ack_floor = flow.last_seq
+        flow.lost = False
 
         def confirmed(index: Index | None) -> None:
             if index is not None and self._running:

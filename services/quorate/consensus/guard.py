@@ -102,6 +102,10 @@ def shape_append(message: AppendEntries, log: LogView, commit: Index) -> Show | 
 # ── leaders: flow to one follower ──
 
 
+_SURE_MAX = 64
+"""AppendEntries per follower whose answers can prove a loss; an older one's answer proves nothing."""
+
+
 class PeerFlow:
     """What the leader remembers about the link to one follower in its term: sequence numbers and the window in flight.
 
@@ -119,11 +123,18 @@ class PeerFlow:
         self.needs_state = False
         """It lost its store but not its log: it gets a snapshot beside the entries."""
         self.bytes_in_flight = 0
+        self.lost = False
+        """It lost what it had acknowledged: nothing it says counts before it has asked as one that rejoins."""
         self._flight: deque[tuple[int, int]] = deque()
+        self._sure: deque[tuple[int, Index]] = deque(maxlen=_SURE_MAX)
 
-    def sent(self, seq: int, last_index: int, size: int) -> None:
-        """An AppendEntries left; ``size`` bytes of entries up to ``last_index``."""
+    def sent(self, seq: int, last_index: int, size: int, known: Index | None = None) -> None:
+        """An AppendEntries left; ``size`` bytes of entries up to ``last_index``. ``known``: it goes on from this
+        entry, which the follower had acknowledged before.
+        """
         self.last_seq = seq
+        if known is not None:
+            self._sure.append((seq, known))
         if size:
             self._flight.append((last_index, size))
             self.bytes_in_flight += size
@@ -133,6 +144,12 @@ class PeerFlow:
         flight = self._flight
         while flight and flight[0][0] <= index:
             self.bytes_in_flight -= flight.popleft()[1]
+
+    def proves_loss(self, seq: int, next_index: int) -> bool:
+        """A reset answer to this: the follower does not hold what it acknowledged before it was sent (Raft §5.3). One
+        that has trimmed the entry since asks for what comes after it.
+        """
+        return any(number == seq and next_index <= known for number, known in self._sure)
 
     def take_reset(self, seq: int) -> bool:
         """May this reset answer be believed? If so, nothing counts as in flight any more."""
@@ -170,6 +187,10 @@ class HeldFrames:
 
     def __init__(self) -> None:
         self._frames: deque[_Held] = deque()
+
+    def clear(self) -> None:
+        """What waits shall not leave: the node has learned that it must not vouch for anything."""
+        self._frames.clear()
 
     def __len__(self) -> int:
         return len(self._frames)

@@ -62,6 +62,20 @@ class MemoryEngine:
         """See port."""
         return ""
 
+    def forget(self, reason: str, done: Callable[[], None]) -> None:
+        """See port. It remembers nothing."""
+        done()
+
+    @property
+    def followers_that_lost(self) -> int:
+        """See port."""
+        return 0
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """See port."""
+        return ()
+
     @property
     def leader_id(self) -> NodeId | None:
         """See port."""

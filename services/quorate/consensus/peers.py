@@ -9,9 +9,11 @@ what the proven peer did not send in this place is refused as ``frame tag`` and 
 leave in one write.
 
 Theory. Hello: dialer sends ``Hello`` (D); acceptor answers ``Hello`` (A) and ``Proof`` HMAC(key, "A" D A); dialer
-checks, sends ``Proof`` HMAC(key, "D" D A); acceptor checks, sends ``Welcome``. Both nonces are in D and A, so
-neither proof can be replayed, and the role letter keeps one from being reflected. The tags' keys are made of the same
-two frames. So nobody on the path can say or change anything; they can read it, unless both ``ssl`` contexts are given.
+checks, sends ``Proof`` HMAC(key, "D" D A); acceptor checks, sends ``Welcome``. D names the dialer's life, A the one met
+before it; each side makes durable what it learns of that before its last word (consensus/lives.py). Both nonces are in
+D and A, so neither proof can be replayed, and the role letter keeps one from being reflected. The tags' keys are made
+of the same two frames. So nobody on the path can say or change anything; they can read it, unless both ``ssl`` contexts
+are given.
 """
 
 import asyncio
@@ -31,6 +33,7 @@ import structlog
 from quorate.admission import Admission
 from quorate.consensus import codec, packets
 from quorate.consensus.codec import Hello, HelloMessage, Proof, Refused, RefusedReason, Welcome
+from quorate.consensus.lives import NO_LIFE
 from quorate.consensus.packets import LENGTH, TagError, Tags
 from quorate.consensus.ports import NodeId
 from quorate.consensus.seldom import Seldom
@@ -63,6 +66,11 @@ class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("a directory uuid has 16 bytes, and feature_min is at most feature_max")
 
 
+def _keeps_nothing(_peer: NodeId, _inc: bytes, _life: bytes, _told: bytes, done: Callable[[], None]) -> bool:
+    done()
+    return True
+
+
 class PeerHandlers(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told. All on the loop. ``frame`` may raise PeerError: the connection is dropped."""
 
@@ -74,6 +82,16 @@ class PeerHandlers(msgspec.Struct, frozen=True, kw_only=True):
     """A peer would not have us, and says why."""
     directory_of: Callable[[NodeId], bytes | None] = lambda _peer: None
     """The directory uuid a peer must have; None: any."""
+
+    life: Callable[[], bytes] = lambda: NO_LIFE
+    """This start of ours (consensus/lives.py)."""
+    met: Callable[[NodeId, bytes], bytes] = lambda _peer, _incarnation: NO_LIFE
+    """The life met last of a peer's directory."""
+    judge: Callable[[NodeId, bytes, Callable[[], None]], None] = lambda _peer, _told, done: done()
+    """A peer tells which life of ours it met last; the last argument is called when it may hear this one."""
+    meet: Callable[[NodeId, bytes, bytes, bytes, Callable[[], None]], bool] = _keeps_nothing
+    """A proven peer's directory, its life, which life it was told, and what to call when that is durable. False: it
+    must be told of another life first."""
 
 
 def proof(key: bytes, role: bytes, dialer_hello: bytes, acceptor_hello: bytes) -> bytes:
@@ -229,7 +247,9 @@ class _Inbound(_Link):
     def __init__(self, peers: "Peers") -> None:
         super().__init__(peers)
         self._proof_wanted: bytes | None = None
+        self._proven = False
         self._hellos = b"", b""
+        self._life = self._told = NO_LIFE
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See _Link; of too many that prove nothing the oldest goes."""
@@ -244,20 +264,33 @@ class _Inbound(_Link):
         return self._proof_wanted is not None
 
     def handle(self, frame: bytes) -> None:
-        """Hello, proof, then frames."""
+        """Hello, proof, then frames, once the life that speaks is kept."""
         if self.open and self.peer is not None:
             self._peers.handlers.frame(self.peer, frame)
         elif self._proof_wanted is None:
             self._answer(frame)
+        elif self._proven:
+            raise PeerError("hello parts out of order")
         else:
             message = codec.decode_hello(frame)
             if not isinstance(message, Proof) or not hmac.compare_digest(message.mac, self._proof_wanted):
                 self.refuse("cluster key")
                 return
-            self.say(Welcome())
-            key = self._peers.identity.key
-            self.opened(Tags(key, _DIALER, *self._hellos), Tags(key, _ACCEPTOR, *self._hellos))
-            self._peers.inbound_open(self)
+            self._proven = True
+            meet = self._peers.handlers.meet
+            if self.peer is None or self.incarnation is None:
+                raise PeerError("a proof without a hello")
+            if not meet(self.peer, self.incarnation, self._life, self._told, self._welcome):
+                self.refuse("life")
+
+    def _welcome(self) -> None:
+        """Who it is, and in which life, is kept: it may speak."""
+        if self.ended:
+            return
+        self.say(Welcome())
+        key = self._peers.identity.key
+        self.opened(Tags(key, _DIALER, *self._hellos), Tags(key, _ACCEPTOR, *self._hellos))
+        self._peers.inbound_open(self)
 
     def _answer(self, frame: bytes) -> None:
         peers, own = self._peers, self._peers.identity
@@ -276,7 +309,9 @@ class _Inbound(_Link):
         if reason is not None:
             self.refuse(reason)
             return
-        answer = peers.hello_to(hello.node_id)
+        self._life = hello.life
+        self._told = peers.handlers.met(hello.node_id, hello.dir_uuid)
+        answer = peers.hello_to(hello.node_id, self._told)
         answer_frame = codec.encode_hello(answer)
         self._hellos = frame, answer_frame
         self._proof_wanted = proof(own.key, _DIALER, frame, answer_frame)
@@ -292,6 +327,7 @@ class _Outbound(_Link):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._hello = b""
         self._answer = b""
+        self._told = NO_LIFE
         self._proven = False
 
     def greet(self) -> None:
@@ -324,6 +360,7 @@ class _Outbound(_Link):
     def _check(self, hello: Hello, frame: bytes) -> None:
         peers = self._peers
         self._answer = frame
+        self._told = hello.met
         self.incarnation = hello.dir_uuid
         reason = judge_hello(hello, peers.identity, peers.handlers.directory_of(hello.node_id))
         if hello.node_id != self.peer:
@@ -337,7 +374,13 @@ class _Outbound(_Link):
             self.refuse("cluster key")
             return
         self._proven = True
-        self.say(Proof(proof(key, _DIALER, self._hello, self._answer)))
+        if self.peer is not None:
+            self._peers.handlers.judge(self.peer, self._told, self._prove_ourselves)
+
+    def _prove_ourselves(self) -> None:
+        """What the peer told of an earlier life, if anything, is durable here: it may keep this one."""
+        if not self.ended:
+            self.say(Proof(proof(self._peers.identity.key, _DIALER, self._hello, self._answer)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See _Link; the dialer may try again."""
@@ -465,11 +508,19 @@ class Peers:
 
     # ── what links report ──
 
-    def hello_to(self, peer: NodeId) -> Hello:
-        """A hello with a fresh nonce."""
+    def hello_to(self, peer: NodeId, met: bytes = NO_LIFE) -> Hello:
+        """A hello with a fresh nonce. ``met``: the life met last of the peer, told to one that dialed."""
         own = self.identity
         return Hello(
-            own.cluster_id, own.node_id, peer, own.dir_uuid, own.feature_min, own.feature_max, secrets.token_bytes(32)
+            own.cluster_id,
+            own.node_id,
+            peer,
+            own.dir_uuid,
+            own.feature_min,
+            own.feature_max,
+            secrets.token_bytes(32),
+            self.handlers.life(),
+            met,
         )
 
     def admit(self, link: _Inbound) -> _Inbound | None:

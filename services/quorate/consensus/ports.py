@@ -201,6 +201,19 @@ class RaftEngine(Protocol):
     def waits_for(self) -> str:
         """Why this node cannot take part in elections, and what would help; empty when it can."""
 
+    def forget(self, reason: str, done: Callable[[], None]) -> None:
+        """What this node voted and acknowledged before may be more than it knows: from here on it counts for nothing,
+        until it has come back like one that lost its journal. ``done`` when that is durable.
+        """
+
+    @property
+    def followers_that_lost(self) -> int:
+        """How often this leader had proof that a follower lost entries which it had acknowledged."""
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What an operator must know, in sentences."""
+
     @property
     def installing(self) -> bool:
         """True while a snapshot arrives: the store is behind and jumps; the node is not ready."""

@@ -12,7 +12,7 @@ import pytest
 from quorate.cli.cluster import found
 from quorate.cli.node import Node
 from quorate.consensus import codec
-from quorate.consensus.codec import Proof
+from quorate.consensus.codec import Proof, Welcome
 from quorate.consensus.packets import Tags, pack
 from quorate.consensus.peers import proof
 from quorate.settings import LISTENERS, read_settings
@@ -90,6 +90,8 @@ def test_a_hostile_hello_leaves_nothing_in_the_log(tmp_path: Path, monkeypatch: 
             raw.send(hello())
             key, answer = node.settings.cluster_key(), await raw.read()
             raw.send(codec.encode_hello(Proof(proof(key, b"D", hello(), answer))))
+            assert isinstance(codec.decode_hello(await raw.read()), Proof)
+            assert codec.decode_hello(await raw.read()) == Welcome()  # Its life is durable here.
             raw.send_raw(pack(Tags(key, b"D", hello(), answer), [b"sense"], 100))
             await until(lambda: heard)
         assert heard == [(2, b"sense")]

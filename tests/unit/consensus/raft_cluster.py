@@ -2,6 +2,7 @@
 was not synced.
 """
 
+import copy
 import heapq
 import random
 from collections import deque
@@ -12,8 +13,9 @@ import msgspec
 from quorate.clock import Timer
 from quorate.consensus.directory import Directory, MemoryVoterFile
 from quorate.consensus.event_log import EventLog
-from quorate.consensus.founding import directory_text
+from quorate.consensus.founding import directory_bytes, directory_text
 from quorate.consensus.journal import Journal
+from quorate.consensus.lives import Lives
 from quorate.consensus.ports import Family, Index, LeaderCause, NodeId, StoreOp, Term
 from quorate.consensus.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.settings import EngineSettings
@@ -144,10 +146,12 @@ class Wires:
         self.cut: set[tuple[int, int]] = set()
         self.held: dict[tuple[int, int], list[bytes]] = {}
         self.nodes: dict[int, Node] = {}
+        self.open: dict[tuple[int, int], tuple[int, int]] | None = None
+        """With lives: the links over which a life may speak, and which lives of both nodes opened it."""
         self.watch: Callable[[int, int, bytes], None] | None = None
 
     def send(self, source: int, target: int, frame: bytes) -> None:
-        if (source, target) in self.cut:
+        if (source, target) in self.cut or not self.linked(source, target):
             return
         if self.watch is not None:
             self.watch(source, target, frame)
@@ -160,6 +164,43 @@ class Wires:
         node = self.nodes.get(target)
         if node is not None and node.up and (source, target) not in self.cut:
             node.engine.receive(NodeId(source), frame)
+
+    def linked(self, source: int, target: int) -> bool:
+        """Has the source said its life there?"""
+        lives = (self.nodes[source].lives, self.nodes[target].lives)
+        return self.open is None or self.open.get((source, target)) == lives
+
+    def dial(self, source: int, target: int) -> None:
+        """Say hello as ``peers.py`` does, until it is heard or one of the two is another."""
+        assert self.open is not None
+        one, two = self.nodes[source], self.nodes[target]
+        lives = (one.lives, two.lives)
+
+        def same() -> bool:
+            return one.up and two.up and (one.lives, two.lives) == lives
+
+        def again() -> None:
+            if same():
+                self.time.call_later(0.01, lambda: self.dial(source, target))
+
+        def opened() -> None:
+            assert self.open is not None
+            if same():
+                self.open[source, target] = lives
+                one.engine.peer_connected(NodeId(target))
+
+        def judged() -> None:
+            incarnation = directory_bytes(one.incarnation)
+            if same() and not two.said.meet(NodeId(source), incarnation, one.said.life, told, opened):
+                again()
+
+        if not same():
+            return
+        if {(source, target), (target, source)} & self.cut:
+            again()
+            return
+        told = two.said.met(NodeId(source), directory_bytes(one.incarnation))
+        one.said.judge(NodeId(target), told, judged)
 
     def hold(self, source: int, target: int) -> None:
         self.held[source, target] = []
@@ -187,7 +228,8 @@ class _NodeNetwork:
 
     def connected(self, peer: NodeId) -> bool:
         node = self._wires.nodes.get(peer)
-        return node is not None and node.up and (self._me, peer) not in self._wires.cut
+        linked = node is not None and node.up and self._wires.linked(self._me, peer)
+        return linked and (self._me, peer) not in self._wires.cut
 
 
 class ListMachine:
@@ -304,7 +346,7 @@ class Node:
         )
         if forgotten:
             self.directory.forbid_vote("the test says so")
-        self.directory.begin(f"life-{self.id}-{self.lives}")
+        self.directory.begin(directory_text(bytes([self.id, *self.lives.to_bytes(15, "big")])))
         self.journal = Journal.open(self.disk, self.worker, cluster.journal, cluster.time)
         self.log = EventLog(self.store)
         self.machine = ListMachine(self.store, self.log)
@@ -327,10 +369,14 @@ class Node:
             directory=self.directory,
             facts=ListFacts(self.machine) if cluster.founding else None,
         )
+        self.said = Lives(self.directory, self.worker, self.engine.forget)
         self.up = True
         self.engine.start()
         for other in cluster.nodes.values():
-            if other is not self and other.up:
+            if other is not self and other.up and cluster.wires.open is not None:
+                cluster.wires.dial(self.id, other.id)
+                cluster.wires.dial(other.id, self.id)
+            elif other is not self and other.up:
                 self.engine.peer_connected(NodeId(other.id))
                 other.engine.peer_connected(NodeId(self.id))
 
@@ -344,6 +390,14 @@ class Node:
         self.wiped += 1
         self.disk, self.store, self.voter_file = MemoryDisk(), MemoryStore(), MemoryVoterFile()
         self.incarnation = directory_text(bytes([self.id]) * 15 + bytes([128 + self.wiped]))
+
+    def copy(self) -> tuple[MemoryDisk, MemoryStore, MemoryVoterFile]:
+        """The whole directory, block by block: what the copy holds stands where it stood."""
+        return copy.deepcopy((self.disk, self.store, self.voter_file))
+
+    def put_back(self, copied: tuple[MemoryDisk, MemoryStore, MemoryVoterFile]) -> None:
+        """That in the place of what there is; the node is down."""
+        self.disk, self.store, self.voter_file = copy.deepcopy(copied)
 
     def kill(self, *, power_loss: bool = False) -> None:
         self.up = False
@@ -371,10 +425,12 @@ class Cluster:
         seed: int = 1,
         start: bool = True,
         founding: bool = False,
+        lives: bool = False,
     ) -> None:
         self.founding = founding
         self.time = VirtualTime()
         self.wires = Wires(self.time)
+        self.wires.open = {} if lives else None
         self.settings = settings or EngineSettings()
         self.journal = JOURNAL
         self.seed = seed

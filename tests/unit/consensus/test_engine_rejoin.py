@@ -1,9 +1,12 @@
 """A node that lost its journal: it votes only when it can no longer contradict what it forgot."""
 
+import random
+
 import pytest
 
 from quorate.consensus import codec
-from quorate.consensus.codec import Ack, PreVoteAnswer, RejoinIndex, RejoinTerm, RequestVote, VoteGranted
+from quorate.consensus.codec import Ack, PreVoteAnswer, RejoinIndex, RejoinTerm, RequestVote, VoteGranted, YouLost
+from quorate.consensus.guard import PeerFlow
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
 from quorate.consensus.rejoin import Rejoin
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
@@ -269,3 +272,109 @@ def test_only_voters_who_remember_are_believed() -> None:
     assert not rejoin.complete(Index(10), Index(9))
     assert not rejoin.complete(Index(9), Index(10))
     assert rejoin.complete(Index(10), Index(10))
+
+
+# ── a leader's proof ──
+
+
+def went_back() -> tuple[Cluster, Node, Node]:
+    """A leader, and a follower whose journal ends below what it acknowledged, by a cut that looks like a crash's: its
+    store went back likewise, and its own files tell it nothing.
+    """
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    write(cluster, leader, 5)
+    cluster.settle()
+    node = next(node for node in cluster.nodes.values() if node is not leader)
+    copied = node.copy()
+    write(cluster, leader, 5)
+    cluster.settle()
+    node.kill()
+    voter_file = node.voter_file
+    node.put_back(copied)
+    node.voter_file = voter_file
+    return cluster, leader, node
+
+
+def test_a_leader_that_holds_an_acknowledgement_proves_the_loss_of_it() -> None:
+    """What the follower does not hold it acknowledged in this very term: the leader says so, tells it, and does not
+    count it before it has come back like one that lost its journal.
+    """
+    cluster, leader, node = went_back()
+    other = next(n for n in cluster.nodes.values() if n not in {leader, node})
+    cluster.wires.hold(other.id, node.id)  # Not every term can be known.
+    node.start()
+    cluster.run_until(lambda: leader.engine.followers_that_lost)
+    assert leader.engine._core.match(NodeId(node.id)) == 0
+    assert leader.engine.alarms == (
+        f"node {node.id} lost entries that it had acknowledged, and does not count before it has come back",
+    )
+    cluster.run(1.0)
+    assert not node.engine.voting
+    assert "holds an acknowledgement of this node up to entry 12" in node.engine.waits_for
+    assert leader.engine._core.match(NodeId(node.id)) == 0
+    cluster.wires.isolate(other.id)
+    assert leader.propose(b"of two, one of them forgetful") is not None
+    cluster.run(0.3)
+    assert leader.machine.offset == 10
+    cluster.wires.heal()
+    cluster.wires.release(other.id, node.id)
+    cluster.run_until(lambda: node.engine.voting)
+    cluster.settle()
+    assert (leader.engine.followers_that_lost, cluster.elect().engine.alarms) == (1, ())
+
+
+def test_without_the_word_of_the_leader_it_is_told_again() -> None:
+    """A YouLost that the network ate is said again when the follower's acks still say that they count."""
+    cluster, _, node = went_back()
+    messages: list[codec.Message] = []
+
+    def note(_source: int, _target: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if isinstance(message, YouLost):
+            messages.append(message)
+
+    cluster.wires.watch = note
+    arrive = cluster.wires.arrive
+
+    def without_the_first(source: int, target: int, frame: bytes) -> None:
+        if not isinstance(codec.decode(frame), YouLost) or len(messages) > 1:
+            arrive(source, target, frame)
+
+    cluster.wires.arrive = without_the_first  # type: ignore[method-assign]
+    node.start()
+    cluster.run_until(lambda: not node.engine.voting)
+    assert len(messages) > 1
+    cluster.run_until(lambda: node.engine.voting)
+    cluster.settle()
+
+
+def test_what_was_sent_before_the_acknowledgement_proves_nothing() -> None:
+    """An answer that overtook another, a resend that came late: that is no loss."""
+    flow = PeerFlow()
+    flow.sent(1, Index(10), 100)
+    flow.sent(2, Index(10), 0, Index(10))
+    assert not flow.proves_loss(1, 5)
+    assert flow.proves_loss(2, 10)
+    assert not flow.proves_loss(2, 11), "it has trimmed that entry, and all after it is there"
+
+
+def test_reordered_and_lost_frames_prove_nothing() -> None:
+    """A leader that sends faster than the wires deliver, with cuts in between, accuses nobody."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    chance = random.Random(7)
+    send = cluster.wires.send
+
+    def late(source: int, target: int, frame: bytes) -> None:
+        if chance.random() > 0.1:
+            cluster.time.call_later(chance.random() * 0.05, lambda: send(source, target, frame))
+
+    cluster.wires.send = late  # type: ignore[method-assign]
+    for _ in range(300):
+        leader = cluster.leader or leader
+        leader.propose(b"x" * 100)
+        cluster.run(chance.random() * 0.02)
+    cluster.wires.send = send  # type: ignore[method-assign]
+    cluster.settle()
+    assert [node.engine.followers_that_lost for node in cluster.nodes.values()] == [0, 0, 0]

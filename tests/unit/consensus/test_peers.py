@@ -8,11 +8,13 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from quorate.consensus import codec
 from quorate.consensus.codec import Hello, Proof, Refused, TermNotice, Welcome
+from quorate.consensus.lives import NO_LIFE
 from quorate.consensus.packets import LENGTH, OVERHEAD_BYTES, Tags, pack, unpack
 from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers, proof
 from quorate.consensus.ports import NodeId, Term
@@ -581,3 +583,94 @@ def test_a_peer_of_the_first_version_is_refused_by_name() -> None:
         assert one.refused == [(None, "version")]
 
     with_ends(scenario, one)
+
+
+# ── lives ──
+
+
+class Told:
+    """The handlers of lives, by hand."""
+
+    def __init__(self, end: End, life: bytes, *, known: bytes = NO_LIFE) -> None:
+        self.known = known
+        self.told: list[bytes] = []
+        self.speak: list[Callable[[], None]] = []
+        self.hear: list[Callable[[], None]] = []
+        self.at_once = True
+        self.refuses = 0
+        changes = {"life": lambda: life, "met": self._met, "judge": self._judge, "meet": self._meet}
+        end.peers.handlers = msgspec.structs.replace(end.peers.handlers, **changes)
+
+    def _met(self, _peer: NodeId, _incarnation: bytes) -> bytes:
+        return self.known
+
+    def _judge(self, _peer: NodeId, told: bytes, done: Callable[[], None]) -> None:
+        self.told.append(told)
+        self.speak.append(done)
+        if self.at_once:
+            done()
+
+    def _meet(self, _peer: NodeId, _incarnation: bytes, life: bytes, told: bytes, done: Callable[[], None]) -> bool:
+        assert told == self.known
+        if self.refuses:
+            self.refuses -= 1
+            return False
+        self.known = life
+        self.hear.append(done)
+        if self.at_once:
+            done()
+        return True
+
+
+ONE_LIVES, TWO_LIVES, ELSEWHERE = (bytes([number]) * 16 for number in (11, 12, 13))
+
+
+def test_each_side_says_its_life_and_which_it_met() -> None:
+    """Who dials is told the life that was met before, and then its own is kept."""
+    one, two = pair()
+    first, second = Told(one, ONE_LIVES, known=ELSEWHERE), Told(two, TWO_LIVES)
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.ups and two.ups)
+        assert (first.told, second.told) == ([NO_LIFE], [ELSEWHERE])
+        assert (first.known, second.known) == (TWO_LIVES, ONE_LIVES)
+
+    with_ends(scenario, one, two)
+
+
+def test_nothing_is_heard_before_both_sides_have_kept_what_they_learned() -> None:
+    """The proof waits for the dialer's disk, the welcome for the other's; whoever is first waits."""
+    one, two = pair()
+    first, second = Told(one, ONE_LIVES), Told(two, TWO_LIVES)
+    first.at_once = second.at_once = False
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: first.speak and second.speak)
+        await asyncio.sleep(0.1)
+        assert not first.hear
+        assert not second.hear
+        first.speak[0]()
+        await until(lambda: second.hear)
+        await asyncio.sleep(0.1)
+        assert not one.ups
+        second.hear[0]()
+        await until(lambda: one.ups)
+        assert not two.ups
+
+    with_ends(scenario, one, two)
+
+
+def test_who_must_be_told_of_another_life_first_says_hello_again() -> None:
+    """Another copy was met between hello and proof: refused by name, and told at the next try."""
+    one, two = pair()
+    first, second = Told(one, ONE_LIVES), Told(two, TWO_LIVES)
+    first.refuses = 1
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.refused)
+        assert one.refused == [(2, "life")]
+        first.known = ELSEWHERE
+        await until(lambda: one.ups and two.ups)
+        assert second.told[-1] == ELSEWHERE
+
+    with_ends(scenario, one, two)

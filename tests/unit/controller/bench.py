@@ -48,6 +48,8 @@ class ScriptedEngine:
         self.entry_bytes_max = 1 << 20
         self.founders: dict[NodeId, str] = {}
         self.waits_for = ""
+        self.followers_that_lost = 0
+        self.alarms: tuple[str, ...] = ()
 
     @property
     def is_leader(self) -> bool:

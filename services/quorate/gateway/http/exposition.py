@@ -122,6 +122,8 @@ class Scrape:
         out.gauge("quorate_leader", "1 on the leader.", context.engine.is_leader)
         out.gauge("quorate_leader_known", "1 while a leader is known here.", context.engine.leader_id is not None)
         out.gauge("quorate_voting", "0 while this node may not vote.", context.engine.voting)
+        lost = "How often a follower proved, while this node led, to have lost entries that it had acknowledged."
+        out.counter("quorate_followers_that_lost_total", lost, context.engine.followers_that_lost)
         timeout = "The smallest election timeout in force here; it grows with what this node's loop and its leader lag."
         out.gauge("quorate_election_timeout_seconds", timeout, context.engine.election_timeout_s)
         out.gauge("quorate_term", "Raft term.", context.engine.term)
