@@ -8,9 +8,11 @@ import itertools
 import random
 from collections.abc import Iterator
 from functools import cache
+from uuid import UUID
 
 from quorate.events import Event, NodeAddresses, Stamp, Voter, decode, encode, key
 from quorate.metadata import commands
+from quorate.metadata.cluster import directory_of
 from quorate.metadata.commands import Command
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
@@ -75,8 +77,8 @@ class History:
 
     def _node_start(self, number: int, feature_max: int) -> Command:
         return commands.RecordNodeStart(
-            node_id=number, dir_uuid=f"u{number}", version="1", addresses=ADDRESSES, feature_min=1,
-            feature_max=feature_max,
+            node_id=number, dir_uuid=directory_of(self._state, number), version="1", addresses=ADDRESSES,
+            feature_min=1, feature_max=feature_max,
         )  # fmt: skip
 
     def _some(self) -> Command:
@@ -189,6 +191,9 @@ class History:
             )
         if way < 0.8:
             return self._node_start(self._chance.randint(1, 3), feature_max=9)
+        if way < 0.9:
+            fresh = str(UUID(int=self._chance.getrandbits(128), version=4))
+            return commands.RebuildVoter(node_id=self._chance.randint(1, 3), dir_uuid=fresh, asked_by="admin")
         return commands.RaiseFeatureLevel(level=self._state.feature_level + 1)
 
 

@@ -28,6 +28,7 @@ NAMES = st.sampled_from(["a", "b/ü"])
 IDS = st.sampled_from([1, 1, 2, 2, 3, 3, 4])
 CLUSTERS = st.sampled_from(["C", "D"])
 FLAGS = st.booleans()
+DIRECTORY = "00000000-0000-4000-8000-000000000001"
 
 
 def built(kind: type, **fields: st.SearchStrategy) -> st.SearchStrategy:
@@ -87,13 +88,14 @@ COMMANDS = st.one_of(
     built(
         commands.RecordNodeStart,
         node_id=st.just(1),
-        dir_uuid=st.just("u"),
+        dir_uuid=st.sampled_from(["u1", "u1", DIRECTORY]),
         version=st.just("1"),
         addresses=st.just(ADDRESSES),
         feature_min=st.just(1),
         feature_max=st.integers(1, 3),
     ),
     built(commands.RaiseFeatureLevel, level=st.integers(0, 3)),
+    built(commands.RebuildVoter, node_id=st.integers(1, 2), dir_uuid=st.just(DIRECTORY)),
 )
 
 

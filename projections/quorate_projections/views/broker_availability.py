@@ -144,6 +144,7 @@ VIEW = View(
             events.FeatureLevelChanged,
             events.MasterElected,
             events.NodeStarted,
+            events.VoterRebuilt,
             events.RoleChangeAcknowledged,
             events.SyncStateSetAltered,
             events.TopicCreated,

@@ -235,6 +235,7 @@ VIEW = View(
             events.ControllerLeaderElected,
             events.FeatureLevelChanged,
             events.NodeStarted,
+            events.VoterRebuilt,
             events.TopicCreated,
             events.TopicDeleted,
             events.TopicUpdated,

@@ -133,6 +133,7 @@ VIEW = View(
             events.ControllerLeaderElected,
             events.FeatureLevelChanged,
             events.NodeStarted,
+            events.VoterRebuilt,
             events.SyncStateSetAltered,
             events.TopicCreated,
             events.TopicDeleted,

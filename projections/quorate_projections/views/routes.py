@@ -235,6 +235,7 @@ VIEW: View[Part, Mine] = View(
             events.ControllerLeaderElected,
             events.FeatureLevelChanged,
             events.NodeStarted,
+            events.VoterRebuilt,
             events.RoleChangeAcknowledged,
             events.SyncStateSetAltered,
         }

@@ -23,6 +23,7 @@ from quorate.events import (
     TopicCreated,
     TopicDeleted,
     TopicUpdated,
+    VoterRebuilt,
 )
 
 
@@ -64,6 +65,7 @@ def _of_the_cluster(
     event: ClusterCreated
     | ControllerLeaderElected
     | NodeStarted
+    | VoterRebuilt
     | FeatureLevelChanged
     | ConfigChanged
     | TopicCreated
@@ -77,6 +79,9 @@ def _of_the_cluster(
             return f"node {event.node_id} leads the controllers: {leader_cause(event)}"
         case NodeStarted():
             return f"node {event.node_id} started (version {event.version})"
+        case VoterRebuilt():
+            before = event.old_dir_uuid or "one that was not known"
+            return f"node {event.node_id} was given another directory: {event.new_dir_uuid} (before: {before})"
         case FeatureLevelChanged():
             return f"the feature level is now {event.new} (before: {event.old})"
         case ConfigChanged():

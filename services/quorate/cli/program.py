@@ -27,6 +27,7 @@ OWN: Mapping[str, tuple[str, str]] = {
     "topics": ("operate:TOPICS", "Topics and their settings."),
     "config": ("operate:CONFIG", "Settings in the log: show them, or set some of a scope."),
     "feature": ("operate:FEATURE", "The feature level: feature show, feature raise."),
+    "member": ("member:COMMAND", "A voter whose directory is lost, or was moved: member rebuild, member adopt."),
     "elections": ("operate:ELECTIONS", "The latest election of each broker set."),
     "why": ("operate:WHY", "Why that broker is the master, and why the others are not."),
     "log": ("log:COMMAND", "The committed events: log tail, log dump."),

@@ -21,6 +21,7 @@ from quorate.consensus.staging import finish_switch
 from quorate.consensus.store import Applied, applied_ops, read_applied
 from quorate.errors import InvariantBrokenError, check
 from quorate.events import ClusterCreated, Event, Stamp
+from quorate.metadata.cluster import directory_of
 from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
@@ -197,10 +198,7 @@ class ReplicatedState:
 
     def directory_of(self, node_id: int) -> str:
         """The directory a voter has now, as the log names it; empty when it names none."""
-        node = self.state.nodes.get(node_id)
-        if node is not None:
-            return node.dir_uuid
-        return (self.founders() or {}).get(node_id, "")
+        return directory_of(self.state, node_id)
 
     # -- consensus.ports.Machine, going on
 

@@ -52,6 +52,7 @@ __all__ = [
     "TopicDeleted",
     "TopicUpdated",
     "Voter",
+    "VoterRebuilt",
 ]
 
 
@@ -438,6 +439,21 @@ class TopicUpdated(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True
     """RocketMQ attributes after the change, name to value, such as `message.type` to `FIFO`."""
 
 
+class VoterRebuilt(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A voter lost its data directory for good, and an operator named the one it has now; the old one is its no more."""
+
+    node_id: int
+    """Id of the node."""
+    old_dir_uuid: str
+    """Identity of the directory it had; empty when none was known."""
+    new_dir_uuid: str
+    """Identity of the directory it has from here on."""
+    addresses: NodeAddresses
+    """Where it was known to listen."""
+    asked_by: str
+    """Who asked, as far as the listener knows."""
+
+
 Event = (
     BrokerAddressChanged
     | BrokerDataCleaned
@@ -457,6 +473,7 @@ Event = (
     | TopicCreated
     | TopicDeleted
     | TopicUpdated
+    | VoterRebuilt
 )
 """Any fact; ``match`` over it is exhaustive."""
 
@@ -770,6 +787,19 @@ def _write_topic_updated(value: TopicUpdated) -> bytes:
             SMALL[value.system_flags] if 0 <= value.system_flags < 2048 else write_int(value.system_flags),
             write_boolean(value.order),
             write_map(value.attributes),
+        )
+    )
+
+
+def _write_voter_rebuilt(value: VoterRebuilt) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x14",
+            SMALL[value.node_id] if 0 <= value.node_id < 2048 else write_int(value.node_id),
+            write_string(value.old_dir_uuid),
+            write_string(value.new_dir_uuid),
+            _write_node_addresses(value.addresses),
+            write_string(value.asked_by),
         )
     )
 
@@ -1430,6 +1460,26 @@ def _read_cluster_created(data: bytes, at: int) -> tuple[ClusterCreated, int]:
     return value, at
 
 
+def _read_voter_rebuilt(data: bytes, at: int) -> tuple[VoterRebuilt, int]:
+    byte = data[at]
+    if byte < 128:
+        node_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        node_id, at = read_int(data, at)
+    old_dir_uuid, at = read_string(data, at)
+    new_dir_uuid, at = read_string(data, at)
+    addresses, at = _read_node_addresses(data, at)
+    asked_by, at = read_string(data, at)
+    value = VoterRebuilt(
+        node_id=node_id,
+        old_dir_uuid=old_dir_uuid,
+        new_dir_uuid=new_dir_uuid,
+        addresses=addresses,
+        asked_by=asked_by,
+    )
+    return value, at
+
+
 WRITERS: dict[type, Callable[[Any], bytes]] = {
     BrokerAddressChanged: _write_broker_address_changed,
     BrokerDataCleaned: _write_broker_data_cleaned,
@@ -1449,6 +1499,7 @@ WRITERS: dict[type, Callable[[Any], bytes]] = {
     TopicCreated: _write_topic_created,
     TopicDeleted: _write_topic_deleted,
     TopicUpdated: _write_topic_updated,
+    VoterRebuilt: _write_voter_rebuilt,
 }
 
 READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
@@ -1471,6 +1522,7 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     17: _read_topic_deleted,
     18: _read_topic_updated,
     19: _read_cluster_created,
+    20: _read_voter_rebuilt,
 }
 
 KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
@@ -1492,6 +1544,7 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     TopicCreated: ("topic", lambda event: event.topic),
     TopicDeleted: ("topic", lambda event: event.topic),
     TopicUpdated: ("topic", lambda event: event.topic),
+    VoterRebuilt: ("node", lambda event: event.node_id),
 }
 
 SCHEMA_IDS: dict[type, int] = {
@@ -1513,6 +1566,7 @@ SCHEMA_IDS: dict[type, int] = {
     TopicCreated: 16,
     TopicDeleted: 17,
     TopicUpdated: 18,
+    VoterRebuilt: 20,
 }
 
 SCHEMAS: dict[int, str] = {
@@ -1535,5 +1589,6 @@ SCHEMAS: dict[int, str] = {
     17: '{"type":"record","name":"TopicDeleted","namespace":"quorate.events","doc":"A topic was deleted.","fields":[{"name":"topic","type":"string","doc":"Name of the topic."}],"quorate.key":"topic/{topic}"}',
     18: '{"type":"record","name":"TopicUpdated","namespace":"quorate.events","doc":"A topic\'s properties changed; all of them are given, as they are from here on.","fields":[{"name":"topic","type":"string","doc":"Name of the topic."},{"name":"read_queues","type":"int","doc":"Number of queues consumers read."},{"name":"write_queues","type":"int","doc":"Number of queues producers write."},{"name":"permission","type":"int","doc":"RocketMQ permission bits: 4 read, 2 write, 1 inherit."},{"name":"filter_type","type":"string","doc":"How consumers filter: `SINGLE_TAG` or `MULTI_TAG`."},{"name":"system_flags","type":"int","doc":"RocketMQ system flag bits: 1 unit, 2 unit subscription."},{"name":"order","type":"boolean","doc":"Is the topic ordered across queues?"},{"name":"attributes","type":{"type":"map","values":"string"},"doc":"RocketMQ attributes after the change, name to value, such as `message.type` to `FIFO`."}],"quorate.key":"topic/{topic}"}',
     19: '{"type":"record","name":"ClusterCreated","namespace":"quorate.events","doc":"A cluster of controllers came to be; always the event at offset 0.","fields":[{"name":"cluster_id","type":"string","doc":"Unique name of this cluster; a node of another one is refused."},{"name":"voters","type":{"type":"array","items":{"type":"record","name":"Voter","doc":"A controller node with a vote.","fields":[{"name":"id","type":"int","doc":"Numeric node id; the node\'s Raft identity, never reused for another directory."},{"name":"dir_uuid","type":"string","doc":"Identity of the node\'s data directory: a wiped or swapped disk is not the same voter."},{"name":"addresses","type":{"type":"record","name":"NodeAddresses","doc":"Where one controller node listens, each as host:port.","fields":[{"name":"rpc","type":"string","doc":"RocketMQ remoting: brokers and mqadmin."},{"name":"raft","type":"string","doc":"The link between controller nodes."},{"name":"kafka","type":"string","doc":"The event log as a Kafka topic."},{"name":"http","type":"string","doc":"Probes, metrics, operator and registry API."}]},"doc":"Where it listens."}]}},"doc":"The first voters."},{"name":"feature_level","type":"int","doc":"Feature level it starts with: which events and rules may be used."},{"name":"cluster_uuid","type":"string","default":"","doc":"Random id made with the cluster: another cluster founded later under the same name has another one. Empty in clusters of a version that gave none."}],"quorate.key":"cluster/{cluster_id}"}',
+    20: '{"type":"record","name":"VoterRebuilt","namespace":"quorate.events","doc":"A voter lost its data directory for good, and an operator named the one it has now; the old one is its no more.","fields":[{"name":"node_id","type":"int","doc":"Id of the node."},{"name":"old_dir_uuid","type":"string","doc":"Identity of the directory it had; empty when none was known."},{"name":"new_dir_uuid","type":"string","doc":"Identity of the directory it has from here on."},{"name":"addresses","type":{"type":"record","name":"NodeAddresses","doc":"Where one controller node listens, each as host:port.","fields":[{"name":"rpc","type":"string","doc":"RocketMQ remoting: brokers and mqadmin."},{"name":"raft","type":"string","doc":"The link between controller nodes."},{"name":"kafka","type":"string","doc":"The event log as a Kafka topic."},{"name":"http","type":"string","doc":"Probes, metrics, operator and registry API."}]},"doc":"Where it was known to listen."},{"name":"asked_by","type":"string","doc":"Who asked, as far as the listener knows."}],"quorate.key":"node/{node_id}"}',
 }
 """Schema id → schema, as JSON; every id that was ever given."""

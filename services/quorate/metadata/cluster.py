@@ -1,12 +1,21 @@
 """The cluster itself: its creation, its controllers, the feature level they share."""
 
+import re
 from typing import Final
 
-from quorate.events import ClusterCreated, ControllerLeaderElected, FeatureLevelChanged, NodeStarted
+from quorate.events import (
+    ClusterCreated,
+    ControllerLeaderElected,
+    FeatureLevelChanged,
+    NodeAddresses,
+    NodeStarted,
+    VoterRebuilt,
+)
 from quorate.metadata.commands import (
     Accepted,
     CreateCluster,
     RaiseFeatureLevel,
+    RebuildVoter,
     RecordLeader,
     RecordNodeStart,
     Refusal,
@@ -18,6 +27,7 @@ from quorate.metadata.state import State
 FEATURE_MIN: Final = 1
 FEATURE_MAX: Final = 1
 """The feature levels this code understands: events, rows and commands of level 1."""
+_UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def create_cluster(state: State, command: CreateCluster, context: Context) -> Decision | Refusal:
@@ -55,10 +65,16 @@ def record_leader(state: State, command: RecordLeader, context: Context) -> Deci
 
 
 def record_node_start(state: State, command: RecordNodeStart, context: Context) -> Decision | Refusal:
-    """Every start is a fact of its own. Refuses ClusterMissing, UnknownNode, UnsupportedFeatureLevel."""
+    """Every start is a fact of its own, of the directory the log names.
+
+    Refuses ClusterMissing, UnknownNode, DirectoryUnknown, UnsupportedFeatureLevel.
+    """
     refusal = _not_a_voter(state, command.node_id)
     if refusal is not None:
         return refusal
+    known = directory_of(state, command.node_id)
+    if known and command.dir_uuid != known:
+        return refuse("DirectoryUnknown", f"Node {command.node_id} has directory {known}, not {command.dir_uuid}")
     if not command.feature_min <= state.feature_level <= command.feature_max:
         return refuse("UnsupportedFeatureLevel", f"Node {command.node_id} does not know level {state.feature_level}")
     event = NodeStarted(
@@ -86,6 +102,61 @@ def raise_feature_level(state: State, command: RaiseFeatureLevel, context: Conte
             known = "never started" if node is None else f"knows levels {node.feature_min} to {node.feature_max}"
             return refuse("UnsupportedFeatureLevel", f"Node {voter.id} {known}, not {command.level}")
     return Decision((FeatureLevelChanged(old=state.feature_level, new=command.level),), Accepted())
+
+
+def rebuild_voter(state: State, command: RebuildVoter, context: Context) -> Decision | Refusal:
+    """The voter has another directory from here on; none it had before comes back, for this one may have voted since.
+
+    Refuses ClusterMissing, UnknownNode, InvalidDirectory, DirectoryTaken.
+    """
+    refusal = _not_a_voter(state, command.node_id)
+    if refusal is not None or state.cluster is None:
+        return refusal or refuse("ClusterMissing", "There is no cluster yet")
+    new = _uuid(command.dir_uuid)
+    if not new:
+        return refuse("InvalidDirectory", f"{command.dir_uuid[:80]!r} is no id of a directory: a uuid is")
+    old = directory_of(state, command.node_id)
+    if new == old:
+        return Decision((), Accepted())
+    for voter in state.cluster.voters:
+        if new in {directory_of(state, voter.id), voter.dir_uuid, *_former(state, voter.id)}:
+            told = "was given up before; remove it and start with an empty one"
+            what = told if voter.id == command.node_id else f"is or was the one of node {voter.id}"
+            return refuse("DirectoryTaken", f"Directory {new} {what}")
+    event = VoterRebuilt(
+        node_id=command.node_id,
+        old_dir_uuid=old,
+        new_dir_uuid=new,
+        addresses=_addresses(state, command.node_id),
+        asked_by=command.asked_by,
+    )
+    return Decision((event,), Accepted())
+
+
+def directory_of(state: State, node_id: int) -> str:
+    """The directory a voter has now, as the log names it; empty when it names none."""
+    node = state.nodes.get(node_id)
+    if node is not None:
+        return node.dir_uuid
+    voters = state.cluster.voters if state.cluster is not None else ()
+    return next((voter.dir_uuid for voter in voters if voter.id == node_id), "")
+
+
+def _former(state: State, node_id: int) -> tuple[str, ...]:
+    node = state.nodes.get(node_id)
+    return () if node is None else node.former
+
+
+def _addresses(state: State, node_id: int) -> NodeAddresses:
+    node = state.nodes.get(node_id)
+    voters = state.cluster.voters if state.cluster is not None else ()
+    return node.addresses if node is not None else next(voter.addresses for voter in voters if voter.id == node_id)
+
+
+def _uuid(text: str) -> str:
+    """As a directory's id is written; empty if it is none. All zeros and all ones say other things in votes."""
+    found = text.lower()
+    return found if _UUID.fullmatch(found) and len(set(found) - {"-"}) > 1 else ""
 
 
 def _not_a_voter(state: State, node_id: int) -> Refusal | None:

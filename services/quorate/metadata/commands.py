@@ -183,6 +183,14 @@ class RaiseFeatureLevel(_Value, frozen=True):
     level: int
 
 
+class RebuildVoter(_Value, frozen=True):
+    """A voter's directory is lost for good, and this is the one it has now."""
+
+    node_id: int
+    dir_uuid: str
+    asked_by: str = ""
+
+
 Command = (
     ApplyBrokerId
     | RegisterBroker
@@ -199,6 +207,7 @@ Command = (
     | RecordLeader
     | RecordNodeStart
     | RaiseFeatureLevel
+    | RebuildVoter
 )
 
 

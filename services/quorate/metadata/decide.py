@@ -31,6 +31,7 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.RecordLeader: cluster.record_leader,
     commands.RecordNodeStart: cluster.record_node_start,
     commands.RaiseFeatureLevel: cluster.raise_feature_level,
+    commands.RebuildVoter: cluster.rebuild_voter,
 }
 """By type, not by ``match``: the cost is the same for every command."""
 

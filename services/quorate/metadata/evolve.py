@@ -5,7 +5,7 @@ key names. An event about a broker set that is not there cannot have been decide
 stops rather than serve from a state it cannot explain.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 from immutables import Map
@@ -32,11 +32,14 @@ from quorate.events import (
     TopicCreated,
     TopicDeleted,
     TopicUpdated,
+    VoterRebuilt,
 )
 from quorate.metadata import replica_set
 from quorate.metadata.state import BrokerSet, Cluster, Config, Election, Leader, Node, Replica, State, Topic
 
 _replace = msgspec.structs.replace
+FORMER_MAX: Final = 1000
+"""Directories of one voter that are known as given up. Fixed: every node keeps the same."""
 
 
 def evolve(state: State, event: Event, stamp: Stamp) -> State:
@@ -62,8 +65,11 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             return _replace(state, topics=state.topics.delete(event.topic))
         case ConfigChanged():
             return _configured(state, event)
-        case ClusterCreated() | FeatureLevelChanged() | ControllerLeaderElected() | NodeStarted():
+        case ClusterCreated() | FeatureLevelChanged() | ControllerLeaderElected():
             return _governed(state, event, stamp)
+        case NodeStarted() | VoterRebuilt():
+            node = _node(state.nodes.get(event.node_id), event, stamp)
+            return _replace(state, nodes=state.nodes.set(event.node_id, node))
         case _:
             assert_never(event)
 
@@ -164,7 +170,7 @@ def _configured(state: State, event: ConfigChanged) -> State:
 
 
 def _governed(
-    state: State, event: ClusterCreated | FeatureLevelChanged | ControllerLeaderElected | NodeStarted, stamp: Stamp
+    state: State, event: ClusterCreated | FeatureLevelChanged | ControllerLeaderElected, stamp: Stamp
 ) -> State:
     """What concerns the controllers themselves."""
     match event:
@@ -187,8 +193,16 @@ def _governed(
                 cause=event.cause,
             )
             return _replace(state, leader=leader)
+        case _:
+            assert_never(event)
+
+
+def _node(found: Node | None, event: NodeStarted | VoterRebuilt, stamp: Stamp) -> Node:
+    """What founded the cluster stays as it was: a directory that came later is none that voted then."""
+    former = () if found is None else found.former
+    match event:
         case NodeStarted():
-            node = Node(
+            return Node(
                 node_id=event.node_id,
                 dir_uuid=event.dir_uuid,
                 version=event.version,
@@ -196,8 +210,21 @@ def _governed(
                 feature_min=event.feature_min,
                 feature_max=event.feature_max,
                 started_ms=stamp.time_ms,
+                former=former,
             )
-            return _replace(state, nodes=state.nodes.set(event.node_id, node))
+        case VoterRebuilt():
+            if event.old_dir_uuid:
+                former = (*former, event.old_dir_uuid)[-FORMER_MAX:]
+            return Node(
+                node_id=event.node_id,
+                dir_uuid=event.new_dir_uuid,
+                version="" if found is None else found.version,
+                addresses=event.addresses,
+                feature_min=0 if found is None else found.feature_min,
+                feature_max=0 if found is None else found.feature_max,
+                started_ms=0 if found is None else found.started_ms,
+                former=former,
+            )
         case _:
             assert_never(event)
 

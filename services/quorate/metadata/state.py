@@ -46,7 +46,7 @@ class Leader(_Entity, frozen=True):
 
 
 class Node(_Entity, frozen=True):
-    """A controller node at its last start."""
+    """A controller node at its last start; without a version: rebuilt, and not started since."""
 
     node_id: int
     dir_uuid: str
@@ -55,6 +55,8 @@ class Node(_Entity, frozen=True):
     feature_min: int
     feature_max: int
     started_ms: int
+    former: tuple[str, ...] = ()
+    """Directories it had before, the oldest first: none of them may come back."""
 
 
 class Replica(_Entity, frozen=True):

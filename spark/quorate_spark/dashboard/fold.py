@@ -31,6 +31,7 @@ from quorate.events import (
     TopicCreated,
     TopicDeleted,
     TopicUpdated,
+    VoterRebuilt,
 )
 from quorate_spark.dashboard.model import (
     RECENT_MAX,
@@ -97,7 +98,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             return _next(state, stamp, topics=_without(state.topics, event.topic))
         case ConfigChanged():
             return _next(state, stamp, configs=_configured(state, event))
-        case ClusterCreated() | FeatureLevelChanged() | ControllerLeaderElected() | NodeStarted():
+        case ClusterCreated() | FeatureLevelChanged() | ControllerLeaderElected() | NodeStarted() | VoterRebuilt():
             return _governed(state, event, stamp)
         case _:
             assert_never(event)
@@ -271,7 +272,9 @@ def _configured(state: State, event: ConfigChanged) -> Map[str, Config]:
 
 
 def _governed(
-    state: State, event: ClusterCreated | FeatureLevelChanged | ControllerLeaderElected | NodeStarted, stamp: Stamp
+    state: State,
+    event: ClusterCreated | FeatureLevelChanged | ControllerLeaderElected | NodeStarted | VoterRebuilt,
+    stamp: Stamp,
 ) -> State:
     match event:
         case ClusterCreated():
@@ -293,6 +296,8 @@ def _governed(
         case NodeStarted():
             node = Node(id=event.node_id, addresses=event.addresses, version=event.version, started=stamp.time_ms)
             return _next(state, stamp, nodes=state.nodes.set(event.node_id, node))
+        case VoterRebuilt():
+            return _next(state, stamp)
         case _:
             assert_never(event)
 

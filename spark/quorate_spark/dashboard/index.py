@@ -25,6 +25,7 @@ from quorate.events import (
     TopicCreated,
     TopicDeleted,
     TopicUpdated,
+    VoterRebuilt,
 )
 from quorate_spark.dashboard.fold import FIRST, fault_of
 from quorate_spark.dashboard.model import BrokerSet, State
@@ -41,6 +42,7 @@ _MARK_OF: Final = {
     BrokerFenced: "fenced",
     BrokerUnfenced: "unfenced",
     NodeStarted: "node",
+    VoterRebuilt: "node",
 }
 
 

@@ -24,6 +24,7 @@ from quorate.events import (
     TopicCreated,
     TopicDeleted,
     TopicUpdated,
+    VoterRebuilt,
 )
 from quorate_spark.dashboard.fold import FIRST
 
@@ -77,6 +78,7 @@ def _of_the_cluster(
     event: ClusterCreated
     | ControllerLeaderElected
     | NodeStarted
+    | VoterRebuilt
     | FeatureLevelChanged
     | ConfigChanged
     | TopicCreated
@@ -90,6 +92,8 @@ def _of_the_cluster(
             return f"node {event.node_id} leads, {event.cause}"
         case NodeStarted():
             return f"node {event.node_id} started, {event.version}"
+        case VoterRebuilt():
+            return f"node {event.node_id} rebuilt, directory {event.new_dir_uuid[:8]}"
         case FeatureLevelChanged():
             return f"level {event.old} → {event.new}"
         case ConfigChanged():

@@ -33,6 +33,7 @@ from quorate.events import (
     TopicDeleted,
     TopicUpdated,
     Voter,
+    VoterRebuilt,
 )
 from quorate_spark.pipelines.facts import Fact
 from quorate_spark.pipelines.fold import ALL, Fold
@@ -107,6 +108,7 @@ class Node(_Value, frozen=True, kw_only=True, tag="node"):
     feature_min: int
     feature_max: int
     started_ms: int
+    former: tuple[str, ...] = ()
 
 
 class Leader(_Value, frozen=True, kw_only=True, tag="leader"):
@@ -174,7 +176,9 @@ def _after(value: Value | None, fact: Fact) -> Value | None:
             return None
         case ConfigChanged():
             return _configured(value, event)
-        case ClusterCreated() | NodeStarted() | ControllerLeaderElected() | FeatureLevelChanged():
+        case NodeStarted() | VoterRebuilt():
+            return _node(value, event, stamp)
+        case ClusterCreated() | ControllerLeaderElected() | FeatureLevelChanged():
             return _governed(event, stamp)
         case _:
             assert_never(event)
@@ -268,17 +272,10 @@ def _configured(value: Value | None, event: ConfigChanged) -> Config | None:
     return Config(scope=event.scope, values=dict(sorted(values.items()))) if values else None
 
 
-def _governed(
-    event: ClusterCreated | NodeStarted | ControllerLeaderElected | FeatureLevelChanged, stamp: Stamp
-) -> Value:
+def _node(value: Value | None, event: NodeStarted | VoterRebuilt, stamp: Stamp) -> Node:
+    found = value if isinstance(value, Node) else None
+    former = () if found is None else found.former
     match event:
-        case ClusterCreated():
-            return Cluster(
-                cluster_id=event.cluster_id,
-                voters=event.voters,
-                feature_level=event.feature_level,
-                cluster_uuid=event.cluster_uuid,
-            )
         case NodeStarted():
             return Node(
                 node_id=event.node_id,
@@ -288,6 +285,33 @@ def _governed(
                 feature_min=event.feature_min,
                 feature_max=event.feature_max,
                 started_ms=stamp.time_ms,
+                former=former,
+            )
+        case VoterRebuilt():
+            if event.old_dir_uuid:
+                former = (*former, event.old_dir_uuid)
+            return Node(
+                node_id=event.node_id,
+                dir_uuid=event.new_dir_uuid,
+                version="" if found is None else found.version,
+                addresses=event.addresses,
+                feature_min=0 if found is None else found.feature_min,
+                feature_max=0 if found is None else found.feature_max,
+                started_ms=0 if found is None else found.started_ms,
+                former=former,
+            )
+        case _:
+            assert_never(event)
+
+
+def _governed(event: ClusterCreated | ControllerLeaderElected | FeatureLevelChanged, stamp: Stamp) -> Value:
+    match event:
+        case ClusterCreated():
+            return Cluster(
+                cluster_id=event.cluster_id,
+                voters=event.voters,
+                feature_level=event.feature_level,
+                cluster_uuid=event.cluster_uuid,
             )
         case ControllerLeaderElected():
             return Leader(node_id=event.node_id, term=stamp.term, since_ms=stamp.time_ms, cause=event.cause)

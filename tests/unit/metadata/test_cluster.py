@@ -7,8 +7,16 @@ import msgspec
 import pytest
 
 import quorate
-from quorate.events import ClusterCreated, ControllerLeaderElected, FeatureLevelChanged, NodeStarted, Voter
-from quorate.metadata.commands import RaiseFeatureLevel, RecordLeader, RecordNodeStart
+from quorate.events import (
+    ClusterCreated,
+    ControllerLeaderElected,
+    FeatureLevelChanged,
+    NodeStarted,
+    Voter,
+    VoterRebuilt,
+)
+from quorate.metadata.cluster import directory_of
+from quorate.metadata.commands import RaiseFeatureLevel, RebuildVoter, RecordLeader, RecordNodeStart
 from quorate.metadata.decide import LEVELS
 from tests.unit.metadata.kit import ADDRESSES, CREATE, World
 
@@ -98,9 +106,9 @@ def test_the_feature_level_rises_when_every_voter_knows_the_next() -> None:
     assert world.events(RaiseFeatureLevel(level=1)) == ()
     world.do(START)
     assert world.refused(RaiseFeatureLevel(level=2)).remark == "Node 2 never started, not 2"
-    world.do(msgspec.structs.replace(START, node_id=2, feature_max=1))
+    world.do(msgspec.structs.replace(START, node_id=2, dir_uuid="u2", feature_max=1))
     assert world.refused(RaiseFeatureLevel(level=2)).remark == "Node 2 knows levels 1 to 1, not 2"
-    world.do(msgspec.structs.replace(START, node_id=2, feature_max=2))
+    world.do(msgspec.structs.replace(START, node_id=2, dir_uuid="u2", feature_max=2))
     assert world.events(RaiseFeatureLevel(level=2)) == (FeatureLevelChanged(old=1, new=2),)
     assert world.state.feature_level == 2
     assert world.refused(RaiseFeatureLevel(level=1)).code == "UnsupportedFeatureLevel"
@@ -118,6 +126,89 @@ def test_a_command_is_refused_below_the_level_its_events_need(monkeypatch: pytes
     assert "RecordLeader needs feature level 2; the cluster's is 1" in refusal.remark
     world.do(RaiseFeatureLevel(level=2))
     assert world.events(LEADER)
+
+
+ONE, TWO, NEW, NEWER = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2, 3, 4))
+
+
+def two_voters() -> World:
+    """Founded by two directories; only node 1 has started since."""
+    world = World()
+    voters = tuple(Voter(id=i, dir_uuid=uuid, addresses=ADDRESSES) for i, uuid in ((1, ONE), (2, TWO)))
+    world.do(msgspec.structs.replace(CREATE, voters=voters))
+    world.do(msgspec.structs.replace(START, dir_uuid=ONE))
+    return world
+
+
+def test_a_voter_is_given_another_directory() -> None:
+    """The log names it from then on, once, and its start is recorded; who founded the cluster stays as it was."""
+    world = two_voters()
+    (event,) = world.events(RebuildVoter(node_id=1, dir_uuid=NEW.upper(), asked_by="admin"))
+    assert event == VoterRebuilt(node_id=1, old_dir_uuid=ONE, new_dir_uuid=NEW, addresses=ADDRESSES, asked_by="admin")
+    assert directory_of(world.state, 1) == NEW
+    assert world.events(RebuildVoter(node_id=1, dir_uuid=NEW)) == ()
+    node = world.state.nodes[1]
+    assert (node.version, node.feature_max, node.started_ms) == ("0.1", 3, 1_000)
+    assert world.events(msgspec.structs.replace(START, dir_uuid=NEW))
+    assert world.state.nodes[1].former == (ONE,)
+    assert world.state.cluster is not None
+    assert world.state.cluster.voters[0].dir_uuid == ONE
+
+
+def test_a_start_from_a_directory_the_log_does_not_name_is_refused() -> None:
+    """Of a founder as of one that was rebuilt; a cluster that named none takes what it hears."""
+    world = two_voters()
+    start = msgspec.structs.replace(START, node_id=2, dir_uuid=NEW)
+    refusal = world.refused(start)
+    assert (refusal.code, refusal.remark) == ("DirectoryUnknown", f"Node 2 has directory {TWO}, not {NEW}")
+    world.do(RebuildVoter(node_id=2, dir_uuid=NEW))
+    assert world.refused(msgspec.structs.replace(start, dir_uuid=TWO)).code == "DirectoryUnknown"
+    assert world.events(start)
+    world = World()
+    world.do(msgspec.structs.replace(CREATE, voters=(Voter(id=1, dir_uuid="", addresses=ADDRESSES),)))
+    assert world.events(msgspec.structs.replace(START, dir_uuid=ONE))
+
+
+def test_a_voter_that_never_started_can_be_rebuilt() -> None:
+    """It is known by its founding alone; what it supports stays unknown until it starts."""
+    world = two_voters()
+    (event,) = world.events(RebuildVoter(node_id=2, dir_uuid=NEW))
+    assert isinstance(event, VoterRebuilt)
+    assert (event.old_dir_uuid, event.addresses) == (TWO, ADDRESSES)
+    assert (world.state.nodes[2].version, world.state.nodes[2].feature_max) == ("", 0)
+    assert world.refused(RaiseFeatureLevel(level=2)).code == "UnsupportedFeatureLevel"
+
+
+def test_a_directory_that_was_given_up_never_comes_back() -> None:
+    """Neither to its voter nor to another: the one in its place may have voted since."""
+    world = two_voters()
+    world.do(RebuildVoter(node_id=1, dir_uuid=NEW))
+    world.do(RebuildVoter(node_id=1, dir_uuid=NEWER))
+    for given_up in (ONE, NEW):
+        assert "was given up before" in world.refused(RebuildVoter(node_id=1, dir_uuid=given_up)).remark
+    for of_the_first in (ONE, NEW, NEWER):
+        refusal = world.refused(RebuildVoter(node_id=2, dir_uuid=of_the_first))
+        assert (refusal.code, refusal.remark) == (
+            "DirectoryTaken",
+            f"Directory {of_the_first} is or was the one of node 1",
+        )
+    assert world.refused(RebuildVoter(node_id=1, dir_uuid=TWO)).code == "DirectoryTaken"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (RebuildVoter(node_id=9, dir_uuid=NEW), "UnknownNode"),
+        (RebuildVoter(node_id=1, dir_uuid="gone"), "InvalidDirectory"),
+        (RebuildVoter(node_id=1, dir_uuid=""), "InvalidDirectory"),
+        (RebuildVoter(node_id=1, dir_uuid="00000000-0000-0000-0000-000000000000"), "InvalidDirectory"),
+        (RebuildVoter(node_id=1, dir_uuid="ffffffff-ffff-ffff-ffff-ffffffffffff"), "InvalidDirectory"),
+    ],
+)
+def test_a_rebuilding_that_names_nothing_is_refused(command: RebuildVoter, code: str) -> None:
+    """No such voter, no uuid, or one that a vote uses to say something else; and nothing before the cluster exists."""
+    assert two_voters().refused(command).code == code
+    assert World().refused(command).code == "ClusterMissing"
 
 
 def test_the_levels_this_build_knows_are_said_once() -> None:

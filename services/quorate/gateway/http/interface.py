@@ -30,7 +30,7 @@ from quorate.gateway.http.reading import Reading
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import Call, Method, Route, Router
 from quorate.gateway.http.travel import Travel, WhatIfBody
-from quorate.gateway.http.writing import ConfigBody, ElectBody, FeatureBody, TopicBody, Writing
+from quorate.gateway.http.writing import ConfigBody, ElectBody, FeatureBody, RebuildBody, TopicBody, Writing
 
 LIST = (*PAGING, *FRESHNESS)
 DIFF = ("from", "to", "events_from", *PAGING)
@@ -59,6 +59,9 @@ def operator_routes(reading: Reading, writing: Writing, travel: Travel) -> list[
         Route("GET", "/v1/state-hash", reading.state_hash, "Hash of the state.", StateHash, query=FRESHNESS),
         Route("GET", "/v1/feature", reading.feature, "The feature level.", Feature, query=FRESHNESS),
         Route("PUT", "/v1/feature", writing.raise_feature, "Raise the feature level.", Done, FeatureBody),
+        Route(
+            "POST", "/v1/members/{node_id}/rebuild", writing.rebuild, "Name a voter's new directory.", Done, RebuildBody
+        ),
         Route("GET", "/v1/brokers", reading.brokers, "Broker sets.", BrokerSets, query=LIST),
         Route("GET", "/v1/brokers/{broker_set}", reading.broker, "One set.", BrokerSetAnswer, query=FRESHNESS),
         Route("GET", "/v1/topics", reading.topics, "Topics.", Topics, query=LIST),

@@ -15,6 +15,7 @@ from quorate.gateway.http.answers import Done
 from quorate.gateway.http.context import PRINCIPAL, HttpContext
 from quorate.gateway.http.messages import HttpError, answer, failure
 from quorate.gateway.http.routing import Call
+from quorate.metadata.cluster import directory_of
 from quorate.metadata.commands import (
     ChangeConfig,
     Command,
@@ -22,6 +23,7 @@ from quorate.metadata.commands import (
     ElectMaster,
     PutTopic,
     RaiseFeatureLevel,
+    RebuildVoter,
     Refusal,
 )
 
@@ -32,6 +34,7 @@ INVALID = frozenset(
     {
         "InvalidConfigScope",
         "InvalidConfigValue",
+        "InvalidDirectory",
         "InvalidRequestId",
         "InvalidText",
         "InvalidTopicAttribute",
@@ -72,6 +75,12 @@ class FeatureBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Body of PUT /v1/feature; it goes up only, and only to what every voter knows."""
 
     level: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+
+
+class RebuildBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /v1/members/{node_id}/rebuild: the directory the voter has now, as it says itself."""
+
+    dir_uuid: str
 
 
 class ElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,6 +143,20 @@ class Writing:
     def raise_feature(self, call: Call) -> None:
         """PUT /v1/feature."""
         self._submit(call, RaiseFeatureLevel(level=decoded(call, FeatureBody).level), "feature-level")
+
+    def rebuild(self, call: Call) -> None:
+        """POST /v1/members/{node_id}/rebuild. A voter that can be reached keeps its place: it lost nothing."""
+        found, state = call.found["node_id"], self._context.controller.state
+        known = {str(voter.id): voter.id for voter in state.cluster.voters} if state.cluster is not None else {}
+        if state.cluster is not None and found not in known:
+            raise HttpError("not_found", f"there is no voter {found[:80]!r}", "UnknownNode")
+        new, node_id = decoded(call, RebuildBody).dir_uuid, known.get(found, 0)
+        if self._context.connected(node_id) and directory_of(state, node_id) != new.lower():
+            remark = f"Node {node_id} serves with the directory it has: stop it first, if that one is to be given up"
+            raise HttpError("refused", remark, "VoterServes")
+        asked_by = f"{PRINCIPAL} at {call.request.address.rpartition(':')[0] or call.request.address}"
+        command = RebuildVoter(node_id=node_id, dir_uuid=new, asked_by=asked_by)
+        self._submit(call, command, f"member/{node_id}")
 
     def elect(self, call: Call) -> None:
         """POST /v1/elections."""

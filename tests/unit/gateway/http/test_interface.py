@@ -40,6 +40,7 @@ class House:
         self.access: Any = OpenAccess()
         self.quota: Any = NoQuota()
         self.alarms: list[str] = []
+        self.unreachable = {3}
         self.router = interface(self.context())
         if lead:
             self.bench.open()
@@ -55,7 +56,7 @@ class House:
             metrics=bench.metrics,
             access=self,
             quota=self,
-            connected=lambda node_id: node_id != 3,
+            connected=lambda node_id: node_id not in self.unreachable,
             serving=lambda: self.serving,
             alive=lambda: self.alive,
             storage=lambda: StorageInfo(1000, 400, 0.5),
@@ -308,6 +309,27 @@ def test_the_feature_level_is_shown_and_raised_when_every_voter_can() -> None:
     assert house.get("/v1/feature")["level"] == house.get("/v1/status")["feature_level"] == 2
     assert house.ask("PUT", "/v1/feature", {"level": 1})[0] == 409
     assert house.ask("PUT", "/v1/feature", {"level": 0})[0] == 400
+
+
+def test_a_voter_is_given_a_new_directory() -> None:
+    """Only one that cannot be reached: another serves with what it has. Each refusal has a name and changes nothing."""
+    house, new = House(), "00000000-0000-4000-8000-000000000001"
+    path, offset = "/v1/members/1/rebuild", house.get("/v1/status")["offset"]
+    status, refused = house.ask("POST", path, {"dir_uuid": new})
+    assert (status, refused["error"]["reason"]) == (409, "VoterServes")
+    house.unreachable = {1}
+    assert house.ask("POST", path, {"dir_uuid": "gone"})[1]["error"]["reason"] == "InvalidDirectory"
+    assert house.ask("POST", path, {"dir": new})[0] == 400
+    for nobody in ("9", "x", "01"):
+        assert house.ask("POST", f"/v1/members/{nobody}/rebuild", {"dir_uuid": new})[0] == 404
+    assert house.get("/v1/status")["offset"] == offset
+    assert house.ask("POST", path, {"dir_uuid": new})[0] == 200
+    assert house.get("/v1/quorum")["voters"][0]["dir_uuid"] == new
+    house.unreachable = set()
+    assert house.ask("POST", path, {"dir_uuid": new})[0] == 200  # Once more: nothing new.
+    assert house.get("/v1/status")["offset"] == offset + 1
+    (event,) = house.get(f"/v1/log?from={offset}")["events"]
+    assert (event["type"], event["event"]["asked_by"]) == ("VoterRebuilt", "anonymous at 127.0.0.1")
 
 
 def test_a_setting_is_set_and_unset() -> None:

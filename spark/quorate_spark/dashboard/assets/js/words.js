@@ -32,6 +32,7 @@ export function what(event) {
   switch (event.type) {
     case "ClusterCreated": return `${plural(v.voters.length, "voter")}, level ${v.feature_level}`;
     case "NodeStarted": return `n${v.node_id} started, ${v.version}`;
+    case "VoterRebuilt": return `n${v.node_id} rebuilt, directory ${v.new_dir_uuid.slice(0, 8)}`;
     case "ControllerLeaderElected": return `n${v.node_id} leads, term ${event.term}`;
     case "FeatureLevelChanged": return html`level ${v.old} ${arrow} ${v.new}`;
     case "BrokerIdApplied": return `id ${v.broker_id} taken`;
