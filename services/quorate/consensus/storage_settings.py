@@ -44,7 +44,12 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of the RocksDB store."""
 
     write_buffer_bytes: int = 2 * 1024 * 1024
-    """Memtable of one family; at most two of each family exist at once."""
+    """Memtable of one family."""
+    write_buffers_max: int = 8
+    """Memtables of one family that may exist at once: two while the disk keeps pace, more when it is behind. With so
+    many a write waits, and the node with it."""
+    unmerged_files_max: int = 128
+    """Files of one family that wait to be merged: with half as many writes are slowed down, with so many they wait."""
     write_buffers_total_bytes: int = 8 * 1024 * 1024
     """Memtables of all families together."""
     block_cache_bytes: int = 8 * 1024 * 1024

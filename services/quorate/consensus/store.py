@@ -285,7 +285,10 @@ def _options(settings: StoreSettings, cache: Cache) -> Options:
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_write_buffer_size(settings.write_buffer_bytes)
-    options.set_max_write_buffer_number(2)
+    # The loop writes: it must not be made to wait because flushes or compactions of a slow disk are behind (ADR 66).
+    options.set_max_write_buffer_number(settings.write_buffers_max)
+    options.set_level_zero_slowdown_writes_trigger(settings.unmerged_files_max // 2)
+    options.set_level_zero_stop_writes_trigger(settings.unmerged_files_max)
     options.set_db_write_buffer_size(settings.write_buffers_total_bytes)
     options.set_max_total_wal_size(4 * settings.write_buffers_total_bytes)
     options.set_max_open_files(settings.open_files_max)

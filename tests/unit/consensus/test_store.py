@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 
 from quorate.consensus.ports import Family, Store, StoreOp
+from quorate.consensus.storage_settings import StoreSettings
 from quorate.consensus.store import (
     FAMILIES,
     Applied,
@@ -364,3 +365,17 @@ def test_a_torn_older_log_leaves_no_hole(tmp_path: Path) -> None:
     except StorageError:
         return
     assert last < 1500
+
+
+def test_a_slow_disk_has_room_to_fall_behind_before_a_write_waits(tmp_path: Path) -> None:
+    """RocksDB was told so, for every family: with two memtables a flush of a second made the loop wait for seconds."""
+    store = RocksStore(str(tmp_path / "store"), StoreSettings(write_buffers_max=7, unmerged_files_max=50))
+    store.close()
+    text = max((tmp_path / "store").glob("OPTIONS-*")).read_text()
+    for name, value in {
+        "max_write_buffer_number": 7,
+        "level0_slowdown_writes_trigger": 25,
+        "level0_stop_writes_trigger": 50,
+    }.items():
+        assert text.count(f"  {name}={value}\n") == len(FAMILIES) + 1  # And the family that nobody uses.
+    assert StoreSettings().write_buffers_max >= 8
