@@ -186,6 +186,9 @@ class Replay:
     def _node_started(self, event: Row, _offset: int, time: int, _term: int) -> None:
         self.nodes[event["node_id"]] = {"started": time, "version": event["version"]}
 
+    def _voter_rebuilt(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
+        """The page shows who leads and since when a node runs: a new directory changes neither."""
+
     def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.topics[event["topic"]] = event
 

@@ -113,10 +113,6 @@ class Reader:
         count = self.uvarint() - 1 if self.flexible else self.int32()
         return None if count == -1 else self._items(count, item)
 
-    def compact_array(self, item: Callable[[], _T]) -> tuple[_T, ...]:
-        """COMPACT_ARRAY; null is refused."""
-        return self._items(self.uvarint() - 1, item)
-
     def _items(self, count: int, item: Callable[[], _T]) -> tuple[_T, ...]:
         if not 0 <= count <= len(self._data) - self._at:
             raise KafkaFormatError(f"an array of {count} before byte {self._at} does not fit the request")

@@ -167,8 +167,9 @@ class Wires:
 
     def linked(self, source: int, target: int) -> bool:
         """Has the source said its life there?"""
-        lives = (self.nodes[source].lives, self.nodes[target].lives)
-        return self.open is None or self.open.get((source, target)) == lives
+        if self.open is None:
+            return True
+        return self.open.get((source, target)) == (self.nodes[source].lives, self.nodes[target].lives)
 
     def dial(self, source: int, target: int) -> None:
         """Say hello as ``peers.py`` does, until it is heard or one of the two is another."""

@@ -12,8 +12,10 @@ from quorate.metadata.decide import decide
 from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.state import EMPTY, BrokerSet, State
+from quorate.slices import Steps
 
 R = TypeVar("R", bound=Reply)
+Made = TypeVar("Made")
 
 ADDRESSES = NodeAddresses(rpc="h:1", raft="h:2", kafka="h:3", http="h:4")
 CREATE = commands.CreateCluster(
@@ -157,3 +159,15 @@ LOST = commands.ElectMaster(
     broker_set="a", trigger="master lost", evidence="connection closed", last_heartbeat_ms=900, detected_ms=950
 )
 """The controller noticed that the master of set ``a`` is gone."""
+
+
+def counted(steps: Steps[Made]) -> tuple[Made, int]:
+    """What the steps come to, and how many turns they gave in between."""
+    turns = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Made = end.value
+            return found, turns
+        turns += 1

@@ -215,3 +215,14 @@ def test_the_levels_this_build_knows_are_said_once() -> None:
     """What a node says of itself, in its hello, at its start and when it founds, is what the rules judge by."""
     said = [path for path in SOURCES if re.search(r"^FEATURE_M(AX|IN)\b.*=", path.read_text(), re.MULTILINE)]
     assert [path.name for path in said] == ["cluster.py"]
+
+
+def test_a_voter_whose_directory_nobody_named_can_be_rebuilt() -> None:
+    """Of a cluster of before, whose founding named none: there is no former directory to refuse."""
+    world = World()
+    world.do(msgspec.structs.replace(CREATE, voters=(Voter(id=1, dir_uuid="", addresses=ADDRESSES),)))
+    (event,) = world.events(RebuildVoter(node_id=1, dir_uuid=NEW))
+    assert isinstance(event, VoterRebuilt)
+    assert event.old_dir_uuid == ""
+    assert world.state.nodes[1].former == ()
+    assert directory_of(world.state, 1) == NEW

@@ -17,8 +17,11 @@ from quorate.metadata.requests import (
     RequestTable,
     command_digest,
     request_time_ms,
+    rows_gone,
 )
+from quorate.metadata.rows import ROWS_PER_STEP
 from quorate.metadata.state import EMPTY
+from tests.unit.metadata.kit import counted
 
 SMALL = RequestSettings(remembered_max=2, remembered_ms_max=1_000, ahead_ms_max=50)
 
@@ -271,3 +274,25 @@ def test_entries_of_the_first_format_are_applied_as_they_were(
         table, _ = remember(table, decode_entry(encode_entry(entry)), EMPTY, before_ms)
         before_ms = time_ms
     assert (table.horizon_ms, table.spans, table.skipped_ms) == kept
+
+
+def test_the_time_that_does_not_count_is_a_row_like_others() -> None:
+    """A store that takes the changes equals the table, and what a start makes of it; the row before is known."""
+    before, _ = RequestTable().step(YEAR_MS)
+    after, rows = before.step(YEAR_MS)
+    store = dict(before.rows())
+    assert dict(rows_gone(before, after)) == store == {b"skipped": b"%d" % before.skipped_ms}
+    store.update({key: value for key, value in rows if value is not None})
+    again = RequestTable.from_rows(store.items(), RequestSettings())
+    assert dict(again.rows()) == dict(after.rows()) == store
+    assert again.skipped_ms == after.skipped_ms == 2 * before.skipped_ms
+    assert before.step(1) == (before, ())
+
+
+def test_many_rows_are_read_a_few_a_step() -> None:
+    """A start with thousands of remembered requests gives the loop a turn in between, and reads the same table."""
+    wide = RequestSettings(remembered_max=1_000)
+    table = table_of(*[(f"{number + 1}-x", number, number) for number in range(100)], settings=wide)
+    read, turns = counted(RequestTable.restoring(table.rows(), wide))
+    assert turns >= 100 // ROWS_PER_STEP * 2
+    assert dict(read.rows()) == dict(table.rows())

@@ -6,8 +6,8 @@ from quorate.metadata import rows
 from quorate.metadata.commands import RaiseFeatureLevel
 from quorate.metadata.requests import RequestSettings, RequestTable
 from quorate.metadata.state import EMPTY
-from quorate.metadata.sums import KEPT_MAX, RING_MAX, RunningSums, digest, plain_sums, shown, sum_of
-from tests.unit.metadata.kit import CREATE, World, registering
+from quorate.metadata.sums import KEPT_MAX, RING_MAX, RunningSums, digest, plain_sums, shown, sum_of, summing
+from tests.unit.metadata.kit import CREATE, World, counted, registering
 from tests.unit.metadata.test_cluster import START
 
 
@@ -89,3 +89,9 @@ def test_a_ring_remembers_the_last_entries() -> None:
     found = sums.at(7)
     assert found is not None
     assert found.whole == sum_of("groups", [(b"g", b"7")])
+
+
+def test_a_long_sum_is_taken_in_steps() -> None:
+    """So that a node of many rows gives its loop a turn in between; the sum is the same."""
+    pairs = [(b"%d" % number, b"v") for number in range(100)]
+    assert counted(summing("rows", pairs)) == (sum_of("rows", pairs), 100 // rows.ROWS_PER_STEP)
