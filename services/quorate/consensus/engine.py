@@ -1088,6 +1088,8 @@ class GuardedEngine(CoreEvents):
             self._core.forbid_vote()
             self._rejoined_seq = self._journal.seq
             self._rejoin = None
+            if self._founding is not None:
+                self._founding.settle()
         elif now >= self._rejoin_ask_at:
             self._rejoin_ask_at = now + self._settings.rejoin_ask_s
             for peer, question in rejoin.questions(self.leader_id, self._core.term):

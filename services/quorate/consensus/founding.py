@@ -91,6 +91,10 @@ class Founding:
         """Not known yet to be one of the founders, nor to have come in later: what it says counts for little."""
         return not self._settled
 
+    def settle(self) -> None:
+        """It was not listed, and has come in."""
+        self._settled = True
+
     def judge(self) -> bool | None:
         """Is this directory one of the founders, or has it come in since? None while the log is not founded."""
         if not self._settled:

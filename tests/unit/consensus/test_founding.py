@@ -98,6 +98,28 @@ def test_one_wiped_and_one_that_never_held_an_entry_found_nothing() -> None:
     cluster.run_until(lambda: b"acknowledged" in second.machine.values())
 
 
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_wiped_voter_that_came_back_stays(count: int) -> None:
+    """It has come in once: what it acknowledges afterwards does not make it forget again, nor does a restart."""
+    cluster, leader = founded(count)
+    wiped = others(cluster, leader)[0]
+    wiped.kill()
+    wiped.wipe()
+    wiped.start()
+    cluster.run_until(lambda: b"acknowledged" in wiped.machine.values() and not wiped.engine.voting)
+    cluster.run_until(lambda: wiped.engine.voting)
+    for number in range(20):
+        write(cluster, leader, b"later %d" % number)
+        cluster.run(0.1)
+        assert wiped.engine.voting
+    wiped.kill()
+    wiped.start()
+    cluster.run(1.0)
+    assert wiped.engine.voting
+    write(cluster, leader, b"last")
+    assert wiped.engine.voting
+
+
 def cut_short() -> tuple[Cluster, Node]:
     """The leader of a founding wrote it and could not send it on; it is down."""
     cluster = Cluster(3, founding=True)

@@ -1,0 +1,88 @@
+"""A voter of real nodes loses its whole data directory, and is brought back by the command it names itself."""
+
+import re
+import shlex
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from quorate.cli.client import Node, NodeError
+from quorate.cli.cluster import NodePlace, found
+from quorate.gateway.http.answers import Quorum, StateHash
+from tests.clusters import free_ports, quorate, until
+from tests.integration.test_fail_stop import leader, served
+
+
+def told(place: NodePlace) -> str:
+    """The command that the waiting node names; empty before it does."""
+    text = (place.folder / "node.log").read_text(errors="replace")
+    command = re.search(r"quorate (member rebuild \d+ --directory [0-9a-f-]{36})", text)
+    return command[1] if command else ""
+
+
+def equal(places: list[NodePlace]) -> bool:
+    """Have all applied the same, and do they add up to the same?"""
+    try:
+        found = [Node(place.http, 1.0).get("/v1/state-hash", StateHash) for place in places]
+    except NodeError:
+        return False
+    return len({(one.index, one.hash) for one in found}) == 1
+
+
+@pytest.mark.slow
+def test_a_wiped_voter_comes_back_by_the_command_it_names(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost, it counts again (another may fail now), and its old directory stays out."""
+    places = found(tmp_path / "c", 3, free_ports(30))
+    with ExitStack() as stack:
+        logs = [stack.enter_context((place.folder / "node.log").open("wb")) for place in places]
+        nodes = [
+            stack.enter_context(served(place, log.fileno(), buffered=False))
+            for place, log in zip(places, logs, strict=True)
+        ]
+        until(lambda: all(Node(place.http, 1.0).serves() for place in places), "all nodes serve")
+        assert quorate("config", "cluster", "before=1", "--node", places[0].http).returncode == 0
+        lost = next(i for i, place in enumerate(places) if place.id != leader(places[0]))
+        others = [i for i in range(3) if i != lost]
+        here = Node(places[others[0]].http)
+        refused = quorate(
+            "member", "rebuild", str(places[lost].id), "--directory", places_uuid(9), "--node", here.address
+        )
+        assert (refused.returncode, "stop it first" in " ".join(refused.stderr.split())) == (1, True)
+
+        nodes[lost].kill()
+        nodes[lost].wait()
+        data = places[lost].folder / "data"
+        shutil.move(data, tmp_path / "old")
+        nodes[lost] = stack.enter_context(served(places[lost], logs[lost].fileno(), buffered=False))
+        until(lambda: told(places[lost]), "the command")
+        assert quorate("config", "cluster", "meanwhile=1", "--node", here.address).returncode == 0
+        assert quorate(*shlex.split(told(places[lost])), "--node", here.address).returncode == 0
+        until(lambda: Node(places[lost].http, 1.0).serves() and equal(list(places)), "three equal nodes", 40.0)
+        back = Node(places[lost].http)
+        until(lambda: back.get("/v1/quorum", Quorum, level="stale").voting, "its vote", 40.0)
+
+        down = others[1]
+        nodes[down].kill()
+        nodes[down].wait()
+        until(lambda: quorate("config", "cluster", "after=1", "--node", here.address).returncode == 0, "a write", 30.0)
+        shown = quorate("config", "cluster", "--node", places[lost].http, "--linearizable").stdout
+        assert all(name in shown for name in ("before", "meanwhile", "after"))
+
+        nodes[lost].kill()
+        nodes[lost].wait()
+        nodes[down] = stack.enter_context(served(places[down], logs[down].fileno(), buffered=False))
+        until(lambda: Node(places[down].http, 1.0).serves(), "two nodes")
+        shutil.move(data, tmp_path / "new")
+        shutil.move(tmp_path / "old", data)
+        stack.enter_context(served(places[lost], logs[lost].fileno(), buffered=False))
+        text = "knows another directory as node"
+        until(lambda: text in (places[lost].folder / "node.log").read_text(), "the old directory is refused")
+        members = Node(here.address).get("/v1/quorum", Quorum).voters
+        assert [member.connected for member in members if member.id == places[lost].id] == [False]
+
+
+def places_uuid(number: int) -> str:
+    """Some directory's id."""
+    return f"00000000-0000-4000-8000-{number:012}"
