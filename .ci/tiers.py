@@ -141,7 +141,7 @@ def test() -> list[Step]:
         ),
         pytest("integration, by the clock", 600, BY_THE_CLOCK),
         pytest("kills", 900, ["tests/kills", "tests/linearizability"]),
-        sim("simulator", "1..4000", 240, "--seconds", "90", "--at-least", "100"),
+        sim("simulator", "1..4000", 240, "--seconds", "110", "--at-least", "100"),
         pytest("stock kafka tools", 900, ["tests/kafka_tools"]),
         pytest("stock kafka clients", 900, ["tests/clients"]),
         pytest("mirror into a real kafka", 900, ["tests/mirror"]),
