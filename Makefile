@@ -20,7 +20,8 @@ SETS_RUN := node build projections spark
 .PHONY: help setup setup-all run test check test-all test-rocketmq test-kafka sim faults bench peers fuzz gen lock format clean
 
 help: ## This list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@bold= plain=; [ ! -t 1 ] || { bold='\033[1m'; plain='\033[0m'; }; \
+	  awk -F':.*## ' -v b="$$bold" -v p="$$plain" '/^[a-z-]+:.*## /{printf "  %s%-14s%s %s\n", b, $$1, p, $$2}' $(MAKEFILE_LIST)
 
 # ── set-up ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

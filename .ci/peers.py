@@ -122,6 +122,7 @@ PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "rocketmq": jars("tests/rocketmq/pom.xml", "lib"),
     "kafka": jars("tests/kafka_tools/pom.xml", "."),
     "kcat": debian("kcat", ("bin/kcat", "bin/kafkacat"), "-V"),
+    "etcd-server": debian("etcd-server", ("bin/etcd",), "--version"),
     "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
     "spark": spark_jars,
     "postgresql": postgresql,

@@ -28,9 +28,22 @@ CLOSING = re.compile(r"\d+ [a-z]+.* in [\d.]+s\b")
 """How pytest's last line looks; what its plugins say may come after it."""
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)")
 FAST = "not slow and not bench and not oracle"
-PURE = "*/quorate/metadata/*,*/quorate/wire/*"
+PURE = "*/quorate/metadata/*,*/quorate/model/*,*/quorate/wire/*"
 UNIT = ["tests/unit", "tests/property", "tests/model", "tests/faults"]
-ROOMS = ("cli", "consensus", "controller", "events", "gateway", "history", "metadata", "wire", "test_slices.py")
+ROOMS = (
+    "cli",
+    "consensus",
+    "controller",
+    "demo",
+    "events",
+    "gateway",
+    "history",
+    "metadata",
+    "model",
+    "node",
+    "wire",
+    "test_slices.py",
+)
 LOOPS = "tests/unit/consensus/test_journal_crash.py"
 MEASURED = [*(f"tests/unit/{room}" for room in ROOMS), "tests/property", f"--ignore={LOOPS}"]
 """What the floors count: tests about the rooms of ``quorate``. The others (simulator, model, views, Spark, the page, a

@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HOLDS = (
     "quorate/cli/__init__.py",
+    "quorate/demo/__init__.py",
+    "quorate/node/__init__.py",
     "quorate_projections/__init__.py",
     "quorate_spark/__init__.py",
     "quorate/_schemas/",

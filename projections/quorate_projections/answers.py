@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from quorate.errors import UsageError
-from quorate_projections.retelling import Retelling, TooManyWaitersError
-from quorate_projections.store import ViewShelf
+from quorate_projections.materialized_views import MaterializedViews, TooManyWaitersError
+from quorate_projections.store import StoredRows
 from quorate_projections.views import View
+from quorate_projections.views.view import index_key
 
 _encode = msgspec.json.Encoder().encode
 COMPOSED_MAX: Final = 4096
@@ -33,6 +34,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A question for a page of rows."""
 
     limit: int
+    under: str
+    """What the stored keys of the rows begin with, and those shown do not."""
     after: str | None
     prefix: str
     backwards: bool
@@ -43,9 +46,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 class Answers:
     """Answers from one worker's rows."""
 
-    def __init__(self, retelling: Retelling) -> None:
-        self._retelling = retelling
-        self.reads = dict.fromkeys(retelling.store.views, 0)
+    def __init__(self, materialized_views: MaterializedViews) -> None:
+        self._materialized_views = materialized_views
+        self.reads = dict.fromkeys(materialized_views.store.views, 0)
         """View → answers given from it."""
         self._composed: dict[tuple[str, str], tuple[object, int, bytes]] = {}
 
@@ -55,11 +58,11 @@ class Answers:
         """Wait for ``min_offset`` if the query has it; an answer only when that was in vain."""
         if "min_offset" not in query:
             return None
-        settings = self._retelling.settings
+        settings = self._materialized_views.settings
         try:
             offset = _integer(query, "min_offset", 0, 0)
             wait_s = min(_integer(query, "wait_ms", int(settings.wait_default_s * 1000), 0) / 1000, settings.wait_max_s)
-            if await self._retelling.reached(offset, wait_s):
+            if await self._materialized_views.reached(offset, wait_s):
                 return None
         except TooManyWaitersError as error:
             return self._refused(HTTPStatus.TOO_MANY_REQUESTS, "busy", str(error))
@@ -80,13 +83,13 @@ class Answers:
                 "version": view.version,
                 "fields": _field_names(view),
             }
-            for view in self._retelling.store.views.values()
+            for view in self._materialized_views.store.views.values()
         ]
         return self._stamped(b'"views":' + _encode(listed))
 
     def row(self, name: str, key: str) -> Answer:
         """GET /views/{view}/{key}."""
-        view = self._retelling.store.views.get(name)
+        view = self._materialized_views.store.views.get(name)
         if view is None:
             return self._unknown(name)
         shown = self._shown(view, key, None)
@@ -98,7 +101,7 @@ class Answers:
 
     def page(self, name: str, query: Mapping[str, str]) -> Answer:
         """GET /views/{view}."""
-        view = self._retelling.store.views.get(name)
+        view = self._materialized_views.store.views.get(name)
         if view is None:
             return self._unknown(name)
         try:
@@ -112,13 +115,13 @@ class Answers:
 
     def ready(self) -> Answer:
         """GET /ready."""
-        health = self._retelling.health()
+        health = self._materialized_views.health()
         return Answer(HTTPStatus.OK if health.ready else HTTPStatus.SERVICE_UNAVAILABLE, _encode(health))
 
     # How they come about.
 
     def _asked(self, view: View[Any, Any], query: Mapping[str, str]) -> Page:
-        settings, fields = self._retelling.settings, _field_names(view)
+        settings, fields = self._materialized_views.settings, _field_names(view)
         order = query.get("order", "asc")
         if order not in {"asc", "desc"}:
             raise UsageError(f"order: {order[:40]!r} is neither asc nor desc")
@@ -126,27 +129,26 @@ class Answers:
         unknown = [name for name, _ in filters if name not in fields]
         if unknown:
             raise UsageError(f"{unknown[0][:40]!r} is no field of {view.name}: {', '.join(fields)}")
-        prefix = query.get("prefix", "")
-        if not prefix and view.led_by:
-            prefix = "".join(f"{text}/" for name, text in filters if name == view.led_by)
+        indexed = [index_key(text, "") for name, text in filters if name == view.indexed]
         return Page(
             limit=min(_integer(query, "limit", settings.page_default, 1), settings.page_max),
+            under=indexed[0] if indexed else view.prefix,
             after=query.get("after"),
-            prefix=prefix,
+            prefix=query.get("prefix", ""),
             backwards=order == "desc",
             filters=filters,
         )
 
     def _rows(self, view: View[Any, Any], asked: Page) -> tuple[list[bytes], str | None]:
         """The rows of a page, as JSON, and the key to go on after; None: there are no more."""
-        store, settings = self._retelling.store, self._retelling.settings
-        after = None if asked.after is None else view.prefix + asked.after
+        store, settings = self._materialized_views.store, self._materialized_views.settings
+        after = None if asked.after is None else asked.under + asked.after
         rows: list[bytes] = []
         last, size, looked = "", 0, 0
-        for stored_key, stored in store.scan(view.name, view.prefix + asked.prefix, after, backwards=asked.backwards):
+        for stored_key, stored in store.scan(view.name, asked.under + asked.prefix, after, backwards=asked.backwards):
             if len(rows) >= asked.limit or size >= settings.page_bytes_max or looked >= settings.scan_max:
                 return rows, last
-            last = stored_key.removeprefix(view.prefix)
+            last = stored_key.removeprefix(asked.under)
             looked += 1
             if asked.filters and not _matches(store.decode(view.name, stored), asked.filters):
                 continue
@@ -157,7 +159,7 @@ class Answers:
 
     def _shown(self, view: View[Any, Any], key: str, stored: bytes | None) -> bytes | None:
         """A row as it is shown; None: there is none."""
-        store = self._retelling.store
+        store = self._materialized_views.store
         if view.compose is None:
             return store.raw(view.name, view.prefix + key) if stored is None else stored
         change = store.changes[view.name]
@@ -167,18 +169,18 @@ class Answers:
         row = store.row(view.name, view.prefix + key)
         if row is None:
             return None
-        shown = _encode(view.compose(ViewShelf(store, view.name), row))
+        shown = _encode(view.compose(StoredRows(store, view.name), row))
         if len(self._composed) >= COMPOSED_MAX:
             self._composed.clear()
         self._composed[view.name, key] = (store, change, shown)
         return shown
 
     def _stamp(self) -> bytes:
-        position = self._retelling.store.position
+        position = self._materialized_views.store.position
         return b'{"offset":%d,"time_ms":%d,"age_ms":%d,' % (
             position.events,
             position.time_ms,
-            self._retelling.age_ms,
+            self._materialized_views.age_ms,
         )
 
     def _stamped(self, rest: bytes) -> Answer:

@@ -15,7 +15,7 @@ from faust.app.base import BootStrategy
 from quorate_projections.answers import Answer, Answers
 from quorate_projections.door import GuardedWeb
 from quorate_projections.exposition import exposition
-from quorate_projections.retelling import Retelling
+from quorate_projections.materialized_views import MaterializedViews
 from quorate_projections.settings import ProjectionSettings, read_settings
 from quorate_projections.table import EventTable
 from quorate_projections.transport import SCHEME, DirectAssignor, DirectConsumer
@@ -36,27 +36,27 @@ class ProjectionApp(faust.App):
     projection_settings: ProjectionSettings
     table: EventTable
     answers: Answers | None = None
-    on_ready: Callable[[Retelling], None] | None = None
+    on_ready: Callable[[MaterializedViews], None] | None = None
     """Told once, when the worker is ready for the first time."""
 
     def _new_web(self) -> GuardedWeb:
         return GuardedWeb(self, self.projection_settings)
 
-    def open_rows(self) -> Retelling:
+    def open_rows(self) -> MaterializedViews:
         """Open the rows. Raises UsageError, StorageError."""
-        retelling = Retelling(self.projection_settings, _wall_ms)
+        materialized_views = MaterializedViews(self.projection_settings, _wall_ms)
         partition = self.table._partition  # noqa: SLF001  The table is ours.
 
         def heard() -> tuple[int, int] | None:
             return cast("DirectConsumer", self.consumer).heard(partition)
 
-        retelling.heard = heard
-        self.answers = Answers(retelling)
-        return retelling
+        materialized_views.heard = heard
+        self.answers = Answers(materialized_views)
+        return materialized_views
 
     async def on_first_start(self) -> None:
         """Open the rows, and make their directory, before anything is served."""
-        _ = self.table.retelling
+        _ = self.table.materialized_views
         await super().on_first_start()
 
     async def on_shutdown(self) -> None:
@@ -108,7 +108,7 @@ def _add_pages(app: ProjectionApp) -> None:
         return page.bytes(answer.body, content_type=JSON, status=answer.status)
 
     def answers() -> Answers:
-        _ = app.table.retelling
+        _ = app.table.materialized_views
         if app.answers is None:
             raise RuntimeError("the rows are not open")
         return app.answers
@@ -131,7 +131,7 @@ def _add_pages(app: ProjectionApp) -> None:
 
     @app.page("/metrics")
     async def metrics(page: Any, request: Any) -> Any:
-        text = exposition(app.table.retelling, answers())
+        text = exposition(app.table.materialized_views, answers())
         return page.text(text, content_type="text/plain")
 
 

@@ -8,17 +8,19 @@ import json
 import os
 import socket
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from quorate.errors import QuorateError, UsageError
+from quorate.errors import AddressError, QuorateError
 from quorate_projections import status
-from quorate_projections.hush import hush
-from quorate_projections.settings import ProjectionSettings, as_environment, described, read_settings
+from quorate_projections.log_filter import hush
+from quorate_projections.settings import ProjectionSettings, as_environment, described, located, read_settings
 
 if TYPE_CHECKING:
-    from quorate_projections.retelling import Retelling
+    from quorate_projections.materialized_views import MaterializedViews
 
 DONE: Final = 0
 
@@ -63,6 +65,12 @@ def _settings(options: Namespace) -> ProjectionSettings:
     return read_settings(os.environ, {name: text for name, text in given if text is not None})
 
 
+def _located(settings: ProjectionSettings) -> ProjectionSettings:
+    """With the Kafka addresses of the nodes; waits for a node, a while."""
+    say = partial(print, "quorate projections:", file=sys.stderr, flush=True)
+    return located(settings, lambda: time.sleep(1.0), say)  # noqa: TID251  Nothing runs beside it yet.
+
+
 def _serve(options: Namespace) -> int:
     """Run the Faust worker in this process until it is told to stop."""
     import faust  # noqa: PLC0415  Half a second that `quorate --help` need not spend.
@@ -70,21 +78,22 @@ def _serve(options: Namespace) -> int:
 
     settings = _settings(options)
     _look_at_port(settings)
+    settings = _located(settings)
     os.environ.update(as_environment(settings))
     from quorate_projections.app import app  # noqa: PLC0415  Reads the environment when imported.
 
     hush()
 
-    def ready(retelling: "Retelling") -> None:
+    def ready(materialized_views: "MaterializedViews") -> None:
         line = {
             "ready": True,
             "http": f"{settings.host}:{settings.port}",
             "pid": os.getpid(),
-            "offset": retelling.offset,
+            "offset": materialized_views.offset,
         }
         print(json.dumps(line), flush=True)
 
-    _ = app.table.retelling  # Whatever is wrong with the data directory is said before anything runs.
+    _ = app.table.materialized_views  # Whatever is wrong with the data directory is said before anything runs.
     app.on_ready = ready
     uvloop.install()
     worker = faust.Worker(app, loglevel=settings.loglevel, quiet=True, stdout=sys.stderr, redirect_stdouts=False)
@@ -98,17 +107,17 @@ def _serve(options: Namespace) -> int:
 
 
 def _look_at_port(settings: ProjectionSettings) -> None:
-    """Raises UsageError when it cannot be had: Faust would tell of itself at length, not of the flag."""
+    """Raises AddressError when it cannot be had: Faust would tell of itself at length, not of the flag."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
-            raise UsageError(f"--port {settings.port}: {error.strerror or error}") from error
+            raise AddressError(f"--port {settings.port}: {error.strerror or error}") from error
 
 
 def _rebuild(options: Namespace) -> int:
     from quorate_projections import rebuild  # noqa: PLC0415  As above.
 
-    return rebuild.run(_settings(options), options)
+    return rebuild.run(_located(_settings(options)), options)

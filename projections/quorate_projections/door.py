@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aiohttp import web
 from faust.web.drivers.aiohttp import Web
 
-from quorate.listening import Doorkeeper, ListeningLimits
+from quorate.listening import ListeningLimits, ProtocolFactory
 from quorate.origins import SECURITY_HEADERS, doors, judge
 from quorate_projections.settings import ProjectionSettings
 
@@ -29,7 +29,7 @@ class GuardedWeb(Web):
         super().__init__(app)
         self._settings = settings
         self._doors = doors([settings.host, *filter(None, settings.names.split(","))], setting="names")
-        self._keeper: Doorkeeper | None = None
+        self._keeper: ProtocolFactory | None = None
         self._listener: asyncio.Server | None = None
         self.web_app.middlewares.append(self._guard)
 
@@ -39,7 +39,7 @@ class GuardedWeb(Web):
         limits = ListeningLimits(
             connections_max=self._settings.connections_max, head_timeout_s=self._settings.head_timeout_s
         )
-        self._keeper = Doorkeeper(cast("Server", self._runner.server), limits)
+        self._keeper = ProtocolFactory(cast("Server", self._runner.server), limits)
         self._listener = await asyncio.get_running_loop().create_server(
             self._keeper, self._settings.host, self._settings.port, backlog=1024
         )

@@ -1,6 +1,7 @@
 """The one invariant: an event is applied iff its offset is the position; rows and position move together.
 
-Rules: smaller: it is reflected already, skip. Larger: something between was lost; apply nothing, read again. So whoever
+Rules: the model comes first, then the views' folds, which are given what it made of the event's entity. An offset that
+is smaller: it is reflected already, skip. Larger: something between was lost; apply nothing, read again. So whoever
 delivers events may drop, repeat or seek as he likes: that costs time, never exactness. A fold that raises changes
 nothing: the position stays, the rows stay readable, and the reason is kept in ``failed``.
 """
@@ -11,15 +12,17 @@ from typing import Any, get_args
 
 import msgspec
 
-from quorate.events import ClusterCreated, Event, Stamp
+from quorate.events import ClusterCreated, Event, Stamp, about, key
+from quorate.model.entity import entity_after
 from quorate_projections.record import Headers, RecordError, event_offset, read_event, read_stamp
 from quorate_projections.store import Position, RowStore
 from quorate_projections.views import View
+from quorate_projections.views.view import Change
 
 _replace = msgspec.structs.replace
 
 
-class Taken(Enum):
+class TakeResult(Enum):
     """What became of a record."""
 
     APPLIED = auto()
@@ -77,15 +80,15 @@ class Folding:
             for kind in get_args(Event)
         }
 
-    def take(self, kafka: int, headers: Headers, value: bytes | None) -> Taken:
+    def take(self, kafka: int, headers: Headers, value: bytes | None) -> TakeResult:
         """Look at one record; ``kafka`` is its Kafka offset. Never raises for what a record says."""
         if self.failed is not None:
-            return Taken.FAILED
+            return TakeResult.FAILED
         position = self.store.position
         try:
             offset = event_offset(headers)
             if offset != position.events:
-                return Taken.REPEATED if offset < position.events else Taken.GAP
+                return TakeResult.REPEATED if offset < position.events else TakeResult.GAP
             stamp, event = read_stamp(headers), read_event(value)
             cluster_id = _cluster_id(position, stamp, event)
         except RecordError as error:
@@ -100,26 +103,32 @@ class Folding:
         )
         return self._fold(stamp, event, after)
 
-    def _fold(self, stamp: Stamp, event: Event, after: Position) -> Taken:
+    def _fold(self, stamp: Stamp, event: Event, after: Position) -> TakeResult:
         changes, touched, size = self._changes, list[str](), 0
         changes.clear()
+        try:
+            place = key(event)
+            entity = entity_after(self.store.entity(place), event, stamp)
+        except Exception as error:  # noqa: BLE001  As below.
+            return self.fail(f"the model cannot take {type(event).__name__}: {error!r}")
+        change = Change(stamp, event, *about(event), entity)
         for view, rows in self._folds[type(event)]:
             try:
-                view.fold(rows, stamp, event)
+                view.fold(rows, change)
             except Exception as error:  # noqa: BLE001  A fold's defect must stop the table, not the worker.
                 return self.fail(f"the fold of {view.name} failed on {type(event).__name__}: {error!r}")
             if len(changes) > size:
                 size = len(changes)
                 touched.append(view.name)
-        self.store.merge(changes, touched, after)
+        self.store.merge(changes, touched, after, (place, entity))
         self.applied += 1
-        return Taken.APPLIED
+        return TakeResult.APPLIED
 
-    def fail(self, reason: str) -> Taken:
+    def fail(self, reason: str) -> TakeResult:
         """Stand still at the position."""
         if self.failed is None:
             self.failed = Failure(offset=self.store.position.events, reason=reason)
-        return Taken.FAILED
+        return TakeResult.FAILED
 
 
 def _cluster_id(position: Position, stamp: Stamp, event: Event) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from quorate.errors import UsageError
+from quorate.unseen import unseen_by_git
 
 CURRENT: Final = "CURRENT"
 FIRST: Final = "g000001"
@@ -27,6 +28,7 @@ class Generations:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        unseen_by_git(folder)
 
     @property
     def current(self) -> str:

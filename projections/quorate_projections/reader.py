@@ -19,7 +19,7 @@ from aiokafka.structs import TopicPartition
 
 from quorate.errors import PeerError
 from quorate.events import ClusterCreated
-from quorate_projections.folding import Folding, Taken
+from quorate_projections.folding import Folding, TakeResult
 from quorate_projections.record import event_offset, read_event, read_stamp
 from quorate_projections.settings import ProjectionSettings
 from quorate_projections.store import Position
@@ -164,7 +164,7 @@ class LogReader:
             records = found.get(self._partition, ())
             for record in records:
                 taken = folding.take(record.offset, record.headers, record.value)
-                if taken is Taken.GAP:
+                if taken is TakeResult.GAP:
                     raise GapError(f"event {store.position.events} is missing before Kafka offset {record.offset}")
             done = folding.failed is not None or await self._at_end()
             if done or store.unsaved >= self._settings.save_every:

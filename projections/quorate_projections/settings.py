@@ -6,15 +6,17 @@ suggestion. A new setting is one field with a default and a description; its var
 
 import difflib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, get_args
 
 import msgspec
 from msgspec import Meta
 
+from quorate.asking import DEFAULT_NODE, default_node, kafka_addresses
 from quorate.errors import UsageError
 
 PREFIX: Final = "QUORATE_PROJECTIONS_"
+USUAL_KAFKA: Final = "127.0.0.1:9872"
 _PORT_MAX: Final = (1 << 16) - 1
 
 Count = Annotated[int, Meta(ge=1)]
@@ -24,7 +26,8 @@ Seconds = Annotated[float, Meta(gt=0)]
 class ProjectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds unless the name says otherwise."""
 
-    nodes: Annotated[str, Meta(description="kafka addresses of the nodes, HOST:PORT,…")] = "127.0.0.1:9872"
+    node: Annotated[str, Meta(description="HTTP addresses of nodes, tried in turn, HOST:PORT,…")] = DEFAULT_NODE
+    nodes: Annotated[str, Meta(description="their kafka addresses instead, when they are known, HOST:PORT,…")] = ""
     mirror: Annotated[
         str, Meta(description="read this Kafka (HOST:PORT,…) that the log is mirrored to, not the nodes")
     ] = ""
@@ -68,9 +71,9 @@ class ProjectionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raises UsageError for what the types cannot say."""
-        for name, addresses in (("nodes", self.nodes), ("mirror", self.mirror)):
-            if addresses or name == "nodes":
-                _check_addresses(name, addresses)
+        for name, listed in (("node", self.node), ("nodes", self.nodes), ("mirror", self.mirror)):
+            if listed or name == "node":
+                _check_addresses(name, listed)
         if not self.insecure and not _is_loopback(self.host):
             raise UsageError(
                 f"host: {self.host} is not loopback and nothing is encrypted; if the network is yours alone,"
@@ -79,12 +82,21 @@ class ProjectionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bootstrap(self) -> list[str]:
-        """Whom to ask first."""
-        return [address.strip() for address in (self.mirror or self.nodes).split(",")]
+        """Whom to ask first, by Kafka's protocol; the usual place where nobody has looked (Faust's own commands)."""
+        return [address.strip() for address in (self.mirror or self.nodes or USUAL_KAFKA).split(",")]
 
 
-def _check_addresses(name: str, addresses: str) -> None:
-    for address in addresses.split(","):
+def located(
+    settings: ProjectionSettings, wait: Callable[[], object], say: Callable[[str], object]
+) -> ProjectionSettings:
+    """The same with the Kafka addresses of the nodes, asked of them. Raises UsageError, UnreachedError."""
+    if settings.mirror or settings.nodes:
+        return settings
+    return msgspec.structs.replace(settings, nodes=kafka_addresses(settings.node, wait, say))
+
+
+def _check_addresses(name: str, listed: str) -> None:
+    for address in listed.split(","):
         host, colon, port = address.strip().rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= _PORT_MAX:
             raise UsageError(f"{name}: {address.strip()!r} is not HOST:PORT")
@@ -111,7 +123,8 @@ def _description(kind: Any) -> str:
 
 def read_settings(environ: Mapping[str, str], flags: Mapping[str, str] | None = None) -> ProjectionSettings:
     """Settings from texts, flags over the environment. Raises UsageError, naming every problem."""
-    texts = {name.removeprefix(PREFIX).lower(): text for name, text in environ.items() if name.startswith(PREFIX)}
+    texts = {"node": default_node(environ)}
+    texts |= {name.removeprefix(PREFIX).lower(): text for name, text in environ.items() if name.startswith(PREFIX)}
     texts |= flags or {}
     fields = {field.name: field for field in msgspec.structs.fields(ProjectionSettings)}
     problems, values = [], dict[str, Any]()

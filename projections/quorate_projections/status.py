@@ -3,14 +3,13 @@
 import http.client
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from quorate.errors import QuorateError, UsageError
-from quorate.terminal import visible
-from quorate_projections.retelling import Health
+from quorate.tables import columns
+from quorate_projections.materialized_views import Health
 
 DONE: Final = 0
 REFUSED: Final = 1
@@ -54,7 +53,7 @@ def run(options: Namespace) -> int:
     if options.output == "json":
         print(json.dumps([_plain(address, health) for address, health in found]))
     else:
-        print("\n".join(_columns([HEADER, *(_cells(address, health) for address, health in found)])))
+        print("\n".join(columns(HEADER, [_cells(address, health) for address, health in found])))
     return DONE if all(isinstance(health, Health) and health.ready for _, health in found) else REFUSED
 
 
@@ -69,10 +68,3 @@ def _cells(address: str, health: Health | str) -> tuple[str, ...]:
     values = (health.offset, health.end_offset, health.lag, health.age_ms, health.rewinds)
     told = tuple("-" if value is None else str(value) for value in values)
     return (address, "yes" if health.ready else "no", *told, health.generation, health.cluster_id, health.reason or "-")
-
-
-def _columns(rows: list[tuple[str, ...]]) -> Iterable[str]:
-    shown = [tuple(map(visible, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,9 +1,9 @@
 """Where the rows are: one RocksDB that holds the rows of all views and the position they reflect.
 
-Rules: rows and position change together, in one write batch; whatever dies when, they fit each other. No sync is
-needed: after a power loss both fall back together. A change is visible to readers once every fold of its event has
-returned, and may be read before it is on disk, for the event is committed already. Rows of another version of a view
-are never read.
+Rules: rows, the model's entities and position change together, in one write batch; whatever dies when, they fit each
+other. No sync is needed: after a power loss all fall back together. A change is visible to readers once every fold of
+its event has returned, and may be read before it is on disk, for the event is committed already. Rows of another
+version of a view, or of the model, are never read.
 
 Theory: a row's key is ``<view>/<key>``, its value JSON, so that a reader gets its bytes as they are. Changed rows stay
 decoded in ``_dirty`` until the next ``save`` and in a bounded cache after it: a row that changes often is decoded once.
@@ -17,10 +17,14 @@ import msgspec
 from rocksdict import Options, Rdict, ReadOptions, WriteBatch
 
 from quorate.errors import StorageError, UsageError
+from quorate.model.entity import MODEL_VERSION
+from quorate.model.rows import Entity, decoded, encoded
 from quorate_projections.views import VIEWS, View
 
 META: Final = b"\xff/position"
 """Sorts after every row: no view's name begins with that byte."""
+MODEL: Final = b"\xfe/"
+"""Begins the keys of the model's entities."""
 _UNKNOWN: Final[Any] = object()
 _encode = msgspec.json.Encoder().encode
 
@@ -39,7 +43,7 @@ class Position(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     time_ms: int = 0
     """Time of the last event."""
     versions: dict[str, int] = {}
-    """View → version of its fold."""
+    """View → version of its fold; and the model's, under ``/model``."""
 
 
 class VersionsDifferError(UsageError):
@@ -55,6 +59,8 @@ class RowStore:
         self._decoders = {view.name: msgspec.json.Decoder(view.row_type) for view in views}
         self._dirty: dict[str, msgspec.Struct | None] = {}
         self._cache: dict[str, msgspec.Struct | None] = {}
+        self._dirty_entities: dict[bytes, Entity | None] = {}
+        self._entities: dict[bytes, Entity | None] = {}
         self._cache_rows = cache_rows
         self.unsaved = 0
         """Events applied since the last save."""
@@ -69,7 +75,7 @@ class RowStore:
         self.position = self._stored_position()
 
     def _stored_position(self) -> Position:
-        versions = {view.name: view.version for view in self.views.values()}
+        versions = {"/model": MODEL_VERSION} | {view.name: view.version for view in self.views.values()}
         stored = self._db.get(META)
         if stored is None:
             return Position(versions=versions)
@@ -84,9 +90,16 @@ class RowStore:
 
     # Changing.
 
-    def merge(self, changes: Mapping[str, msgspec.Struct | None], touched: Sequence[str], position: Position) -> None:
-        """Take what one event changed (full key → row, None: dropped; and of which views), and where that leads."""
+    def merge(
+        self,
+        changes: Mapping[str, msgspec.Struct | None],
+        touched: Sequence[str],
+        position: Position,
+        entity: tuple[bytes, Entity | None],
+    ) -> None:
+        """Take what an event changed: full key → row (None: dropped), of which views; its entity; the new position."""
         self._dirty.update(changes)
+        self._dirty_entities[entity[0]] = entity[1]
         for name in touched:
             self.changes[name] += 1
         self.position = position
@@ -102,6 +115,11 @@ class RowStore:
                 batch.delete(key.encode())
             else:
                 batch.put(key.encode(), _encode(row))
+        for name, entity in self._dirty_entities.items():
+            if entity is None:
+                batch.delete(MODEL + name)
+            else:
+                batch.put(MODEL + name, encoded(entity))
         batch.put(META, _encode(self.position))
         try:
             self._db.write(batch)
@@ -111,6 +129,10 @@ class RowStore:
             self._cache.clear()
         self._cache.update(self._dirty)
         self._dirty.clear()
+        if len(self._entities) + len(self._dirty_entities) > self._cache_rows:
+            self._entities.clear()
+        self._entities.update(self._dirty_entities)
+        self._dirty_entities.clear()
         self.unsaved = 0
 
     def close(self) -> None:
@@ -119,6 +141,18 @@ class RowStore:
         self._db.close()
 
     # Reading.
+
+    def entity(self, key: bytes) -> Entity | None:
+        """What the model holds under an event's key; None when there is nothing."""
+        for known in (self._dirty_entities, self._entities):
+            if key in known:
+                return known[key]
+        stored = self._db.get(MODEL + key)
+        found = None if stored is None else decoded(key, stored)
+        if len(self._entities) >= self._cache_rows:
+            self._entities.clear()
+        self._entities[key] = found
+        return found
 
     def row(self, view: str, key: str) -> msgspec.Struct | None:
         """The decoded row; None when there is none."""
@@ -178,7 +212,7 @@ def _options() -> Options:
     return options
 
 
-class ViewShelf:
+class StoredRows:
     """One view's rows as its ``compose`` sees them."""
 
     def __init__(self, store: RowStore, view: str) -> None:

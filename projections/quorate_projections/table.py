@@ -21,9 +21,9 @@ from faust.types import TP
 from mode import Service
 
 from quorate.errors import PeerError, QuorateError, StorageError, UsageError
-from quorate_projections.folding import Failure, Folding, Taken
+from quorate_projections.folding import Failure, Folding, TakeResult
+from quorate_projections.materialized_views import MaterializedViews
 from quorate_projections.reader import LogReader, OtherLogError, prepare
-from quorate_projections.retelling import Retelling
 from quorate_projections.store import VersionsDifferError
 
 FLOW_STOP_S: Final = 1.5
@@ -42,7 +42,7 @@ class EventStore(SerializedStore[str, bytes]):
 
     def persisted_offset(self, tp: TP) -> int | None:
         """Kafka offset of the last event reflected."""
-        kafka = self.table.retelling.store.position.kafka
+        kafka = self.table.materialized_views.store.position.kafka
         return kafka - 1 if kafka else None
 
     def set_persisted_offset(self, tp: TP, offset: int) -> None:
@@ -63,7 +63,7 @@ class EventStore(SerializedStore[str, bytes]):
 
     def _get(self, key: bytes) -> bytes | None:
         view, _, name = key.decode().partition("/")
-        store = self.table.retelling.store
+        store = self.table.materialized_views.store
         return store.raw(view, name) if view in store.views else None
 
     def _contains(self, key: bytes) -> bool:
@@ -79,7 +79,7 @@ class EventStore(SerializedStore[str, bytes]):
         raise TypeError("a read-only table")
 
     def _iteritems(self) -> Iterator[tuple[bytes, bytes]]:
-        store = self.table.retelling.store
+        store = self.table.materialized_views.store
         for view in store.views:
             for key, row in store.scan(view):
                 yield f"{view}/{key}".encode(), row
@@ -100,10 +100,10 @@ class EventTable(faust.GlobalTable):
     app: Any
     """The ProjectionApp; Faust's own type does not know what a table may ask of the recovery."""
 
-    def __init__(self, app: Any, *, retelling: Retelling | None = None, **options: Any) -> None:
+    def __init__(self, app: Any, *, materialized_views: MaterializedViews | None = None, **options: Any) -> None:
         fixed = {"is_global": True, "partitions": 1, "recovery_buffer_size": 1, "standby_buffer_size": 1}
         super().__init__(app, **{**options, **fixed})
-        self._retelling = retelling
+        self._materialized_views = materialized_views
         self._rewinding = False
         self._settle_s = SETTLE_S
         self._settled_at = 0.0
@@ -111,19 +111,19 @@ class EventTable(faust.GlobalTable):
         self._closed = False
 
     @property
-    def retelling(self) -> Retelling:
+    def materialized_views(self) -> MaterializedViews:
         """The rows. Raises UsageError, StorageError when they are opened for the first time and cannot be."""
         if self._closed:
             raise UsageError("the rows are closed")
-        if self._retelling is None:
-            self._retelling = self.app.open_rows()
-        return self._retelling
+        if self._materialized_views is None:
+            self._materialized_views = self.app.open_rows()
+        return self._materialized_views
 
     def close_rows(self) -> None:
         """Write what is left and let the directory go, for good; nothing is opened for it."""
         self._closed = True
-        if self._retelling is not None:
-            self._retelling.close()
+        if self._materialized_views is not None:
+            self._materialized_views.close()
 
     def _new_store_by_url(self, url: Any) -> EventStore:
         return EventStore(
@@ -146,60 +146,60 @@ class EventTable(faust.GlobalTable):
 
     def apply_changelog_batch(self, batch: Iterable[Any]) -> None:
         """Fold what Faust delivers; events that do not fit are read again."""
-        retelling = self.retelling
+        materialized_views = self.materialized_views
         if self._rewinding:
             return
         for event in batch:
             message = event.message
-            if retelling.take(message.offset, message.headers, message.value) is Taken.GAP:
+            if materialized_views.take(message.offset, message.headers, message.value) is TakeResult.GAP:
                 self._rewind()
                 break
-        store = retelling.store
+        store = materialized_views.store
         try:
-            if store.unsaved >= retelling.settings.save_every or self.app.tables.changelog_queue.empty():
+            if store.unsaved >= materialized_views.settings.save_every or self.app.tables.changelog_queue.empty():
                 store.save()
         except StorageError as error:
-            retelling.folding.fail(str(error))
+            materialized_views.folding.fail(str(error))
             self.add_future(self.crash(error))
-        retelling.saved()
+        materialized_views.saved()
 
     async def on_start(self) -> None:
         """Before Faust follows: make sure the log is ours, and catch up in bulk."""
         await super().on_start()
-        retelling = self.retelling
-        while not self.should_stop and retelling.folding.failed is None:
+        materialized_views = self.materialized_views
+        while not self.should_stop and materialized_views.folding.failed is None:
             try:
-                if await self._prepare(retelling.folding):
-                    retelling.trouble = ""
+                if await self._prepare(materialized_views.folding):
+                    materialized_views.trouble = ""
                     return
-                retelling.trouble = f"the log is shorter than our position {retelling.offset}"
+                materialized_views.trouble = f"the log is shorter than our position {materialized_views.offset}"
             except OtherLogError as error:
-                retelling.folding.fail(str(error))
+                materialized_views.folding.fail(str(error))
             except (KafkaError, PeerError, OSError) as error:
-                retelling.trouble = f"catching up: {error}"
-            failed: Failure | None = retelling.folding.failed
-            self.log.warning("%s", failed.reason if failed is not None else retelling.trouble)
+                materialized_views.trouble = f"catching up: {error}"
+            failed: Failure | None = materialized_views.folding.failed
+            self.log.warning("%s", failed.reason if failed is not None else materialized_views.trouble)
             await self.sleep(RETRY_S)
 
     async def _prepare(self, folding: Folding) -> bool:
         def progress(end: int) -> None:
-            self.retelling.trouble = f"catching up: {folding.store.position.kafka} of {end}"
-            self.retelling.saved()
+            self.materialized_views.trouble = f"catching up: {folding.store.position.kafka} of {end}"
+            self.materialized_views.saved()
 
         monotonic = asyncio.get_running_loop().time
-        return await prepare(self.retelling.settings, folding, monotonic, progress, lambda: self.should_stop)
+        return await prepare(self.materialized_views.settings, folding, monotonic, progress, lambda: self.should_stop)
 
     # Reading again.
 
     def _rewind(self) -> None:
         if not self._rewinding:
             self._rewinding = True
-            self.retelling.rewinds += 1
+            self.materialized_views.rewinds += 1
             self.add_future(self._reread())
 
     async def _reread(self) -> None:
         consumer, tables = self.app.consumer, self.app.tables
-        kafka = self.retelling.store.position.kafka
+        kafka = self.materialized_views.store.position.kafka
         try:
             consumer.stop_flow()
             await self.sleep(FLOW_STOP_S)
@@ -220,8 +220,8 @@ class EventTable(faust.GlobalTable):
     async def _announce(self) -> None:
         """Say once that the worker is ready."""
         while self.app.on_ready is not None and not self.should_stop:
-            if self.retelling.health().ready:
-                self.app.on_ready(self.retelling)
+            if self.materialized_views.health().ready:
+                self.app.on_ready(self.materialized_views)
                 return
             await self.sleep(ANNOUNCE_S)
 
@@ -231,10 +231,10 @@ class EventTable(faust.GlobalTable):
         before = (-1, -1)
         while not self.should_stop:
             await self.sleep(self.app.projection_settings.audit_period_s)
-            retelling = self.retelling
+            materialized_views = self.materialized_views
             try:
                 await self._follow_rebuild()
-                heard, kafka = retelling.heard(), retelling.store.position.kafka
+                heard, kafka = materialized_views.heard(), materialized_views.store.position.kafka
                 now = (kafka, -1 if heard is None else heard[0])
                 if kafka != before[0]:
                     self._settle_s = SETTLE_S
@@ -242,52 +242,56 @@ class EventTable(faust.GlobalTable):
                     await self._look(kafka, heard[0])
                 before = now
             except OtherLogError as error:
-                retelling.folding.fail(str(error))
+                materialized_views.folding.fail(str(error))
             except (KafkaError, QuorateError, OSError) as error:
                 self.log.warning("audit: %s", error)
 
     def _busy(self) -> bool:
-        stopped = self.retelling.folding.failed is not None or bool(self.retelling.trouble)
+        stopped = self.materialized_views.folding.failed is not None or bool(self.materialized_views.trouble)
         settling = self._rewinding or asyncio.get_running_loop().time() < self._settled_at
         return stopped or settling or self.app.rebalancing or not self.app.tables.changelog_queue.empty()
 
     async def _look(self, kafka: int, end: int) -> None:
         """Nothing happened since the last audit although we are not at the end."""
-        if end == max(kafka, self.retelling.passed):
+        if end == max(kafka, self.materialized_views.passed):
             return
-        async with LogReader(self.retelling.settings, asyncio.get_running_loop().time) as reader:
+        async with LogReader(self.materialized_views.settings, asyncio.get_running_loop().time) as reader:
             if end < kafka:
-                await reader.place(self.retelling.store.position)
+                await reader.place(self.materialized_views.store.position)
             elif await reader.holds_more(kafka):
                 self.log.warning("no progress at %s of %s: reading again", kafka, end)
                 self._rewind()
             else:
-                self.retelling.passed = end
+                self.materialized_views.passed = end
 
     # A rebuild beside us.
 
     async def _follow_rebuild(self) -> None:
         """Serve the generation that a rebuild made current, as soon as it reflects as much as ours."""
-        retelling = self.retelling
-        name = retelling.generations.current
-        if name in (retelling.generation, self._ignored):
+        materialized_views = self.materialized_views
+        name = materialized_views.generations.current
+        if name in (materialized_views.generation, self._ignored):
             return
         try:
-            folding = Folding(retelling.open(name))
+            folding = Folding(materialized_views.open(name))
         except VersionsDifferError as error:
             self._ignored = name
             self.log.warning("start this worker again to serve generation %s: %s", name, error)
             return
         try:
             whole = await prepare(
-                retelling.settings, folding, asyncio.get_running_loop().time, lambda _: None, lambda: self.should_stop
+                materialized_views.settings,
+                folding,
+                asyncio.get_running_loop().time,
+                lambda _: None,
+                lambda: self.should_stop,
             )
         except BaseException:
             folding.store.close()
             raise
-        if not whole or folding.failed is not None or folding.store.position.events < retelling.offset:
+        if not whole or folding.failed is not None or folding.store.position.events < materialized_views.offset:
             folding.store.close()
             self.log.warning("generation %s is not served yet: %s", name, folding.failed or "it is behind ours")
             return
-        retelling.switch(name, folding)
-        self.log.warning("serving generation %s from offset %s", name, retelling.offset)
+        materialized_views.switch(name, folding)
+        self.log.warning("serving generation %s from offset %s", name, materialized_views.offset)

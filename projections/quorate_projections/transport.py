@@ -129,7 +129,7 @@ class DirectConsumer(Consumer):
         return DirectThread(self, loop=self.loop, beacon=self.beacon)
 
     def heard(self, partition: TP) -> tuple[int, int] | None:
-        """See DirectThread.heard."""
+        """(Kafka offset after the last committed record, Unix ms) of the last Fetch answer; None before the first."""
         return cast("DirectThread", self._thread).heard(partition)
 
 

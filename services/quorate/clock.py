@@ -36,6 +36,12 @@ class Scheduler(Clock, Protocol):
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Run it once, ``delay_s`` seconds from now."""
 
+    def take_turn(self, action: Callable[[], None]) -> None:
+        """Run it now, and then what it put off to the turn's end, whether it raised or not. In a turn: part of it."""
+
+    def at_turns_end(self, callback: Callable[[], None]) -> None:
+        """Run it once when the turn under way ends; without one like ``call_soon``. It must not raise."""
+
 
 class ManualClock:
     """A clock that moves only when told to; for tests of pure code."""
@@ -63,6 +69,8 @@ class LoopScheduler:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.monotonic = time.monotonic
+        self._in_turn = False
+        self._ending: list[Callable[[], None]] = []
 
     def time_ms(self) -> int:
         """Wall-clock milliseconds since the Unix epoch, UTC."""
@@ -75,3 +83,31 @@ class LoopScheduler:
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Run it once, ``delay_s`` seconds from now."""
         return self._loop.call_later(delay_s, callback)
+
+    def take_turn(self, action: Callable[[], None]) -> None:
+        """Run it now, and then what it put off to the turn's end, whether it raised or not. In a turn: part of it."""
+        if self._in_turn:
+            action()
+            return
+        self._in_turn = True
+        try:
+            action()
+        finally:
+            self._in_turn = False
+            ending, self._ending = self._ending, []
+            for callback in ending:
+                self._run(callback)
+
+    def at_turns_end(self, callback: Callable[[], None]) -> None:
+        """Run it once when the turn under way ends; without one like ``call_soon``. It must not raise."""
+        if self._in_turn:
+            self._ending.append(callback)
+        else:
+            self._loop.call_soon(callback)
+
+    def _run(self, callback: Callable[[], None]) -> None:
+        """As the loop would: an error is told, and keeps nobody else from running."""
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - whatever it was
+            self._loop.call_exception_handler({"message": f"at the end of a turn: {callback!r}", "exception": error})

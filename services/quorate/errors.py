@@ -13,6 +13,14 @@ class UsageError(QuorateError):
     """We, or the operator, asked for something that cannot be."""
 
 
+class AddressError(UsageError):
+    """An address cannot be listened on: another program has it, or it is not this machine's."""
+
+
+class DirectoryInUseError(UsageError):
+    """Another node has this data directory open."""
+
+
 class StorageError(QuorateError):
     """The disk failed or lies; the node stops (fail-stop), it never retries a sync."""
 

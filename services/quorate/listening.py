@@ -1,6 +1,6 @@
 """A listener of another HTTP server (aiohttp's, of the page and of the views), with our rule of who may stay.
 
-Rules: a ``Doorkeeper`` makes the protocols of a listener and stands before each: who is let in is a rule of
+Rules: a ``ProtocolFactory`` makes the protocols of a listener and stands before each: who is let in is a rule of
 ``quorate.admission``; the first byte, each head and the pause between requests have deadlines, looked at in one sweep.
 What a request says is not its business, but where its head ends. The application tells it what was answered
 (``answered``), for the server below does not say; a body has the application's own deadline.
@@ -44,7 +44,7 @@ class ListeningLimits(msgspec.Struct, frozen=True, kw_only=True):
 class _Guest(asyncio.Protocol):
     """One connection, and the protocol that serves it."""
 
-    def __init__(self, keeper: "Doorkeeper", served_by: asyncio.Protocol) -> None:
+    def __init__(self, keeper: "ProtocolFactory", served_by: asyncio.Protocol) -> None:
         self._keeper = keeper
         self._served_by = served_by
         self._inside = False
@@ -94,25 +94,25 @@ class _Guest(asyncio.Protocol):
         )
 
     def eof_received(self) -> bool | None:
-        """See asyncio.Protocol."""
+        """The peer sends nothing more."""
         return self._served_by.eof_received()
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """The kernel's buffer is full: write no more."""
         self._served_by.pause_writing()
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """The peer reads again."""
         self._served_by.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
+        """The connection is gone."""
         self._keeper.leave(self)
         if self._inside:
             self._served_by.connection_lost(exc)
 
 
-class Doorkeeper:
+class ProtocolFactory:
     """Makes the protocols of one listener: what ``loop.create_server`` is given. Made on the loop.
 
     ``serve``: makes the protocol that a connection is served by.

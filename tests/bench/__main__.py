@@ -1,7 +1,7 @@
 """``make bench``: measure beside controls in the same run. Raw samples, figures and the report go to ``.run/bench``.
 
 A measure that fails, or does not end in time, is told in the report, and the next one goes on. The report is written
-anew after each.
+anew after each. ``counts --write`` only counts, and writes the table that tests compare (``tests/bench/counts.toml``).
 """
 
 import argparse
@@ -11,9 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+from tests.bench import counts
 from tests.bench.apart import apart
 from tests.bench.harness import Figure, Run, build_tools
 from tests.bench.measures import MEASURES
+from tests.bench.plots import draw
 from tests.bench.report import failures, render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +28,13 @@ def main() -> int:
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"default: all of {', '.join(MEASURES)}")
     parser.add_argument("--runs", type=int, default=1, help="how often; two or more are compared")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="of each load")
+    parser.add_argument("--write", action="store_true", help="with counts alone: write its table, and do nothing else")
     options = parser.parse_args()
+    if options.write:
+        if options.measures != ["counts"]:
+            parser.error("--write goes with counts, and nothing else")
+        counts.write(counts.whole())
+        return 0
     chosen = options.measures or list(MEASURES)
     if unknown := [name for name in chosen if name not in MEASURES]:
         parser.error(f"no such measure: {', '.join(unknown)}")
@@ -43,6 +51,7 @@ def main() -> int:
             print(f"[{place}/{len(chosen)}] {name} (run {number} of {options.runs}, {gone:.0f} s so far)", flush=True)
             runs[-1].update(apart(Run(where, tools, options.seconds, name)))
             report.write_text(render(runs, _machine(options.seconds, time.monotonic() - began)))
+        draw([where], where)
     print(report.read_text())
     print(f"kept in {folder.relative_to(ROOT)}")
     return int(any(failures(figures, ours_only=True) for figures in runs))

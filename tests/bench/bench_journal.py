@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 
 from quorate.clock import ManualClock
-from quorate.consensus.disk import FileDisk, InlineWorker, ThreadWorker
 from quorate.consensus.entry import Entry, decode_entry, encode_entry
-from quorate.consensus.event_log import EventLog
-from quorate.consensus.journal import Journal
+from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import StoreOp, Term
+from quorate.consensus.storage.disk import FileDisk, InlineWorker, ThreadWorker
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import RocksStore, applied_ops
 from quorate.consensus.storage_settings import JournalSettings
-from quorate.consensus.store import RocksStore, applied_ops
 
 ENTRY = Entry(
     kind="events",

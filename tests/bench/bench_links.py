@@ -10,12 +10,13 @@ import random
 import time
 from collections.abc import Callable
 
-from quorate.consensus import codec, packets
-from quorate.consensus.codec import Ack, AppendEntries
-from quorate.consensus.packets import LENGTH, TAG_BYTES, Tags
-from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers, _Inbound
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.settings import PeerSettings
+from quorate.consensus.transport import codec, packets
+from quorate.consensus.transport.codec import Ack, AppendEntries
+from quorate.consensus.transport.hello import PeerHandlers, PeerIdentity
+from quorate.consensus.transport.packets import LENGTH, TAG_BYTES, Tags
+from quorate.consensus.transport.peers import Peers, _Inbound
 
 ROUNDS = 9
 CALLS = 2_000
@@ -64,7 +65,7 @@ def receiver(tags: type[Tags]) -> Callable[[list[bytes]], None]:
     who = PeerIdentity(cluster_id="c", node_id=NodeId(1), dir_uuid=bytes(16), key=b"key")
     link = _Inbound(Peers(who, {}, PeerSettings(), random.Random(1), handlers))
     link.connection_made(Kernel())  # type: ignore[arg-type]
-    link.peer = NodeId(2)
+    link.hello.peer = NodeId(2)
     outgoing = tags(b"key", b"D", *HELLOS)
     link.opened(tags(b"key", b"D", *HELLOS), tags(b"key", b"A", *HELLOS))
 

@@ -9,15 +9,16 @@ from collections.abc import Callable
 import msgspec
 
 from quorate.events import Event, NodeAddresses, Stamp, Voter
-from quorate.metadata import commands, rows
+from quorate.metadata import commands
 from quorate.metadata.commands import Command
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
-from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.queries import ReplicaInfo, answer
 from quorate.metadata.requests import RequestTable
-from quorate.metadata.state import EMPTY, State
+from quorate.model import rows
+from quorate.model.evolve import evolve
+from quorate.model.queries import ReplicaInfo, answer
+from quorate.model.state import EMPTY, State
 
 SIZES = (100, 2_000, 10_000)
 ROUNDS = 7
@@ -119,7 +120,7 @@ def measured(state: State, sets: int) -> dict[str, float]:
     dead.dead = frozenset({1})
     lost = commands.ElectMaster(broker_set=name, trigger="master lost", evidence="connection closed")
     elected = event_of(state, lost, dead)
-    mourning = context(dead)
+    failover = context(dead)
     key = f"broker-set/default/{name}".encode()
     query = ReplicaInfo(broker_set=name)
     table = RequestTable()
@@ -127,7 +128,7 @@ def measured(state: State, sets: int) -> dict[str, float]:
         "decide 1001": cost_us(lambda: decide(state, shrink, asked)),
         "decide 1001, stale epoch": cost_us(lambda: decide(state, stale, asked)),
         "evolve 1001": cost_us(lambda: evolve(state, altered, stamp)),
-        "decide 1002, master lost": cost_us(lambda: decide(state, lost, mourning), CALLS // 5),
+        "decide 1002, master lost": cost_us(lambda: decide(state, lost, failover), CALLS // 5),
         "evolve 1002": cost_us(lambda: evolve(state, elected, stamp)),
         "row of a set": cost_us(lambda: rows.row(state, key)),
         "answer 1004": cost_us(lambda: answer(query, state, live)),

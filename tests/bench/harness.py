@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quorate.consensus.disk import FileDisk
+from quorate.consensus.storage.disk import FileDisk
 from tests.clusters import Started, free_ports, running
 from tests.native import compiled
 
@@ -31,6 +31,8 @@ class OverdueError(BaseException):
     """A measurement did not end in time. No ``except Exception`` may take it for the failure of one figure."""
 
 
+BEATS = (("heartbeats pipelined", 64, 0.0), ("heartbeats 10000/s", 500, 10_000.0))
+"""Name, connections, rate (0: as fast as they are taken)."""
 HELD = 0.95
 """Of an open loop's rate, at least."""
 
@@ -129,22 +131,24 @@ def quantiles(samples: list[float]) -> Figure:
 
 def build_tools(folder: Path) -> Path:
     """Compile the generators: they must not be the limit."""
-    for name in ("load", "fleet"):
+    for name in ("load", "fleet", "etcd"):
         compiled(HERE / "load" / f"{name}.c", folder / name)
     return folder
 
 
-def load(run: Run, mode: str, port: int, connections: int, rate: float, name: str, seconds: int = 0) -> Figure:
-    """Run the generator; its JSON line. Raw samples go to ``<name>.u32`` (microseconds)."""
-    return finish_load(start_load(run, mode, port, connections, rate, name, seconds))
+def load(
+    run: Run, mode: str, port: int, connections: int, rate: float, name: str, seconds: int = 0, tool: str = "load"
+) -> Figure:
+    """Run a generator; its JSON line. Raw samples go to ``<name>.u32`` (microseconds)."""
+    return finish_load(start_load(run, mode, port, connections, rate, name, seconds, tool))
 
 
 def start_load(
-    run: Run, mode: str, port: int, connections: int, rate: float, name: str, seconds: int = 0
+    run: Run, mode: str, port: int, connections: int, rate: float, name: str, seconds: int = 0, tool: str = "load"
 ) -> "subprocess.Popen[str]":
     """Begin a run of the generator; it has prepared its broker sets when this returns."""
     arguments = [mode, "127.0.0.1", str(port), str(connections), str(seconds or run.seconds), str(rate)]
-    command = [str(run.tools / "load"), *arguments, str(run.folder / f"{name}.u32")]
+    command = [str(run.tools / tool), *arguments, str(run.folder / f"{name}.u32")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     if process.stdout.readline() != "ready\n":

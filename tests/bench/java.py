@@ -39,6 +39,7 @@ def java(run: Run) -> None:
     if not present("rocketmq"):
         run.keep("dledger, jraft", {"failed": "absent: rocketmq (make peers)"})
         return
+    run.take("java build", _build)
     for kind in KINDS:
         with tempfile.TemporaryDirectory(dir=run.folder) as folder:
             stock = Unhurried(Path(folder), PEERS / "rocketmq" / "lib")
@@ -46,6 +47,12 @@ def java(run: Run) -> None:
                 _loads(run, kind, stock)
             finally:
                 stock.stop()
+
+
+def _build() -> Figure:
+    """Which JVM, and what it was told: nothing but the size of its heap, so it compiles with all it has."""
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    return {"version": "; ".join(said.splitlines()), "flags": " ".join(HEAP), "warm_up_s": WARM_UP_S}
 
 
 def _loads(run: Run, kind: str, stock: Stock) -> None:

@@ -6,9 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from tests.bench.consumers import consumers
+from tests.bench.etcd import etcd
 from tests.bench.failover import failover, null_failover
 from tests.bench.fleet import scale
+from tests.bench.growth import growth, restart
 from tests.bench.harness import (
+    BEATS,
     ROUNDS,
     Figure,
     Ours,
@@ -26,13 +29,12 @@ from tests.bench.harness import (
     start_load,
 )
 from tests.bench.java import java
+from tests.bench.machine_counts import machine_counts
 from tests.bench.page import page
 from tests.bench.projections import projections
 from tests.bench.spark_source import spark_source
 
 CLIENTS = (1, 16, 64)
-BEATS = (("heartbeats pipelined", 64, 0.0), ("heartbeats 10000/s", 500, 10_000.0))
-"""Name, connections, rate (0: as fast as they are taken)."""
 COMMITS = 150_000
 SYNC_PERIOD_S = 0.005
 PROFILES = (("closed 64", "commits", 64, 0.0), ("open 1000", "commits", 64, 1000.0), ("reads", "reads", 16, 500.0))
@@ -153,13 +155,17 @@ def _beats(run: Run, pid: int, port: int, connections: int, rate: float, name: s
 
 
 MEASURES: dict[str, Callable[[Run], None]] = {
+    "counts": machine_counts,
     "controls": controls,
     "commits": commits,
     "java": java,
+    "etcd": etcd,
     "reads": reads,
     "heartbeats": heartbeats,
     "failover": failover,
     "scale": scale,
+    "growth": growth,
+    "restart": restart,
     "consumers": consumers,
     "page": page,
     "spark": spark_source,

@@ -14,7 +14,7 @@ from typing import Any
 
 from quorate.cli.client import Node
 from quorate.gateway.http.answers import Done
-from quorate_projections.folding import Folding, Taken
+from quorate_projections.folding import Folding, TakeResult
 from quorate_projections.store import RowStore
 from tests.bench.harness import Figure, Ours, Run, cpu_share, finish_load, ours, quantiles, start_load
 from tests.contract.client import Remoting
@@ -65,7 +65,7 @@ def _fold_alone(folder: Path, log: Any) -> float:
     store = RowStore(folder)
     folding, began = Folding(store), time.monotonic()
     for record in log:
-        if folding.take(record.offset, record.headers, record.value) is not Taken.APPLIED:
+        if folding.take(record.offset, record.headers, record.value) is not TakeResult.APPLIED:
             raise RuntimeError(str(folding.failed))
         if store.unsaved >= SAVE_EVERY:
             store.save()

@@ -1,4 +1,4 @@
-"""What browser tests share: one Chromium, one recorded night behind one web service, and windows that hear errors."""
+"""What browser tests share: one Chromium, one sample log behind one web service, and windows that hear errors."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-from tests.browser import night
+from tests.browser import sample_log
 from tests.browser.screen import Screen
 from tests.clusters import Started, running
 from tests.peers import peer
@@ -39,21 +39,21 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recorded night of 24 sets."""
-    path = tmp_path_factory.mktemp("night") / "night.jsonl"
-    night.write(path)
+    """A sample log of 24 sets."""
+    path = tmp_path_factory.mktemp("sample") / "sample.jsonl"
+    sample_log.write(path)
     return path
 
 
 @pytest.fixture(scope="session")
 def facts(log: Path) -> list[dict[str, Any]]:
-    """The same night as plain JSON, for replays of the tests' own."""
+    """The sample log as plain JSON, for replays of the tests' own."""
     return [json.loads(line) for line in log.read_bytes().splitlines()]
 
 
 @pytest.fixture(scope="session")
 def recorded(log: Path) -> Iterator[str]:
-    """Where a dashboard shows that night."""
+    """Where a dashboard shows that log."""
     with running(["dashboard", "--log", str(log), "--port", "0", "-o", "json"], log.parent / "dashboard") as started:
         yield address(started)
 
@@ -77,7 +77,7 @@ def context(browser: Browser, size: tuple[int, int] = WIDE, scheme: str = "light
 
 @pytest.fixture(scope="session")
 def window(chromium: Browser, recorded: str) -> Iterator[Screen]:
-    """The recorded night in a wide window that stays open."""
+    """The sample log in a wide window that stays open."""
     opened = context(chromium)
     yield Screen(opened.new_page(), recorded)
     opened.close()

@@ -1,4 +1,4 @@
-"""Make ``docs/gallery`` anew: ``python -m tests.browser.gallery`` (the same night every time, so the same pictures)."""
+"""Make ``docs/gallery`` anew: ``python -m tests.browser.gallery`` (same sample log, same pictures)."""
 
 import base64
 import tempfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser import night
+from tests.browser import sample_log
 from tests.browser.conftest import FLAGS, PHONE, address, context
 from tests.browser.screen import Screen
 from tests.clusters import running
@@ -44,8 +44,8 @@ def main() -> None:
     """Write every picture."""
     GALLERY.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        log = Path(folder) / "night.jsonl"
-        night.write(log)
+        log = Path(folder) / "sample.jsonl"
+        sample_log.write(log)
         browser = playwright.chromium.launch(executable_path=str(PEERS / "chromium/chromium"), args=list(FLAGS))
         words = ["dashboard", "--log", str(log), "--port", "0", "-o", "json"]
         with running(words, Path(folder) / "dashboard") as started:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route
 
-from tests.browser import night
+from tests.browser import sample_log
 from tests.browser.conftest import address, context
 from tests.browser.screen import Screen
 from tests.clusters import free_ports, running, start
@@ -157,7 +157,7 @@ def test_a_page_behind_the_log_says_how_far(faulty: Screen) -> None:
 def test_two_thousand_sets_stay_usable(chromium: Browser, tmp_path: Path) -> None:
     """With 2,000 sets each has a tile with a name; when one is touched only its tile is drawn anew, and none moves."""
     log = tmp_path / "many.jsonl"
-    night.write(log, sets=2000, hours=0.5)
+    sample_log.write(log, sets=2000, hours=0.5)
     with running(["dashboard", "--log", str(log), "--port", "0", "-o", "json"], tmp_path / "dashboard") as started:
         opened = context(chromium)
         shown = Screen(opened.new_page(), address(started))

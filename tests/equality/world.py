@@ -104,7 +104,7 @@ class World:
 
     def _change(self, number: int) -> tuple[str, str, Row | None]:
         if number % 6 == 0:
-            return "PUT", "/v1/config/cluster", {"changes": {f"key-{number % 5}": str(number)}}
+            return "PUT", "/v1/config/cluster", {"changes": {f"key-{number % 5}": str(number)}, "unread": True}
         if number % 7 == 0:
             return "DELETE", f"/v1/topics/topic-{number % 11}", None
         return "PUT", f"/v1/topics/topic-{number % 11}", {"read_queues": 1 + number % 8, "write_queues": 4}

@@ -10,25 +10,34 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.cli.compose import Core, CoreSettings, Disks, give_up_store, open_directory, open_mending, open_store
-from quorate.consensus.directory import Directory, MemoryVoterFile, VoterFile
-from quorate.consensus.disk import FileDisk, FileVoterFile, StoreFolder
-from quorate.consensus.event_log import EventLog
-from quorate.consensus.journal import Journal
+from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Disk, Family, NodeId, Store
-from quorate.consensus.scrub import Scrub
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.consensus.storage.directory import Directory, MemoryVoterFile, VoterFile
+from quorate.consensus.storage.disk import FileDisk, FileVoterFile, StoreFolder
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.scrub import Scrub
+from quorate.consensus.storage.store import MemoryStore, RocksStore, StoreDamagedError
 from quorate.consensus.storage_settings import EventLogSettings, JournalSettings, ScrubSettings, StoreSettings
-from quorate.consensus.store import MemoryStore, RocksStore, StoreDamagedError
 from quorate.controller import Answered, Caller, ControllerSettings
 from quorate.errors import PeerError, StorageError
 from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import ChangeConfig, RecordNodeStart
-from quorate.metadata.evolve import evolve
 from quorate.metadata.requests import RequestSettings
-from quorate.metadata.rows import rows
-from quorate.metadata.state import EMPTY
 from quorate.metrics import Metrics
+from quorate.model.evolve import evolve
+from quorate.model.rows import rows
+from quorate.model.state import EMPTY
+from quorate.node.compose import (
+    Core,
+    CorePorts,
+    CoreSettings,
+    Disks,
+    give_up_store,
+    open_directory,
+    open_mending,
+    open_store,
+)
 from quorate.wire.avro import decode_events
 from tests.sim.nodes import NoBrokers, addresses, founding
 from tests.unit.consensus.raft_cluster import MemoryDisk, SlowWorker, VirtualTime, Wires
@@ -64,11 +73,11 @@ class _Network:
         self._wires, self._me = wires, node_id
 
     def send(self, peer: NodeId, frame: bytes) -> None:
-        """See Network."""
+        """Try to deliver; silently dropped without a connection. Leaves with the others of the turn, at its end."""
         self._wires.send(self._me, peer, frame)
 
     def connected(self, peer: NodeId) -> bool:
-        """See Network."""
+        """Is there an open, authenticated connection *to* this peer?"""
         node = self._wires.nodes.get(peer)
         return node is not None and node.up
 
@@ -111,10 +120,10 @@ class Member:
         cluster = self.cluster
         cluster.lives += 1
         chance = Random(cluster.lives)
-        self.worker, self.store_worker = SlowWorker(cluster.time), SlowWorker(cluster.time)
+        self.worker, self.store_worker, reader = (SlowWorker(cluster.time) for _ in range(3))
         self.open_ports()
         self.directory, self.journal = open_directory(
-            Disks(voter_file=self.file, store=self.store, disk=self.disk, worker=self.worker),
+            Disks(voter_file=self.file, store=self.store, disk=self.disk, worker=self.worker, reader=reader),
             cluster_id="sim",
             node_id=self.id,
             alone=False,
@@ -125,22 +134,24 @@ class Member:
         self.rejoined = self.directory.may_not_vote
         self.opened = (self.journal.term, self.journal.voted_for, int(self.journal.last_index))
         self.core = Core(
-            node_id=self.id,
-            voters=VOTERS,
-            journal=self.journal,
-            directory=self.directory,
-            store=self.store,
-            log=EventLog(self.store, LOG),
-            network=_Network(cluster.wires, self.id),
-            brokers=NoBrokers(),
-            scheduler=cluster.time,
-            rng=Random(cluster.lives),
-            settings=cluster.settings,
-            founding=founding(VOTERS),
-            metrics=Metrics(),
-            on_fatal=self.fail,
-            worker=self.worker,
-            store_worker=self.store_worker,
+            self.id,
+            VOTERS,
+            CorePorts(
+                journal=self.journal,
+                directory=self.directory,
+                store=self.store,
+                log=EventLog(self.store, LOG),
+                network=_Network(cluster.wires, self.id),
+                brokers=NoBrokers(),
+                scheduler=cluster.time,
+                rng=Random(cluster.lives),
+                metrics=Metrics(),
+                on_fatal=self.fail,
+                worker=self.worker,
+                store_worker=self.store_worker,
+            ),
+            cluster.settings,
+            founding(VOTERS),
         )
 
     def _alive(self) -> None:
@@ -164,7 +175,7 @@ class Member:
         give_up_store(self.file, self.disk, damage, alone=False)
 
     def fail(self, error: BaseException) -> None:
-        """As ``cli.node.Node.fail`` does."""
+        """As ``node.running.Node.fail`` does."""
         if not self.failed:
             self.failed.append(error)
             if isinstance(error, StoreDamagedError):

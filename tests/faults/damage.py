@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from quorate.consensus.journal_frames import FRAMES_AT, SEAL_AT, SEAL_BYTES, decode_frame, decode_header, seed_of
-from quorate.consensus.store import RocksStore, read_applied
+from quorate.consensus.journal.frames import FRAMES_AT, SEAL_AT, SEAL_BYTES, decode_frame, decode_header, seed_of
+from quorate.consensus.storage.store import RocksStore, read_applied
 
 Way = Literal["bit flip", "truncation", "deletion", "cut at an edge"]
 """*cut at an edge*: of a record of the journal; what follows was never written, as far as anybody can see."""

@@ -52,6 +52,12 @@ class Later:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
 
+    def take_turn(self, action: Callable[[], None]) -> None:
+        action()
+
+    def at_turns_end(self, callback: Callable[[], None]) -> None:
+        self.call_soon(callback)
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> "Later":
         return self
 

@@ -143,7 +143,7 @@ def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_lis
             silence(stack, int(address.rpartition(":")[2]), 100)
         for number in range(40):
             changes = {f"k{key}": f"{number} " + "x" * 2_000 for key in range(100)}
-            node.send("PUT", "/v1/config/topic/t", {"changes": changes}, Done)
+            node.send("PUT", "/v1/config/topic/t", {"changes": changes, "unread": True}, Done)
         remoting(int(place.rpc.rpartition(":")[2]))
         kafka(int(place.kafka.rpartition(":")[2]))
         assert process.poll() is None, (folder / "log").read_text()

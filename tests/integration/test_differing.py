@@ -7,10 +7,10 @@ import psutil
 import pytest
 
 from quorate.consensus.ports import StoreOp
-from quorate.consensus.store import RocksStore, applied_ops, read_applied
+from quorate.consensus.storage.store import RocksStore, applied_ops, read_applied
 from quorate.gateway.http.answers import Done, Status
-from quorate.metadata.state import Topic
 from quorate.metadata.sums import SUM_BYTES, joined, sum_of
+from quorate.model.state import Topic
 from tests.clusters import quorate, until, up
 from tests.integration.test_up import serving
 

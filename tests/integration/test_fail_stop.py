@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli import node as server
+from quorate import node as server
 from quorate.cli.client import Node, NodeError
 from quorate.cli.cluster import NodePlace, found
 from quorate.errors import StorageError
 from quorate.gateway.http.answers import Status
-from quorate.settings import read_settings
+from quorate.node.settings import read_settings
 from tests.clusters import QUORATE, free_ports, quorate, until
 
 END_S = 20.0
@@ -85,7 +85,7 @@ def test_a_node_whose_disk_fails_stops_and_the_others_go_on(leads: bool, log_fai
 
         fail_disk(nodes[victim].pid)
         asked = places[victim].http if leads else others[0].http
-        written = quorate("config", "cluster", "note=now", "--node", asked)
+        written = quorate("config", "cluster", "note=now", "--unread", "--node", asked)
         assert leads or written.returncode == 0
         assert nodes[victim].wait(END_S) == 1
         assert not any(map(answers, places[victim].addresses().values()))
@@ -96,7 +96,10 @@ def test_a_node_whose_disk_fails_stops_and_the_others_go_on(leads: bool, log_fai
             assert "File too large" in reason["error"]
 
         until(lambda: leader(others[0]) not in (None, places[victim].id), "two nodes have a leader", END_S)
-        until(lambda: quorate("config", "cluster", "note=after", "--node", others[1].http).returncode == 0, "a write")
+        until(
+            lambda: quorate("config", "cluster", "note=after", "--unread", "--node", others[1].http).returncode == 0,
+            "a write",
+        )
         assert [node.poll() for i, node in enumerate(nodes) if i != victim] == [None, None]
 
 

@@ -37,7 +37,7 @@ CHANGES = {
     "metadata/decide.py": [
         ("LEVELS: Final[dict[type[Command], int]] = {}", "LEVELS: Final = {commands.DeleteTopic: 2}"),
     ],
-    "metadata/evolve.py": [
+    "model/evolve.py": [
         ("    TopicDeleted,\n", "    TopicDeleted,\n    TopicRetired,\n"),
         ("case TopicDeleted():", "case TopicDeleted() | TopicRetired():"),
     ],

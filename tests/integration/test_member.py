@@ -42,7 +42,7 @@ def test_a_wiped_voter_comes_back_by_the_command_it_names(tmp_path: Path) -> Non
             for place, log in zip(places, logs, strict=True)
         ]
         until(lambda: all(Node(place.http, 1.0).serves() for place in places), "all nodes serve")
-        assert quorate("config", "cluster", "before=1", "--node", places[0].http).returncode == 0
+        assert quorate("config", "cluster", "before=1", "--unread", "--node", places[0].http).returncode == 0
         lost = next(i for i, place in enumerate(places) if place.id != leader(places[0]))
         others = [i for i in range(3) if i != lost]
         here = Node(places[others[0]].http)
@@ -57,7 +57,7 @@ def test_a_wiped_voter_comes_back_by_the_command_it_names(tmp_path: Path) -> Non
         shutil.move(data, tmp_path / "old")
         nodes[lost] = stack.enter_context(served(places[lost], logs[lost].fileno(), buffered=False))
         until(lambda: told(places[lost]), "the command")
-        assert quorate("config", "cluster", "meanwhile=1", "--node", here.address).returncode == 0
+        assert quorate("config", "cluster", "meanwhile=1", "--unread", "--node", here.address).returncode == 0
         assert quorate(*shlex.split(told(places[lost])), "--node", here.address).returncode == 0
         until(lambda: Node(places[lost].http, 1.0).serves() and equal(list(places)), "three equal nodes", 40.0)
         back = Node(places[lost].http)
@@ -66,7 +66,11 @@ def test_a_wiped_voter_comes_back_by_the_command_it_names(tmp_path: Path) -> Non
         down = others[1]
         nodes[down].kill()
         nodes[down].wait()
-        until(lambda: quorate("config", "cluster", "after=1", "--node", here.address).returncode == 0, "a write", 30.0)
+        until(
+            lambda: quorate("config", "cluster", "after=1", "--unread", "--node", here.address).returncode == 0,
+            "a write",
+            30.0,
+        )
         shown = quorate("config", "cluster", "--node", places[lost].http, "--linearizable").stdout
         assert all(name in shown for name in ("before", "meanwhile", "after"))
 

@@ -17,8 +17,8 @@ from quorate.cli.client import NodeError
 from quorate.cli.facts import facts
 from quorate.gateway.http.answers import Done, Quorum, StateHash, Status, Topics
 from quorate.gateway.http.writing import TopicBody
-from quorate.metadata.evolve import evolve
-from quorate.metadata.state import EMPTY, State
+from quorate.model.evolve import evolve
+from quorate.model.state import EMPTY, State
 from tests.clusters import Started, quorate, until, up
 from tests.contract.client import Remoting
 

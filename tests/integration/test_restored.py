@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from quorate.cli.client import Node, NodeError
-from quorate.consensus.directory import decode_voter
-from quorate.consensus.disk import FileVoterFile
+from quorate.consensus.storage.directory import decode_voter
+from quorate.consensus.storage.disk import FileVoterFile
 from quorate.gateway.http.answers import Done, Status, TopicAnswer
 from tests.clusters import Started, until, up
 from tests.integration.test_up import serving

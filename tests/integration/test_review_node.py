@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from quorate.cli.cluster import found
-from quorate.cli.node import Node
-from quorate.consensus.disk import FileDisk
-from quorate.consensus.pysyncobj_engine import PySyncObjEngine
+from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
+from quorate.consensus.storage.disk import FileDisk
 from quorate.controller.outcomes import Caller
 from quorate.errors import UsageError
 from quorate.metadata.commands import ChangeConfig
-from quorate.settings import read_settings
+from quorate.node import Node
+from quorate.node.settings import read_settings
 from tests.clusters import free_ports
 
 PATIENCE_S = 20.0
@@ -48,7 +48,7 @@ async def _hand_over(tmp_path: Path) -> None:
         others = [node for node in cluster if node is not leader]
         await until(lambda: all(len(node.core.machine.state.nodes) == 3 for node in cluster))
         for node in others:
-            node._disk.sync = slowly(node._disk)  # type: ignore[method-assign, assignment]
+            node.running.data.disk.sync = slowly(node.running.data.disk)  # type: ignore[method-assign, assignment]
         change = ChangeConfig("cluster", {"note": "in flight"})
         leader.core.controller.submit(change, Caller("test", "here"), lambda _: None)
         await leader.stop(handover=True)
@@ -59,8 +59,7 @@ async def _hand_over(tmp_path: Path) -> None:
         assert engine._cause.kind == "handed over"
     finally:
         for node in cluster:
-            if not node._stopping:
-                await node.stop(handover=False)
+            await node.stop(handover=False)
 
 
 def slowly(disk: FileDisk) -> Callable[[str], None]:
@@ -89,6 +88,4 @@ async def _somebody_elses(tmp_path: Path) -> None:
     ours.settings = msgspec.structs.replace(ours.settings, node=theirs.settings.node)
     with pytest.raises(UsageError, match="belongs to cluster_id"):
         await ours.start()
-    ours._store.close()
-    ours._lock.release()
     assert segment.read_bytes() == before

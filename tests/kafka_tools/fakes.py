@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import uvloop
 
 from quorate.clock import LoopScheduler
-from quorate.controller import QuorumIs, VoterIs, Written
+from quorate.controller import QuorumIs, VoterIs, WriteResult
 from quorate.events import BrokerFenced, Event, Stamp, TopicCreated
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.kafka import KafkaNode, KafkaServer, KafkaSettings
@@ -93,10 +93,10 @@ class FakeLedger:
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
-        self.outcome = Written.DONE
+        self.outcome = WriteResult.DONE
         self.held = False
         self.row_bytes_max = 64 * 1024
-        self.waiting: list[tuple[bytes, bytes | None, Callable[[Written], None]]] = []
+        self.waiting: list[tuple[bytes, bytes | None, Callable[[WriteResult], None]]] = []
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -110,9 +110,9 @@ class FakeLedger:
     def pending(self, key: bytes) -> bool:
         return any(waiting == key for waiting, _, _ in self.waiting)
 
-    def put(self, key: bytes, row: bytes | None, done: Callable[[Written], None]) -> None:
+    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None]) -> None:
         if len(row or b"") > self.row_bytes_max:
-            done(Written.NO_ROOM)
+            done(WriteResult.NO_ROOM)
             return
         self.waiting.append((key, row, done))
         if not self.held:
@@ -122,7 +122,7 @@ class FakeLedger:
         """Everything that waits is written, in order."""
         waiting, self.waiting = self.waiting, []
         for key, row, done in waiting:
-            if self.outcome is Written.DONE:
+            if self.outcome is WriteResult.DONE:
                 self.rows.pop(key, None)
                 if row is not None:
                     self.rows[key] = row

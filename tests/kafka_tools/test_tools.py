@@ -103,7 +103,7 @@ def test_kcat_as_a_group_resumes_where_it_stopped(cluster: Started) -> None:
     options = ("-q", "-G", "kcat-group", "-X", "auto.offset.reset=earliest", "-e", "-f", "%o\\n", TOPIC)
     assert [int(line) for line in kcat(cluster, 0, *options).split()] == list(range(end(cluster)))
     assert kcat(cluster, 1, *options).split() == []
-    new = http(cluster, 2, "/v1/config/cluster", "PUT", {"changes": {"resumed": "yes"}})["offset"] - 1
+    new = http(cluster, 2, "/v1/config/cluster", "PUT", {"changes": {"resumed": "yes"}, "unread": True})["offset"] - 1
     assert [int(line) for line in kcat(cluster, 2, *options).split()] == [new]
 
 

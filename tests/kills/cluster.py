@@ -16,7 +16,7 @@ import confluent_kafka
 
 from quorate.cli.client import Node, NodeError
 from quorate.cli.cluster import PORTS_PER_NODE, NodePlace, found
-from quorate.consensus.store import RocksStore
+from quorate.consensus.storage.store import RocksStore
 from quorate.events import TopicCreated
 from quorate.gateway.http.answers import StateHash, Status
 from quorate.wire.avro import decode_events

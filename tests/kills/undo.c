@@ -14,6 +14,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -161,6 +163,44 @@ static int synced(int fd, int (*real)(int)) {
 }
 int fsync(int fd) { return synced(fd, real_fsync); }
 int fdatasync(int fd) { return synced(fd, real_fdatasync); }
+
+/* Syncs by Linux AIO: one at a time, begun by io_submit and ended by io_getevents. */
+static int aio_fd = -1;
+static uint64_t aio_before;
+
+long syscall(long number, ...) {
+    static long (*real)(long, ...);
+    va_list v;
+    long a[6];
+    va_start(v, number);
+    for (int i = 0; i < 6; i++) a[i] = va_arg(v, long);
+    va_end(v);
+    if (!real) real = dlsym(RTLD_NEXT, "syscall");
+    const struct iocb *asked = number == SYS_io_submit && a[1] == 1 ? *(struct iocb **)a[2] : NULL;
+    if (asked && path_of((int)asked->aio_fildes)) {
+        aio_fd = (int)asked->aio_fildes;
+        pthread_mutex_lock(&lock); aio_before = records; pthread_mutex_unlock(&lock);
+        if (lie && access(lie, F_OK) == 0) { /* It ended, and nothing was synced. */
+            uint64_t one = 1;
+            aio_fd = -2;
+            return real_write((int)asked->aio_resfd, &one, sizeof one) == sizeof one ? 1 : -1;
+        }
+    }
+    if (number == SYS_io_getevents && aio_fd == -2) {
+        memset((void *)a[3], 0, sizeof(struct io_event));
+        aio_fd = -1;
+        return 1;
+    }
+    long result = real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (number == SYS_io_getevents && result == 1 && aio_fd >= 0) {
+        const char *path = path_of(aio_fd);
+        if (path && ((struct io_event *)a[3])->res == 0) {
+            pthread_mutex_lock(&lock); emit('S', path, &aio_before, sizeof aio_before, NULL, 0); pthread_mutex_unlock(&lock);
+        }
+        aio_fd = -1;
+    }
+    return result;
+}
 
 static int cut(int fd, off_t size) {
     const char *path = path_of(fd);

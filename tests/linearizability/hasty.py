@@ -6,9 +6,9 @@ Its check of its quorum is left as it is, so only a leader that is wrong about b
 import sys
 
 from quorate.cli import main
-from quorate.consensus import engine
-from quorate.consensus.guard import ReadRounds
 from quorate.consensus.ports import NodeId, Term
+from quorate.consensus.raft import engine
+from quorate.consensus.raft.guard import ReadRounds
 
 
 class HastyRounds(ReadRounds):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from quorate_projections.mirror.kafka import MirrorTopic, prepare_topic
-from quorate_projections.mirror.ports import Event, FencedError, MirrorError, Standing
+from quorate_projections.mirror.ports import Event, FencedError, MirrorError, NodeReport
 from quorate_projections.mirror.settings import MirrorSettings
 from tests.clusters import QUORATE, Started, until, up
 from tests.kafka_broker import KafkaBroker, kafka_broker
@@ -230,7 +230,7 @@ def test_fenced_at_the_very_end_of_a_transaction(broker: KafkaBroker) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     settings = MirrorSettings(topic="fenced-late")
-    standing = Standing(leads=True, cluster_id="c", kafka=broker.bootstrap, term=1)
+    standing = NodeReport(leads=True, cluster_id="c", kafka=broker.bootstrap, term=1)
     first, second = (partial(MirrorTopic, standing, broker.bootstrap, settings, time.monotonic) for _ in range(2))
     mine = first()
     seen = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "isolation.level": "read_uncommitted"})
@@ -260,7 +260,7 @@ def test_fenced_at_the_very_end_of_a_transaction(broker: KafkaBroker) -> None:
 def test_what_kafkas_client_refuses_is_told(broker: KafkaBroker) -> None:
     """A setting that only the client knows to be wrong is an error of the copy, by the client's name, and no crash."""
     settings = MirrorSettings(topic="refused-setting", transaction_timeout_s=0.01)
-    standing = Standing(leads=True, cluster_id="c", kafka=broker.bootstrap, term=1)
+    standing = NodeReport(leads=True, cluster_id="c", kafka=broker.bootstrap, term=1)
     with pytest.raises(MirrorError, match=r"opening the target: .*transaction\.timeout\.ms"):
         MirrorTopic(standing, broker.bootstrap, settings, time.monotonic)
 

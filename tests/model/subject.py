@@ -8,13 +8,14 @@ from typing import Any
 
 from quorate.errors import check
 from quorate.events import Stamp
-from quorate.metadata import commands, queries
+from quorate.metadata import commands
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
-from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.refusals import response
-from quorate.metadata.state import BrokerSet, State
+from quorate.metadata.refusals import refuse, response
+from quorate.model import queries
+from quorate.model.evolve import evolve
+from quorate.model.state import BrokerSet, State
 from tests.model.model import SAFE, Answer, Request
 
 POLICY_NAMES = {
@@ -118,8 +119,8 @@ class Subject:
                 names = request["broker_sets"]
                 query = queries.SyncStateData(broker_sets=None if names is None else tuple(names))
         result = queries.answer(query, self.state, self.live)
-        if isinstance(result, commands.Refusal):
-            code, remark = response(result)
+        if isinstance(result, queries.Absent):
+            code, remark = response(refuse(result.code, result.remark))
             return {"code": code, "remark": remark, "fields": {}}
         return {"code": 0, "remark": None, "fields": _fields(result)}
 

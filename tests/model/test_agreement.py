@@ -10,8 +10,8 @@ from tests.model.agreement import disagreement, smallest
 from tests.model.histories import history
 from tests.model.model import JAVA, SAFE, Model, Request
 from tests.model.mutants import MUTANTS
+from tests.model.second_model import SecondModel
 from tests.model.subject import Subject
-from tests.model.witness import Witness
 
 STEPS = 60
 SCALE = settings().max_examples // 20  # 3 in make check, 50 in make test-all.
@@ -44,15 +44,15 @@ def test_the_model_and_decide_agree(world: str) -> None:
 def test_the_model_that_was_written_blind_agrees_too(world: str) -> None:
     """Who had seen neither ``decide`` nor the first model read the same rules out of the same sources."""
     for requests in histories(world, SCALE * (60 if world == "safe" else 15)):
-        if disagreement(Witness(WORLDS[world]), Subject(WORLDS[world]), requests):
-            pytest.fail(smallest(lambda: Witness(WORLDS[world]), lambda: Subject(WORLDS[world]), requests))
+        if disagreement(SecondModel(WORLDS[world]), Subject(WORLDS[world]), requests):
+            pytest.fail(smallest(lambda: SecondModel(WORLDS[world]), lambda: Subject(WORLDS[world]), requests))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_planted_rule_change_is_noticed(mutant: type[Model]) -> None:
     """With one rule changed, some history tells the model from ``decide``, and from the model written blind."""
     assert any(disagreement(mutant(), Subject(), requests) for requests in histories("safe", MANY))
-    assert any(disagreement(Witness(), mutant(), requests) for requests in histories("safe", MANY))
+    assert any(disagreement(SecondModel(), mutant(), requests) for requests in histories("safe", MANY))
 
 
 @pytest.mark.parametrize("name", SAFE)

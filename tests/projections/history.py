@@ -16,9 +16,9 @@ from quorate.metadata.cluster import directory_of
 from quorate.metadata.commands import Command
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
-from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.state import EMPTY, State
+from quorate.model.evolve import evolve
+from quorate.model.state import EMPTY, State
 from quorate.wire.records import Record
 
 ADDRESSES = NodeAddresses(rpc="h:1", raft="h:2", kafka="h:3", http="h:4")

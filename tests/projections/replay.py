@@ -67,7 +67,7 @@ class Replay:
         pattern = schema["quorate.key"]
         entity, _, field = pattern.partition("/")
         name = str(event[field[1:-1]]) if field.startswith("{") else field
-        self.views["audit"][f"{head['principal']}/{self.count:020d}"] = {
+        self.views["audit"][f"{self.count:020d}"] = {
             "principal": head["principal"], "offset": self.count, "time_ms": int(head["time_ms"]),
             "term": int(head["term"]), "type": kind, "entity": f"{entity}/default/{quote(name, safe='')}",
             "cause": head["cause"], "request_id": head["request_id"],

@@ -46,7 +46,7 @@ def write(nodes: list[Node], chance: random.Random, number: int) -> int:
             if number % 3:
                 done = node.send("PUT", f"/v1/topics/t{number % 7}", settings, Done)
             else:
-                done = node.send("PUT", "/v1/config/cluster", {"changes": {"x": str(number)}}, Done)
+                done = node.send("PUT", "/v1/config/cluster", {"changes": {"x": str(number)}, "unread": True}, Done)
         except NodeError:
             continue
         return done.offset

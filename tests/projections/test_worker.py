@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("faust", reason="projections are not installed (make setup-all)")
 
 from quorate.wire.records import Record
-from quorate_projections.hush import LONGEST_S, Hush
+from quorate_projections.log_filter import LONGEST_S, RepeatFilter
 from tests.clusters import free_ports, until
 from tests.projections.history import History, commits, record
 from tests.projections.log import HistoryLog
@@ -259,7 +259,7 @@ def test_a_worker_ends_soon_whatever_is_gone(tmp_path: Path) -> None:
 
 def test_what_a_library_repeats_is_said_ever_more_seldom() -> None:
     """Each text in pauses of its own, twice as long each time up to the longest; after a long silence it is news."""
-    quiet = Hush()
+    quiet = RepeatFilter()
 
     def said(text: str, at: float) -> bool:
         record = logging.LogRecord("aiokafka", logging.ERROR, "", 0, text, ("node", 1), None)

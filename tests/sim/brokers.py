@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from quorate.consensus.ports import NodeId
-from quorate.controller import DialResult, Found, Heartbeat, ReadResult, ReadView, RoleChange
-from quorate.controller.loop import answered
+from quorate.controller import DialResult, Heartbeat, QueryResult, ReadResult, ReadView, RoleChange
+from quorate.controller.views import answered
 from quorate.events import MasterElected
 from quorate.metadata.commands import (
     AlterSyncStateSet,
@@ -27,8 +27,8 @@ from quorate.metadata.commands import (
     PutTopic,
     RegisterBroker,
 )
-from quorate.metadata.queries import NextBrokerId, NextBrokerIdIs, Query, ReplicaInfo, ReplicaInfoIs
-from quorate.metadata.queries import Result as QueryResult
+from quorate.model.queries import NextBrokerId, NextBrokerIdIs, Query, ReplicaInfo, ReplicaInfoIs
+from quorate.model.queries import Result as Answer
 from tests.sim.clients import Done, History, Result
 from tests.sim.cluster import Cluster, Process
 from tests.sim.nodes import CoreNode
@@ -180,10 +180,10 @@ class Broker:
     def _ask(self, command: Command, hear: Callable[[Result], None]) -> None:
         self._fleet.ask(command, self._waiting_still(hear))
 
-    def _query(self, query: Query, hear: Callable[[QueryResult], None]) -> None:
+    def _query(self, query: Query, hear: Callable[[Answer], None]) -> None:
         self._fleet.query(query, self._waiting_still(hear))
 
-    def _next_id(self, found: QueryResult) -> None:
+    def _next_id(self, found: Answer) -> None:
         assert isinstance(found, NextBrokerIdIs)
         wanted = found.next_broker_id
         command = ApplyBrokerId(
@@ -199,7 +199,7 @@ class Broker:
     def _registration(self, result: Result) -> None:
         self._registered = isinstance(result, Done)
 
-    def _replica_info(self, found: QueryResult) -> None:
+    def _replica_info(self, found: Answer) -> None:
         assert isinstance(found, ReplicaInfoIs)
         if found.master is None:
             command = ElectMaster(broker_set=self.broker_set, cluster=CLUSTER, broker_id=self.broker_id)
@@ -369,14 +369,14 @@ class Fleet:
             REQUESTS.get(type(command), "other"),
         )
 
-    def query(self, query: Query, hear: Callable[[QueryResult], None]) -> None:
+    def query(self, query: Query, hear: Callable[[Answer], None]) -> None:
         """A linearizable query; only found answers are heard."""
-        found: list[QueryResult] = []
+        found: list[Answer] = []
         floor = self._history.floor
 
         def call(service: object, done: Callable[[Result], None]) -> None:
             def seen(view: ReadResult) -> None:
-                if isinstance(view, ReadView) and isinstance(outcome := answered(query, view), Found):
+                if isinstance(view, ReadView) and isinstance(outcome := answered(query, view), QueryResult):
                     found.append(outcome.result)
                     done(Done(outcome.offset))
 

@@ -10,16 +10,28 @@ from typing import Protocol
 
 import msgspec
 
-from quorate.consensus.codec import is_app_frame
-from quorate.consensus.journal import Journal
+from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import NodeId, RaftEngine, Term
+from quorate.consensus.transport.codec import is_app_frame
+from quorate.consensus.transport.hello import Links, Party, PeerHandlers, PeerIdentity
 from quorate.errors import StorageError
 from quorate.metadata.sums import Mark, RunningSums
 from tests.sim.clients import Answer, Result, Service
 from tests.sim.coverage import Coverage
-from tests.sim.disk import STORE_SYNC_FACTOR, InjectedError, Loss, SimDisk, SimStore, SimVoterFile, SimWorker, Slowness
-from tests.sim.network import Fabric, SimNetwork
-from tests.sim.world import Loop, ViolationError, World
+from tests.sim.disk import (
+    READ_FACTOR,
+    STORE_SYNC_FACTOR,
+    InjectedError,
+    Loss,
+    SimDisk,
+    SimStore,
+    SimSyncer,
+    SimVoterFile,
+    SimWorker,
+    Slowness,
+)
+from tests.sim.network import End, Fabric, SimNetwork
+from tests.sim.world import Call, Loop, ViolationError, World
 
 
 class Node(Service, Protocol):
@@ -31,14 +43,24 @@ class Node(Service, Protocol):
     def start(self) -> None:
         """Begin."""
 
-    def on_frame(self, peer: NodeId, frame: bytes) -> None:
-        """A frame arrived."""
+    identity: PeerIdentity
+    handlers: PeerHandlers
+    """What its links to others ask and tell."""
 
-    def on_connected(self, peer: NodeId) -> None:
-        """A session is up."""
+    @property
+    def incarnation(self) -> str:
+        """Id of its directory."""
 
-    def on_disconnected(self, peer: NodeId) -> None:
-        """It is down."""
+    @property
+    def waits_for(self) -> str:
+        """What an operator is told who looks at it."""
+
+    @property
+    def cluster_uuid(self) -> str:
+        """The founding that it knows; empty when it knows none."""
+
+    def on_directories(self, call: Call) -> None:
+        """Whom to tell when the log names other directories of voters."""
 
     @property
     def sums(self) -> RunningSums:
@@ -76,6 +98,9 @@ class Ports(msgspec.Struct, frozen=True):
     disk: SimDisk
     worker: SimWorker
     store_worker: SimWorker
+    syncer: SimSyncer | None
+    """The kernel's, of half of all processes."""
+    reader: SimWorker
     store: SimStore
     network: SimNetwork
     seed: int
@@ -117,6 +142,9 @@ class Observer(Protocol):
     def leaving(self, process: "Process", peer: NodeId, frame: bytes) -> None:
         """A consensus frame leaves it now."""
 
+    def heard(self, end: End) -> None:
+        """One of its ends of a line is about to hear the other."""
+
     def synced(self, host: Host) -> None:
         """A disk job of the host ended."""
 
@@ -139,14 +167,19 @@ class Process:
         self.node_id = host.node_id
         self.incarnation = host.incarnations
         self.alive = True
-        self.loop = Loop(cluster.world, f"n{host.node_id}", self._turn_ended, host.wall_skew_ms, host.rate)
+        self.loop = cluster.loops(cluster.world, f"n{host.node_id}", self._turn_ended, host.wall_skew_ms, host.rate)
         self.node: Node
+        self.party: Party
+        self.links: Links[End]
 
     def boot(self) -> None:
         """Recover from the disk and begin. A StorageError is the start refused."""
         host, cluster = self.host, self.cluster
         worker = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal)
         store_worker = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal, STORE_SYNC_FACTOR)
+        kernel = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal)
+        by_kernel = cluster.world.random.random() < 0.5
+        reader = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal, READ_FACTOR)
         ports = Ports(
             node_id=self.node_id,
             voters=cluster.voters,
@@ -154,8 +187,10 @@ class Process:
             disk=host.disk,
             worker=worker,
             store_worker=store_worker,
+            syncer=SimSyncer(kernel, host.disk, cluster.world.random) if by_kernel else None,
+            reader=reader,
             store=host.store,
-            network=SimNetwork(cluster.fabric, self.node_id),
+            network=SimNetwork(cluster.fabric, self.node_id, self.loop.at_turns_end),
             seed=cluster.world.random.getrandbits(32),
             voter_file=host.voter_file,
             fatal=self.fatal,
@@ -165,6 +200,14 @@ class Process:
         if host.disk.cut:
             raise ViolationError("a journal that was cut is found", f"n{self.node_id} begins with what is left")
         cluster.observer.started(self)
+        self.links = Links()
+        self.party = Party(
+            identity=self.node.identity,
+            peers=frozenset(cluster.voters) - {self.node_id},
+            handlers=self.node.handlers,
+            nonce=cluster.fabric.nonce,
+        )
+        self.node.on_directories(lambda: self.links.judge_again(self.node.handlers.directory_of))
         self.node.start()
         cluster.fabric.attach(self.node_id, self)
 
@@ -181,17 +224,9 @@ class Process:
         self.loop.die()
         self.cluster.world.after(0.0, lambda: self.cluster.crash(self.node_id, "kill", 0.1))
 
-    def on_frame(self, peer: NodeId, frame: bytes) -> None:
-        """Queue it for the next turn."""
-        self.loop.io(lambda: self.node.on_frame(peer, frame))
-
-    def on_connected(self, peer: NodeId) -> None:
-        """Queue it."""
-        self.loop.io(lambda: self.node.on_connected(peer))
-
-    def on_disconnected(self, peer: NodeId) -> None:
-        """Queue it."""
-        self.loop.io(lambda: self.node.on_disconnected(peer))
+    def io(self, call: Call) -> None:
+        """See network.Endpoint."""
+        self.loop.io(call)
 
 
 def excused(error: BaseException | None) -> bool:
@@ -200,10 +235,10 @@ def excused(error: BaseException | None) -> bool:
 
 
 class Cluster:
-    """All hosts, and the handles by which faults are injected."""
+    """All hosts, and the handles by which faults are injected. ``loops``: of what kind those of processes are."""
 
-    def __init__(self, world: World, size: int, build: Build, observer: Observer) -> None:
-        self.world = world
+    def __init__(self, world: World, size: int, build: Build, observer: Observer, loops: type[Loop] = Loop) -> None:
+        self.world, self.loops = world, loops
         self.voters = tuple(NodeId(number) for number in range(1, size + 1))
         self.fabric = Fabric(world, self.voters)
         self.build = build
@@ -211,9 +246,14 @@ class Cluster:
         self.counts: Counter[str] = Counter()
         self.hosts = {node: Host(world, node) for node in self.voters}
         self.fabric.tap = self._leaving
+        self.fabric.heard = observer.heard
         self.client_loss = 0.0
         self.client_delay_s = 0.002
         self.forgetful: set[NodeId] = set()
+        self.untold: set[NodeId] = set()
+        """Who forgot something, and has not been seen to know it."""
+        self.lost_at: dict[NodeId, float] = {}
+        """When something durable was last taken from a node."""
         self.coverage = Coverage(world)
         self.coverage.installing = lambda: any(getattr(p.node.engine, "installing", False) for p in self.processes())
         for host in self.hosts.values():
@@ -236,6 +276,11 @@ class Cluster:
         process = self.hosts[a].process
         if process is not None and not is_app_frame(frame):
             self.observer.leaving(process, _b, frame)
+
+    def founded(self, node: NodeId) -> bool:
+        """Has the process there applied the founding of the cluster?"""
+        process = self.hosts[node].process
+        return process is not None and process.node.offset > 0
 
     # Life and death.
 
@@ -292,7 +337,7 @@ class Cluster:
     def remembers(self, node: NodeId) -> bool:
         """May it vote as soon as it hears of anybody? Not if its journal was lost, and it has not come back since."""
         process = self.hosts[node].process
-        if process is not None and process.node.engine.voting:
+        if process is not None and process.node.engine.voting and node not in self.untold:
             self.forgetful.discard(node)
         return node not in self.forgetful
 
@@ -309,6 +354,8 @@ class Cluster:
     def journal_lost(self, host: Host) -> None:
         """It is gone, or found damaged."""
         self.forgetful.add(host.node_id)
+        self.untold.add(host.node_id)
+        self.lost_at[host.node_id] = self.world.now
         self.observer.crashed(host, journal_lost=True)
 
     def pause(self, node: NodeId, for_s: float) -> None:

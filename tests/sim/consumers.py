@@ -23,7 +23,7 @@ from quorate.wire.kafka_requests import (
 )
 from quorate.wire.kafka_responses import JoinedGroup
 from tests.sim.cluster import Cluster, Process
-from tests.sim.ghost import Ghost
+from tests.sim.invariants import Invariants
 from tests.sim.nodes import CoreNode
 from tests.sim.world import ViolationError
 
@@ -242,9 +242,11 @@ class Member:
 class Circle:
     """All groups and their members, and what they were told."""
 
-    def __init__(self, cluster: Cluster, ghost: Ghost, groups: int, members: int, *, clocks_hold: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, invariants: Invariants, groups: int, members: int, *, clocks_hold: bool
+    ) -> None:
         self.cluster = cluster
-        self._ghost = ghost
+        self._invariants = invariants
         self._clocks_hold = clocks_hold
         self._floor: dict[str, int] = {}
         self.members = [Member(self, f"g{number % groups}", f"m{number}") for number in range(groups * members)]
@@ -281,7 +283,7 @@ class Circle:
             return position
         for data in log.read(position, 2000):
             base = int.from_bytes(data[:8], "big")
-            count, crc = self._ghost.batch(base)
+            count, crc = self._invariants.batch(base)
             if base > position or zlib.crc32(data) != crc or position >= base + count:
                 raise ViolationError(IN_TURN, f"n{process.node_id} serves {base}, {count} where {position} was due")
             position = base + count

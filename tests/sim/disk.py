@@ -1,11 +1,11 @@
 """A machine's storage in virtual time: files that remember what was synced, a slow worker, and a store behind it.
 
-Rules: the running process sees what it wrote (``SimDisk.view``); the platter holds only what was synced. Each worker
+Rules: the running process sees what it wrote (``SimDisk.view``); the disk holds only what was synced. Each worker
 does one job at a time, and that takes time. Nothing survives a crash that the crash did not choose to spare. An error
 that was injected is an ``InjectedError``: no other error of a disk excuses a node that stops.
 
 Theory: every operation of the process is put in the list of its job and takes effect on the view at once. Each worker
-has at most one job in flight. When the job ends, its syncs (and creations, and removals) reach the platter.
+has at most one job in flight. When the job ends, its syncs (and creations, and removals) reach the disk.
 A crash during a job picks a point in its operations, inside a write included; what lies behind the point never
 happened. Then *kill* spares everything that happened (the page cache lives on, still unsynced), *power loss* spares
 what was synced and either a random prefix of the unsynced writes, the last one torn, or any subset of their sectors.
@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Literal
 
-from quorate.consensus.directory import Found
 from quorate.consensus.ports import Family, StoreOp
-from quorate.consensus.store import StoreDamagedError
+from quorate.consensus.storage.directory import VoterFileContent
+from quorate.consensus.storage.store import StoreDamagedError
 from quorate.errors import StorageError
 from tests.sim.world import Call, Loop, World
 
@@ -31,6 +31,8 @@ SECTOR = 512
 """Bytes a disk writes as one."""
 STORE_SYNC_FACTOR = 10.0
 """A sync of the store takes so much longer than one of the journal: it has more to write."""
+READ_FACTOR = 20.0
+"""A read of old entries takes so much longer: much may happen to the log meanwhile."""
 PAGE = 4096
 """Bytes a kernel writes back as one."""
 
@@ -129,12 +131,12 @@ def _sectors(write: _Write) -> Iterator[_Write]:
 
 
 class SimDisk:
-    """The ``Disk`` port of one node; outlives its processes. ``platter`` is what a power loss cannot take."""
+    """The ``Disk`` port of one node; outlives its processes. ``image`` is what a power loss cannot take."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self.view: Files = {}
-        self.platter: Files = {}
+        self.image: Files = {}
         self._unsynced: list[_Write] = []
         self._clean: list[_Write] = []
         """Lost by a failed sync, and still seen by whoever reads."""
@@ -170,6 +172,10 @@ class SimDisk:
         if self.unreadable:
             raise InjectedError(f"{name}: input/output error")
         return bytes(content[offset:] if size < 0 else content[offset : offset + size])
+
+    def peek(self, name: str, offset: int, size: int) -> bytes | None:
+        """The same; None if there is no such file."""
+        return self.read(name, offset, size) if name in self.view else None
 
     def create(self, name: str, size: int) -> None:
         """A new file of zero bytes, durable when the job ends."""
@@ -244,24 +250,26 @@ class SimDisk:
     def end_job(self, name: int) -> None:
         """A job in flight is done: all of it happened."""
         at = next(at for at, job in enumerate(self._jobs) if id(job) == name)
-        for op in self._jobs.pop(at):
+        job = self._jobs.pop(at)
+        for op in job:
             self._happen(op)
-        self.on_synced()
+        if job:
+            self.on_synced()
 
     def _happen(self, op: _Op) -> None:
         match op:
             case _Write():
                 self._unsynced.append(op)
             case _Create():
-                self.platter[op.name] = bytearray(op.size)
+                self.image[op.name] = bytearray(op.size)
             case _Remove():
-                self.platter.pop(op.name, None)
+                self.image.pop(op.name, None)
                 self._unsynced = [write for write in self._unsynced if write.name != op.name]
                 self._clean = [write for write in self._clean if write.name != op.name]
             case _StoreSync():
                 self.store_synced(op.upto)
             case _Sync():
-                self._platter_takes(op.name)
+                self._image_takes(op.name)
             case _Replace():
                 self.small = op.data
             case _FailedSync():
@@ -269,7 +277,7 @@ class SimDisk:
                 self.pages_dropped += sum(write.name == op.name for write in self._unsynced)
                 self._unsynced = [write for write in self._unsynced if write.name != op.name]
 
-    def _platter_takes(self, name: str) -> None:
+    def _image_takes(self, name: str) -> None:
         """All that is dirty; a page that was lost and is dirty again goes whole."""
         taken = [write for write in self._unsynced if write.name == name]
         if self._clean and taken:
@@ -278,7 +286,7 @@ class SimDisk:
             self._clean = [write for write in self._clean if write not in again]
             taken = again + taken
         for write in taken:
-            _put(self.platter, write, len(write.data))
+            _put(self.image, write, len(write.data))
         self._unsynced = [write for write in self._unsynced if write.name != name]
 
     def crash(self, loss: Loss) -> None:
@@ -291,8 +299,8 @@ class SimDisk:
         if loss == "power":
             survivors, self._unsynced, self._clean = self._spared(survivors), [], []
             for write in survivors:
-                _put(self.platter, write, len(write.data))
-        self.view = {name: bytearray(content) for name, content in self.platter.items()}
+                _put(self.image, write, len(write.data))
+        self.view = {name: bytearray(content) for name, content in self.image.items()}
         for write in self._clean + self._unsynced:
             _put(self.view, write, len(write.data))
         self.failing = False
@@ -342,9 +350,50 @@ class SimDisk:
 
     def wipe(self) -> None:
         """The directory is lost (the process must be dead)."""
-        self.view, self.platter, self._unsynced, self._clean = {}, {}, [], []
+        self.view, self.image, self._unsynced, self._clean = {}, {}, [], []
         self._jobs, self._job = [], None
         self.hurt = True
+
+    # Whole directories (``directories``).
+
+    @property
+    def begun(self) -> bool:
+        """Is there a journal that was written to?"""
+        return any(name.endswith(".journal") and any(content[:SECTOR]) for name, content in self.view.items())
+
+    def copied(self, *, running: bool, loss: Loss) -> dict[str, bytes]:
+        """A copy of the journal: what reads see, or what a power loss now would leave."""
+        files = self.view
+        if running and loss == "power":
+            files = {name: bytearray(content) for name, content in self.image.items()}
+            for write in self._spared(list(self._unsynced)):
+                _put(files, write, len(write.data))
+        elif running:  # Without what is in flight.
+            files = {name: bytearray(content) for name, content in self.image.items()}
+            for write in self._clean + self._unsynced:
+                _put(files, write, len(write.data))
+        return {name: bytes(content) for name, content in files.items()}
+
+    def restore(self, files: dict[str, bytes], small: bytes | None) -> None:
+        """A copy takes the place of everything (the process must be dead)."""
+        self.wipe()
+        self.view = {name: bytearray(content) for name, content in files.items()}
+        self.image = {name: bytearray(content) for name, content in files.items()}
+        self.small, self.hurt, self.cut = small, False, False
+
+    def content(self) -> tuple[Files, Files, list[_Write], list[_Write], bool, bool]:
+        """The journal as it is, to be put back (the process must be dead)."""
+        return self.view, self.image, self._unsynced, self._clean, self.hurt, self.cut
+
+    def put_content(self, content: tuple[Files, Files, list[_Write], list[_Write], bool, bool]) -> None:
+        """See ``content``."""
+        self.view, self.image, self._unsynced, self._clean, self.hurt, self.cut = content
+        self._jobs, self._job = [], None
+
+    def marks(self) -> tuple[dict[str, bytes], dict[str, bytes], bytes | None]:
+        """All that is there."""
+        seen, held = ({name: bytes(content) for name, content in files.items()} for files in (self.view, self.image))
+        return seen, held, self.small
 
 
 class SimVoterFile:
@@ -354,12 +403,12 @@ class SimVoterFile:
         self._disk = disk
         self.copied = False
 
-    def read(self) -> Found | None:
+    def read(self) -> VoterFileContent | None:
         """See port: at a start."""
-        return None if self._disk.small is None else Found(self._disk.small, self.copied)
+        return None if self._disk.small is None else VoterFileContent(self._disk.small, self.copied)
 
     def replace(self, data: bytes) -> None:
-        """See port."""
+        """All or nothing; durable when it returns. Used on the worker's thread, or at start. Raises StorageError."""
         self._disk.replace_small(data)
         self.copied = False
 
@@ -417,8 +466,8 @@ class SimWorker:
         if not self._loop.alive:
             return
         wait_s = self._machine.stalled_until - self._world.now
-        if wait_s > 0:
-            self._world.after(wait_s + 0.0005, lambda: self._finish(name, done))
+        if wait_s > 0:  # It may be healed before.
+            self._world.after(min(wait_s, 0.02) + 0.0005, lambda: self._finish(name, done))
             return
         self._disk.end_job(name)
         self._loop.io(lambda: self._report(done))
@@ -428,6 +477,28 @@ class SimWorker:
         self._busy = False
         done()
         self._next()
+
+
+class SimSyncer:
+    """The ``Syncer`` port: a write on the loop, into the page cache at once, and a sync beside it. Sometimes the kernel
+    will not, before the write or after it.
+    """
+
+    def __init__(self, worker: SimWorker, disk: SimDisk, random: Random) -> None:
+        self._worker = worker
+        self._disk = disk
+        self._random = random
+
+    def write(self, name: str, offset: int, data: bytes, done: Call) -> bool:
+        """See the port."""
+        luck = self._random.random()
+        if luck < 0.05:
+            return False
+        self._disk.write(name, offset, data)
+        if luck < 0.1:
+            return False
+        self._worker.submit(lambda: self._disk.sync(name), done)
+        return True
 
 
 class Slowness:
@@ -444,6 +515,9 @@ class Slowness:
         return base * self.factor
 
 
+Rows = dict[Family, dict[bytes, bytes]]
+
+
 class SimStore:
     """The ``Store`` port of one node; outlives its processes. Atomic writes; a crash may undo the unsynced last ones.
 
@@ -458,6 +532,7 @@ class SimStore:
         self._undo: deque[list[StoreOp]] = deque()
         self._written = 0
         self.undone = 0
+        self.rotten = False
         disk.store_synced = self._synced
 
     def get(self, family: Family, key: bytes) -> bytes | None:
@@ -491,7 +566,7 @@ class SimStore:
         """Nothing to release."""
 
     def damaged(self, reason: object) -> StorageError:
-        """See Store."""
+        """The error to raise for what was read from the store and cannot be what was written; the node will stop."""
         return StoreDamagedError.at("simulated", reason)
 
     def crash(self, loss: Loss) -> None:
@@ -502,10 +577,37 @@ class SimStore:
                 self._written -= 1
                 self.undone += 1
 
-    def wipe(self) -> None:
-        """The directory is lost."""
-        self._families, self._sorted = {}, {}
+    @property
+    def empty(self) -> bool:
+        """Was nothing ever written?"""
+        return not any(self._families.values())
+
+    def copied(self, *, running: bool, loss: Loss) -> Rows:
+        """A copy; of one in use, without some of what a power loss might take."""
+        rows = {family: dict(rows) for family, rows in self._families.items()}
+        for undo in list(self._undo)[::-1][: self._random.randrange(len(self._undo) + 1) if running else 0]:
+            if loss == "power":
+                for op in undo:
+                    found = rows.setdefault(op.family, {})
+                    if op.value is None:
+                        found.pop(op.key, None)
+                    else:
+                        found[op.key] = op.value
+        return rows
+
+    def restore(self, rows: Rows) -> None:
+        """A copy takes the place of everything."""
+        self._families, self._sorted = {family: dict(rows) for family, rows in rows.items()}, {}
         self._undo.clear()
+
+    def content(self) -> tuple[Rows, deque[list[StoreOp]], int]:
+        """All of it, to be put back."""
+        return self._families, self._undo, self._written
+
+    def put_content(self, content: tuple[Rows, deque[list[StoreOp]], int]) -> None:
+        """See ``content``."""
+        self._families, self._undo, self._written = content
+        self._sorted = {}
 
     def _synced(self, upto: int) -> None:
         while len(self._undo) > self._written - upto:

@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
-from quorate.consensus.journal_frames import FRAMES_AT, SEAL_AT, SEAL_BYTES, decode_frame, decode_header, seed_of
+from quorate.consensus.journal.frames import FRAMES_AT, SEAL_AT, SEAL_BYTES, decode_frame, decode_header, seed_of
 from quorate.consensus.ports import NodeId
-from quorate.consensus.store import read_applied
+from quorate.consensus.storage.store import read_applied
 from tests.sim.cluster import Cluster, Host, Process
+from tests.sim.directories import Directories
 from tests.sim.disk import SECTOR, Loss, SimDisk
 from tests.sim.network import Weather
 
@@ -44,6 +45,10 @@ WEIGHTS = {
     "deafen": 0.7,
     "pair off": 2.0,
     "jump": 0.5,
+    "wipe": 1.0,
+    "put back": 4.0,
+    "clone": 0.4,
+    "exchange": 0.4,
 }
 """How often each kind of fault strikes, relative to the others."""
 AMONG_SEVERAL = {
@@ -58,6 +63,10 @@ AMONG_SEVERAL = {
     "lose journal",
     "rot",
     "cut and stall",
+    "wipe",
+    "put back",
+    "clone",
+    "exchange",
 }
 LASTS_S = {
     "partition": 0.5,
@@ -142,6 +151,7 @@ class Nemesis:
         self._climate = climate
         self._random = cluster.world.random
         self._stopped = False
+        self.directories = Directories(cluster, self._random)
         self.faults = 0
         self._strikes: dict[str, Callable[[], None]] = {
             "crash": self._crash,
@@ -169,11 +179,16 @@ class Nemesis:
             "deafen": self._deafen,
             "pair off": self._pair_off,
             "jump": self._jump,
+            "wipe": self._wipe,
+            "put back": self._put_back,
+            "clone": self._clone,
+            "exchange": self._exchange,
         }
 
     def start(self) -> None:
         """Begin."""
         self._cluster.fabric.weather = self._climate.weather
+        self.directories.start()
         self._cluster.world.after(self._random.random() * 0.6, self._next)
 
     def stop(self, but: Iterable[NodeId] = ()) -> None:
@@ -354,13 +369,22 @@ class Nemesis:
                 self._cluster.fabric.reset(node, peer)
 
     def _lose_journal(self) -> None:
-        """Only while every other node may vote: two forgotten journals of three are a lost cluster, and no bug."""
+        """Only while a majority remembers: two forgotten journals of three are a lost cluster, and no bug."""
         node = self._victim()
-        if self._others_vote(node):
+        if self._majority_remembers_without(node):
             self._cluster.crash(node, "power", self._down_s(), lose_journal=True)
+
+    def _majority_remembers_without(self, node: NodeId) -> bool:
+        """Two of five may forget together, in a cluster that is founded."""
+        others = [peer for peer in self._others(node) if self._cluster.remembers(peer)]
+        running = [self._cluster.hosts[peer].process for peer in self._others(node)]
+        founded = any(process is not None and process.node.offset for process in running)
+        return founded and len(others) >= self._cluster.quorum and not self._cluster.untold - {node}
 
     def _others_vote(self, node: NodeId) -> bool:
         """And is the cluster founded? Before that, one that lost its journal waits for an operator (ADR 47)."""
+        if self._cluster.untold - {node}:
+            return False
         others = [self._cluster.hosts[peer].process for peer in self._others(node)]
         return all(process is not None and process.node.engine.voting and process.node.offset for process in others)
 
@@ -369,14 +393,54 @@ class Nemesis:
         crash, or anywhere) or gone: all of it in a journal, while its node is down, and only while every other node may
         vote.
         """
+        self._of_one(self._rot_of)
+
+    def _rot_of(self, node: NodeId, down_s: float) -> bool:
+        self._cluster.crash(node, self._loss(), down_s)
+        self._cluster.forgetful.add(node)  # Until it is seen to vote.
+        host = self._cluster.hosts[node]
+        applied = read_applied(host.store)
+        damage = damage_journal(host.disk, self._random, 0 if applied is None else applied.durable_seq)
+        self._cluster.counts[f"rot: {damage}"] += 1
+        return True
+
+    def _wipe(self) -> None:
+        self._of_one(self._wipe_of)
+
+    def _wipe_of(self, node: NodeId, down_s: float) -> bool:
+        self._cluster.counts["directories wiped"] += 1
+        self.directories.wipe(node, down_s)
+        return True
+
+    def _of_one(self, strike: Callable[[NodeId, float], bool], tries: int = 12) -> None:
+        """To the first it can be done to, from some victim on; only while every other one votes, so perhaps later."""
+        first = self._victim()
+        for node in (first, *self._others(first)):
+            runs = self._cluster.hosts[node].process is not None
+            if runs and self._others_vote(node) and strike(node, self._down_s()):
+                return
+        if tries and not self._stopped:
+            self._cluster.world.after(0.08, lambda: None if self._stopped else self._of_one(strike, tries - 1))
+
+    def _put_back(self) -> None:
+        """Copies are made now, of nodes as they run or of one that dies and is not back yet; soon one is put back."""
         node = self._victim()
-        if self._others_vote(node) and self._cluster.hosts[node].process is not None:
+        if self._random.random() < 0.6:
             self._cluster.crash(node, self._loss(), self._down_s())
-            self._cluster.forgetful.add(node)  # Until it is seen to vote.
-            host = self._cluster.hosts[node]
-            applied = read_applied(host.store)
-            damage = damage_journal(host.disk, self._random, 0 if applied is None else applied.durable_seq)
-            self._cluster.counts[f"rot: {damage}"] += 1
+            self.directories.copy(node, self._loss())
+        else:
+            for voter in self._cluster.voters:
+                self.directories.copy(voter, self._loss())
+        later_s = 0.1 + self._random.random() * 0.9
+        self._cluster.world.after(later_s, lambda: None if self._stopped else self._of_one(self.directories.put_back))
+
+    def _clone(self) -> None:
+        node = self._victim()
+        self.directories.clone(node, self._random.choice(self._others(node)), self._loss(), self._down_s())
+
+    def _exchange(self) -> None:
+        node = self._victim()
+        self.directories.exchange(node, self._random.choice(self._others(node)), self._loss(), self._down_s())
 
     def _fail_disk(self) -> None:
         self._cluster.fail_disk(self._victim())
@@ -480,7 +544,7 @@ def damage_journal(disk: SimDisk, random: Random, known_seq: int) -> str:
     used = len(content.rstrip(b"\0"))
     kind = random.choice(("bit", "bit", "lost sector", "misdirected sector", "truncation", "deletion"))
     if kind == "deletion":
-        for files in (disk.view, disk.platter):
+        for files in (disk.view, disk.image):
             del files[name]
         return kind
     if kind == "truncation":
@@ -495,7 +559,7 @@ def damage_journal(disk: SimDisk, random: Random, known_seq: int) -> str:
         at = random.randrange(sectors) * SECTOR
         new = disk.view[random.choice(names)][SECTOR : 2 * SECTOR] if kind == "misdirected sector" else bytes(SECTOR)
         content[at : at + SECTOR] = new
-    disk.platter[name] = bytearray(content)
+    disk.image[name] = bytearray(content)
     return kind
 
 
@@ -517,8 +581,8 @@ def cut_at_edge(disk: SimDisk, name: str, before: int, known_seq: int) -> bool:
     content[at:] = bytes(len(content) - at)
     content[SEAL_AT : SEAL_AT + SEAL_BYTES] = bytes(SEAL_BYTES)
     for later in [other for other in disk.names() if other.endswith(".journal") and other > name]:
-        for files in (disk.view, disk.platter):
+        for files in (disk.view, disk.image):
             files.pop(later, None)
-    disk.platter[name] = bytearray(content)
+    disk.image[name] = bytearray(content)
     disk.cut = True
     return True

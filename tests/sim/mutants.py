@@ -15,14 +15,15 @@ from typing import Any
 
 import msgspec
 
-from quorate.consensus import codec, engine, guard
-from quorate.consensus.codec import Ack, PreVoteAnswer, RequestVote, VoteGranted
-from quorate.consensus.engine import GuardedEngine
-from quorate.consensus.guard import commit_ceiling
-from quorate.consensus.journal import Journal
+from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
-from quorate.consensus.pysyncobj_engine import PySyncObjEngine
-from quorate.consensus.pysyncobj_engine import _Core as Core
+from quorate.consensus.raft import engine, guard
+from quorate.consensus.raft.engine import GuardedEngine
+from quorate.consensus.raft.guard import commit_ceiling
+from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
+from quorate.consensus.raft.pysyncobj_engine import _Core as Core
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import Ack, PreVoteAnswer, RequestVote, VoteGranted
 from quorate.controller import deciding
 from quorate.controller.deciding import Decider
 from quorate.controller.machine import ReplicatedState
@@ -305,13 +306,10 @@ def _old_entries_sent() -> None:
 
 
 def _clip_without_term() -> None:
-    def apply_log_entries(self: Node) -> bool:
-        counted = self.raftCommitIndex
-        if counted > self._floor:
-            self._SyncObj__raftCommitIndex = max(self._floor, min(counted, self._events.commit_ceiling()))
-        return False
+    def count(self: Node) -> None:
+        self._SyncObj__raftCommitIndex = max(self.raftCommitIndex, self._events.commit_ceiling())
 
-    swap(Core, "_SyncObj__applyLogEntries", apply_log_entries)
+    swap(Core, "count", count)
 
 
 MUTANTS: dict[str, Mutant] = {

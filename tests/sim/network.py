@@ -4,37 +4,40 @@ Rules: a frame arrives late, out of order, or never, one of consensus also twice
 over TCP, which does not repeat, and need no more); it never changes, and never reaches a process that was started after
 it was sent. Everything is drawn from the world's one ``Random``.
 
-Theory: a *session* per pair of nodes stands for their TCP connections. A process that dies closes its sessions, and the
-other side hears of it unless the wire is cut; a cut wire loses frames silently at first and may break the session
-later; a reset loses what is in flight. Whoever lives, and is not cut off, is connected again after a moment.
+Theory: a *line* stands for one TCP connection: each node dials every other, sends on the line it dialed and hears on
+the one it was dialed on, after the product's own hello (``transport.hello``). A process that dies closes its lines, and
+the other side hears of it unless the wire is cut; a cut wire loses frames silently at first (a hello it only delays, as
+TCP does) and may break the line later; a reset loses what is in flight. Who lives, and is not cut off, dials again.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 import msgspec
 
-from quorate.consensus.codec import is_app_frame
 from quorate.consensus.ports import NodeId
-from tests.sim.world import World
+from quorate.consensus.transport.codec import HelloMessage, Refused, RefusedReason, encode_hello, is_app_frame
+from quorate.consensus.transport.hello import Answering, Dialing, Links, Party
+from quorate.consensus.transport.packets import Tags
+from tests.sim.world import Call, World
+
+HELLO_S = 1.0
+"""A hello that takes longer has failed."""
+AGAIN_S = 0.03
+"""How soon who found nobody dials again."""
 
 
 class Endpoint(Protocol):
     """A process, as the network sees it."""
 
     alive: bool
-    incarnation: int
+    party: Party
+    links: "Links[End]"
 
-    def on_frame(self, peer: NodeId, frame: bytes) -> None:
-        """A frame arrived (called outside a turn: queue it)."""
-
-    def on_connected(self, peer: NodeId) -> None:
-        """A session with the peer is up (called outside a turn)."""
-
-    def on_disconnected(self, peer: NodeId) -> None:
-        """The session is down (called outside a turn)."""
+    def io(self, call: Call) -> None:
+        """Something arrived: queue it for the next turn."""
 
 
 class Weather(msgspec.Struct):
@@ -49,18 +52,96 @@ class Weather(msgspec.Struct):
     bytes_per_s: float = 50e6
 
 
-class Session:
-    """The connections of one pair; ``epoch`` changes whenever it is made anew."""
+class End:
+    """One process's end of a line: what ``transport.hello`` calls a wire."""
 
-    __slots__ = ("epoch", "up")
+    __slots__ = (
+        "_fabric",
+        "ended",
+        "endpoint",
+        "hello",
+        "latest",
+        "node",
+        "open",
+        "other",
+        "parts",
+        "to",
+    )
 
-    def __init__(self) -> None:
-        self.up = False
-        self.epoch = 0
+    def __init__(self, fabric: "Fabric", node: NodeId, to: NodeId, endpoint: Endpoint) -> None:
+        self._fabric = fabric
+        self.node, self.to, self.endpoint = node, to, endpoint
+        self.other: End
+        self.hello: Answering | Dialing
+        self.ended = self.open = False
+        self.parts: deque[bytes] = deque()
+        """Of the hello, on their way here."""
+        self.latest = 0.0
+        """When the last part of the hello that was sent arrives."""
+
+    @property
+    def peer(self) -> NodeId | None:
+        """See hello.Proven."""
+        return self.hello.peer
+
+    @property
+    def incarnation(self) -> bytes | None:
+        """See hello.Proven."""
+        return self.hello.incarnation
+
+    def say(self, *messages: HelloMessage) -> None:
+        """See hello.Wire."""
+        for message in messages:
+            self._fabric.carry(self, encode_hello(message))
+
+    def refuse(self, reason: RefusedReason, error: str = "") -> None:
+        """See hello.Wire; a dialer whose line is open has nobody to say it to."""
+        if not self.ended:
+            self._fabric.counts[f"refused: {reason}{error and ' ' + error}"] += 1
+            if not self.open or isinstance(self.hello, Answering):
+                self.say(Refused(reason))
+            self.end()
+
+    def turned_away(self, reason: RefusedReason) -> None:
+        """See hello.Wire."""
+        if isinstance(self.hello, Dialing):
+            self.endpoint.party.handlers.turned_away(self.to, reason)
+        self.end()
+
+    def opened(self, incoming: Tags, outgoing: Tags) -> None:
+        """See hello.Wire. Tags are not needed here: nothing changes on these wires."""
+        del incoming, outgoing
+        self.open = True
+        if isinstance(self.hello, Answering):
+            self._fabric.heard(self)
+            self.endpoint.links.heard(self)
+        else:
+            self.endpoint.links.outbound[self.to] = self
+            self.endpoint.party.handlers.connected(self.to)
+
+    def end(self) -> None:
+        """Close: the other side hears of it behind what was said."""
+        if not self.ended:
+            self.ended = True
+            self._fabric.hang_up(self)
+
+    def hear(self, frame: bytes) -> None:
+        """A frame arrived, in a turn."""
+        if not self.ended and self.open:
+            self.endpoint.party.handlers.frame(self.to, frame)
+
+    def hear_hello(self, part: bytes) -> None:
+        """A part of a hello arrived, in a turn. A dialer that gave up too late says so without a tag."""
+        if self.open and isinstance(self.hello, Answering):
+            self.refuse("frame tag")
+        elif not self.ended:
+            self.hello.handle(part)
 
 
 class Fabric:
-    """All wires. ``tap`` sees every frame at the moment it leaves, before anything can happen to it."""
+    """All wires. ``tap`` sees every frame at the moment it leaves, before anything can happen to it; ``heard``, whom a
+    node is about to hear.
+    """
 
     def __init__(self, world: World, nodes: tuple[NodeId, ...]) -> None:
         self._world = world
@@ -69,79 +150,114 @@ class Fabric:
         self.cut: set[tuple[NodeId, NodeId]] = set()
         self.counts: Counter[str] = Counter()
         self.tap: Callable[[NodeId, NodeId, bytes], None] = lambda _a, _b, _frame: None
+        self.heard: Callable[[End], None] = lambda _end: None
         self._endpoints: dict[NodeId, Endpoint] = {}
-        self._sessions = {(a, b): Session() for a in nodes for b in nodes if a < b}
+        self._ends: dict[End, None] = {}
+        """Of all lines that are not closed, in the order they were dialed."""
         self._latest: dict[tuple[NodeId, NodeId], float] = {}
+        self._nonces = 0
 
-    def session(self, a: NodeId, b: NodeId) -> Session:
-        """The one of this pair."""
-        return self._sessions[(a, b) if a < b else (b, a)]
+    def nonce(self) -> bytes:
+        """32 bytes that were never used."""
+        self._nonces += 1
+        return self._nonces.to_bytes(32)
 
     # Processes come and go.
 
     def attach(self, node: NodeId, endpoint: Endpoint) -> None:
-        """A process started: it dials, and is dialled."""
+        """A process started: it dials, for as long as it lives."""
         self._endpoints[node] = endpoint
         for peer in self._nodes:
             if peer != node:
-                self._reconnect_later(node, peer)
+                self._dial_later(endpoint, node, peer)
 
     def detach(self, node: NodeId) -> None:
         """A process died: its sockets close."""
-        for peer in self._nodes:
-            if peer != node and self.session(node, peer).up:
-                self._break(node, peer)
+        endpoint = self._endpoints.pop(node, None)
+        for end in [end for end in self._ends if end.endpoint is endpoint]:
+            end.end()
 
-    def _up(self, node: NodeId) -> Endpoint | None:
-        endpoint = self._endpoints.get(node)
-        return endpoint if endpoint is not None and endpoint.alive else None
+    # Lines.
 
-    # Sessions.
+    def _dial_later(self, endpoint: Endpoint, node: NodeId, peer: NodeId) -> None:
+        delay_s = 0.001 + self._world.random.random() * AGAIN_S
+        self._world.after(delay_s, lambda: self._dial(endpoint, node, peer))
 
-    def _reconnect_later(self, a: NodeId, b: NodeId) -> None:
-        self._world.after(0.001 + self._world.random.random() * 0.03, lambda: self._connect(a, b))
-
-    def _connect(self, a: NodeId, b: NodeId) -> None:
-        session, left, right = self.session(a, b), self._up(a), self._up(b)
-        if session.up or left is None or right is None:
+    def _dial(self, endpoint: Endpoint, node: NodeId, peer: NodeId) -> None:
+        if not endpoint.alive:
             return
-        if (a, b) in self.cut or (b, a) in self.cut:
-            self._reconnect_later(a, b)
+        called = self._endpoints.get(peer)
+        if called is None or not called.alive or (node, peer) in self.cut or (peer, node) in self.cut:
+            self._dial_later(endpoint, node, peer)
             return
-        session.up = True
-        session.epoch += 1
-        left.on_connected(b)
-        right.on_connected(a)
+        dialer, dialed = End(self, node, peer, endpoint), End(self, peer, node, called)
+        dialer.other, dialed.other = dialed, dialer
+        hello = dialer.hello = Dialing(endpoint.party, dialer, peer)
+        dialed.hello = Answering(called.party, dialed)
+        for end in (dialer, dialed):
+            self._ends[end] = None
+            self._world.after(HELLO_S, partial(end.endpoint.io, partial(self._too_late, end)))
+        endpoint.io(lambda: hello.greet() if not dialer.ended else None)
 
-    def _break(self, a: NodeId, b: NodeId) -> None:
-        """The session ends; each side that lives is told, late if the wire is cut. Then they dial again."""
-        session = self.session(a, b)
-        session.up = False
-        session.epoch += 1
-        for node, peer in ((a, b), (b, a)):
-            endpoint = self._up(node)
-            if endpoint is None:
-                continue
-            incarnation = endpoint.incarnation
-            delay_s = 0.0002 + self._world.random.random() * (0.5 if (peer, node) in self.cut else 0.002)
-            self._world.after(delay_s, partial(self._tell_down, node, peer, incarnation))
-        if self._up(a) and self._up(b):
-            self._reconnect_later(a, b)
+    @staticmethod
+    def _too_late(end: End) -> None:
+        if not end.open:
+            end.refuse("deadline")
 
-    def _tell_down(self, node: NodeId, peer: NodeId, incarnation: int) -> None:
-        endpoint = self._up(node)
-        if endpoint is not None and endpoint.incarnation == incarnation and not self.session(node, peer).up:
-            endpoint.on_disconnected(peer)
+    def carry(self, end: End, part: bytes) -> None:
+        """A part of a hello: late, but in its order."""
+        world = self._world
+        end.latest = max(end.latest + 1e-7, world.now + 0.0001 + world.random.random() * self.weather.delay_max_s)
+        end.other.parts.append(part)
+        world.after(end.latest - world.now, lambda: self._arrive(end.other))
+
+    def _arrive(self, end: End) -> None:
+        if end.ended or not end.endpoint.alive:
+            return
+        if (end.to, end.node) in self.cut:
+            self._world.after(0.03, lambda: self._arrive(end))
+            return
+        part = end.parts.popleft()
+        self._world.note(f"{end.to}>{end.node} hello {len(part)}")
+        end.endpoint.io(lambda: end.hear_hello(part))
+
+    def hang_up(self, end: End) -> None:
+        """One side closed, or its process died; each that lives is told, late if the wire is cut."""
+        self._ends.pop(end, None)
+        self._world.after(0.0, lambda: self._gone(end))
+        cut = (end.node, end.to) in self.cut
+        late_s = max(0.0, end.latest - self._world.now) + 0.0002
+        self._world.after(late_s + self._world.random.random() * (0.5 if cut else 0.002), lambda: self._told(end.other))
+
+    def _told(self, end: End) -> None:
+        if not end.ended:
+            end.ended = True
+            self._ends.pop(end, None)
+            self._gone(end)
+
+    def _gone(self, end: End) -> None:
+        if not end.endpoint.alive:
+            return
+        end.endpoint.io(lambda: self._lost(end))
+        if isinstance(end.hello, Dialing):
+            self._dial_later(end.endpoint, end.node, end.to)
+
+    @staticmethod
+    def _lost(end: End) -> None:
+        if end.endpoint.links.lost(end):
+            end.endpoint.party.handlers.disconnected(end.to)
 
     def reset(self, a: NodeId, b: NodeId) -> None:
-        """The connection breaks; what is in flight is lost."""
-        if self.session(a, b).up:
-            self.counts["resets"] += 1
-            self._break(a, b)
+        """The connections of the two break; what is in flight is lost."""
+        ends = [end for end in self._ends if (end.node, end.to) == (a, b)]
+        self.counts["resets"] += bool(ends)
+        for end in ends:
+            end.end()
 
     def connected(self, a: NodeId, b: NodeId) -> bool:
-        """Is there a session (a cut wire does not show)?"""
-        return self.session(a, b).up
+        """Has ``a`` a line to ``b`` (a cut wire does not show)?"""
+        endpoint = self._endpoints.get(a)
+        return endpoint is not None and b in endpoint.links.outbound
 
     def heal(self) -> None:
         """All wires whole again."""
@@ -152,8 +268,9 @@ class Fabric:
     def send(self, a: NodeId, b: NodeId, frame: bytes) -> None:
         """From ``a`` to ``b``, if luck will have it."""
         self.tap(a, b, frame)
-        session, weather, random = self.session(a, b), self.weather, self._world.random
-        if not session.up:
+        endpoint, weather, random = self._endpoints.get(a), self.weather, self._world.random
+        end = endpoint.links.outbound.get(b) if endpoint is not None else None
+        if end is None or end.ended:
             return
         if (a, b) in self.cut or random.random() < weather.loss:
             self.counts["frames lost"] += 1
@@ -168,33 +285,41 @@ class Fabric:
         else:
             arrival = max(arrival, self._latest.get((a, b), 0.0) + 1e-7)
             self._latest[a, b] = arrival
-        epoch = session.epoch
-        self._world.after(arrival - self._world.now, lambda: self._deliver(a, b, frame, epoch))
+        receiver = end.other
+        self._world.after(arrival - self._world.now, lambda: self._deliver(receiver, frame))
         if not is_app_frame(frame) and random.random() < weather.duplicate:
             self.counts["frames duplicated"] += 1
             late_s = arrival - self._world.now + random.random() * 0.03
-            self._world.after(late_s, lambda: self._deliver(a, b, frame, epoch))
+            self._world.after(late_s, lambda: self._deliver(receiver, frame))
 
-    def _deliver(self, a: NodeId, b: NodeId, frame: bytes, epoch: int) -> None:
-        receiver = self._up(b)
-        if receiver is None or self.session(a, b).epoch != epoch or (a, b) in self.cut:
+    def _deliver(self, end: End, frame: bytes) -> None:
+        if end.ended or not end.endpoint.alive or (end.to, end.node) in self.cut:
             self.counts["frames lost"] += 1
             return
-        self._world.note(f"{a}>{b} {len(frame)}")
-        receiver.on_frame(a, frame)
+        self._world.note(f"{end.to}>{end.node} {len(frame)}")
+        end.endpoint.io(lambda: end.hear(frame))
 
 
 class SimNetwork:
-    """The ``Network`` port of one process."""
+    """The ``Network`` port of one process: what it sends leaves at the end of its turn, or never, if it dies before."""
 
-    def __init__(self, fabric: Fabric, node: NodeId) -> None:
+    def __init__(self, fabric: Fabric, node: NodeId, at_turns_end: Callable[[Callable[[], None]], None]) -> None:
         self._fabric = fabric
         self._node = node
+        self._at_turns_end = at_turns_end
+        self._waiting: list[tuple[NodeId, bytes]] = []
 
     def send(self, peer: NodeId, frame: bytes) -> None:
         """Try."""
-        self._fabric.send(self._node, peer, frame)
+        if not self._waiting:
+            self._at_turns_end(self._flush)
+        self._waiting.append((peer, frame))
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for peer, frame in waiting:
+            self._fabric.send(self._node, peer, frame)
 
     def connected(self, peer: NodeId) -> bool:
-        """Is there a session?"""
+        """Is there a line?"""
         return self._fabric.connected(self._node, peer)

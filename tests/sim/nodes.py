@@ -1,4 +1,4 @@
-"""A node as the product composes it (``quorate.cli.compose.Core``), over simulated ports, with small limits.
+"""A node as the product composes it (``quorate.node.compose.Core``), over simulated ports, with small limits.
 
 Rules: nothing of production is replaced but its ports. Limits are small so that what takes hours takes seconds:
 segments of a few kilobytes, snapshots after dozens of entries, elections within a quarter of a second.
@@ -11,16 +11,18 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.cli.compose import Core, CoreSettings, Disks, open_directory
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import NodeId, RaftEngine, Term
+from quorate.consensus.raft.founding import directory_bytes
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage_settings import EventLogSettings, JournalSettings
+from quorate.consensus.transport.hello import PeerIdentity
 from quorate.controller import (
     Answered,
     BrokerLink,
     Busy,
     Caller,
+    CommandLog,
     ControllerSettings,
     DialResult,
     NotLeader,
@@ -34,10 +36,11 @@ from quorate.controller import (
 )
 from quorate.events import NodeAddresses, Voter
 from quorate.history.settings import HistorySettings
-from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, RecordNodeStart
+from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, RebuildVoter, RecordNodeStart
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark, RunningSums, plain_sums
 from quorate.metrics import Metrics
+from quorate.node.compose import Core, CorePorts, CoreSettings, Disks, open_directory, peer_handlers
 from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
 from tests.sim.desk import Desk
@@ -121,6 +124,7 @@ class Limits(msgspec.Struct, frozen=True):
                 tail_bytes=random.choice((1024, 1 << 20)),
                 tail_entries=random.choice((4, 1000)),
                 read_bytes=4096,
+                read_back_bytes=random.choice((16, 256)) * 1024,
             ),
             log=EventLogSettings(tail_bytes=random.choice((1024, 1 << 20)), tail_batches=random.choice((4, 1000))),
         )
@@ -171,10 +175,22 @@ class CoreNode:
 
     remembers_requests = True
 
-    def __init__(self, ports: Ports, limits: Limits, brokers: BrokerLink | None = None) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        limits: Limits,
+        brokers: BrokerLink | None = None,
+        command_log: CommandLog | None = None,
+    ) -> None:
         chance = Random(ports.seed)
         self.directory, self.journal = open_directory(
-            Disks(voter_file=ports.voter_file, store=ports.store, disk=ports.disk, worker=ports.worker),
+            Disks(
+                voter_file=ports.voter_file,
+                store=ports.store,
+                disk=ports.disk,
+                worker=ports.worker,
+                reader=ports.reader,
+            ),
             cluster_id="sim",
             node_id=ports.node_id,
             alone=len(ports.voters) == 1,
@@ -182,26 +198,37 @@ class CoreNode:
             clock=ports.loop,
             fresh=lambda: str(UUID(int=chance.getrandbits(128), version=4)),
         )
+        self.journal.syncer = ports.syncer
         if self.journal.state == "new" and self.directory.may_not_vote:
             ports.journal_erased()
         self.core = Core(
-            node_id=ports.node_id,
-            voters=ports.voters,
-            journal=self.journal,
-            directory=self.directory,
-            store=ports.store,
-            log=EventLog(ports.store, limits.log),
-            network=ports.network,
-            brokers=brokers or NoBrokers(),
-            scheduler=ports.loop,
-            rng=Random(ports.seed),
-            settings=mixed(limits.core, ports.node_id),
-            founding=founding(ports.voters),
-            metrics=Metrics(),
-            on_fatal=ports.fatal,
-            worker=ports.worker,
-            store_worker=ports.store_worker,
+            ports.node_id,
+            ports.voters,
+            CorePorts(
+                journal=self.journal,
+                directory=self.directory,
+                store=ports.store,
+                log=EventLog(ports.store, limits.log),
+                network=ports.network,
+                brokers=brokers or NoBrokers(),
+                scheduler=ports.loop,
+                rng=Random(ports.seed),
+                metrics=Metrics(),
+                on_fatal=ports.fatal,
+                worker=ports.worker,
+                store_worker=ports.store_worker,
+                command_log=command_log,
+            ),
+            mixed(limits.core, ports.node_id),
+            founding(ports.voters, str(UUID(int=chance.getrandbits(128), version=4))),
         )
+        self.identity = PeerIdentity(
+            cluster_id="sim",
+            node_id=ports.node_id,
+            dir_uuid=directory_bytes(self.directory.incarnation),
+            key=b"sim",
+        )
+        self.handlers = peer_handlers(self.directory, ports.worker, lambda: self.core)
         self._ports = ports
         self.engine: RaftEngine = self.core.engine
         chance, expiry_s = Random(ports.seed ^ 1), limits.group_expiry_s
@@ -221,17 +248,32 @@ class CoreNode:
         )
         self.core.start(start)
 
-    def on_frame(self, peer: NodeId, frame: bytes) -> None:
-        """A frame arrived."""
-        self.core.on_frame(peer, frame)
+    @property
+    def incarnation(self) -> str:
+        """See cluster.Node."""
+        return self.directory.incarnation
 
-    def on_connected(self, peer: NodeId) -> None:
-        """A session is up."""
-        self.core.on_connected(peer)
+    @property
+    def waits_for(self) -> str:
+        """See cluster.Node."""
+        return self.core.waits_for
 
-    def on_disconnected(self, peer: NodeId) -> None:
-        """It is down."""
-        self.core.on_disconnected(peer)
+    @property
+    def cluster_uuid(self) -> str:
+        """See cluster.Node."""
+        cluster = self.core.machine.state.cluster
+        return "" if cluster is None else cluster.cluster_uuid
+
+    def rebuild(self, node: NodeId, new: str, tag: str, done: Answer) -> None:
+        """``quorate member rebuild``, as the HTTP gateway takes it: who can be reached keeps its directory."""
+        if self._ports.network.connected(node) and self.core.machine.directory_of(node) != new:
+            done(Nothing("refused: VoterServes"))
+        else:
+            self.submit(RebuildVoter(node_id=node, dir_uuid=new, asked_by="sim"), tag, "", done)
+
+    def on_directories(self, call: Callable[[], None]) -> None:
+        """See cluster.Node."""
+        self.core.on_directories = call
 
     @property
     def sums(self) -> RunningSums:
@@ -258,7 +300,7 @@ class CoreNode:
         return self.core.machine.offset
 
     def _coordinated_term(self) -> int:
-        """The term in which this node coordinates groups; 0: it does not (cli.node.ClusterView)."""
+        """The term in which this node coordinates groups; 0: it does not (node.running.ClusterView)."""
         leads = self.core.controller.is_leader and not self.engine.installing
         return self.engine.term if leads else 0
 
@@ -319,7 +361,7 @@ def addresses(node: NodeId) -> NodeAddresses:
     return NodeAddresses(rpc=f"n{node}:1", raft=f"n{node}:2", kafka=f"n{node}:3", http=f"n{node}:4")
 
 
-def founding(voters: tuple[NodeId, ...]) -> CreateCluster:
-    """The first command."""
-    members = tuple(Voter(id=node, dir_uuid=f"dir-{node}", addresses=addresses(node)) for node in voters)
-    return CreateCluster(cluster_id="sim", voters=members, feature_level=1)
+def founding(voters: tuple[NodeId, ...], cluster_uuid: str = "") -> CreateCluster:
+    """The first command; directories are those whose votes elect the leader that gives it."""
+    members = tuple(Voter(id=node, dir_uuid="", addresses=addresses(node)) for node in voters)
+    return CreateCluster(cluster_id="sim", voters=members, feature_level=1, cluster_uuid=cluster_uuid)

@@ -1,6 +1,6 @@
 """A mirror and a projection that follow the log through fail-overs: production's rules over simulated ends.
 
-Rules: ``Copying`` (one beside each node, as the product runs them) and ``Folding`` over ``RowStore`` are production's.
+Rules: ``MirrorCopier`` (one beside each node, as in production) and ``Folding`` over ``RowStore`` are production's.
 The other Kafka (``Topic``) takes all of a write or none, has one writer, and may fail to say which; the projection's
 database (``Database``) keeps single operations and batches whole, and its process may die between any two. The
 projection reads from any node, a mirror from its own.
@@ -20,9 +20,9 @@ from quorate.consensus.ports import NodeId
 from quorate.errors import StorageError
 from quorate.wire.records import decode_batch
 from quorate_projections import store as row_store
-from quorate_projections.folding import Folding, Taken
-from quorate_projections.mirror.copying import Copying
-from quorate_projections.mirror.ports import Event, FencedError, MirrorError, Standing
+from quorate_projections.folding import Folding, TakeResult
+from quorate_projections.mirror.copying import MirrorCopier
+from quorate_projections.mirror.ports import Event, FencedError, MirrorError, NodeReport
 from quorate_projections.mirror.settings import MirrorSettings
 from quorate_projections.store import RowStore
 from quorate_projections.views import VIEWS
@@ -142,13 +142,13 @@ class _View:
     def __init__(self, find: Callable[[], Process | None]) -> None:
         self._find = find
 
-    def ask(self) -> Standing:
+    def ask(self) -> NodeReport:
         """See mirror.ports.NodeView."""
         process = self._find()
         if process is None or process.loop.paused:
             raise MirrorError("the node does not answer")
         engine = process.node.engine
-        return Standing(engine.is_leader, "sim", f"n{process.node_id}", engine.term)
+        return NodeReport(engine.is_leader, "sim", f"n{process.node_id}", engine.term)
 
 
 class Mirrors:
@@ -162,10 +162,10 @@ class Mirrors:
         self._settings = MirrorSettings(leader_check_s=0.2, back_off_s=0.1)
         self._copying = {node: self._begin(node) for node in cluster.voters}
 
-    def _begin(self, node: NodeId) -> Copying:
+    def _begin(self, node: NodeId) -> MirrorCopier:
         host = self._cluster.hosts[node]
         find = lambda: host.process  # noqa: E731
-        return Copying(
+        return MirrorCopier(
             _View(find),
             lambda _standing: _Source(find),
             lambda _standing: _Target(self.topic, self.trouble),
@@ -313,7 +313,7 @@ class Projection:
         """Take what this node has beyond the position."""
         folding = self._folding
         for event in _events(process, folding.store.position.events):
-            if folding.take(event.offset, event.headers, event.value) is not Taken.APPLIED:
+            if folding.take(event.offset, event.headers, event.value) is not TakeResult.APPLIED:
                 raise ViolationError(PROJECTED, f"event {event.offset} at {folding.store.position.events}")
         try:
             save(folding.store, self.disk)

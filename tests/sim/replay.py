@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Index, Term
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import MemoryStore
 from quorate.consensus.storage_settings import EventLogSettings
-from quorate.consensus.store import MemoryStore
 from quorate.controller import ReplicatedState
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import shown

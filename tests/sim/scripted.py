@@ -1,6 +1,6 @@
 """Schedules written by hand, for what chance does not find.
 
-Rules: a script fixes who hears whom, whose disk is stuck, and who dies; the ghost watches as ever. Roles are given to
+Rules: a script fixes who hears whom, whose disk is stuck, and who dies; the checker watches as ever. Roles are given to
 whoever takes them. A script that cannot set its stage says so (``StageError``) and another seed is tried.
 """
 
@@ -44,7 +44,7 @@ class Stage:
         for process in self.cluster.processes():
             engine, journal = process.node.engine, process.node.journal
             ends.add((journal.last_index, journal.durable_index, engine.applied_index, engine.term))
-        return len(ends) == 1 and len(set(next(iter(ends))[:3])) == 1 and self.simulation.ghost.next_offset >= 5
+        return len(ends) == 1 and len(set(next(iter(ends))[:3])) == 1 and self.simulation.invariants.next_offset >= 5
 
     def process(self, node: NodeId) -> Process:
         """The one that lives there."""

@@ -16,19 +16,19 @@ import msgspec
 from quorate.consensus.ports import NodeId
 from quorate.consensus.settings import EngineSettings
 from quorate.events import Event, MasterElected
-from quorate.metadata.evolve import evolve
-from quorate.metadata.rows import rows
-from quorate.metadata.state import EMPTY, State
+from quorate.model.evolve import evolve
+from quorate.model.rows import rows
+from quorate.model.state import EMPTY, State
 from quorate.wire.avro import decode_events
 from tests.sim.brokers import Fleet, FleetLink
 from tests.sim.clients import Client, Habits, History
 from tests.sim.cluster import Cluster, Node, Ports
 from tests.sim.consumers import Circle
+from tests.sim.disk_image import DiskImageReader
 from tests.sim.faults import Climate, Nemesis
-from tests.sim.ghost import Ghost
+from tests.sim.invariants import FOUNDED_ONCE, Invariants
 from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, unhurried
 from tests.sim.passengers import Mirrors, Projection
-from tests.sim.platter import PlatterReader
 from tests.sim.replay import Retold
 from tests.sim.world import START_S, ViolationError, World
 
@@ -41,6 +41,8 @@ PASSENGERS = 0.35
 """Share of seeds with a mirror; and with a projection."""
 LONG_EVERY, LONG = 25, 4
 """Now and then the faults last that much longer."""
+ALL_LOST, LOST_S = 0.25, 3.0
+"""Share of seeds at whose very end a majority of directories is lost; and how long it is watched then."""
 FAULTS_S = 5.0
 PEACE_S = 8.0
 STEP_S = 0.1
@@ -80,21 +82,21 @@ class Simulation:
         self.limits = Limits.draw(random)
         if plan.clients and random.random() < IN_PRODUCTION:
             self.limits = unhurried(self.limits)
-        self.ghost = Ghost(PlatterReader())
-        self.cluster = Cluster(self.world, size, self._build, self.ghost)
-        self.ghost.cluster = self.cluster
+        self.invariants = Invariants(DiskImageReader())
+        self.cluster = Cluster(self.world, size, self._build, self.invariants)
+        self.invariants.cluster = self.cluster
         self.history = History()
-        self.history.on_denied = self.ghost.deny
+        self.history.on_denied = self.invariants.deny
         climate = Climate.draw(random, size)
         self.nemesis = Nemesis(self.cluster, climate)
-        self.ghost.on_moment = self.nemesis.moment
+        self.invariants.on_moment = self.nemesis.moment
         self.fleet = Fleet(self.cluster, self.history, sets=plan.broker_sets, size=3)
         holds = "skew" not in climate.weights and "jump" not in climate.weights
         members = random.choice((0, 1, 2, 2)) if plan.clients else 0
-        self.circle = Circle(self.cluster, self.ghost, groups=1, members=members, clocks_hold=holds)
+        self.circle = Circle(self.cluster, self.invariants, groups=1, members=members, clocks_hold=holds)
         self.mirrors = Mirrors(self.cluster) if plan.clients and random.random() < PASSENGERS else None
         self.projection = Projection(self.cluster) if plan.clients and random.random() < PASSENGERS else None
-        self.ghost.on_event = self._committed
+        self.invariants.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
     def _build(self, ports: Ports) -> CoreNode:
@@ -148,11 +150,42 @@ class Simulation:
         self._wait("the nodes do not become equal", self._equal)
         self._break_links()
         self._set_down()
-        self.ghost.check_kept(self.history.acknowledged)
+        self.invariants.check_kept(self.history.acknowledged)
         self.history.check_registers()
         for process in self.cluster.processes():
             self._check_checkpoints(process.node)
+        if len(self.cluster.voters) > 1 and self.world.random.random() < ALL_LOST and not self._carries_passengers:
+            self._lose_majority()
         return self._report()
+
+    @property
+    def _carries_passengers(self) -> bool:
+        return self.mirrors is not None or self.projection is not None
+
+    def _lose_majority(self) -> None:
+        """Most directories are gone for good: nothing is founded, each that lost its own says what it waits for, and
+        who still holds the log keeps it.
+        """
+        cluster, random = self.cluster, self.world.random
+        nodes = list(cluster.voters)
+        random.shuffle(nodes)
+        lost, left = nodes[: cluster.quorum], nodes[cluster.quorum :]
+        committed = self.invariants.last_committed
+        for node in lost:
+            self.nemesis.directories.wipe(node, random.random() * 0.5)
+        for node in left if random.random() < 0.5 else ():
+            cluster.crash(node, "power", 0.5 + random.random() * 2.0)
+        self.world.run_until(self.world.now + LOST_S)
+        cluster.counts["majorities lost"] += 1
+        for process in cluster.processes():
+            found, gone = process.node, process.node_id in lost
+            kept = found.offset == 0 if gone else found.journal.last_index >= committed
+            if not kept or found.engine.decidable_term():
+                raise ViolationError(FOUNDED_ONCE, f"without the founders: {self._picture()}")
+            if gone and not found.waits_for:
+                raise ViolationError(FOUNDED_ONCE, f"n{process.node_id} does not say what it waits for")
+        if len(cluster.processes()) < len(nodes) or self.invariants.last_committed != committed:
+            raise ViolationError(FOUNDED_ONCE, f"{committed} was committed before: {self._picture()}")
 
     def _set_down(self) -> None:
         """What the passengers made of the log."""
@@ -181,19 +214,19 @@ class Simulation:
         return Retold(
             self.plan.seed,
             self.limits.core.requests,
-            [(int(index), int(term), entry) for index, term, entry in self.ghost.entries],
-            self.ghost.states(),
+            [(int(index), int(term), entry) for index, term, entry in self.invariants.entries],
+            self.invariants.states(),
         )
 
     def _rest(self) -> list[NodeId]:
         """Who is not mended with the core: a minority, now and then of nobody. A node that lost its journal needs to
-        hear of all others (consensus/rejoin.py), so no core counts on one.
+        hear of all others (consensus/raft/rejoin.py), so no core counts on one.
         """
         nodes, random = list(self.cluster.voters), self.world.random
         sure = [node for node in nodes if self.cluster.remembers(node)]
         if len(sure) < self.cluster.quorum or random.random() < ALL_MENDED:
             return []
-        if not any(entry for _, _, entry in self.ghost.entries):  # A founding takes all of them.
+        if not any(entry for _, _, entry in self.invariants.entries):  # A founding takes all of them.
             return []
         random.shuffle(sure)
         core = sure[: self.cluster.quorum]
@@ -229,7 +262,7 @@ class Simulation:
         return not self.circle.members or self.circle.commits > before
 
     def _equal(self) -> bool:
-        """Everybody up, voting, and at the same offset; the ghost has compared their states there."""
+        """Everybody up, voting, and at the same offset; the checker has compared their states there."""
         processes = self.cluster.processes()
         if len(processes) < len(self.cluster.voters) or not self.cluster.leaders():
             return False
@@ -264,7 +297,7 @@ class Simulation:
         counts["answers"] = len(self.history.acknowledged)
         counts["reads"] = self.history.reads
         counts["reads by followers"] = self.history.follower_reads
-        counts["entries committed"] = self.ghost.last_committed
+        counts["entries committed"] = self.invariants.last_committed
         counts["unsynced bytes lost"] = sum(host.disk.lost_bytes for host in hosts)
         counts["torn writes"] = sum(host.disk.torn_writes for host in hosts)
         counts["store writes undone"] = sum(host.store.undone for host in hosts)

@@ -94,6 +94,8 @@ class Loop:
         self._rate = rate
         self._ready: deque[tuple[Kind, Event]] = deque()
         self._turn_due = False
+        self._in_turn = False
+        self._ending: list[Call] = []
         self.alive = True
         self.paused = False
         self.forsaken = False
@@ -117,6 +119,27 @@ class Loop:
         self._world.after(delay_s / self._rate, lambda: self.wake("timer", event) if event.call is not None else None)
         return event
 
+    def take_turn(self, action: Call) -> None:
+        """Run it, and then what it put off to the turn's end; a process that died meanwhile does nothing more."""
+        if self._in_turn:
+            action()
+            return
+        self._in_turn = True
+        action()
+        self._in_turn = False
+        self._run_ending()
+
+    def at_turns_end(self, callback: Call) -> None:
+        """Run it when the turn under way ends, one of this loop's if no other is."""
+        self._ending.append(callback)
+        self._plan_turn()
+
+    def _run_ending(self) -> None:
+        ending, self._ending = self._ending, []
+        for callback in ending:
+            if self.alive:
+                callback()
+
     def wake(self, kind: Kind, event: Event) -> None:
         """Something is ready; a dead process does not notice."""
         if self.alive:
@@ -131,6 +154,7 @@ class Loop:
         """No further turn, ever."""
         self.alive = False
         self._ready.clear()
+        self._ending.clear()
 
     def pause(self) -> None:
         """SIGSTOP: time passes, turns do not."""
@@ -145,7 +169,7 @@ class Loop:
         self._plan_turn()
 
     def _plan_turn(self) -> None:
-        if not self._turn_due and not self.paused and self._ready:
+        if not self._turn_due and not self.paused and (self._ready or self._ending):
             self._turn_due = True
             self._world.after(self._world.random.random() * LATEST_TURN_S, self._turn)
 
@@ -163,6 +187,7 @@ class Loop:
         self._end_turn()
 
     def _end_turn(self) -> None:
+        self._run_ending()
         if self.alive:
             self._on_turn()
             self._plan_turn()

@@ -1,6 +1,6 @@
 """The oracle: what each table of the serving store must hold after the first N events, by a plain replay.
 
-Rules: imports neither the folds nor the SQL. State is the controller's own (``metadata.evolve``); intervals and changes
+Rules: imports neither the folds nor the SQL. State is the controller's own (``model.evolve``); intervals and changes
 are found by comparing the states before and after each event; outages are the runs of events without a serving master.
 JSON columns are values here. Tables are key → columns.
 """
@@ -15,8 +15,8 @@ import msgspec
 
 from quorate import events as e
 from quorate.events import Event, Stamp
-from quorate.metadata.evolve import evolve
-from quorate.metadata.state import EMPTY, BrokerSet, State
+from quorate.model.evolve import evolve
+from quorate.model.state import EMPTY, BrokerSet, State
 
 Facts = Sequence[tuple[Stamp, Event]]
 Rows = dict[str, dict[Any, dict[str, Any]]]

@@ -128,7 +128,17 @@ def test_text_that_postgresql_cannot_hold_is_held_all_the_same(postgres: Server)
     """A NUL in a name, which Avro allows and PostgreSQL's text does not, becomes U+FFFD; the batch goes through."""
     url, told = postgres.database(), story(1, 5)
     stamp = msgspec.structs.replace(told[-1][0], offset=len(told), principal="a\0b")
-    told = [*told, (stamp, e.TopicDeleted(topic="x\0y"))]
+    made = e.TopicCreated(
+        topic="x\0y",
+        read_queues=1,
+        write_queues=1,
+        permission=6,
+        filter_type="SINGLE_TAG",
+        system_flags=0,
+        order=False,
+        attributes={},
+    )
+    told = [*told, (stamp, made)]
     store = ServingStore(url, lambda: 1_000)
     (puts,) = batches(told, [])
     assert store.apply("query", 0, puts)

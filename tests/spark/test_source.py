@@ -32,7 +32,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feed]:
         yield made
 
 
-class Kept:
+class KeyState:
     """What a query wrote, batch by batch, as a sink that is told of a batch again would have it."""
 
     def __init__(self, frame: DataFrame, checkpoint: Path, **trigger: Any) -> None:
@@ -80,13 +80,13 @@ def test_an_event_type_becomes_columns(spark: SparkSession, node: Feed) -> None:
 def test_batches_are_bounded_and_a_restart_goes_on(spark: SparkSession, node: Feed, tmp_path: Path) -> None:
     """availableNow reads what is there in batches of the limit, the next run what came since, and nothing twice."""
     frame = events(spark, node.options(max_events_per_trigger=15))
-    first = Kept(frame, tmp_path / "checkpoint", availableNow=True)
+    first = KeyState(frame, tmp_path / "checkpoint", availableNow=True)
     assert first.query.awaitTermination(WAIT_S)
     end = node.get("/v1/status")["offset"]
     assert first.offsets == list(range(end))
     assert max(map(len, first.batches.values())) == 15
     new_end = node.burst(20)
-    second = Kept(frame, tmp_path / "checkpoint", availableNow=True)
+    second = KeyState(frame, tmp_path / "checkpoint", availableNow=True)
     assert second.query.awaitTermination(WAIT_S)
     assert second.offsets == list(range(end, new_end))
     assert min(second.batches) == max(first.batches) + 1
@@ -116,12 +116,12 @@ def test_a_batch_that_was_not_finished_comes_again_the_same(spark: SparkSession,
 
 def test_a_checkpoint_of_another_cluster_fails_loudly(spark: SparkSession, node: Feed, tmp_path: Path) -> None:
     """The query ends with a message that names both clusters; no row of the wrong log is written."""
-    assert Kept(events(spark, node.options()), tmp_path / "checkpoint", availableNow=True).query.awaitTermination(
+    assert KeyState(events(spark, node.options()), tmp_path / "checkpoint", availableNow=True).query.awaitTermination(
         WAIT_S
     )
     with feed(tmp_path / "other") as other:
         other.burst(60)
-        wrong = Kept(events(spark, other.options()), tmp_path / "checkpoint", availableNow=True)
+        wrong = KeyState(events(spark, other.options()), tmp_path / "checkpoint", availableNow=True)
         with pytest.raises(StreamingQueryException, match=r"checkpoint is of log \w+, and .* serves \w+"):
             wrong.query.awaitTermination(WAIT_S)
         assert wrong.offsets == []
@@ -137,7 +137,7 @@ def test_an_idle_query_asks_five_times_a_second_at_most(
         trigger: dict[str, Any] = {"processingTime": "200 milliseconds"}
     else:
         trigger = {"processingTime": "0 seconds"}
-    kept = Kept(events(spark, node.options(), source), tmp_path / "checkpoint", **trigger)
+    kept = KeyState(events(spark, node.options(), source), tmp_path / "checkpoint", **trigger)
     try:
         until(lambda: kept.offsets[-1:] == [node.get("/v1/status")["offset"] - 1], "all events", WAIT_S)
         before, began = node.requests("list_offsets"), time.monotonic()

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from quorate.cli.program import OWN
+from quorate.cli.program import BESIDE, OWN
 from quorate.events import Event
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,9 +29,8 @@ STARTED_BY_NAME = {
     "quorate.__main__",
     "quorate.events.generate",
     "quorate.events.compat",
-    "quorate.consensus.memory",  # the in-memory twin, for tests
     "quorate.history.worker",
-    *(f"quorate.cli.{place.partition(':')[0]}" for place, _ in OWN.values()),
+    *(f"quorate.{place.partition(':')[0]}" for place, _ in OWN.values()),
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -172,11 +171,28 @@ def test_chance_and_the_loop_are_handed_down() -> None:
     the one that was given: a node in virtual time replays bit for bit, and imports alone do not show who rolls.
     """
     product = ROOT / "services/quorate"
-    above = set((product / "cli").rglob("*.py")) - {product / "cli/compose.py"}
+    above = {path for room in ("cli", "demo", "node") for path in (product / room).rglob("*.py")}
+    above -= {product / "node/compose.py"}
     below = [path for path in SOURCES if path.is_relative_to(product) and path not in above]
-    assert product / "cli/compose.py" in below
+    assert product / "node/compose.py" in below
     found = [f"{name_of(path)}:{what}" for path in below for what in brought_along(path)]
     assert not found
+
+
+def test_the_simulator_needs_nothing_of_the_command_line() -> None:
+    """It runs the node as the product composes it: whatever it imports, and whatever that imports of the tests, is of
+    the node or below (what stands below imports nothing above, as the floors say).
+    """
+    waiting, seen, used = sorted((ROOT / "tests/sim").glob("*.py")), set[Path](), set[str]()
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        names = set(imported_by(path))
+        used |= names
+        places = {ROOT / name.replace(".", "/") for name in names if name.startswith("tests.")}
+        waiting += {place.with_suffix(".py") for place in places if place.with_suffix(".py").exists()} - seen
+    assert "quorate.node.compose" in used
+    assert not [name for name in used if name.split(".")[:2] in (["quorate", "cli"], ["quorate", "demo"])]
 
 
 def test_no_module_is_an_orphan() -> None:
@@ -206,7 +222,7 @@ def events_told_apart(path: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("place", ["metadata/evolve.py", "cli/narration.py"])
+@pytest.mark.parametrize("place", ["model/evolve.py", "model/words.py"])
 def test_every_event_is_handled_by_name(place: str) -> None:
     """Each kind of event has its case where state is folded and where it is told."""
     assert events_told_apart(ROOT / "services/quorate" / place) == EVENTS
@@ -218,7 +234,7 @@ def test_who_adds_an_event_is_told_every_place_that_needs_a_case(recipe: str) ->
     text = (ROOT / recipe).read_text()
     views = ROOT / "projections/quorate_projections/views"
     places = [path for path in SOURCES if path.parent != views and len(events_told_apart(path)) > len(EVENTS) / 2]
-    assert len(places) >= 5
+    assert places
     assert not [name_of(path) for path in places if f"`{path.parent.name}/{path.name}`" not in text]
 
 
@@ -258,3 +274,28 @@ def test_decisions_are_numbered() -> None:
     for page in pages:
         text = page.read_text()
         assert all(f"## {part}" in text for part in ("Context", "Decision", "Consequence")), page.name
+
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPERATORS_OWN = {"node.toml", "quorate.toml", "controller.properties", "credentials.toml"}
+
+
+@pytest.mark.parametrize("document", [page for page in DOCUMENTS if "history" not in page.name], ids=name_of)
+def test_what_a_document_names_exists(document: Path) -> None:
+    """A file that a page names in backticks is in the tree, and a command is one of ``quorate``."""
+    text, there = document.read_text(encoding="utf-8"), [name_of(path) for path in ours()]
+    named = set(re.findall(r"`([\w./-]+\.(?:py|toml|avsc|js|md|yml|properties))(?:::\w+)?`", text)) - OPERATORS_OWN
+    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)] == []
+    assert set(re.findall(r"(?:^|`)quorate ([a-z][a-z-]*)", text, re.MULTILINE)) <= {*OWN, *BESIDE}
+
+
+def test_every_document_is_reachable_from_the_readme() -> None:
+    """Each page of docs is linked from the README."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in DOCUMENTS[2:] if f"(docs/{page.name})" not in readme] == []
+
+
+def test_the_changelog_speaks_of_what_is_there() -> None:
+    """Nothing was released yet, so nothing was changed, fixed or removed."""
+    headings = re.findall(r"^### (\w+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == ["Added"]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.listening import Doorkeeper, ListeningLimits
+from quorate.listening import ListeningLimits, ProtocolFactory
 
 ASK = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n"
 Open = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -35,7 +35,7 @@ class Served(asyncio.Protocol):
 class Stage:
     """A listener behind a door."""
 
-    keeper: Doorkeeper
+    keeper: ProtocolFactory
     open: Open
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def behind(act: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
 
     async def run() -> None:
         stage = Stage()
-        stage.keeper = Doorkeeper(lambda: Served(stage), ListeningLimits(**limits))
+        stage.keeper = ProtocolFactory(lambda: Served(stage), ListeningLimits(**limits))
         listener = await asyncio.get_running_loop().create_server(stage.keeper, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         writers = []

@@ -12,7 +12,7 @@ from quorate.cli.facts import Fact
 from quorate.cli.log import print_fact
 from quorate.cli.output import columns, complain, show
 from quorate.cli.program import main
-from quorate.cli.screen import LineTeller
+from quorate.demo.screen import LineTeller
 from quorate.events import BrokerIdApplied, Stamp
 from quorate.terminal import visible, visible_lines
 

@@ -1,4 +1,7 @@
-"""``quorate mirror``: copy the event topic of the node beside it into a real Apache Kafka, while that node leads."""
+"""``quorate mirror``: copy the event topic of the node beside it into a real Apache Kafka, while that node leads.
+
+Where ``--node`` names several, each is asked whether it leads; the one that says so is copied from.
+"""
 
 import os
 import signal
@@ -12,8 +15,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from quorate.errors import UsageError
-from quorate_projections.mirror.copying import Copying, Progress
+from quorate.asking import add_node, addresses
+from quorate.errors import AddressError, UsageError
+from quorate_projections.mirror.copying import MirrorCopier, Progress
 from quorate_projections.mirror.kafka import EventSource, MirrorTopic
 from quorate_projections.mirror.node import HttpNode
 from quorate_projections.mirror.ports import ForeignLogError
@@ -23,7 +27,6 @@ from quorate_projections.mirror.status import StatusServer, line
 STOP_S: Final = 4.0
 """How long what is under way may take from SIGTERM on. What is cut off is as after a kill: its transaction is aborted
 by the next mirror, or by its timeout."""
-DEFAULT_NODE = "127.0.0.1:9873"
 _OWN = MirrorSettings()
 _NUMBERS = {
     "replication-factor": "of the target topic when it is made here",
@@ -43,9 +46,7 @@ def arguments(parser: ArgumentParser) -> None:
     """The command line."""
     parser.description = __doc__
     parser.add_argument("--to", required=True, metavar="HOST:PORT,…", help="bootstrap servers of the target")
-    parser.add_argument(
-        "--node", default=DEFAULT_NODE, metavar="HOST:PORT", help=f"HTTP address of the node beside it ({DEFAULT_NODE})"
-    )
+    add_node(parser)
     parser.add_argument("--topic", default=_OWN.topic, help=f"name in the target ({_OWN.topic})")
     parser.add_argument("--host", default="127.0.0.1", help="where /ready and /metrics listen (127.0.0.1)")
     parser.add_argument("--port", type=int, default=0, help="their port (0: do not listen)")
@@ -75,13 +76,13 @@ def _told(progress: Progress) -> None:
     sys.stderr.write(line(progress) + "\n")
 
 
-def _status(options: Namespace, copying: Copying) -> StatusServer:
+def _status(options: Namespace, copying: MirrorCopier) -> StatusServer:
     if not 0 < options.port < 1 << 16:
         raise UsageError(f"--port {options.port}: no such port")
     try:
         return StatusServer(options.host, options.port, lambda: copying.progress)
     except OSError as error:
-        raise UsageError(f"--port {options.port}: {error.strerror or error}") from error
+        raise AddressError(f"--port {options.port}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -116,8 +117,8 @@ def run(options: Namespace) -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    copying = Copying(
-        HttpNode(options.node, asked.deadline_s),
+    copying = MirrorCopier(
+        HttpNode(addresses(options.node), asked.deadline_s),
         lambda standing: EventSource(standing, asked, now),
         lambda standing: MirrorTopic(standing, options.to, asked, now),
         asked,

@@ -14,9 +14,9 @@ from quorate_projections.mirror.ports import (
     FencedError,
     ForeignLogError,
     MirrorError,
+    NodeReport,
     NodeView,
     Source,
-    Standing,
     Target,
 )
 from quorate_projections.mirror.settings import MirrorSettings
@@ -43,7 +43,7 @@ class Progress(msgspec.Struct, frozen=True):
         return max(0, self.end - self.position) if self.position >= 0 else 0
 
 
-class Copying:
+class MirrorCopier:
     """One mirror. ``step`` does one bounded piece of work; ``run`` repeats it until told to stop.
 
     ``open_source(standing)`` and ``open_target(standing)`` make the two ends; ``pause(seconds)`` waits, and is true
@@ -53,8 +53,8 @@ class Copying:
     def __init__(
         self,
         node: NodeView,
-        open_source: Callable[[Standing], Source],
-        open_target: Callable[[Standing], Target],
+        open_source: Callable[[NodeReport], Source],
+        open_target: Callable[[NodeReport], Target],
         settings: MirrorSettings,
         now: Callable[[], float],
         told: Callable[[Progress], None] = lambda _: None,
@@ -113,7 +113,7 @@ class Copying:
             self._open(standing)
         return True
 
-    def _open(self, standing: Standing) -> None:
+    def _open(self, standing: NodeReport) -> None:
         self._source = self._open_source(standing)
         self._target = self._open_target(standing)
         self._find_place()

@@ -19,7 +19,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from quorate_projections.mirror.ports import Event, FencedError, ForeignLogError, MirrorError, Standing
+from quorate_projections.mirror.ports import Event, FencedError, ForeignLogError, MirrorError, NodeReport
 from quorate_projections.mirror.settings import EVENTS_TOPIC, MirrorSettings
 
 OFFSET_HEADER = "offset"
@@ -78,7 +78,7 @@ def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
 class EventSource:
     """Implements ports.Source: the topic of one node."""
 
-    def __init__(self, standing: Standing, settings: MirrorSettings, now: Callable[[], float]) -> None:
+    def __init__(self, standing: NodeReport, settings: MirrorSettings, now: Callable[[], float]) -> None:
         self._settings = settings
         self._now = now
         with _named("the event topic"):
@@ -86,12 +86,12 @@ class EventSource:
         self._end = -1
 
     def seek(self, offset: int) -> None:
-        """See port."""
+        """Read from this event on."""
         with _named("the event topic"):
             self._consumer.assign([TopicPartition(EVENTS_TOPIC, 0, offset)])
 
     def read(self, most: int, wait_s: float) -> Sequence[Event]:
-        """See port."""
+        """The next events in order, at most ``most``; empty after ``wait_s`` without any. Raises MirrorError."""
         with _named("the event topic"):
             messages = self._consumer.consume(most, wait_s)
         events = []
@@ -113,7 +113,7 @@ class EventSource:
         return event
 
     def at(self, offset: int) -> Event:
-        """See port."""
+        """One event. Raises MirrorError when it is not there within the deadline. The next read needs a seek."""
         self.seek(offset)
         deadline = self._now() + self._settings.deadline_s
         while self._now() < deadline:
@@ -122,18 +122,20 @@ class EventSource:
         raise MirrorError(f"event {offset} is not in the event topic of this node")
 
     def end(self) -> int:
-        """See port."""
+        """The high watermark as last heard."""
         return self._end
 
     def close(self) -> None:
-        """See port."""
+        """Let go."""
         self._consumer.close()
 
 
 class MirrorTopic:
     """Implements ports.Target: made if it is absent, refused unless it keeps everything; opening it fences others."""
 
-    def __init__(self, standing: Standing, bootstrap: str, settings: MirrorSettings, now: Callable[[], float]) -> None:
+    def __init__(
+        self, standing: NodeReport, bootstrap: str, settings: MirrorSettings, now: Callable[[], float]
+    ) -> None:
         self._now = now
         self._bootstrap = bootstrap
         self._settings = settings
@@ -151,7 +153,7 @@ class MirrorTopic:
             self._producer.init_transactions(settings.deadline_s)
 
     def write(self, events: Iterable[Event]) -> None:
-        """See port."""
+        """All or none. Raises FencedError (none), MirrorError (unknown: open again, look again)."""
         producer, deadline_s = self._producer, self._settings.deadline_s
         with _named("writing to the target"):
             producer.begin_transaction()
@@ -174,7 +176,9 @@ class MirrorTopic:
         self._producer.poll(0)
 
     def first_and_last(self) -> tuple[Event, Event] | None:
-        """See port; call it after opening only: then no other mirror can add to what is found."""
+        """The first and the last committed record; None when there is none. Raises MirrorError. Call it after opening
+        only: then no other mirror can add to what is found.
+        """
         reader = {"isolation.level": "read_committed"}
         with _named("reading the target"), contextlib.closing(_reader(self._bootstrap, **reader)) as consumer:
             low, high = consumer.get_watermark_offsets(
@@ -211,9 +215,8 @@ class MirrorTopic:
         raise MirrorError(f"reading the target: nothing for {self._settings.deadline_s:.0f} s")
 
     def close(self) -> None:
-        """See port; an open transaction is left to be aborted by the next mirror, or by its timeout.
-
-        A producer that was fenced may say so here once more; that is known.
+        """Let go. An open transaction is left to be aborted by the next mirror, or by its timeout. A producer that was
+        fenced may say so here once more; that is known.
         """
         with contextlib.suppress(KafkaException):
             self._producer.purge()

@@ -1,14 +1,9 @@
-"""The node a mirror stands beside, asked over HTTP (``GET /v1/quorum``)."""
-
-import http.client
-import urllib.error
-import urllib.request
+"""The nodes a mirror reads from, asked over HTTP (``GET /v1/quorum``)."""
 
 import msgspec
 
-from quorate_projections.mirror.ports import MirrorError, Standing
-
-ANSWER_BYTES_MAX = 1024 * 1024
+from quorate.asking import Request, UnreachedError, exchange
+from quorate_projections.mirror.ports import MirrorError, NodeReport
 
 
 class _Voter(msgspec.Struct):
@@ -25,20 +20,37 @@ class _Quorum(msgspec.Struct):
 
 
 class HttpNode:
-    """Implements ports.NodeView. ``address``: ``host:port`` of the node's HTTP listener."""
+    """Implements ports.NodeView for the one of these nodes (``host:port``, HTTP) that says it leads."""
 
-    def __init__(self, address: str, timeout_s: float) -> None:
-        self._url = f"http://{address}/v1/quorum"
+    def __init__(self, nodes: tuple[str, ...], timeout_s: float) -> None:
+        self._nodes = nodes
         self._timeout_s = timeout_s
 
-    def ask(self) -> Standing:
-        """See port."""
+    def ask(self) -> NodeReport:
+        """Does it lead now? Raises MirrorError when it cannot be asked."""
+        found: NodeReport | None = None
+        troubles = []
+        for address in self._nodes:
+            try:
+                standing = self._standing(address)
+            except MirrorError as error:
+                troubles.append(str(error))
+                continue
+            if standing.leads:
+                return standing
+            found = found or standing
+        if found is None:
+            raise MirrorError("; ".join(troubles))
+        return found
+
+    def _standing(self, address: str) -> NodeReport:
+        """What one says of itself. Raises MirrorError."""
         try:
-            with urllib.request.urlopen(self._url, timeout=self._timeout_s) as answer:  # noqa: S310 - always http
-                found = msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=_Quorum)
-        except (OSError, urllib.error.URLError, http.client.HTTPException, msgspec.DecodeError) as error:
-            raise MirrorError(f"{self._url}: {error}") from error
+            _, body = exchange(address, Request("GET", "/v1/quorum"), self._timeout_s)
+            found = msgspec.json.decode(body, type=_Quorum)
+        except (UnreachedError, msgspec.DecodeError) as error:
+            raise MirrorError(f"{address}: {error}") from error
         kafka = next((voter.kafka for voter in found.voters if voter.id == found.node), "")
         if not kafka:
-            raise MirrorError(f"{self._url}: the node does not say where its Kafka listener is")
-        return Standing(found.role == "leader", found.cluster_id, kafka, found.term)
+            raise MirrorError(f"{address}: the node does not say where its Kafka listener is")
+        return NodeReport(found.role == "leader", found.cluster_id, kafka, found.term)

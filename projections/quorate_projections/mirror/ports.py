@@ -31,7 +31,7 @@ class Event(msgspec.Struct, frozen=True):
     time_ms: int
 
 
-class Standing(msgspec.Struct, frozen=True):
+class NodeReport(msgspec.Struct, frozen=True):
     """What a node says of itself."""
 
     leads: bool
@@ -44,7 +44,7 @@ class Standing(msgspec.Struct, frozen=True):
 class NodeView(Protocol):
     """The node the mirror stands beside."""
 
-    def ask(self) -> Standing:
+    def ask(self) -> NodeReport:
         """Does it lead now? Raises MirrorError when it cannot be asked."""
 
 

@@ -1,11 +1,18 @@
-"""The view ``audit``: who changed what, when and through which request; every event, by principal and offset."""
+"""The view ``audit``: who changed what, when and through which request; every event, by offset.
+
+Theory: the order of keys is the order of time. What one principal did is found by a second row, so that it is read
+without looking at what all the others did.
+"""
 
 from typing import get_args
 
 import msgspec
 
-from quorate.events import Event, Stamp, key
-from quorate_projections.views.view import Rows, View, offset_key
+from quorate.events import Event, key
+from quorate_projections.views.view import Change, Rows, View, index_key, offset_key
+
+AT = "at/"
+"""What the keys begin with that are shown; those of the second rows do not."""
 
 
 class AuditRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -25,8 +32,9 @@ class AuditRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     request_id: str = ""
 
 
-def fold(rows: Rows[AuditRow], stamp: Stamp, event: Event) -> None:
+def fold(rows: Rows[AuditRow], change: Change[Event]) -> None:
     """Every event is somebody's doing."""
+    stamp, event = change.stamp, change.event
     row = AuditRow(
         principal=stamp.principal,
         offset=stamp.offset,
@@ -37,15 +45,18 @@ def fold(rows: Rows[AuditRow], stamp: Stamp, event: Event) -> None:
         cause=stamp.cause,
         request_id=stamp.request_id,
     )
-    rows.put(f"{stamp.principal}/{offset_key(stamp.offset)}", row)
+    place = offset_key(stamp.offset)
+    rows.put(AT + place, row)
+    rows.put(index_key(stamp.principal, place), row)
 
 
 VIEW = View(
     name="audit",
-    what="Every event with who asked for it, by principal/offset (20 digits).",
+    what="Every event with who asked for it, by offset (20 digits).",
     initial=AuditRow(),
     fold=fold,
-    led_by="principal",
+    version=2,
+    prefix=AT,
+    indexed="principal",
     mine=frozenset(get_args(Event)),
-    not_mine=frozenset(),
 )

@@ -8,7 +8,6 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from quorate import events
 from quorate.events import (
     BrokerDataCleaned,
     BrokerFenced,
@@ -17,7 +16,8 @@ from quorate.events import (
     BrokerUnfenced,
     Stamp,
 )
-from quorate_projections.views.view import Rows, View
+from quorate.model.state import BrokerSet
+from quorate_projections.views.view import Change, Rows, View
 
 Mine = BrokerDataCleaned | BrokerFenced | BrokerIdApplied | BrokerRegistered | BrokerUnfenced
 _replace = msgspec.structs.replace
@@ -61,30 +61,30 @@ class AvailabilityRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     down: tuple[int, ...] = ()
     """Ids of those that are down."""
     known: bool = True
-    """False: only the ids are known (Java's half-known set); the next id applied for starts the set anew."""
+    """False: only the ids are known."""
     brokers: tuple[BrokerRow, ...] = ()
     """By broker id."""
 
 
-def fold(rows: Rows[AvailabilityRow], stamp: Stamp, event: Mine) -> None:
-    """Change one broker, or forget some."""
-    row = rows.get(event.broker_set)
-    if isinstance(event, BrokerIdApplied) and not row.known:
-        row = AvailabilityRow()
-    row = _replace(row, broker_set=event.broker_set, cluster=row.cluster or event.cluster)
-    if isinstance(event, BrokerDataCleaned):
-        row = _replace(row, known=not (event.whole_set and event.broker_ids))
-        gone = event.broker_ids or tuple(broker.broker_id for broker in row.brokers)
-        brokers = [broker for broker in row.brokers if broker.broker_id not in gone]
-    else:
-        old = next((b for b in row.brokers if b.broker_id == event.broker_id), BrokerRow(broker_id=event.broker_id))
-        brokers = [broker for broker in row.brokers if broker.broker_id != event.broker_id]
-        brokers = sorted([*brokers, _changed(old, stamp, event)], key=lambda broker: broker.broker_id)
-    if not brokers:
+def fold(rows: Rows[AvailabilityRow], change: Change[Mine]) -> None:
+    """Change one broker; who is not of the set any more, as the model has it, is forgotten."""
+    stamp, event, found = change.stamp, change.event, change.entity
+    if not isinstance(found, BrokerSet):
         rows.drop(event.broker_set)
         return
-    down = tuple(broker.broker_id for broker in brokers if broker.state == "down")
-    rows.put(event.broker_set, _replace(row, brokers=tuple(brokers), down=down))
+    there = {replica.broker_id for replica in found.replicas}
+    brokers = {broker.broker_id: broker for broker in rows.get(event.broker_set).brokers if broker.broker_id in there}
+    if not isinstance(event, BrokerDataCleaned):
+        old = brokers.get(event.broker_id, BrokerRow(broker_id=event.broker_id))
+        brokers[event.broker_id] = _changed(old, stamp, event)
+    row = AvailabilityRow(
+        broker_set=found.name,
+        cluster=found.cluster,
+        down=tuple(number for number in sorted(brokers) if brokers[number].state == "down"),
+        known=found.sync_known,
+        brokers=tuple(brokers[number] for number in sorted(brokers)),
+    )
+    rows.put(event.broker_set, row)
 
 
 def _changed(
@@ -134,22 +134,4 @@ VIEW = View(
     initial=AvailabilityRow(),
     fold=fold,
     mine=frozenset({BrokerDataCleaned, BrokerFenced, BrokerIdApplied, BrokerRegistered, BrokerUnfenced}),
-    not_mine=frozenset(
-        {
-            events.BrokerAddressChanged,
-            events.ClusterCreated,
-            events.ConfigChanged,
-            events.ControllerLeaderElected,
-            events.ElectionFailed,
-            events.FeatureLevelChanged,
-            events.MasterElected,
-            events.NodeStarted,
-            events.VoterRebuilt,
-            events.RoleChangeAcknowledged,
-            events.SyncStateSetAltered,
-            events.TopicCreated,
-            events.TopicDeleted,
-            events.TopicUpdated,
-        }
-    ),
 )

@@ -4,40 +4,11 @@ What remoting 1004 (who is the master?) and 1006 (who is in sync?) ask is in one
 events; ``fenced`` is what the controller concluded.
 """
 
-from typing import assert_never
-
 import msgspec
 
-from quorate import events
-from quorate.errors import InvariantBrokenError
-from quorate.events import (
-    BrokerAddressChanged,
-    BrokerDataCleaned,
-    BrokerFenced,
-    BrokerIdApplied,
-    BrokerRegistered,
-    BrokerUnfenced,
-    ElectionFailed,
-    MasterElected,
-    RoleChangeAcknowledged,
-    Stamp,
-    SyncStateSetAltered,
-)
-from quorate_projections.views.view import Rows, View
-
-Mine = (
-    BrokerAddressChanged
-    | BrokerDataCleaned
-    | BrokerFenced
-    | BrokerIdApplied
-    | BrokerRegistered
-    | BrokerUnfenced
-    | ElectionFailed
-    | MasterElected
-    | RoleChangeAcknowledged
-    | SyncStateSetAltered
-)
-_replace = msgspec.structs.replace
+from quorate.events import Stamp
+from quorate.model.state import BrokerSet
+from quorate_projections.views.view import row_of, showing
 
 
 class ReplicaRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -86,159 +57,30 @@ class BrokerSetRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     changed_ms: int = 0
 
 
-def fold(rows: Rows[BrokerSetRow], stamp: Stamp, event: Mine) -> None:
-    """Change one set. Raises InvariantBrokenError for an event about a set or a broker that is not there."""
-    if isinstance(event, BrokerIdApplied):
-        row: BrokerSetRow | None = _applied(rows.get(event.broker_set), event)
-    else:
-        row = _changed(_present(rows, event.broker_set), stamp, event)
-    if row is None:
-        rows.drop(event.broker_set)
-        return
-    replicas = tuple(_in_sync(replica, replica.broker_id in row.sync_state_set) for replica in row.replicas)
-    address = next((replica.address for replica in replicas if replica.broker_id == row.master), None)
-    row = _replace(
-        row, replicas=replicas, master_address=address, changed_offset=stamp.offset, changed_ms=stamp.time_ms
-    )
-    rows.put(event.broker_set, row)
-
-
-def _changed(row: BrokerSetRow, stamp: Stamp, event: "_Later") -> BrokerSetRow | None:
-    match event:
-        case SyncStateSetAltered():
-            return _replace(row, sync_state_set=event.new, sync_state_set_epoch=event.sync_state_set_epoch)
-        case MasterElected():
-            return _replace(
-                row,
-                master=event.master,
-                master_epoch=event.master_epoch,
-                sync_state_set=event.sync_state_set,
-                sync_state_set_epoch=event.sync_state_set_epoch,
-                election=_election(event, stamp, event.decided_by),
-            )
-        case ElectionFailed():
-            return _replace(row, master=None, master_epoch=event.master_epoch, election=_election(event, stamp, ""))
-        case RoleChangeAcknowledged():
-            if row.election is None:
-                raise InvariantBrokenError(f"an acknowledged role change of {row.broker_set!r}, which had no election")
-            return _replace(row, election=_replace(row.election, acknowledged=True))
-        case BrokerFenced() | BrokerUnfenced():
-            return _with(row, _replace(_replica(row, event.broker_id), fenced=isinstance(event, BrokerFenced)))
-        case BrokerRegistered() | BrokerAddressChanged():
-            return _with(row, _announced(_replica(row, event.broker_id), event))
-        case BrokerDataCleaned():
-            return _cleaned(row, event)
-        case _:
-            assert_never(event)
-
-
-_Later = (
-    BrokerAddressChanged
-    | BrokerDataCleaned
-    | BrokerFenced
-    | BrokerRegistered
-    | BrokerUnfenced
-    | ElectionFailed
-    | MasterElected
-    | RoleChangeAcknowledged
-    | SyncStateSetAltered
-)
-"""What happens to a set that is there."""
-
-
-def _present(rows: Rows[BrokerSetRow], name: str) -> BrokerSetRow:
-    row = rows.get(name)
-    if row.changed_offset < 0:
-        raise InvariantBrokenError(f"an event about the broker set {name!r}, which is not there")
-    return row
-
-
-def _applied(row: BrokerSetRow, event: BrokerIdApplied) -> BrokerSetRow:
-    """A new id, and the counter one further, whatever the id (Java ``BrokerReplicaInfo.addBroker``)."""
-    if row.changed_offset < 0 or not row.known:
-        row = BrokerSetRow(broker_set=event.broker_set, cluster=event.cluster)
-    replica = ReplicaRow(broker_id=event.broker_id, address=event.address)
-    return _replace(_with(row, replica), next_broker_id=row.next_broker_id + 1)
-
-
-def _announced(replica: ReplicaRow, event: BrokerRegistered | BrokerAddressChanged) -> ReplicaRow:
-    address = event.address if isinstance(event, BrokerRegistered) else event.new_address
-    return _replace(replica, address=address, registered=True, capabilities=event.capabilities, topics=event.topics)
-
-
-def _cleaned(row: BrokerSetRow, event: BrokerDataCleaned) -> BrokerSetRow | None:
-    """The set goes, or some ids; with ``whole_set`` *and* ids only the other ids stay known."""
-    left = tuple(replica for replica in row.replicas if replica.broker_id not in event.broker_ids)
-    if not event.broker_ids or not left:
-        return None
-    if event.whole_set:
-        return BrokerSetRow(
-            broker_set=row.broker_set,
-            cluster=row.cluster,
-            next_broker_id=row.next_broker_id,
-            replicas=left,
-            known=False,
-        )
-    in_sync = tuple(broker_id for broker_id in row.sync_state_set if broker_id not in event.broker_ids)
-    return _replace(row, replicas=left, sync_state_set=in_sync)
-
-
-def _election(event: MasterElected | ElectionFailed, stamp: Stamp, decided_by: str) -> LastElection:
-    return LastElection(
-        offset=stamp.offset,
-        time_ms=stamp.time_ms,
-        trigger=event.trigger,
-        decided_by=decided_by,
-        explanation=event.explanation,
+def show(found: BrokerSet, before: BrokerSetRow, stamp: Stamp) -> BrokerSetRow:
+    """The set, and when it changed."""
+    return BrokerSetRow(
+        broker_set=found.name,
+        cluster=found.cluster,
+        master=found.master,
+        master_address=found.address(found.master),
+        master_epoch=found.master_epoch,
+        sync_state_set=found.sync_state_set,
+        sync_state_set_epoch=found.sync_state_set_epoch,
+        next_broker_id=found.next_broker_id,
+        replicas=tuple(
+            row_of(ReplicaRow, replica, in_sync=replica.broker_id in found.sync_state_set) for replica in found.replicas
+        ),
+        known=found.sync_known,
+        election=None if found.election is None else row_of(LastElection, found.election),
+        changed_offset=stamp.offset,
+        changed_ms=stamp.time_ms,
     )
 
 
-def _replica(row: BrokerSetRow, broker_id: int) -> ReplicaRow:
-    for replica in row.replicas:
-        if replica.broker_id == broker_id:
-            return replica
-    raise InvariantBrokenError(f"an event about broker {broker_id} of {row.broker_set!r}, which is not there")
-
-
-def _with(row: BrokerSetRow, changed: ReplicaRow) -> BrokerSetRow:
-    others = [replica for replica in row.replicas if replica.broker_id != changed.broker_id]
-    return _replace(row, replicas=tuple(sorted([*others, changed], key=lambda replica: replica.broker_id)))
-
-
-def _in_sync(replica: ReplicaRow, in_sync: bool) -> ReplicaRow:
-    return replica if replica.in_sync == in_sync else _replace(replica, in_sync=in_sync)
-
-
-VIEW = View(
-    name="broker_sets",
-    what="Broker sets: master, sync state set, epochs, replicas, by name. What 1004 and 1006 ask.",
-    initial=BrokerSetRow(),
-    fold=fold,
-    mine=frozenset(
-        {
-            BrokerAddressChanged,
-            BrokerDataCleaned,
-            BrokerFenced,
-            BrokerIdApplied,
-            BrokerRegistered,
-            BrokerUnfenced,
-            ElectionFailed,
-            MasterElected,
-            RoleChangeAcknowledged,
-            SyncStateSetAltered,
-        }
-    ),
-    not_mine=frozenset(
-        {
-            events.ClusterCreated,
-            events.ConfigChanged,
-            events.ControllerLeaderElected,
-            events.FeatureLevelChanged,
-            events.NodeStarted,
-            events.VoterRebuilt,
-            events.TopicCreated,
-            events.TopicDeleted,
-            events.TopicUpdated,
-        }
-    ),
+VIEW = showing(
+    "broker_sets",
+    "Broker sets: master, sync state set, epochs, replicas, by name. What 1004 and 1006 ask.",
+    BrokerSetRow(),
+    {"broker-set": ("", show)},
 )

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from quorate import events
-from quorate.events import ConfigChanged, Stamp
-from quorate_projections.views.view import Rows, View
+from quorate.events import Stamp
+from quorate.model.state import Config
+from quorate_projections.views.view import showing
 
 
 class ConfigRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -18,53 +18,15 @@ class ConfigRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Principal of the last change."""
 
 
-def fold(rows: Rows[ConfigRow], stamp: Stamp, event: ConfigChanged) -> None:
-    """Set and unset."""
-    values = dict(rows.get(event.scope).values)
-    for change in event.changes:
-        if change.new is None:
-            values.pop(change.name, None)
-        else:
-            values[change.name] = change.new
-    if not values:
-        rows.drop(event.scope)
-        return
-    row = ConfigRow(
-        scope=event.scope,
-        values=dict(sorted(values.items())),
+def show(config: Config, before: ConfigRow, stamp: Stamp) -> ConfigRow:
+    """The settings, when they changed and by whom."""
+    return ConfigRow(
+        scope=config.scope,
+        values=config.values,
         changed_offset=stamp.offset,
         changed_ms=stamp.time_ms,
         changed_by=stamp.principal,
     )
-    rows.put(event.scope, row)
 
 
-VIEW = View(
-    name="configs",
-    what="Settings in the log, by scope.",
-    initial=ConfigRow(),
-    fold=fold,
-    mine=frozenset({ConfigChanged}),
-    not_mine=frozenset(
-        {
-            events.BrokerAddressChanged,
-            events.BrokerDataCleaned,
-            events.BrokerFenced,
-            events.BrokerIdApplied,
-            events.BrokerRegistered,
-            events.BrokerUnfenced,
-            events.ClusterCreated,
-            events.ControllerLeaderElected,
-            events.ElectionFailed,
-            events.FeatureLevelChanged,
-            events.MasterElected,
-            events.NodeStarted,
-            events.VoterRebuilt,
-            events.RoleChangeAcknowledged,
-            events.SyncStateSetAltered,
-            events.TopicCreated,
-            events.TopicDeleted,
-            events.TopicUpdated,
-        }
-    ),
-)
+VIEW = showing("configs", "Settings in the log, by scope.", ConfigRow(), {"config": ("", show)})

@@ -2,9 +2,8 @@
 
 import msgspec
 
-from quorate import events
-from quorate.events import ControllerLeaderElected, Stamp
-from quorate_projections.views.view import Rows, View, offset_key
+from quorate.events import ControllerLeaderElected
+from quorate_projections.views.view import Change, Rows, View, offset_key
 
 
 class TermRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -22,8 +21,9 @@ class TermRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     since_ms: int = 0
 
 
-def fold(rows: Rows[TermRow], stamp: Stamp, event: ControllerLeaderElected) -> None:
+def fold(rows: Rows[TermRow], change: Change[ControllerLeaderElected]) -> None:
     """A term begins."""
+    stamp, event = change.stamp, change.event
     row = TermRow(
         term=stamp.term,
         node_id=event.node_id,
@@ -42,26 +42,4 @@ VIEW = View(
     initial=TermRow(),
     fold=fold,
     mine=frozenset({ControllerLeaderElected}),
-    not_mine=frozenset(
-        {
-            events.BrokerAddressChanged,
-            events.BrokerDataCleaned,
-            events.BrokerFenced,
-            events.BrokerIdApplied,
-            events.BrokerRegistered,
-            events.BrokerUnfenced,
-            events.ClusterCreated,
-            events.ConfigChanged,
-            events.ElectionFailed,
-            events.FeatureLevelChanged,
-            events.MasterElected,
-            events.NodeStarted,
-            events.VoterRebuilt,
-            events.RoleChangeAcknowledged,
-            events.SyncStateSetAltered,
-            events.TopicCreated,
-            events.TopicDeleted,
-            events.TopicUpdated,
-        }
-    ),
 )

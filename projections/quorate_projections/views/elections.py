@@ -8,10 +8,9 @@ from typing import assert_never
 
 import msgspec
 
-from quorate import events
 from quorate.errors import InvariantBrokenError
 from quorate.events import Acknowledgement, Candidate, ElectionFailed, MasterElected, RoleChangeAcknowledged, Stamp
-from quorate_projections.views.view import Rows, View, offset_key
+from quorate_projections.views.view import Change, Rows, View, offset_key, row_of
 
 Mine = MasterElected | ElectionFailed | RoleChangeAcknowledged
 
@@ -48,13 +47,12 @@ class ElectionRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     acks: tuple[Acknowledgement, ...] = ()
 
 
-def fold(rows: Rows[ElectionRow], stamp: Stamp, event: Mine) -> None:
+def fold(rows: Rows[ElectionRow], change: Change[Mine]) -> None:
     """An election happens, or is acknowledged. Raises InvariantBrokenError for the answer to one that never was."""
+    stamp, event = change.stamp, change.event
     match event:
-        case MasterElected():
-            rows.put(offset_key(stamp.offset), _won(stamp, event))
-        case ElectionFailed():
-            rows.put(offset_key(stamp.offset), _failed(stamp, event))
+        case MasterElected() | ElectionFailed():
+            rows.put(offset_key(stamp.offset), _row(stamp, event))
         case RoleChangeAcknowledged():
             key = offset_key(event.election_offset)
             row = rows.get(key)
@@ -68,49 +66,15 @@ def fold(rows: Rows[ElectionRow], stamp: Stamp, event: Mine) -> None:
             assert_never(event)
 
 
-def _won(stamp: Stamp, event: MasterElected) -> ElectionRow:
-    return ElectionRow(
+def _row(stamp: Stamp, event: MasterElected | ElectionFailed) -> ElectionRow:
+    """What the event says, under the names it says it by."""
+    return row_of(
+        ElectionRow,
+        event,
         offset=stamp.offset,
         time_ms=stamp.time_ms,
         term=stamp.term,
-        broker_set=event.broker_set,
-        cluster=event.cluster,
-        elected=True,
-        trigger=event.trigger,
-        evidence=event.evidence,
-        old_master=event.old_master,
-        master=event.master,
-        master_address=event.master_address,
-        master_epoch=event.master_epoch,
-        old_sync_state_set=event.old_sync_state_set,
-        sync_state_set=event.sync_state_set,
-        sync_state_set_epoch=event.sync_state_set_epoch,
-        candidates=event.candidates,
-        decided_by=event.decided_by,
-        explanation=event.explanation,
-        unclean=event.unclean,
-        last_heartbeat_ms=event.last_heartbeat_ms,
-        detected_ms=event.detected_ms,
-        proposed_ms=event.proposed_ms,
-    )
-
-
-def _failed(stamp: Stamp, event: ElectionFailed) -> ElectionRow:
-    return ElectionRow(
-        offset=stamp.offset,
-        time_ms=stamp.time_ms,
-        term=stamp.term,
-        broker_set=event.broker_set,
-        cluster=event.cluster,
-        trigger=event.trigger,
-        evidence=event.evidence,
-        old_master=event.old_master,
-        master_epoch=event.master_epoch,
-        candidates=event.candidates,
-        explanation=event.explanation,
-        last_heartbeat_ms=event.last_heartbeat_ms,
-        detected_ms=event.detected_ms,
-        proposed_ms=event.proposed_ms,
+        elected=isinstance(event, MasterElected),
     )
 
 
@@ -120,24 +84,4 @@ VIEW = View(
     initial=ElectionRow(),
     fold=fold,
     mine=frozenset({MasterElected, ElectionFailed, RoleChangeAcknowledged}),
-    not_mine=frozenset(
-        {
-            events.BrokerAddressChanged,
-            events.BrokerDataCleaned,
-            events.BrokerFenced,
-            events.BrokerIdApplied,
-            events.BrokerRegistered,
-            events.BrokerUnfenced,
-            events.ClusterCreated,
-            events.ConfigChanged,
-            events.ControllerLeaderElected,
-            events.FeatureLevelChanged,
-            events.NodeStarted,
-            events.VoterRebuilt,
-            events.SyncStateSetAltered,
-            events.TopicCreated,
-            events.TopicDeleted,
-            events.TopicUpdated,
-        }
-    ),
 )

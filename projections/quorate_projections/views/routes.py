@@ -7,39 +7,14 @@ announced it; a set that announced no topics at all (stock brokers announce none
 Theory: a topic and a set are a row each, so that an event changes one row; a route is put together when it is read.
 """
 
-from typing import assert_never
+from typing import Any
 
 import msgspec
 
-from quorate import events
-from quorate.events import (
-    BrokerAddressChanged,
-    BrokerDataCleaned,
-    BrokerFenced,
-    BrokerIdApplied,
-    BrokerRegistered,
-    BrokerUnfenced,
-    ElectionFailed,
-    MasterElected,
-    Stamp,
-    TopicCreated,
-    TopicDeleted,
-    TopicUpdated,
-)
-from quorate_projections.views.view import Rows, Shelf, View
+from quorate.events import Stamp
+from quorate.model.state import BrokerSet, Topic
+from quorate_projections.views.view import RowLookup, View, row_of, showing
 
-SetEvent = (
-    BrokerAddressChanged
-    | BrokerDataCleaned
-    | BrokerFenced
-    | BrokerIdApplied
-    | BrokerRegistered
-    | BrokerUnfenced
-    | ElectionFailed
-    | MasterElected
-)
-Mine = SetEvent | TopicCreated | TopicUpdated | TopicDeleted
-_replace = msgspec.structs.replace
 TOPIC, SET = "topic/", "set/"
 MASTER_ID = "0"
 """RocketMQ ``MixAll.MASTER_ID``."""
@@ -74,8 +49,6 @@ class SetPart(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag="set"):
     master: int | None = None
     brokers: tuple[Endpoint, ...] = ()
     """By broker id."""
-    known: bool = True
-    """False: only the ids are known (Java's half-known set); the next id applied for starts the set anew."""
 
 
 Part = TopicPart | SetPart
@@ -111,68 +84,18 @@ class Route(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel")
     filter_server_table: dict[str, list[str]] = {}
 
 
-def fold(rows: Rows[Part], stamp: Stamp, event: Mine) -> None:
-    """Change one topic or one set."""
-    match event:
-        case TopicCreated() | TopicUpdated():
-            part = TopicPart(
-                topic=event.topic,
-                read_queues=event.read_queues,
-                write_queues=event.write_queues,
-                permission=event.permission,
-                system_flags=event.system_flags,
-                order=event.order,
-            )
-            rows.put(TOPIC + event.topic, part)
-        case TopicDeleted():
-            rows.drop(TOPIC + event.topic)
-        case _:
-            old = rows.get(SET + event.broker_set)
-            part_of_set = old if isinstance(old, SetPart) else SetPart()
-            changed = _set(part_of_set, event)
-            if changed.brokers:
-                rows.put(SET + event.broker_set, changed)
-            else:
-                rows.drop(SET + event.broker_set)
+def show_topic(topic: Topic, before: Part, stamp: Stamp) -> Part:
+    """A topic's part."""
+    return row_of(TopicPart, topic)
 
 
-def _set(part: SetPart, event: SetEvent) -> SetPart:
-    part = _replace(part, broker_set=event.broker_set, cluster=part.cluster or event.cluster)
-    match event:
-        case MasterElected():
-            return _replace(part, master=event.master)
-        case ElectionFailed():
-            return _replace(part, master=None)
-        case BrokerIdApplied():
-            known = part if part.known else SetPart(broker_set=event.broker_set, cluster=event.cluster)
-            return _with(known, Endpoint(broker_id=event.broker_id, address=event.address))
-        case BrokerRegistered() | BrokerAddressChanged():
-            address = event.address if isinstance(event, BrokerRegistered) else event.new_address
-            old = _broker(part, event.broker_id)
-            return _with(part, _replace(old, address=address, registered=True, topics=event.topics))
-        case BrokerFenced() | BrokerUnfenced():
-            return _with(part, _replace(_broker(part, event.broker_id), fenced=isinstance(event, BrokerFenced)))
-        case BrokerDataCleaned():
-            if not event.broker_ids:
-                return _replace(part, brokers=())
-            left = tuple(broker for broker in part.brokers if broker.broker_id not in event.broker_ids)
-            master = None if event.whole_set else part.master
-            return _replace(part, brokers=left, master=master, known=not event.whole_set)
-        case _:
-            assert_never(event)
+def show_set(found: BrokerSet, before: Part, stamp: Stamp) -> Part:
+    """A broker set's part."""
+    brokers = tuple(row_of(Endpoint, replica) for replica in found.replicas)
+    return SetPart(broker_set=found.name, cluster=found.cluster, master=found.master, brokers=brokers)
 
 
-def _broker(part: SetPart, broker_id: int) -> Endpoint:
-    found = (broker for broker in part.brokers if broker.broker_id == broker_id)
-    return next(found, Endpoint(broker_id=broker_id, address=""))
-
-
-def _with(part: SetPart, changed: Endpoint) -> SetPart:
-    others = [broker for broker in part.brokers if broker.broker_id != changed.broker_id]
-    return _replace(part, brokers=tuple(sorted([*others, changed], key=lambda broker: broker.broker_id)))
-
-
-def compose(shelf: Shelf[Part], row: Part) -> Route:
+def compose(shelf: RowLookup[Part], row: Part) -> Route:
     """The route of a topic over all the sets that hold it; sets nobody of which serves are left out."""
     topic = row if isinstance(row, TopicPart) else TopicPart()
     queues, brokers = [], []
@@ -205,39 +128,12 @@ def _addresses(part: SetPart, topic: str) -> dict[str, str]:
     }
 
 
-VIEW: View[Part, Mine] = View(
-    name="routes",
-    what="What a client needs to reach a topic, as RocketMQ's TopicRouteData, by topic.",
-    initial=TopicPart(),
+VIEW: View[Part, Any] = showing(
+    "routes",
+    "What a client needs to reach a topic, as RocketMQ's TopicRouteData, by topic.",
+    TopicPart(),
+    {"topic": (TOPIC, show_topic), "broker-set": (SET, show_set)},
     row=Part,
-    fold=fold,
     prefix=TOPIC,
     compose=compose,
-    mine=frozenset(
-        {
-            BrokerAddressChanged,
-            BrokerDataCleaned,
-            BrokerFenced,
-            BrokerIdApplied,
-            BrokerRegistered,
-            BrokerUnfenced,
-            ElectionFailed,
-            MasterElected,
-            TopicCreated,
-            TopicDeleted,
-            TopicUpdated,
-        }
-    ),
-    not_mine=frozenset(
-        {
-            events.ClusterCreated,
-            events.ConfigChanged,
-            events.ControllerLeaderElected,
-            events.FeatureLevelChanged,
-            events.NodeStarted,
-            events.VoterRebuilt,
-            events.RoleChangeAcknowledged,
-            events.SyncStateSetAltered,
-        }
-    ),
 )

@@ -1,24 +1,26 @@
-"""Asking a node over HTTP: what the operator commands, ``up`` and ``demo`` share.
+"""Asking nodes over HTTP: what the operator commands, ``up`` and ``demo`` share.
 
-Rules: every request has a deadline. A node that cannot be reached, or answers with an error, is a ``NodeError`` whose
-message an operator can act on. What it calls wrongly asked is a ``UsageError``, as if we had seen it ourselves.
+Rules: every request has a deadline. A node that cannot be reached is passed over for the next that was named; a change
+that may have been made is never asked for again. An error is a ``NodeError`` whose message an operator can act on. What
+a node calls wrongly asked is a ``UsageError``, as if we had seen it ourselves.
 """
 
 import http.client
-import os
-from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
+from quorate.asking import Request, UnreachedError, add_node, addresses, exchange, first
+from quorate.cli.output import complain
 from quorate.errors import QuorateError, UsageError
 from quorate.gateway.http.answers import Failed
 
-DEFAULT_NODE = "127.0.0.1:9873"
-NODE_VARIABLE = "QUORATE_NODE"
+__all__ = ["TIMEOUT_S", "Node", "NodeError", "add_node"]
 TIMEOUT_S = 5.0
+QUESTIONS = frozenset({"/v1/whatif"})
+"""POSTs that change nothing."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -32,23 +34,17 @@ class NodeError(QuorateError):
         self.code = code
 
 
-def add_node(parser: ArgumentParser) -> None:
-    """The argument ``--node``."""
-    default = os.environ.get(NODE_VARIABLE, DEFAULT_NODE)
-    told = f"HTTP address of any node (${NODE_VARIABLE}; {default})"
-    parser.add_argument("--node", default=default, metavar="HOST:PORT", help=told.replace("%", "%%"))
-
-
 class Node:
-    """One node's HTTP interface. ``address``: ``host:port``."""
+    """The HTTP interface of a node: of the first of these (``host:port,…``) that answers, until it does no more."""
 
-    def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
-        host, colon, port = address.rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-            raise UsageError(f"--node {address}: expected HOST:PORT")
-        self.address = address
-        self._where = (host.strip("[]"), int(port))
+    def __init__(self, nodes: str, timeout_s: float = TIMEOUT_S) -> None:
+        self._nodes = addresses(nodes)
         self._timeout_s = timeout_s
+
+    @property
+    def address(self) -> str:
+        """Of the node that is asked first: the one that answered last."""
+        return self._nodes[0]
 
     def get(self, path: str, kind: type[T], **query: object) -> T:
         """GET what ``/v1`` answers there (gateway/http/answers.py). Raises NodeError, UsageError."""
@@ -80,15 +76,33 @@ class Node:
         raise NodeError(trouble.message, status, trouble.reason or trouble.code)
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(*self._where, timeout=self._timeout_s)
+        request = Request(method, path, body, headers)
+        changes = method != "GET" and "Idempotency-Key" not in headers and path not in QUESTIONS
+        passed: list[str] = []
+        unready: list[tuple[int, bytes]] = []
+
+        def ask(address: str) -> tuple[int, bytes]:
+            try:
+                found = exchange(address, request, self._timeout_s)
+            except UnreachedError as error:
+                passed.append(str(error))
+                raise
+            if found[0] == http.HTTPStatus.SERVICE_UNAVAILABLE:  # Nothing was proposed: another may know a leader.
+                passed.append(f"node {address} is not available")
+                unready.append(found)
+                raise UnreachedError(passed[-1], sent=False)
+            self._prefer(address, passed)
+            return found
+
         try:
-            connection.request(method, path, body, {**headers, "Content-Type": "application/json"})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        except UnicodeError as error:
-            raise UsageError(f"--node {self.address}: no host can have that name") from error
-        except (OSError, http.client.HTTPException) as error:
-            told = "does not answer" if isinstance(error, TimeoutError) else str(error)
-            raise NodeError(f"node {self.address}: {told}") from error
-        finally:
-            connection.close()
+            return first(self._nodes, ask, changes=changes)
+        except UnreachedError as error:
+            if unready:
+                return unready[0]
+            raise NodeError(str(error)) from error
+
+    def _prefer(self, address: str, passed: list[str]) -> None:
+        """Ask this one first from now on; say it once when it is not the one that was."""
+        if address != self._nodes[0]:
+            complain(f"{'; '.join(passed)}: asked {address} instead")
+            self._nodes = (address, *(other for other in self._nodes if other != address))

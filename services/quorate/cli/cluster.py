@@ -20,7 +20,8 @@ import msgspec
 
 from quorate.cli.client import Node
 from quorate.cli.processes import Child, ChildError
-from quorate.errors import UsageError
+from quorate.errors import AddressError, UsageError
+from quorate.unseen import unseen_by_git
 
 PORTS_PER_NODE = 10
 PORT_MAX = 65_535
@@ -83,6 +84,7 @@ def found(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
 
 def _write(folder: Path, chosen: tuple[NodePlace, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    unseen_by_git(folder)
     cluster_id = secrets.token_hex(8)
     key = folder / "cluster.key"
     with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
@@ -92,12 +94,20 @@ def _write(folder: Path, chosen: tuple[NodePlace, ...]) -> None:
         place.config.write_text(render(node_tree(place, chosen, cluster_id)), encoding="utf-8")
 
 
-def unused(addresses: Iterable[str]) -> None:
-    """Look that nobody listens at these (``host:port``). Raises UsageError, naming the first where somebody does."""
-    for address in addresses:
+def listeners(where: Iterable[NodePlace]) -> dict[str, str]:
+    """Whose listener → address (``host:port``), of all of these nodes."""
+    return {f"listeners.{name} of node {p.id}": address for p in where for name, address in p.addresses().items()}
+
+
+def unused(addresses: Mapping[str, str]) -> None:
+    """Look that nobody listens at these (whose → ``host:port``).
+
+    Raises AddressError, naming the first where somebody does; UsageError where a port cannot be.
+    """
+    for whose, address in addresses.items():
         host, _, port = address.rpartition(":")
         if not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
-            raise UsageError(f"{address}: there is no such port; say another --base-port")
+            raise UsageError(f"{whose}: {address}: there is no such port; say another --base-port")
         host = host.strip("[]")
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As a listener does: what closed is no user.
@@ -106,8 +116,9 @@ def unused(addresses: Iterable[str]) -> None:
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     continue  # Not an address of this machine, not our port, …: the node itself says that best.
-                raise UsageError(
-                    f"{address} is in use, and nothing was started: end what listens there, or say another --base-port"
+                raise AddressError(
+                    f"{whose}: {address} is in use, and nothing was started: end what listens there, "
+                    "or say another --base-port"
                 ) from error
 
 

@@ -17,18 +17,19 @@ from quorate.cli.client import Node, add_node
 from quorate.cli.command import DONE, Command
 from quorate.cli.facts import Fact, facts
 from quorate.cli.freshness import add_freshness, asked_node, asks, freshness
-from quorate.cli.narration import sentence
 from quorate.cli.output import add_output, yaml
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Log
+from quorate.model.words import sentence
 from quorate.terminal import visible
 
 FOLLOW_S = 0.2
+LINES = "default: table; json: JSON lines, one document a line; yaml: a stream of documents"
 
 
 def _tail_arguments(parser: ArgumentParser) -> None:
     add_node(parser)
-    add_output(parser)
+    add_output(parser, LINES)
     parser.add_argument("-n", "--lines", type=int, default=20, help="latest events (default: 20)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with new ones until Ctrl-C")
     add_freshness(parser)
@@ -36,7 +37,7 @@ def _tail_arguments(parser: ArgumentParser) -> None:
 
 def _dump_arguments(parser: ArgumentParser) -> None:
     add_node(parser)
-    add_output(parser)
+    add_output(parser, LINES)
     parser.add_argument("--from", dest="start", type=int, default=0, metavar="OFFSET", help="first (default: 0)")
     parser.add_argument("--to", dest="stop", type=int, metavar="OFFSET", help="stop before it (default: the end)")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="of a stopped node, instead of asking one")
@@ -89,9 +90,9 @@ def dump(options: Namespace) -> int:
 
 def stored(data_dir: Path, start: int, stop: int | None) -> Iterator[Fact]:
     """Events from the store of a stopped node. Raises UsageError when there is none, StorageError when it is in use."""
-    from quorate.consensus.disk import DirectoryLock
-    from quorate.consensus.event_log import EventLog
-    from quorate.consensus.store import RocksStore
+    from quorate.consensus.storage.disk import DirectoryLock
+    from quorate.consensus.storage.event_log import EventLog
+    from quorate.consensus.storage.store import RocksStore
     from quorate.wire.avro import decode_events
 
     if not (data_dir / "store").is_dir():

@@ -4,9 +4,9 @@ Rules: ``rebuild`` asks a running cluster, and names the directory that a voter 
 ``adopt`` works on a directory whose node is stopped, and holds its lock; it changes ``voter.json`` and nothing else.
 
 Theory. A directory that is gone may have voted and acknowledged, so the one in its place takes the leader's state and
-votes once nothing it says can contradict what was forgotten (consensus/rejoin.py). A copied directory is treated the
-same, for its original may have gone on. Where *all* voters were stopped and copied together nobody went on, and nobody
-is left to learn from: only an operator knows that, and says so with ``adopt``.
+votes once nothing it says can contradict what was forgotten (consensus/raft/rejoin.py). A copied directory is treated
+the same, for its original may have gone on. Where *all* voters were stopped and copied together nobody went on, and
+nobody is left to learn from: only an operator knows that, and says so with ``adopt``.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -17,8 +17,8 @@ import msgspec
 from quorate.cli.client import Node, add_node
 from quorate.cli.command import DONE, Command
 from quorate.cli.output import add_output, complain, show
-from quorate.consensus.directory import COPIED, Voter, decode_voter, encode_voter
-from quorate.consensus.disk import DirectoryLock, FileVoterFile
+from quorate.consensus.storage.directory import COPIED, Voter, decode_voter, encode_voter
+from quorate.consensus.storage.disk import DirectoryLock, FileVoterFile
 from quorate.errors import StorageError, UsageError
 from quorate.gateway.http.answers import Done
 from quorate.gateway.http.writing import RebuildBody

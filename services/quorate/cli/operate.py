@@ -2,17 +2,19 @@
 
 Rules: any node answers for the cluster. Every command says how fresh its answer must be (cli/freshness.py); status,
 quorum and state-hash are of the node itself unless told otherwise; state-hash then asks the others too, and compares.
-Exit 1 when what was asked about is not well: no leader, a set without a master, a difference.
+Exit 1 when what was asked about is not well: no leader, a dead controller, a set without a master, a difference.
 """
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
 from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from quorate.cli.client import NodeError, add_node
+from quorate.cli.changing import change_topic, elect, election_arguments, topic_arguments
+from quorate.cli.client import Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.freshness import add_freshness, asked_node, freshness
 from quorate.cli.output import add_output, columns, complain, show
@@ -22,17 +24,21 @@ from quorate.gateway.http.answers import (
     BrokerSetItem,
     BrokerSets,
     ConfigAnswer,
+    ConfigItem,
     Configs,
     Done,
     ElectionAnswer,
     Elections,
     Feature,
     Quorum,
+    SettingItem,
+    Settings,
     StateHash,
     Status,
     Topics,
 )
 from quorate.gateway.http.writing import ConfigBody, FeatureBody
+from quorate.metadata.configs import unread
 
 PAGE = 500
 Paged = TypeVar("Paged", BrokerSets, Topics, Configs, Elections)
@@ -60,7 +66,7 @@ def status(options: Namespace) -> int:
     answer = asked_node(options).get("/v1/status", Status, **freshness(options))
     figures = msgspec.to_builtins(answer)
     show(figures, options.output, _status_table(answer))
-    return DONE if answer.healthy else REFUSED
+    return DONE if answer.healthy and answer.voters_connected in {None, answer.voters} else REFUSED
 
 
 def _status_table(answer: Status) -> Iterable[str]:
@@ -129,7 +135,9 @@ def _replica_rows(item: BrokerSetItem) -> Iterator[tuple[object, ...]]:
 
 
 def topics(options: Namespace) -> int:
-    """Topics and their settings."""
+    """Topics and their settings; or change one."""
+    if options.action:
+        return change_topic(options)
     found = [item for page in _pages(options, "/v1/topics", Topics) for item in page.topics]
     header = ("topic", "read", "write", "permission", "order", "attributes")
     rows = [
@@ -141,21 +149,43 @@ def topics(options: Namespace) -> int:
 
 
 def config(options: Namespace) -> int:
-    """Settings in the log: show them, or set some of a scope."""
+    """What is in force and where it comes from; the settings of a scope of the log; or set some there."""
     node = asked_node(options)
     if options.changes and options.at is not None:
         raise UsageError("the past cannot be changed")
     if options.changes:
-        body = ConfigBody(changes=dict(_change(text) for text in options.changes))
+        body = ConfigBody(changes=dict(_change(text) for text in options.changes), unread=options.unread)
+        if not options.unread and (said := unread(options.scope, body.changes)):
+            raise UsageError(f"{said}. --unread records it all the same")
         done = node.send("PUT", f"/v1/config/{quote(options.scope, safe='/')}", body, Done)
         complain(f"committed; true from offset {done.offset}")
     if options.scope:
         found = [node.get(f"/v1/config/{quote(options.scope, safe='/')}", ConfigAnswer, **freshness(options)).config]
     else:
         found = [item for page in _pages(options, "/v1/config", Configs) for item in page.config]
+        if options.at is None and (own := _in_force(node, found)) is not None:
+            rows = [(item.name, item.value, item.source) for item in own]
+            show(msgspec.to_builtins(own), options.output, columns(("setting", "value", "from"), rows))
+            return DONE
     rows = [(item.scope, name, value) for item in found for name, value in sorted(item.values.items())]
     show([msgspec.to_builtins(item) for item in found], options.output, columns(("scope", "setting", "value"), rows))
     return DONE
+
+
+def _in_force(node: Node, logged: Iterable[ConfigItem]) -> list[SettingItem] | None:
+    """What holds at the node that is asked, and whatever else the log says; None where a build does not tell."""
+    try:
+        found = node.get("/v1/settings", Settings).settings
+    except NodeError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+    more = [
+        SettingItem(name=f"{item.scope} {name}", value=value, source=f"log, scope {item.scope}")
+        for item in logged
+        for name, value in sorted(item.values.items())
+    ]
+    return [*found, *more]
 
 
 def feature(options: Namespace) -> int:
@@ -187,7 +217,9 @@ def _change(text: str) -> tuple[str, str | None]:
 
 
 def elections(options: Namespace) -> int:
-    """The latest election of each set."""
+    """The latest election of each set; or have one."""
+    if options.action:
+        return elect(options)
     found = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
     rows = [
         (i.broker_set, i.election.offset, i.master, i.master_epoch, i.election.decided_by, i.election.explanation)
@@ -250,11 +282,27 @@ def state_hash(options: Namespace) -> int:
                 silent.append(f"node {voter.id} is not compared: {error}")
     rows = [(answer.node, answer.offset, answer.rows, _hidden(answer.index), answer.hash or "-") for answer in answers]
     header = ("node", "offset", "entities", "index", "with requests and groups")
-    show([msgspec.to_builtins(a) for a in answers], options.output, columns(header, rows))
+    agreed = [] if options.only else ["", *agreement(answers)]
+    show([msgspec.to_builtins(a) for a in answers], options.output, [*columns(header, rows), *agreed])
     differences = [*differing(answers, "offset", "rows"), *differing(answers, "index", "hash")]
     for sentence in (*silent, *differences):
         complain(sentence)
     return REFUSED if differences else DONE
+
+
+def agreement(answers: Iterable[StateHash]) -> Iterator[str]:
+    """Who agrees, offset by offset; who differs is told apart."""
+    found: dict[int, list[StateHash]] = {}
+    for answer in answers:
+        found.setdefault(answer.offset, []).append(answer)
+    for offset, those in sorted(found.items()):
+        names = ", ".join(str(answer.node) for answer in those)
+        if len(those) == 1:
+            yield f"node {names} alone is at offset {offset}: not compared"
+        elif len({answer.rows for answer in those}) == 1:
+            yield f"nodes {names} agree at offset {offset}"
+        else:
+            yield f"nodes {names} do not agree at offset {offset}"
 
 
 def _hidden(value: object) -> object:
@@ -286,6 +334,7 @@ def _config_arguments(parser: ArgumentParser) -> None:
     scopes = "controller, cluster, node/ID, broker-set/NAME, topic/NAME"
     parser.add_argument("scope", nargs="?", help=scopes)
     parser.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="NAME= unsets")
+    parser.add_argument("--unread", action="store_true", help="record also what nothing reads, as a note")
 
 
 def _feature_arguments(parser: ArgumentParser) -> None:
@@ -301,10 +350,10 @@ def _why_arguments(parser: ArgumentParser) -> None:
 STATUS = Command(_with(), status)
 QUORUM = Command(_with(), quorum)
 BROKERS = Command(_with(lambda parser: parser.add_argument("broker_set", nargs="?", metavar="SET")), brokers)
-TOPICS = Command(_with(), topics)
+TOPICS = Command(_with(topic_arguments), topics)
 CONFIG = Command(_with(_config_arguments), config)
 FEATURE = Command(_with(_feature_arguments), feature)
-ELECTIONS = Command(_with(), elections)
+ELECTIONS = Command(_with(election_arguments), elections)
 WHY = Command(_with(_why_arguments), why)
 STATE_HASH = Command(
     _with(lambda parser: parser.add_argument("--only", action="store_true", help="of the node that is asked")),

@@ -10,7 +10,10 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
 
+from quorate.tables import columns
 from quorate.terminal import UNPRINTED, visible
+
+__all__ = ["Plain", "add_output", "columns", "complain", "show", "yaml"]
 
 _PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -19,9 +22,9 @@ _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
 
 
-def add_output(parser: ArgumentParser) -> None:
+def add_output(parser: ArgumentParser, told: str = "default: table") -> None:
     """The argument ``-o``."""
-    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help=told)
 
 
 def show(value: Plain, output: str, table: Iterable[str]) -> None:
@@ -63,24 +66,6 @@ def _scalar(value: Plain, *, plain: bool = False) -> str:
     if plain and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
-
-
-def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterable[str]:
-    """Left-aligned columns, as wide as their widest cell."""
-    cells = [list(header), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return visible(",".join(map(str, value))) or "-"
-    return visible(str(value))
 
 
 def complain(text: str) -> None:

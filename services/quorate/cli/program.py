@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
+from quorate import __version__
 from quorate.cli.command import DONE, MISUSED, REFUSED, Command
 from quorate.cli.processes import add_die_with, die_with
 from quorate.errors import QuorateError, UsageError
@@ -18,24 +19,30 @@ from quorate.terminal import visible_lines
 
 GROUP = "quorate.commands"
 OWN: Mapping[str, tuple[str, str]] = {
-    "serve": ("serve:COMMAND", "One node in the foreground."),
-    "up": ("up:COMMAND", "A cluster on this machine, one process per node."),
-    "demo": ("demo:COMMAND", "A cluster with simulated brokers and failovers, told as it happens."),
-    "status": ("operate:STATUS", "The cluster in one sentence; exit 1 when it is not well."),
-    "quorum": ("operate:QUORUM", "Who votes and who leads; exit 1 without a leader or a majority."),
-    "brokers": ("operate:BROKERS", "Broker sets, their masters and replicas; exit 1 when one has no master."),
-    "topics": ("operate:TOPICS", "Topics and their settings."),
-    "config": ("operate:CONFIG", "Settings in the log: show them, or set some of a scope."),
-    "feature": ("operate:FEATURE", "The feature level: feature show, feature raise."),
-    "member": ("member:COMMAND", "A voter whose directory is lost, or was moved: member rebuild, member adopt."),
-    "elections": ("operate:ELECTIONS", "The latest election of each broker set."),
-    "why": ("operate:WHY", "Why that broker is the master, and why the others are not."),
-    "log": ("log:COMMAND", "The committed events: log tail, log dump."),
-    "at": ("travel:AT", "A read command on the state at an offset: at N status, at N brokers, …"),
-    "diff": ("travel:DIFF", "What changed between two offsets."),
-    "whatif": ("whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
-    "state-hash": ("operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
-    "simbroker": ("demo:BROKER", "One simulated broker, as demo starts them."),
+    "serve": ("cli.serve:COMMAND", "One node in the foreground."),
+    "up": ("cli.up:COMMAND", "A cluster on this machine, one process per node."),
+    "demo": ("demo.command:COMMAND", "A cluster with simulated brokers and failovers, told as it happens."),
+    "status": (
+        "cli.operate:STATUS",
+        "The cluster in one sentence; exit 1 when it is not well, or a controller is dead.",
+    ),
+    "quorum": ("cli.operate:QUORUM", "Who votes and who leads; exit 1 without a leader or a majority."),
+    "brokers": ("cli.operate:BROKERS", "Broker sets, their masters and replicas; exit 1 when one has no master."),
+    "topics": ("cli.operate:TOPICS", "Topics and their settings; topics create, change, delete."),
+    "config": (
+        "cli.operate:CONFIG",
+        "What is in force and where it comes from; settings in the log: show or set some of a scope.",
+    ),
+    "feature": ("cli.operate:FEATURE", "The feature level: feature show, feature raise."),
+    "member": ("cli.member:COMMAND", "A voter whose directory is lost, or was moved: member rebuild, member adopt."),
+    "elections": ("cli.operate:ELECTIONS", "The latest election of each broker set; elections elect, transfer."),
+    "why": ("cli.operate:WHY", "Why that broker is the master, and why the others are not."),
+    "log": ("cli.log:COMMAND", "The committed events: log tail, log dump."),
+    "at": ("cli.travel:AT", "A read command on the state at an offset: at N status, at N brokers, …"),
+    "diff": ("cli.travel:DIFF", "What changed between two offsets."),
+    "whatif": ("cli.whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
+    "state-hash": ("cli.operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
+    "simbroker": ("demo.command:BROKER", "Simulated brokers for a cluster that runs, as demo starts them."),
 }
 """Word → where its ``Command`` is, and what the help says; in the order of the help."""
 BESIDE: Mapping[str, str] = {
@@ -47,9 +54,22 @@ BESIDE: Mapping[str, str] = {
 """What the help says of the commands that our other packages register."""
 
 
+class Parser(argparse.ArgumentParser):
+    """What is typed wrongly is answered by the command's own parser, with its own usage."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        """As argparse does, but nothing unknown is left for the parser above."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        if "usage" not in found:  # The innermost comes first.
+            found.usage = self.format_usage
+        return found, unknown
+
+
 def commands() -> dict[str, tuple[EntryPoint, str]]:
     """Every word that may be typed: ours, then those that other packages registered."""
-    own = {word: (EntryPoint(word, f"quorate.cli.{place}", GROUP), summary) for word, (place, summary) in OWN.items()}
+    own = {word: (EntryPoint(word, f"quorate.{place}", GROUP), summary) for word, (place, summary) in OWN.items()}
     others = {
         entry.name: (entry, BESIDE.get(entry.name) or (f"from {entry.dist.name}" if entry.dist else ""))
         for entry in entry_points(group=GROUP)
@@ -60,7 +80,8 @@ def commands() -> dict[str, tuple[EntryPoint, str]]:
 
 def parser(typed: str | None) -> argparse.ArgumentParser:
     """The command line; only the typed word has its arguments."""
-    top = argparse.ArgumentParser(prog="quorate", description="An event-sourced cluster controller.")
+    top = Parser(prog="quorate", description="An event-sourced cluster controller.")
+    top.add_argument("--version", action="version", version=f"quorate {__version__}")
     words = top.add_subparsers(metavar="COMMAND", required=True)
     for word, (entry, summary) in commands().items():
         own = words.add_parser(word, help=summary, description=summary)
@@ -87,6 +108,7 @@ def _load(word: str, entry: EntryPoint) -> Command:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; its exit status."""
     typed = list(sys.argv[1:] if arguments is None else arguments)
+    options = argparse.Namespace()
     try:
         options = parser(typed[0] if typed else None).parse_args(typed)
         if typed[0] not in OWN:
@@ -94,6 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         sys.stdout.flush()
     except UsageError as error:
+        if "usage" in options and type(error) is UsageError:  # What is wrong in a file is no matter of the flags.
+            print(visible_lines(options.usage()), end="", file=sys.stderr)
         print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
         return MISUSED
     except QuorateError as error:

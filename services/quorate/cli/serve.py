@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import tomllib
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from types import ModuleType
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, cast
 
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.output import complain
-from quorate.cli.private import only_ours
 from quorate.cli.processes import add_die_with, die_with, until_orphaned
 from quorate.errors import QuorateError, UsageError
+from quorate.node.private import only_ours
 from quorate.terminal import visible_lines
 
 if TYPE_CHECKING:
-    from quorate.settings import NodeSettings
+    from collections.abc import Mapping
+
+    from quorate.node.settings import NodeSettings
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -37,19 +40,41 @@ def _arguments(parser: ArgumentParser) -> None:
     add_die_with(parser)
 
 
-def settings_of(options: Namespace) -> "NodeSettings":
-    """The settings that the arguments name. Raises SettingsError, UsageError."""
-    from quorate.cli.properties import read_properties
-    from quorate.settings import read_settings
-
+def overrides_of(options: Namespace) -> dict[str, str]:
+    """What ``--set`` says. Raises UsageError."""
     overrides = {}
     for text in options.set:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--set {text}: expected SECTION.KEY=VALUE")
         overrides[name] = value
+    return overrides
+
+
+def sources_of(options: Namespace) -> dict[str, str]:
+    """Where each setting that was given comes from; of arguments that ``settings_of`` took."""
+    from quorate.node.properties import read_pairs, translate
+    from quorate.node.settings import sources
+
+    toml = options.config.suffix == ".toml"
+    tree = tomllib.loads(options.config.read_text(encoding="utf-8")) if toml else translate(read_pairs(options.config))
+    return sources(tree, os.environ, overrides_of(options), options.config.resolve())
+
+
+def unread_of(options: Namespace) -> list[tuple[str, str]]:
+    """Keys of a properties file that nobody reads, and what may be meant."""
+    from quorate.node.properties import read_pairs, unknown_keys
+
+    return [] if options.config.suffix == ".toml" else unknown_keys(read_pairs(options.config))
+
+
+def settings_of(options: Namespace) -> "NodeSettings":
+    """The settings that the arguments name. Raises SettingsError, UsageError."""
+    from quorate.node.properties import read_properties
+    from quorate.node.settings import read_settings
+
     read = read_settings if options.config.suffix == ".toml" else read_properties
-    return read(options.config, os.environ, overrides)
+    return read(options.config, os.environ, overrides_of(options))
 
 
 def load_structlog() -> None:
@@ -76,9 +101,10 @@ def spare_log() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-async def _serve(settings: "NodeSettings", parent: int | None) -> int:
+async def _serve(settings: "NodeSettings", sources: "Mapping[str, str]", parent: int | None) -> int:
     """Run the node until told to stop, or until it must."""
-    from quorate.cli.node import Node
+    from quorate.node.node import Node
+    from quorate.node.running import calm_collector
 
     asked = asyncio.Event()
 
@@ -91,8 +117,9 @@ async def _serve(settings: "NodeSettings", parent: int | None) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    node = Node(settings)
+    node = Node(settings, sources)
     await node.start()
+    calm_collector()
     reasons = [asyncio.create_task(asked.wait()), failing := asyncio.create_task(node.wait_failed())]
     if parent is not None:
         reasons.append(asyncio.create_task(until_orphaned(parent)))
@@ -112,17 +139,23 @@ def run(options: Namespace) -> int:
     import uvloop
 
     load_structlog()
-    from quorate.logs import configure
+    from quorate.node.logs import configure, logger
 
     die_with(options.die_with)
     settings = settings_of(options)
+    unread = unread_of(options)
     if options.check:
+        for key, meant in unread:
+            complain(f"{options.config}: {key}: nobody reads it" + (f"; did you mean {meant}?" if meant else ""))
         return DONE
     only_ours()
     faulthandler.enable()
     configure(settings.log)
+    for key, meant in unread:
+        told = {"meant": meant} if meant else {}
+        logger(settings.node.id).warning("nobody reads this setting", file=str(options.config), key=key, **told)
     try:
-        return uvloop.run(_serve(settings, options.die_with))
+        return uvloop.run(_serve(settings, sources_of(options), options.die_with))
     except QuorateError as error:
         print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
         return REFUSED

@@ -4,7 +4,7 @@ Rules: the past is asked of a node, which replays its own log; ``at N`` is what 
 """
 
 from argparse import REMAINDER, ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -14,7 +14,7 @@ from quorate.cli.freshness import PATIENCE_S
 from quorate.cli.output import add_output, columns, show
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Diff
-from quorate.metadata.diff import Change
+from quorate.model.diff import Change
 
 READS = ("status", "quorum", "brokers", "topics", "config", "elections", "why", "state-hash", "log")
 """The commands that can look at the past."""
@@ -64,26 +64,62 @@ def diff(options: Namespace) -> int:
 
 
 def _table(answer: Diff) -> Iterable[str]:
-    yield f"{answer.event_count} events from offset {answer.start} to {answer.offset}; {answer.entity_count} entities"
+    events = f"{answer.event_count} event{'' if answer.event_count == 1 else 's'}"
+    entities = f"{answer.entity_count} {'entity' if answer.entity_count == 1 else 'entities'}"
+    yield f"{events} from offset {answer.start} to {answer.offset}; {entities}"
     rows = [(change.change, change.key, *row) for change in answer.entities for row in _fields(change)]
     if rows:
         yield ""
         yield from columns(("", "entity", "field", "before", "after"), rows)
 
 
-def _fields(change: Change) -> Iterable[tuple[object, object, object]]:
-    """One line a field that differs; an entity that came or went is one line."""
+def _fields(change: Change) -> Iterable[tuple[str, str, str]]:
+    """One line a value that differs, however deep; an entity that came or went is one line."""
     if change.before is None or change.after is None:
         yield "", "", ""
         return
     for name in change.after:
-        yield name, _short(change.before[name]), _short(change.after[name])
+        yield from differences(_spoken(name), change.before[name], change.after[name])
 
 
-def _short(value: object) -> str:
+def differences(name: str, before: object, after: object) -> Iterator[tuple[str, str, str]]:
+    """What differs inside, in words: a replica by its id, an election by its parts."""
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for part in [*before, *(part for part in after if part not in before)]:
+            yield from differences(f"{name} {_spoken(str(part))}", before.get(part), after.get(part))
+    elif (old := _by_id(before)) is not None and (new := _by_id(after)) is not None:
+        for number in sorted(old.keys() | new.keys()):
+            yield from differences(f"{name.removesuffix('s')} {number}", old.get(number), new.get(number))
+    else:
+        yield name, in_words(before), in_words(after)
+
+
+def _by_id(value: object) -> dict[int, object] | None:
+    """Members of a list by the number each has; None where they have none."""
+    if not isinstance(value, list):
+        return None
+    members = [member for member in value if isinstance(member, Mapping)]
+    found: dict[int, object] = {member.get("broker_id", member.get("id")): member for member in members}
+    return found if len(found) == len(value) and None not in found else None
+
+
+def in_words(value: object) -> str:
+    """A value as people say it."""
+    if value is None or value in ("", [], {}):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={part}" for name, part in value.items())[:60]
-    return "none" if value is None else str(value)[:60]
+        return ", ".join(f"{_spoken(str(name))} {in_words(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(in_words, value))
+    return str(value)
+
+
+def _spoken(name: str) -> str:
+    return name.replace("_", " ")
 
 
 AT = Command(_at_arguments, at)

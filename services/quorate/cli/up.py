@@ -5,15 +5,14 @@ import shutil
 import signal
 import tempfile
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
 from pathlib import Path
 
-from quorate.cli.cluster import LocalCluster, NodePlace, found, planned, resume, unused
+from quorate.cli.cluster import LocalCluster, found, listeners, planned, resume, unused
 from quorate.cli.command import DONE, Command
 from quorate.cli.output import complain
-from quorate.cli.private import only_ours
 from quorate.cli.processes import add_die_with, die_with
 from quorate.errors import UsageError
+from quorate.node.private import only_ours
 
 BASE_PORT = 9870
 NODES = 3
@@ -66,11 +65,6 @@ def cluster_in(folder: Path, options: Namespace) -> LocalCluster:
         unused(listeners(planned(folder, *size)))
         where = found(folder, *size)
     return LocalCluster(where, complain, restart=options.restart)
-
-
-def listeners(where: Iterable[NodePlace]) -> list[str]:
-    """Every address of these nodes."""
-    return [address for place in where for address in place.addresses().values()]
 
 
 def stop_asked() -> asyncio.Event:

@@ -48,7 +48,7 @@ def victims(texts: Iterable[str]) -> list[str]:
 
 
 def run(options: Namespace) -> int:
-    """See the module."""
+    """Ask a node who would be master if these failed; the exit status."""
     fail = [*options.fail, *victims(options.kill)]
     if not fail and options.unclean is None:
         raise UsageError("what fails? --fail node/ID, --fail broker/SET/ID or --kill SET:ID")

@@ -20,7 +20,7 @@ Index = NewType("Index", int)
 """A Raft log position, from 1. (An *offset* counts events, from 0; the two are never mixed.)"""
 
 Family = Literal["meta", "rows", "requests", "events", "groups", "history", "staged"]
-"""Key spaces of the store: see consensus/store.py for what each holds."""
+"""Key spaces of the store: see consensus/storage/store.py for what each holds."""
 
 
 class StoreOp(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -80,6 +80,9 @@ class Disk(Protocol):
     def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
         """Bytes of a file; short at its end."""
 
+    def peek(self, name: str, offset: int, size: int) -> bytes | None:
+        """Bytes of a file as they lie there, short at its end; None if there is no such file. From any thread."""
+
     def create(self, name: str, size: int) -> None:
         """A new file of ``size`` zero bytes, written (not only allocated) and synced, its directory entry too."""
 
@@ -103,11 +106,22 @@ class DiskWorker(Protocol):
         """Jobs submitted and not yet reported done."""
 
 
+class Syncer(Protocol):
+    """Makes writes durable without a thread. One at a time; belongs to the node's thread."""
+
+    def write(self, name: str, offset: int, data: bytes, done: Callable[[], None]) -> bool:
+        """Overwrite in place and begin to sync; ``done``, later, when that is durable. False: it does not, and the disk
+        worker must, also what may be written already. A sync that fails stops the node. Raises StorageError.
+        """
+
+
 class Network(Protocol):
-    """Unreliable, unordered-across-reconnects datagrams between voters; frames are bytes made by consensus/codec.py."""
+    """Unreliable, unordered-across-reconnects datagrams between voters; frames are bytes made by
+    consensus/transport/codec.py.
+    """
 
     def send(self, peer: NodeId, frame: bytes) -> None:
-        """Try to deliver; silently dropped when there is no connection. Joined with others of the same loop turn."""
+        """Try to deliver; silently dropped without a connection. Leaves with the others of the turn, at its end."""
 
     def connected(self, peer: NodeId) -> bool:
         """Is there an open, authenticated connection *to* this peer?"""

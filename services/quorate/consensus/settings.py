@@ -47,9 +47,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Timing and limits of the Raft engine."""
 
     election_timeout_quiet_s: float = 0.25
-    """The smallest election timeout while neither this node's loop nor the leader's heartbeats lag (consensus/pace.py);
-    above ``election_timeout_min_s`` it is that. The largest stands to it as ``election_timeout_max_s`` does to
-    ``election_timeout_min_s``."""
+    """The smallest election timeout while neither this node's loop nor the leader's heartbeats lag
+    (consensus/raft/pace.py); above ``election_timeout_min_s`` it is that. The largest stands to it as
+    ``election_timeout_max_s`` does to ``election_timeout_min_s``."""
     election_timeout_min_s: float = 0.5
     """The smallest once they lag so much that it grows no further."""
     election_timeout_max_s: float = 1.0

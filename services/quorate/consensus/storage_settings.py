@@ -3,6 +3,8 @@
 Rules: every size of the journal, the store and the event log is here, in the unit its name ends with.
 """
 
+from typing import Literal
+
 import msgspec
 
 from quorate.bounds import bounded
@@ -27,6 +29,15 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Entries kept in memory, whichever limit comes first."""
     read_bytes: int = 256 * 1024
     """Bytes read from a segment at a time for entries that left memory."""
+    sync: Literal["auto", "kernel", "thread"] = "auto"
+    """Who syncs what is written: the kernel beside the node (Linux AIO), or a thread. ``auto``: the kernel if it can,
+    and the thread while writes are slow. With ``kernel`` a node that cannot does not start."""
+    loop_write_s: float = 0.0005
+    """With ``auto``: a write that the thread shall do instead takes longer than this, averaged over about 32."""
+    loop_retry_s: float = 10.0
+    """For so long; then the kernel is tried again."""
+    read_back_bytes: int = 2 * 1024 * 1024
+    """What was read back and is kept, and what is being read, together: room for a read of each follower that lags."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
@@ -38,6 +49,8 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("segment_bytes must be a multiple of 8 below 4 GiB")
         if self.read_bytes < 4096:
             raise UsageError("read_bytes must be at least 4096")
+        if self.read_back_bytes < 4 * self.read_bytes:
+            raise UsageError("read_back_bytes must be at least four times read_bytes")
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):

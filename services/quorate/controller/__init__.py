@@ -1,47 +1,58 @@
 """The controller: take, decide, propose, apply, answer; the live table; what the leader does by itself."""
 
-from quorate.controller.agreeing import Agreeing
+from quorate.controller.agreeing import SettingsAgreement
 from quorate.controller.comparing import Comparison, StateIsWrongError
-from quorate.controller.group_writer import GroupWriter, Written
+from quorate.controller.group_writer import GroupWriter, WriteResult
+from quorate.controller.listeners import Listener
 from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
-from quorate.controller.loop import Controller, ReadResult, ReadView
+from quorate.controller.loop import Controller
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.messages import QuorumIs, VoterIs
 from quorate.controller.outcomes import (
     Answered,
     Busy,
     Caller,
-    Found,
     NotFound,
     NotLeader,
     Outcome,
+    QueryResult,
     ReadOutcome,
     Refused,
     Unavailable,
     UnknownOutcome,
 )
-from quorate.controller.ports import BrokerLink, CommandLine, DialResult, Journalist, PeerLink, RoleChange
+from quorate.controller.ports import (
+    BrokerLink,
+    CommandLine,
+    CommandLog,
+    ControllerPorts,
+    DialResult,
+    PeerLink,
+    RoleChange,
+)
 from quorate.controller.rereading import Reread
 from quorate.controller.role_changes import RoleChanges
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.views import Level, ReadResult, ReadView, answered
 
 __all__ = [
-    "Agreeing",
     "Answered",
     "BrokerLink",
     "Busy",
     "Caller",
     "Channel",
     "CommandLine",
+    "CommandLog",
     "Comparison",
     "Controller",
+    "ControllerPorts",
     "ControllerSettings",
     "DialResult",
-    "Found",
     "GroupWriter",
     "Heartbeat",
-    "Journalist",
+    "Level",
+    "Listener",
     "LiveNow",
     "LiveTable",
     "Liveness",
@@ -49,6 +60,7 @@ __all__ = [
     "NotLeader",
     "Outcome",
     "PeerLink",
+    "QueryResult",
     "QuorumIs",
     "ReadOutcome",
     "ReadResult",
@@ -58,9 +70,11 @@ __all__ = [
     "Reread",
     "RoleChange",
     "RoleChanges",
+    "SettingsAgreement",
     "StateIsWrongError",
     "Unavailable",
     "UnknownOutcome",
     "VoterIs",
-    "Written",
+    "WriteResult",
+    "answered",
 ]

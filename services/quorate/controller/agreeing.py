@@ -4,6 +4,7 @@ Rules: nothing here decides what holds (metadata/limits.py does, from the state 
 others says so, and goes on with the log's.
 """
 
+from quorate.controller.listeners import Listener
 from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
 from quorate.metadata.commands import ChangeConfig
@@ -11,20 +12,19 @@ from quorate.metadata.limits import SCOPE, overruled, unrecorded
 from quorate.metadata.requests import RequestSettings
 
 
-class Agreeing:
+class SettingsAgreement(Listener):
     """See the module. One per node."""
 
     def __init__(self, controller: Controller, own: RequestSettings) -> None:
         self._controller = controller
         self._own = own
-        controller.on_open.append(self._opened)
 
     def overruled(self) -> tuple[str, ...]:
         """Which of this node's settings the log overrules, a sentence each; before the cluster is founded, none."""
         state = self._controller.state
         return () if state.cluster is None else tuple(overruled(state, self._own))
 
-    def _opened(self, term: int) -> None:
+    def opened(self, term: int) -> None:
         """Leading: record what no leader has recorded. Who leads next tries again, if this comes to nothing."""
         missing = unrecorded(self._controller.state, self._own)
         if missing:

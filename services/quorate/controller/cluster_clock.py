@@ -43,15 +43,16 @@ class _Note(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClusterClock:
-    """See the module. Built by the controller; ``on_news`` is called when something changes for the better or worse."""
+    """See the module. ``on_news`` is called when something changes for the better or worse."""
 
-    def __init__(self, peers: PeerLink, scheduler: Scheduler, settings: ControllerSettings) -> None:
+    def __init__(self, engine: RaftEngine, peers: PeerLink, scheduler: Scheduler, settings: ControllerSettings) -> None:
         self._peers = peers
         self._scheduler = scheduler
         self._settings = settings
         self._apart_ms = settings.clock_apart_max_s * 1000
-        self._engine: RaftEngine | None = None
-        self._needed = 0
+        self._engine = engine
+        self._stopped = False
+        self._needed = len(engine.voters) // 2
         """Clocks of others that make a majority with ours."""
         self._notes: dict[int, _Note] = {}
         self._latest: float | None = None
@@ -66,10 +67,8 @@ class ClusterClock:
         """Jumps of this node's clock beyond ``clock_apart_max_s``, either way."""
         self.on_news: list[Callable[[ClockNews], None]] = []
 
-    def start(self, engine: RaftEngine) -> None:
+    def start(self) -> None:
         """Begin to tell and to look."""
-        self._engine = engine
-        self._needed = len(engine.voters) // 2
         self._scheduler.call_later(self._settings.clock_note_s, self._turn)
 
     # -- what time it is
@@ -126,7 +125,7 @@ class ClusterClock:
 
     def _turn(self) -> None:
         engine, scheduler = self._engine, self._scheduler
-        if engine is None:
+        if self._stopped:
             return
         scheduler.call_later(self._settings.clock_note_s, self._turn)
         for voter in engine.voters:
@@ -139,7 +138,7 @@ class ClusterClock:
 
     def stop(self) -> None:
         """Tell nobody any more."""
-        self._engine = None
+        self._stopped = True
 
     def _look_for_a_jump(self, now: float, wall: int) -> None:
         before, self._looked = self._looked, (now, wall)

@@ -18,6 +18,7 @@ from functools import partial
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import RaftEngine, Store
+from quorate.controller.listeners import Listener
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.messages import (
     KIND,
@@ -33,9 +34,9 @@ from quorate.controller.messages import (
 from quorate.controller.ports import PeerLink
 from quorate.controller.settings import ControllerSettings
 from quorate.errors import InvariantBrokenError, QuorateError
-from quorate.metadata.rows import rows
 from quorate.metadata.sums import SUM_BYTES, Mark, SummedFamily, joined, summing
 from quorate.metrics import Metrics
+from quorate.model.rows import rows
 from quorate.slices import Steps, in_slices
 
 Replayed = Callable[[int, int], Steps[int | None]]
@@ -65,11 +66,12 @@ class _Trial:
         """The time for looking at oneself is over."""
 
 
-class Comparison:
+class Comparison(Listener):
     """See the module. ``wrong`` is called once, with why this node must stop."""
 
     def __init__(
         self,
+        engine: RaftEngine,
         machine: ReplicatedState,
         store: Store,
         scheduler: Scheduler,
@@ -80,10 +82,9 @@ class Comparison:
         reread: Callable[[int], Steps[str | None]],
         wrong: Callable[[Exception], None],
     ) -> None:
-        self._machine, self._store = machine, store
+        self._engine, self._machine, self._store = engine, machine, store
         self._scheduler, self._peers, self._settings = scheduler, peers, settings
         self._replayed, self._reread, self._wrong = replayed, reread, wrong
-        self._engine: RaftEngine
         self._stopped = True
         self._sent = (-1, 0.0)
         self._pending: tuple[int, SumsAre] | None = None
@@ -103,9 +104,8 @@ class Comparison:
         gauge("state_differences", "Times a node's state was not another's.", lambda: self.differences)
         gauge("state_alarms", "Nodes whose state is, or was, another; more than 0: look.", lambda: len(self.alarms()))
 
-    def start(self, engine: RaftEngine) -> None:
+    def start(self) -> None:
         """Begin."""
-        self._engine = engine
         self._stopped = False
         self._scheduler.call_later(self._settings.compare_period_s, self._tick)
 
@@ -166,7 +166,7 @@ class Comparison:
         for peer in self._others():
             self._peers.send(peer, KIND, payload)
 
-    def receive(self, peer: int, message: SumsMessage) -> None:
+    def sums_told(self, peer: int, message: SumsMessage) -> None:
         """What another voter says."""
         if self._stopped or peer not in self._engine.voters:
             return

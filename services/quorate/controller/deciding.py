@@ -6,7 +6,7 @@ an unchanged fact) was read from the tip too: it waits for a leadership confirme
 entry it was read from. (That entry's commit alone proves nothing about now: the acknowledgements may be older than
 another leader, whose commits the tip does not know; a paused leader finds both in its sockets when it wakes up.)
 
-Theory: entries of a lost leadership stay *in limbo*: if one is seen committed after all, its caller still gets the
+Theory: entries of a lost leadership stay *in doubt*: if one is seen committed after all, its caller still gets the
 answer; if another entry takes its index, or a later term of this node opens before it was seen, it provably never
 happened (Raft's log matching: behind the first committed entry of a term nothing of an older term is ever committed);
 until then nobody knows.
@@ -17,24 +17,25 @@ from collections.abc import Callable
 
 import msgspec
 
-from quorate.clock import Scheduler
 from quorate.consensus.entry import MAX_REPLY_BYTES, Entry, encode_entry
-from quorate.consensus.ports import Index, RaftEngine, Term
+from quorate.consensus.ports import Index, Term
 from quorate.controller.cluster_clock import ClusterClock
-from quorate.controller.machine import Adopted, ReplicatedState, fold, remember
+from quorate.controller.machine import EntryResult, fold, remember
 from quorate.controller.outcomes import Answered, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.pending import Pending, Stage
+from quorate.controller.ports import ControllerPorts
+from quorate.controller.settings import ControllerSettings
 from quorate.errors import InvariantBrokenError, UsageError
 from quorate.events import Event, Stamp
 from quorate.events import key as event_key
 from quorate.metadata.commands import Accepted, Command, Refusal, Reply
-from quorate.metadata.context import Context, Decision, LiveView
+from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.requests import RequestTable, command_digest
-from quorate.metadata.state import State
-from quorate.metrics import Metrics
+from quorate.model.live import LiveView
+from quorate.model.state import State
 from quorate.wire.avro import encode_events
 
 CommandPending = Pending[Command, Outcome]
@@ -61,50 +62,50 @@ class InFlight(msgspec.Struct, eq=False):
 
     index: Index
     term: Term
-    adopted: Adopted
+    adopted: EntryResult
     pending: CommandPending
     answer: Answered
     events: tuple[Event, ...]
     stamp: Stamp
     fate: bool | None = None
-    """True: executed and stored. False: in limbo, or never executed. None: still in flight."""
+    """True: executed and stored. False: in doubt, or never executed. None: still in flight."""
     waiting: list[tuple[CommandPending, Outcome]] = []
     """Answers that were read from this entry's tip, the leadership since confirmed."""
 
 
 class Decider:
-    """The leader's speculation; ``settle`` is told how each request ended."""
+    """The leader's speculation (controller.machine.Speculation). ``settle`` is told how each request ended,
+    ``committed`` the events of each entry decided here, once applied, and their first stamp.
+    """
 
     def __init__(
         self,
-        machine: ReplicatedState,
-        scheduler: Scheduler,
-        live_now: Callable[[], LiveView],
+        ports: ControllerPorts,
+        settings: ControllerSettings,
         policy: PolicySettings,
-        settle: Settle,
-        metrics: Metrics,
-        *,
         clock: ClusterClock,
-        command_bytes_max: int,
-        lacks_room: Callable[[Command], str | None] = lambda _: None,
+        *,
+        live_now: Callable[[], LiveView],
+        settle: Settle,
+        committed: Callable[[tuple[Event, ...], Stamp], None],
+        lacks_room: Callable[[Command], str | None],
     ) -> None:
-        self._machine = machine
-        self._lacks_room = lacks_room
-        self._scheduler = scheduler
-        self._live_now = live_now
+        self._machine = ports.machine
+        self._scheduler = ports.scheduler
+        self._metrics = ports.metrics
+        self.engine = ports.engine
+        self._command_bytes_max = settings.command_bytes_max
         self._policy = policy
-        self._settle = settle
-        self._metrics = metrics
         self._clock = clock
-        self._command_bytes_max = command_bytes_max
-        self.engine: RaftEngine
+        self._live_now = live_now
+        self._settle = settle
+        self._committed = committed
+        self._lacks_room = lacks_room
         self._tip: Tip | None = None
         self._term = Term(0)
         self._in_flight: deque[InFlight] = deque()
-        self._limbo: dict[Index, InFlight] = {}
+        self._in_doubt: dict[Index, InFlight] = {}
         self._settled: list[tuple[InFlight, bool]] = []
-        self.on_committed: list[Callable[[tuple[Event, ...], Stamp], None]] = []
-        """Called on the leader with the events of each entry it decided, once applied, and their first stamp."""
 
     def __len__(self) -> int:
         """Entries in flight."""
@@ -186,7 +187,7 @@ class Decider:
             return False
         state = fold(tip.state, events, stamp)
         requests, request_rows = remember(tip.requests, entry, state, tip.time_ms)
-        adopted = Adopted(entry, state, requests, keys, request_rows)
+        adopted = EntryResult(entry, state, requests, keys, request_rows)
         tip.state, tip.requests, tip.offset, tip.time_ms = state, requests, base + len(events), now_ms
         pending.stage = Stage.PROPOSED
         self._in_flight.append(
@@ -222,8 +223,10 @@ class Decider:
 
     # -- controller.machine.Speculation
 
-    def claimed(self, index: Index, term: Term) -> Adopted | None:
-        """See Speculation. The log is the same wherever (index, term) is: these are the bytes that were proposed."""
+    def claimed(self, index: Index, term: Term) -> EntryResult | None:
+        """What the entry was decided to make, if this node decided it in this very term and leads still. The log is the
+        same wherever (index, term) is: these are the bytes that were proposed.
+        """
         flight = self._in_flight
         if flight and flight[0].index == index:
             if flight[0].term != term:
@@ -232,20 +235,21 @@ class Decider:
         return None
 
     def settled(self, index: Index, term: Term, *, executed: bool) -> None:
-        """See Speculation."""
+        """The entry at ``index`` came back committed, and this became of it."""
         flight = self._in_flight
         if flight and flight[0].index == index:
             self._settled.append((flight.popleft(), executed))
             if not executed:
                 self.lost()
                 self._scheduler.call_soon(lambda: self.engine.step_down(f"own entry {index} was not executed"))
-        elif self._limbo:
-            lost = self._limbo.pop(index, None)
+        elif self._in_doubt:
+            lost = self._in_doubt.pop(index, None)
             if lost is not None:
                 self._settled.append((lost, executed and lost.term == term))
 
     def slice_end(self) -> None:
         """The slice is stored: answer."""
+        self._metrics.clock_behind_ms = max(0, self._machine.time_ms - self._scheduler.time_ms())
         if not self._settled:
             return
         settled, self._settled = self._settled, []
@@ -259,8 +263,7 @@ class Decider:
             self._settle(flight.pending, flight.answer)
             for pending, outcome in flight.waiting:
                 self._settle(pending, outcome)
-            for callback in self.on_committed:
-                callback(flight.events, flight.stamp)
+            self._committed(flight.events, flight.stamp)
 
     def _never(self, flight: InFlight) -> None:
         """It provably was not and will not be executed."""
@@ -269,34 +272,36 @@ class Decider:
             self._settle(pending, _uncertain(pending, "the entry it was read from was not executed"))
 
     def installed(self, index: Index) -> None:
-        """See Speculation: entries in limbo that a snapshot covers may be in it, or not."""
-        for covered in [i for i in self._limbo if i <= index]:
-            self._settle(self._limbo.pop(covered).pending, UnknownOutcome("a snapshot took the place of its entry"))
+        """A snapshot took the place of every entry up to ``index``: what became of each of them was not seen here.
+        Entries in doubt that a snapshot covers may be in it, or not.
+        """
+        for covered in [i for i in self._in_doubt if i <= index]:
+            self._settle(self._in_doubt.pop(covered).pending, UnknownOutcome("a snapshot took the place of its entry"))
 
     def opened(self) -> None:
-        """This node may decide again: what is still in limbo lies behind the new term's first entry, so never was."""
-        limbo, self._limbo = self._limbo, {}
-        for flight in limbo.values():
+        """This node leads again. What is in doubt comes after the new term's first entry: it never committed."""
+        in_doubt, self._in_doubt = self._in_doubt, {}
+        for flight in in_doubt.values():
             self._never(flight)
 
     def lost(self) -> None:
-        """The leadership ended: what is in flight is in limbo, what was only read from the tip never happened."""
+        """The leadership ended: what is in flight is in doubt, what was only read from the tip never happened."""
         self._tip = None
         self._term = Term(0)
         flights, self._in_flight = self._in_flight, deque()
         for flight in flights:
             flight.fate = False
-            self._limbo[flight.index] = flight
+            self._in_doubt[flight.index] = flight
         for flight in flights:  # Callers may come back with the next request: nothing above is touched any more.
             waiting, flight.waiting = flight.waiting, []
             for pending, _ in waiting:
                 self._settle(pending, _uncertain(pending, "the leadership ended"))
 
     def sweep(self) -> None:
-        """Limbo entries whose callers were told *unknown* need no place any more."""
-        if self._limbo:
-            for index in [i for i, flight in self._limbo.items() if flight.pending.stage is Stage.ENDED]:
-                del self._limbo[index]
+        """Entries in doubt whose callers were told *unknown* need no place any more."""
+        if self._in_doubt:
+            for index in [i for i, flight in self._in_doubt.items() if flight.pending.stage is Stage.ENDED]:
+                del self._in_doubt[index]
 
 
 def _uncertain(pending: CommandPending, reason: str) -> Outcome:

@@ -15,13 +15,14 @@ from enum import Enum
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index, Term
+from quorate.controller.listeners import Listener
 from quorate.controller.loop import Controller
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.settings import ControllerSettings
 from quorate.metadata.group_rows import GroupRowChange, encode_changes
 
 
-class Written(Enum):
+class WriteResult(Enum):
     """What became of a change."""
 
     DONE = "committed and applied here"
@@ -36,11 +37,11 @@ class _Waiter:
 
     __slots__ = ("deadline", "done")
 
-    def __init__(self, done: Callable[[Written], None], deadline: float) -> None:
-        self.done: Callable[[Written], None] | None = done
+    def __init__(self, done: Callable[[WriteResult], None], deadline: float) -> None:
+        self.done: Callable[[WriteResult], None] | None = done
         self.deadline = deadline
 
-    def tell(self, written: Written) -> None:
+    def tell(self, written: WriteResult) -> None:
         """Once; later news is dropped."""
         done, self.done = self.done, None
         if done is not None:
@@ -57,7 +58,7 @@ class _Change:
         self.waiters: list[_Waiter] = []
 
 
-class GroupWriter:
+class GroupWriter(Listener):
     """See the module. One per node; writes only while the node leads."""
 
     def __init__(
@@ -75,7 +76,6 @@ class GroupWriter:
         self._armed = False
         self._watching = False
         machine.on_kept.append(lambda index, term: scheduler.call_soon(lambda: self._applied(index, term)))
-        controller.on_lost.append(self._lost)
 
     @property
     def waiting(self) -> int:
@@ -98,7 +98,7 @@ class GroupWriter:
         """Is a change of this row on its way?"""
         return key in self._waiting or key in self._aboard
 
-    def put(self, key: bytes, row: bytes | None, done: Callable[[Written], None]) -> None:
+    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None]) -> None:
         """Have the row written (None: removed)."""
         refusal = self._refusal(key, row)
         if refusal is not None:
@@ -114,19 +114,19 @@ class GroupWriter:
         self._arm()
         self._watch()
 
-    def _refusal(self, key: bytes, row: bytes | None) -> Written | None:
+    def _refusal(self, key: bytes, row: bytes | None) -> WriteResult | None:
         limits = self._settings
         if not self._controller.is_leader:
-            return Written.NOT_LEADER
+            return WriteResult.NOT_LEADER
         if max(len(self._waiters), len(self._waiting)) >= limits.group_waiting_max:
-            return Written.BUSY
+            return WriteResult.BUSY
         if len(key) + len(row or b"") > limits.group_entry_bytes_max:
-            return Written.NO_ROOM
+            return WriteResult.NO_ROOM
         rows = self._machine.groups
         new = row is not None and key not in rows and key not in self._waiting
         # What waits may all be new: the count may refuse a little early, never late.
         full = len(rows) + len(self._waiting) >= limits.group_rows_max or self._controller.space.lack() is not None
-        return Written.NO_ROOM if new and full else None
+        return WriteResult.NO_ROOM if new and full else None
 
     # -- proposing
 
@@ -143,7 +143,7 @@ class GroupWriter:
         changes, self._aboard = self._take()
         self._flight = self._controller.keep_groups(encode_changes(changes))
         if self._flight is None:
-            self._lost()
+            self.lost()
 
     def _take(self) -> tuple[list[GroupRowChange], dict[bytes, list[_Waiter]]]:
         """The oldest changes, as many as one entry holds."""
@@ -169,18 +169,18 @@ class GroupWriter:
         aboard, self._aboard = self._aboard, {}
         for waiters in aboard.values():
             for waiter in waiters:
-                waiter.tell(Written.DONE)
+                waiter.tell(WriteResult.DONE)
         self._forget_told()
         self._arm()
 
-    def _lost(self) -> None:
+    def lost(self) -> None:
         """The leadership ended: another leader answers for these rows now."""
         self._flight = None
         self._waiting.clear()
         self._aboard = {}
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
-            waiter.tell(Written.NOT_LEADER)
+            waiter.tell(WriteResult.NOT_LEADER)
 
     def _forget_told(self) -> None:
         while self._waiters and self._waiters[0].done is None:
@@ -197,5 +197,5 @@ class GroupWriter:
         self._watching = False
         now = self._scheduler.monotonic()
         while self._waiters and (self._waiters[0].done is None or self._waiters[0].deadline <= now):
-            self._waiters.popleft().tell(Written.LATE)
+            self._waiters.popleft().tell(WriteResult.LATE)
         self._watch()

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from quorate.metadata.commands import Evidence
+from quorate.model.live import Spoken
 
 LiveKey = tuple[str, str, int]
 """(cluster, broker set, broker id)."""
@@ -31,7 +32,7 @@ class Heartbeat(msgspec.Struct, gc=False):
     priority: int = 2_147_483_647
 
 
-class Beat(Protocol):
+class Beat(Spoken, Protocol):
     """A heartbeat, whoever decoded it: wire.remoting_headers.HeartbeatFields, or ``Heartbeat``."""
 
     @property
@@ -51,24 +52,8 @@ class Beat(Protocol):
         """Where the broker serves, ``host:port``."""
 
     @property
-    def epoch(self) -> int:
-        """Last master epoch of its epoch file; -1 unknown."""
-
-    @property
-    def max_offset(self) -> int:
-        """End of its commit log, bytes; -1 unknown."""
-
-    @property
-    def confirm_offset(self) -> int:
-        """What all in-sync replicas have, bytes; -1 unknown."""
-
-    @property
     def timeout_ms(self) -> int:
         """How long its silence means nothing."""
-
-    @property
-    def priority(self) -> int:
-        """Election priority; the lower value is preferred."""
 
 
 class LiveInfo(msgspec.Struct, frozen=True, gc=False):
@@ -100,6 +85,7 @@ class LiveEntry:
         "broker_set",
         "channel",
         "closed_at",
+        "closed_elsewhere",
         "cluster",
         "confirm_offset",
         "died_at",
@@ -110,7 +96,6 @@ class LiveEntry:
         "priority",
         "seen",
         "timeout_s",
-        "witnesses",
     )
 
     def __init__(self, beat: Beat, broker_id: int, now: float) -> None:
@@ -131,7 +116,7 @@ class LiveEntry:
         self.channel: Channel | None = None
         self.closed_at: float | None = None
         self.last_dial = 0.0
-        self.witnesses: dict[int, float] = {}
+        self.closed_elsewhere: dict[int, float] = {}
 
     @property
     def key(self) -> LiveKey:
@@ -254,7 +239,7 @@ class LiveTable:
             else:
                 self._begin(entry, beat)
             entry.channel = channel
-            entry.witnesses.clear()
+            entry.closed_elsewhere.clear()
             self._by_channel.setdefault(id(channel), []).append(entry)
         channel.last = entry
         return entry
@@ -279,7 +264,7 @@ class LiveTable:
         return suspects
 
     def overdue(self, now: float) -> list[LiveEntry]:
-        """Living entries whose patience ran out; the caller decides (``bury``)."""
+        """Living entries whose patience ran out; the caller decides (``mark_dead``)."""
         return [e for e in self._living.values() if e.seen + e.timeout_s < now]
 
     def suspected(self) -> list[LiveEntry]:
@@ -297,7 +282,7 @@ class LiveTable:
             self._dead.move_to_end(entry.key)
         return found
 
-    def bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
+    def mark_dead(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         """It is dead until heard again."""
         self._uncount(entry)
         if self._entries.get(entry.key) is entry:
@@ -307,7 +292,7 @@ class LiveTable:
         entry.evidence = evidence
         entry.died_at = now
         entry.closed_at = None
-        entry.witnesses.clear()
+        entry.closed_elsewhere.clear()
 
     def forget(self, entry: LiveEntry) -> None:
         """As if it had never been heard; its channel may still be open and bring it back."""
@@ -339,14 +324,14 @@ class LiveTable:
 
 
 class LiveNow(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """The table at one moment, as ``decide`` and the queries see it (metadata.context.LiveView)."""
+    """The table at one moment, as ``decide`` and the queries see it (model.live.LiveView)."""
 
     _table: LiveTable
     _now: float
     _now_ms: int
 
     def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
-        """See LiveTable.alive."""
+        """True / False by evidence; None = never heard here and too early to say (one timeout after the start)."""
         return self._table.alive(cluster, broker_set, broker_id, self._now)
 
     def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:

@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable, Iterator
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
 from quorate.controller import messages
+from quorate.controller.listeners import Listener
 from quorate.controller.live import LiveEntry, LiveKey
 from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
-from quorate.controller.paced import Paced
+from quorate.controller.paced import PacedQueue
 from quorate.controller.ports import BrokerLink, DialResult, PeerLink
 from quorate.controller.settings import ControllerSettings
 from quorate.controller.watchlist import Watchlist
 from quorate.events import BrokerDataCleaned, Event, Stamp
 from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Evidence, FenceBroker, UnfenceBroker
-from quorate.metadata.state import BrokerSet, Replica
+from quorate.model.state import BrokerSet, Replica
 
 LOOKS_PER_SLICE = 128
 """How many replicas one turn of the loop looks at, unless it finds something to do; one set is not divided."""
@@ -30,7 +31,7 @@ CLOSED_PER_MESSAGE = 1000
 """How many closed channels one message tells of: some 50 bytes each, far below what a peer takes."""
 
 
-class Liveness:
+class Liveness(Listener):
     """Watches the live table of one node; acts while it leads."""
 
     def __init__(
@@ -50,11 +51,11 @@ class Liveness:
         self._dead: list[LiveEntry] = []
         self._to_tell: list[LiveKey] = []
         """Closed here in this turn of the loop, for the leader to hear of."""
-        self._to_dial = Paced(scheduler, settings.deaths_rest_s, self._dial)
-        """Suspects. When a rack goes, witnesses will have confirmed most of their deaths before they are dialled."""
-        self._mourned = Paced(scheduler, settings.deaths_rest_s, self._give_up)
-        """Dead beyond doubt."""
-        self._missed = Paced(scheduler, settings.missed_rest_s, self._fence_missed)
+        self._to_dial = PacedQueue(scheduler, settings.failover_pause_s, self._dial)
+        """Suspects. When a rack goes, other controllers confirm most of these deaths before they are dialled."""
+        self._failovers = PacedQueue(scheduler, settings.failover_pause_s, self._fail_over)
+        """Brokers whose death is confirmed, each waiting for its fencing or failover."""
+        self._missed = PacedQueue(scheduler, settings.fencing_pause_s, self._fence_missed)
         """Members of sets that were never heard here."""
         self._recent: deque[float] = deque()
         self._asked: set[tuple[str, str, int]] = set()
@@ -68,12 +69,6 @@ class Liveness:
         self._next_master_scan = 0.0
         self._next_scan = 0.0
         self._stopped = False
-        controller.on_suspects.append(self._suspected)
-        controller.on_witness.append(self._witnessed)
-        controller.on_open.append(self._opened)
-        controller.on_lost.append(self._closed)
-        controller.on_committed.append(self._committed)
-        controller.live.on_alive = self._revived
 
     def start(self) -> None:
         """Begin scanning."""
@@ -86,13 +81,13 @@ class Liveness:
 
     # -- closes
 
-    def _suspected(self, suspects: list[LiveEntry]) -> None:
-        """Channels closed here: seek confirmation, or witness for the leader."""
+    def suspected(self, suspects: list[LiveEntry]) -> None:
+        """Connections closed here. A leader asks another controller to confirm; a follower reports to the leader."""
         controller = self._controller
         if controller.is_leader:
             now = self._scheduler.monotonic()
             for entry in suspects:
-                if not self._confirmed_by_witness(entry, now):
+                if not self._confirmed_by_second_observer(entry, now):
                     self._to_dial.add([entry])
             return
         if not self._to_tell:
@@ -109,22 +104,22 @@ class Liveness:
             note = messages.BrokersClosed(tuple(told[start : start + CLOSED_PER_MESSAGE]))
             self._peers.send(leader, messages.KIND, messages.encode(note))
 
-    def _witnessed(self, peer: int, note: messages.BrokersClosed) -> None:
+    def closed_elsewhere(self, peer: int, note: messages.BrokersClosed) -> None:
         """Another controller saw its channels to these brokers close."""
         now = self._scheduler.monotonic()
         for cluster, broker_set, broker_id in note.brokers:
             entry = self._controller.live.get(cluster, broker_set, broker_id)
             if entry is not None and entry.alive:
-                entry.witnesses[peer] = now
-                self._confirmed_by_witness(entry, now)
+                entry.closed_elsewhere[peer] = now
+                self._confirmed_by_second_observer(entry, now)
 
-    def _confirmed_by_witness(self, entry: LiveEntry, now: float) -> bool:
+    def _confirmed_by_second_observer(self, entry: LiveEntry, now: float) -> bool:
         """Own channel closed, and another's since the last heartbeat, within the window."""
-        closed_at, window = entry.closed_at, self._settings.close_witness_window_s
+        closed_at, window = entry.closed_at, self._settings.close_confirm_window_s
         if closed_at is None or not entry.alive:
             return False
-        if any(at >= entry.seen and abs(at - closed_at) <= window for at in entry.witnesses.values()):
-            self._bury(entry, "connection closed", now)
+        if any(at >= entry.seen and abs(at - closed_at) <= window for at in entry.closed_elsewhere.values()):
+            self._mark_dead(entry, "connection closed", now)
             return True
         return False
 
@@ -137,13 +132,13 @@ class Liveness:
 
         def result(outcome: DialResult) -> None:
             if outcome == "refused" and entry.suspect and entry.closed_at == closed_at:
-                self._bury(entry, "connection closed", self._scheduler.monotonic())
+                self._mark_dead(entry, "connection closed", self._scheduler.monotonic())
 
         self._brokers.dial(entry.address, result)
         return True
 
-    def _bury(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
-        self._controller.live.bury(entry, evidence, now)
+    def _mark_dead(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
+        self._controller.live.mark_dead(entry, evidence, now)
         self._touched(entry.broker_set)
         while self._recent and self._recent[0] < now - 1.0:
             self._recent.popleft()
@@ -155,14 +150,14 @@ class Liveness:
     # -- acting on deaths
 
     def _act(self) -> None:
-        """Fence and elect; but first make sure it is not this node that fell off the world."""
+        """Fence and elect; but first check that this node still reaches a quorum."""
         dead, self._dead = self._dead, []
         if not self._controller.is_leader or self._stopped:
             return
         if self._mass_loss():
-            self._proven(lambda: self._mourned.add(dead))
+            self._proven(lambda: self._failovers.add(dead))
         else:
-            self._mourned.add(dead)
+            self._failovers.add(dead)
 
     def _proven(self, then: Callable[[], None]) -> None:
         """Go on once a majority has confirmed that this node leads; else not at all."""
@@ -182,10 +177,10 @@ class Liveness:
         share = self._settings.mass_loss_share * (live.living + lost)
         return vanished >= self._settings.mass_loss_min and vanished > share
 
-    def _give_up(self, entry: LiveEntry) -> bool:
+    def _fail_over(self, entry: LiveEntry) -> bool:
         """A fencing, and perhaps an election; who spoke meanwhile is spared."""
         if not self._controller.is_leader or self._stopped:
-            self._mourned.clear()
+            self._failovers.clear()
             return False
         broker_set = self._controller.state.broker_sets.get(entry.broker_set)
         if entry.alive or broker_set is None or broker_set.cluster != entry.cluster:
@@ -263,7 +258,7 @@ class Liveness:
             return  # This node slept: the heartbeats of that time are still in its sockets, so silence says nothing.
         live = self._controller.live
         for entry in live.overdue(now):
-            self._bury(entry, "heartbeat expired", now)
+            self._mark_dead(entry, "heartbeat expired", now)
         self._forget_strangers(live.some_dead(self._settings.scan_round))
         if not self._controller.is_leader:
             return
@@ -287,10 +282,11 @@ class Liveness:
         if self._controller.is_leader:
             self._watchlist.changed(broker_set)
 
-    def _revived(self, entry: LiveEntry) -> None:
+    def revived(self, entry: LiveEntry) -> None:
+        """Its set may need an election."""
         self._touched(entry.broker_set)
 
-    def _committed(self, events: tuple[Event, ...], _: Stamp) -> None:
+    def committed(self, events: tuple[Event, ...], _: Stamp) -> None:
         """Leading, every change of a set passes here: nobody else decides."""
         for event in events:
             name = getattr(event, "broker_set", None)
@@ -299,17 +295,17 @@ class Liveness:
             if isinstance(event, BrokerDataCleaned):
                 self._forget_strangers(self._controller.live.dead_of(event.broker_set))
 
-    def _opened(self, term: int) -> None:
+    def opened(self, term: int) -> None:
         """A new leader looks at everything at once."""
         del term
-        self._closed()
+        self.lost()
         self._next_master_scan = self._scheduler.monotonic() + self._settings.inactive_master_scan_period_s
         live = self._controller.live
         self._forget_strangers(live.some_dead(len(live)))
         self._to_dial.add(live.suspected())
         self._go_on(self._look_at(iter(self._controller.state.broker_sets), masters=True))
 
-    def _closed(self) -> None:
+    def lost(self) -> None:
         """What was found and asked for belongs to a term that is over."""
         self._asked.clear()
         self._silent_since.clear()
@@ -362,8 +358,8 @@ class Liveness:
         """The pass itself: yields how long to rest, 0 for one turn, wherever other work may come between."""
         looked = self.looks
         for name in names:
-            while self._mourned:  # What it would find first is in that queue.
-                yield self._settings.deaths_rest_s
+            while self._failovers:  # What it would find first is in that queue.
+                yield self._settings.failover_pause_s
             broker_set = self._controller.state.broker_sets.get(name)
             if broker_set is None:
                 self._silent_since.pop(name, None)
@@ -393,10 +389,10 @@ class Liveness:
             self._watchlist.at(broker_set.name, self._next_master_scan)
             if masters:
                 self._elect(broker_set, "inactive master scan", "", 0, self._scheduler.time_ms())
-                yield self._settings.deaths_rest_s
+                yield self._settings.failover_pause_s
         for broker_id in wrong:
             if self._correct(broker_set.name, broker_id):
-                yield self._settings.deaths_rest_s
+                yield self._settings.failover_pause_s
 
     def _believed(self, broker_set: BrokerSet, replica: Replica, now: float) -> bool | None:
         """Alive, or dead beyond doubt; None: too early to say, and the set will be looked at when it is not."""

@@ -1,153 +1,90 @@
 """The controller: every request enters here and leaves here with one outcome.
 
-Rules: nothing blocks, nothing awaits. A command is decided at once when this node leads and its term is open; else it
-is parked until a leader is known, forwarded to it (one hop), or answered NotLeader. A read is answered by the node
-that was asked, whoever leads. Every queue is bounded, every request has a deadline, and a timeout says what is known:
-*nothing proposed* or *unknown*.
-
-Theory: a term opens when its first decision, ``ControllerLeaderElected`` (before it, in the first term ever,
-``ClusterCreated``), is applied: by then every earlier entry is applied too, so the tip starts from all that was ever
-committed.
+Rules: nothing blocks, nothing awaits; every request has a deadline, and a timeout says what is known: *nothing
+happened* or *unknown*. It is made whole: the engine and the machine are there before it. Who decides what: ``routing``
+where a request goes, ``deciding`` what becomes of it, ``terms`` when this node may decide, ``endings`` how it is told.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Literal
+from collections.abc import Callable
 
-import msgspec
-
-from quorate.clock import Scheduler
-from quorate.consensus.ports import Index, LeaderCause, NodeId, RaftEngine, Term
+from quorate.consensus.ports import Index, Term
 from quorate.controller import messages
 from quorate.controller.cluster_clock import ClusterClock
 from quorate.controller.deciding import Decider
-from quorate.controller.forwarding import Forwarder
-from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
-from quorate.controller.machine import Adopted, ReplicatedState
-from quorate.controller.outcomes import (
-    Answered,
-    Busy,
-    Caller,
-    Found,
-    NotFound,
-    NotLeader,
-    Outcome,
-    Refused,
-    Unavailable,
-    UnknownOutcome,
-)
-from quorate.controller.pending import AnyPending, Deadlines, Pending, Stage
-from quorate.controller.ports import CommandLine, Journalist, PeerLink
+from quorate.controller.endings import Endings
+from quorate.controller.listeners import Listeners
+from quorate.controller.live import Beat, Channel, LiveNow, LiveTable
+from quorate.controller.outcomes import Answered, Caller, Outcome, Refused
+from quorate.controller.pending import AnyPending, Pending
+from quorate.controller.ports import ControllerPorts
 from quorate.controller.quorum import QuorumDesk
+from quorate.controller.routing import Router
 from quorate.controller.settings import ControllerSettings
 from quorate.controller.space import DiskSpace
-from quorate.errors import UsageError
-from quorate.metadata.commands import Command, CreateCluster, RecordLeader, RecordNodeStart, Refusal
+from quorate.controller.terms import Terms
+from quorate.controller.views import Level, ReadResult, ReadView
+from quorate.metadata.commands import Command, CreateCluster, RecordNodeStart
 from quorate.metadata.configs import policy_in_force
-from quorate.metadata.context import LiveView
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.queries import Query, answer
-from quorate.metadata.refusals import refuse
-from quorate.metadata.state import State
-from quorate.metrics import Metrics
-
-Level = Literal["linearizable", "stale"]
-
-RETRY_S = 0.005
-"""How often parked requests are tried."""
-UNPARKED_PER_TURN = 64
-"""How many of them one turn of the loop routes."""
-
-
-FORWARDED_PER_COMMAND = 2
-"""A command on its way to the leader may be this many times ``command_bytes_max``: JSON of the same facts is longer."""
-
-
-class ReadView(msgspec.Struct, frozen=True):
-    """Committed state at one moment, and who is alive then, as this node hears it."""
-
-    state: State
-    offset: int
-    term: int
-    time_ms: int
-    live: LiveView
-
-
-ReadResult = ReadView | NotLeader | Busy | Unavailable
-"""How a read ends."""
+from quorate.model.state import State
 
 
 class Controller:
-    """See the module. Built by the composition root, which then sets ``engine``."""
+    """See the module."""
 
     def __init__(
         self,
         node_id: int,
-        machine: ReplicatedState,
-        scheduler: Scheduler,
-        peers: PeerLink,
+        ports: ControllerPorts,
         settings: ControllerSettings,
         policy: PolicySettings,
         founding: CreateCluster,
-        metrics: Metrics,
-        journalist: Journalist | None = None,
     ) -> None:
         self.node_id = node_id
         self.settings = settings
         self.policy = policy
-        self.metrics = metrics
-        self.engine: RaftEngine
-        self._machine = machine
-        self._scheduler = scheduler
-        self._peers = peers
-        self._founding = founding
-        self._journalist = journalist
-        self.live = _live_table(scheduler.monotonic(), settings)
-        self.space = DiskSpace(node_id, self._others, lambda: machine.sums.bytes, scheduler, peers, settings, metrics)
-        self.clock = ClusterClock(peers, scheduler, settings)
-        self._decider = Decider(
-            machine,
-            scheduler,
-            self.live_now,
-            policy,
-            self._settle,
-            metrics,
-            clock=self.clock,
-            command_bytes_max=settings.command_bytes_max,
-            lacks_room=self.space.lacks_room,
-        )
-        self._forwarder = Forwarder(
-            peers,
-            origin=f"node/{node_id}",
-            forwarded_max=settings.forwarded_max,
-            bytes_max=FORWARDED_PER_COMMAND * settings.command_bytes_max,
-            settle=self._settle,
-            park=self._park,
-            first_id=scheduler.time_ms() << 20,
-        )
-        self.quorum = QuorumDesk(peers, scheduler, settings)
-        self._deadlines = Deadlines()
-        self._parked: deque[AnyPending] = deque()
-        self._retry_armed = False
-        self._open_term = Term(0)
+        self.metrics = ports.metrics
+        self.engine = engine = ports.engine
+        self._machine = machine = ports.machine
+        self._scheduler = scheduler = ports.scheduler
+        self._peers = peers = ports.peers
         self._me = Caller(f"node/{node_id}", "")
         self._start: RecordNodeStart | None = None
         self._stopped = False
-        self.on_open: list[Callable[[int], None]] = []
-        """Called with the term when this node has become the deciding leader."""
-        self.on_lost: list[Callable[[], None]] = []
-        """Called when it may no longer decide."""
-        self.on_suspects: list[Callable[[list[LiveEntry]], None]] = []
-        """Called with the brokers whose channel just closed."""
-        self.on_witness: list[Callable[[int, messages.BrokersClosed], None]] = []
-        """Called with what another controller saw close."""
-        self.on_sums: list[Callable[[int, messages.SumsMessage], None]] = []
-        """Called with what another controller's state adds up to."""
-        self.on_committed = self._decider.on_committed
-        """Called, leading, with the events of each entry decided here, once applied."""
+        self.listeners = Listeners()
+        """Who hears of what happens here, in order."""
+        self.live = _live_table(scheduler.monotonic(), settings)
+        self.live.on_alive = self.listeners.revived
+        others = tuple(voter for voter in engine.voters if voter != node_id)
+        self.space = DiskSpace(
+            node_id, lambda: others, lambda: machine.sums.bytes, scheduler, peers, settings, ports.metrics
+        )
+        self.clock = ClusterClock(engine, peers, scheduler, settings)
+        self.quorum = QuorumDesk(engine, peers, scheduler, settings)
+        self._endings = Endings(ports, settings.deadline_sweep_s)
+        self._decider = Decider(
+            ports,
+            settings,
+            policy,
+            self.clock,
+            live_now=self.live_now,
+            settle=self._endings.settle,
+            committed=self.listeners.committed,
+            lacks_room=self.space.lacks_room,
+        )
+        self._terms = Terms(
+            node_id,
+            ports,
+            settings,
+            founding,
+            self._decider,
+            self._endings,
+            opened=self._opened,
+            lost=self.listeners.lost,
+        )
+        self._router = Router(node_id, ports, settings, self._decider, self._terms, self._endings, self.view)
         self._measured()
-        machine.attach(self)
+        machine.attach(self._decider, self._terms.leadership)
 
     def _measured(self) -> None:
         """Gauges, read when scraped."""
@@ -173,24 +110,31 @@ class Controller:
         )
         gauge("clock_jumps", "Jumps of this node's clock since it started.", lambda: clock.jumps)
 
-    def start(self, engine: RaftEngine, node_start: RecordNodeStart | None = None) -> None:
+    def start(self, node_start: RecordNodeStart | None = None) -> None:
         """Begin; ``node_start`` is recorded once a leader can be reached."""
-        self.engine = engine
-        self._decider.engine = engine
-        self.quorum.engine = engine
-        self.clock.start(engine)
+        self.clock.start()
         self._start = node_start
         self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
         if node_start is not None:
             self._scheduler.call_later(self.settings.deadline_sweep_s, self._announce)
 
-    def _others(self) -> Iterator[int]:
-        return (voter for voter in self.engine.voters if voter != self.node_id)
-
     def stop(self) -> None:
         """No request is taken any more; those under way end as their deadlines say."""
-        self._stopped = True
+        self._stopped = self._router.stopped = True
         self.clock.stop()
+
+    def _opened(self, term: Term) -> None:
+        """Those who hear of it first, then the requests that waited."""
+        self.listeners.opened(term)
+        self._router.unpark()
+
+    def _sweep(self) -> None:
+        """Once a period: what is overdue ends, and nobody keeps a place for it."""
+        self._endings.sweep()
+        self._router.forwarder.sweep(self.engine.leader_id)
+        self._decider.sweep()
+        if not self._stopped or self._endings:
+            self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
 
     # -- what is true now
 
@@ -217,7 +161,7 @@ class Controller:
     @property
     def is_leader(self) -> bool:
         """May this node decide? (Its term is open.)"""
-        return self._open_term != 0 and self.engine.decidable_term() == self._open_term
+        return self._terms.decidable() != 0
 
     @property
     def in_flight(self) -> int:
@@ -227,7 +171,7 @@ class Controller:
     @property
     def parked(self) -> int:
         """Requests waiting for a leader."""
-        return len(self._parked)
+        return self._router.parked
 
     def live_now(self) -> LiveNow:
         """The live table at this moment."""
@@ -252,8 +196,7 @@ class Controller:
         """A broker's connection is gone."""
         suspects = self.live.closed(channel, self._scheduler.monotonic())
         if suspects:
-            for callback in self.on_suspects:
-                callback(suspects)
+            self.listeners.suspected(suspects)
 
     # -- commands and reads
 
@@ -280,8 +223,8 @@ class Controller:
             started=self._scheduler.monotonic(),
             patience_s=patience_s,
         )
-        self._deadlines.add(pending, patience_s)
-        self._route(pending)
+        self._endings.watch(pending)
+        self._router.route(pending)
 
     def _patience(self, timeout_s: float | None) -> float:
         """At most the setting; in tenths of a second, so that few deadline queues exist."""
@@ -313,254 +256,18 @@ class Controller:
             started=self._scheduler.monotonic(),
             patience_s=patience_s,
         )
-        self._deadlines.add(pending, patience_s)
-        self._route(pending)
-
-    # -- routing
-
-    def _route(self, pending: AnyPending) -> None:
-        engine = self.engine
-        term = engine.decidable_term()
-        if self._stopped:
-            self._settle(pending, Unavailable("this node is stopping"))
-        elif not pending.forward and not engine.is_leader:
-            self._settle(pending, NotLeader(engine.leader_id))
-        elif pending.is_read and engine.leader_id is not None:
-            self._confirm(pending)
-        elif term and term == self._open_term:
-            self._here(pending, term)
-        elif pending.is_read:
-            self._park(pending)
-        elif self._forwarder.full:
-            self._settle(pending, Busy("too many requests are under way to the leader"))
-        elif not self._forward(pending):
-            self._park(pending)
-
-    def _forward(self, pending: AnyPending) -> bool:
-        leader = self.engine.leader_id
-        if leader is None or leader == self.node_id or not pending.forward:
-            return False
-        try:
-            sent = self._forwarder.send(leader, pending, self._scheduler.monotonic())
-        except UsageError as error:
-            self._settle(pending, Refused(refuse("CommandTooLarge", str(error)), self.offset))
-            return True
-        self.metrics.forwarded += sent
-        return sent
-
-    def _park(self, pending: AnyPending) -> None:
-        """Wait for a leader."""
-        if len(self._parked) >= self.settings.parked_max:
-            self._settle(pending, Busy("too many requests wait for a leader"))
-            return
-        pending.stage = Stage.PARKED
-        self._parked.append(pending)
-        self._arm_retry()
-
-    def _arm_retry(self) -> None:
-        if self._parked and not self._retry_armed:
-            self._retry_armed = True
-            self._scheduler.call_later(RETRY_S, self._retry)
-
-    def _retry(self) -> None:
-        """Try the parked again; soon, for a leader is usually found within a few round trips."""
-        self._retry_armed = False
-        if self._leaderless():
-            self._parked = deque(pending for pending in self._parked if pending.stage is Stage.PARKED)
-            self._arm_retry()
-        else:
-            self._unpark()
-
-    def _leaderless(self) -> bool:
-        """Nobody decides, as far as this node knows, so that trying is in vain."""
-        engine = self.engine
-        if self._stopped or self.is_leader:
-            return False
-        return engine.is_leader or (engine.leader_id is None and all(pending.forward for pending in self._parked))
-
-    def _unpark(self) -> None:
-        """A bounded number now, in order; the others in later turns."""
-        before = len(self._parked)
-        try:
-            for _ in range(min(before, UNPARKED_PER_TURN)):
-                pending = self._parked.popleft()
-                if pending.stage is Stage.PARKED:
-                    self._route(pending)
-        finally:  # Whatever is the matter with one of them, the others are tried.
-            if 0 < len(self._parked) < before and self.is_leader:
-                self._scheduler.call_soon(self._unpark)
-            else:
-                self._arm_retry()
-
-    def _here(self, pending: AnyPending, term: Term) -> None:
-        """This node decides."""
-        if len(self._decider) >= self.settings.in_flight_max:
-            self._settle(pending, Busy("too many commands are in flight"))
-        elif not self._decider.decide(pending, term):
-            self._park(pending)
-
-    def _confirm(self, pending: AnyPending) -> None:
-        """A read: wait until what was committed before it is applied here; what cannot be known is asked again."""
-        pending.stage = Stage.CONFIRMING
-
-        def confirmed(index: Index | None) -> None:
-            if pending.stage is Stage.ENDED:
-                return
-            if index is not None:
-                self._settle(pending, self.view())
-            elif self._stopped:
-                self._settle(pending, Unavailable("this node is stopping"))
-            else:
-                self._park(pending)
-
-        self.engine.read_barrier(confirmed)
+        self._endings.watch(pending)
+        self._router.route(pending)
 
     def keep_groups(self, payload: bytes) -> tuple[Index, Term] | None:
         """Propose changes of consumer groups' rows (metadata/group_rows.py); where the entry lies, or None: this node
         may not decide now, and nothing was proposed. See group_writer.py for who waits for it.
         """
-        term = self.engine.decidable_term()
-        if self._stopped or not term or term != self._open_term:
+        term = self._terms.decidable()
+        if self._stopped or not term:
             return None
         index = self._decider.keep(payload, term)
         return None if index is None else (index, term)
-
-    # -- endings
-
-    def _settle(self, pending: AnyPending, outcome: object) -> None:
-        """The one place where a request gets its answer.
-
-        A caller that cannot take it is not the cluster's trouble: it must not stop a node in the middle of an apply,
-        and the next leader at the retry.
-        """
-        if pending.stage is Stage.ENDED:
-            return
-        done = pending.done
-        decided_here = pending.stage is not Stage.FORWARDED
-        self._deadlines.ended(pending)
-        if isinstance(outcome, UnknownOutcome):
-            self.metrics.unknown_outcomes += 1
-        elif isinstance(outcome, Refused) and decided_here:
-            self.metrics.refusals[outcome.refusal.code] += 1
-        relayed = not decided_here and isinstance(outcome, Answered | Refused)  # The leader has written its line.
-        if self._journalist is not None and not pending.is_read and not relayed:
-            self._journalist(self._line(pending, outcome))
-        try:
-            done(outcome)
-        except Exception as error:  # noqa: BLE001 - the caller's own trouble; raised in its own turn, below
-            self._scheduler.call_soon(partial(_raise, error))
-
-    def _line(self, pending: AnyPending, outcome: object) -> CommandLine:
-        caller = pending.caller
-        detail = getattr(outcome, "reason", "")
-        if isinstance(outcome, Refused):
-            detail = f"{outcome.refusal.code}: {outcome.refusal.remark}"
-        return CommandLine(
-            command=pending.request.__class__.__name__,
-            principal=caller.principal,
-            address=caller.address,
-            origin=caller.origin,
-            cause=pending.cause,
-            request_id=pending.request_id,
-            outcome=outcome.__class__.__name__,
-            detail=detail,
-            term=self.engine.term,
-            offset=getattr(outcome, "offset", -1),
-            took_us=int((self._scheduler.monotonic() - pending.started) * 1e6),
-        )
-
-    def _sweep(self) -> None:
-        """End what would be overdue at the next sweep, with the truth about it."""
-        for pending in self._deadlines.expired(self._scheduler.monotonic() + self.settings.deadline_sweep_s):
-            if pending.stage in (Stage.PROPOSED, Stage.FORWARDED):
-                self._settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
-            else:
-                self._settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
-        self._forwarder.sweep(self.engine.leader_id)
-        self._decider.sweep()
-        if not self._stopped or self._deadlines:
-            self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
-
-    # -- controller.machine.Speculation
-
-    def claimed(self, index: Index, term: Term) -> Adopted | None:
-        """See Speculation."""
-        return self._decider.claimed(index, term)
-
-    def settled(self, index: Index, term: Term, *, executed: bool) -> None:
-        """See Speculation."""
-        self._decider.settled(index, term, executed=executed)
-
-    def slice_end(self) -> None:
-        """See Speculation."""
-        self._decider.slice_end()
-        self.metrics.clock_behind_ms = max(0, self._machine.time_ms - self._scheduler.time_ms())
-
-    def installed(self, index: Index) -> None:
-        """See Speculation."""
-        self._decider.installed(index)
-
-    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
-        """See Speculation: open the term with its first decision, or forget the tip."""
-        if cause is None:
-            self._lose()
-            return
-        self._decider.opened()
-        if self._machine.offset == 0:
-            self._decide_first(self._founded_by_all(), term, lambda: self._open(term, cause))
-        else:
-            self._open(term, cause)
-
-    def _founded_by_all(self) -> CreateCluster:
-        """The first command, with the directories whose votes elected this leader."""
-        directories = self.engine.founders
-        voters = tuple(
-            msgspec.structs.replace(voter, dir_uuid=directories.get(NodeId(voter.id), voter.dir_uuid))
-            for voter in self._founding.voters
-        )
-        return msgspec.structs.replace(self._founding, voters=voters)
-
-    def _lose(self) -> None:
-        was_open, self._open_term = self._open_term, Term(0)
-        self._decider.lost()
-        if was_open:
-            for callback in self.on_lost:
-                callback()
-
-    def _open(self, term: Term, cause: LeaderCause) -> None:
-        """Record who leads and why; then the term is open."""
-        command = RecordLeader(
-            node_id=self.node_id,
-            cause=cause.kind,
-            previous_leader=cause.previous_leader,
-            silent_for_ms=cause.silent_for_ms,
-        )
-        self._decide_first(command, term, lambda: self._opened(term))
-
-    def _decide_first(self, command: Command, term: Term, then: Callable[[], None]) -> None:
-        """One of the decisions that open a term; if it is not executed the engine has moved on, or will retry."""
-
-        def done(outcome: Outcome) -> None:
-            if outcome.__class__ is Answered:
-                then()
-            elif self.engine.decidable_term() == term:
-                self.engine.step_down(f"the term could not be opened: {outcome}")
-
-        patience_s = self.settings.answer_timeout_s
-        pending: AnyPending = Pending(
-            command, done, caller=self._me, started=self._scheduler.monotonic(), patience_s=patience_s
-        )
-        self._deadlines.add(pending, patience_s)
-        if not self._decider.decide(pending, term):
-            self._settle(pending, Unavailable("the leadership ended"))
-
-    def _opened(self, term: Term) -> None:
-        if self.engine.decidable_term() != term:
-            return
-        self._open_term = term
-        for callback in self.on_open:
-            callback(term)
-        self._unpark()
 
     # -- peers
 
@@ -569,7 +276,7 @@ class Controller:
         message = messages.decode(payload)
         match message:
             case messages.CommandOutcome():
-                self._forwarder.answered(message.id, message.outcome)
+                self._router.forwarder.answered(message.id, message.outcome)
             case messages.ForwardedCommand():
                 self._take(peer, message)
             case messages.QuorumQuestion():
@@ -581,11 +288,9 @@ class Controller:
             case messages.ClockIs():
                 self.clock.heard(peer, message.time_ms)
             case messages.BrokersClosed():
-                for callback in self.on_witness:
-                    callback(peer, message)
+                self.listeners.closed_elsewhere(peer, message)
             case messages.SumsAre() | messages.SumsAsked() | messages.SumsOf() | messages.StateIsWrong():
-                for told in self.on_sums:
-                    told(peer, message)
+                self.listeners.sums_told(peer, message)
 
     def _take(self, peer: int, message: messages.ForwardedCommand) -> None:
         number = message.id
@@ -608,7 +313,7 @@ class Controller:
 
     def peer_disconnected(self, peer: int) -> None:
         """The link to a peer broke."""
-        self._forwarder.disconnected(peer)
+        self._router.forwarder.disconnected(peer)
 
     # -- this node's own start
 
@@ -633,13 +338,3 @@ def _live_table(started: float, settings: ControllerSettings) -> LiveTable:
         timeout_max_s=settings.heartbeat_timeout_max_s,
         entries_max=settings.live_entries_max,
     )
-
-
-def answered(query: Query, view: ReadView) -> Found | NotFound:
-    """What a view answers to a question."""
-    result = answer(query, view.state, view.live)
-    return NotFound(result, view.offset) if isinstance(result, Refusal) else Found(result, view.offset)
-
-
-def _raise(error: Exception) -> None:
-    raise error

@@ -15,29 +15,29 @@ from typing import Protocol
 import msgspec
 
 from quorate.consensus.entry import Entry, decode_entry
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, Term
-from quorate.consensus.staging import finish_switch
-from quorate.consensus.store import Applied, applied_ops, read_applied
+from quorate.consensus.raft.staging import finish_switch
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import Applied, applied_ops, read_applied
 from quorate.errors import InvariantBrokenError, check
 from quorate.events import ClusterCreated, Event, Stamp
 from quorate.metadata.cluster import directory_of
-from quorate.metadata.evolve import evolve
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
 from quorate.metadata.requests import SHORT_STEP_MS, RequestSettings, RequestTable, RowChange
-from quorate.metadata.rows import ROWS_PER_STEP, restoring, row
-from quorate.metadata.state import State
 from quorate.metadata.sums import Mark, RunningSums
 from quorate.metrics import Metrics
+from quorate.model.evolve import evolve
+from quorate.model.rows import ROWS_PER_STEP, restoring, row
+from quorate.model.state import State
 from quorate.slices import Steps, finished
 from quorate.wire.avro import events_of
 
 
 class Speculation(Protocol):
-    """The leader's side of the bargain (loop.py)."""
+    """The leader's side of the bargain (deciding.py)."""
 
-    def claimed(self, index: Index, term: Term) -> "Adopted | None":
+    def claimed(self, index: Index, term: Term) -> "EntryResult | None":
         """What the entry was decided to make, if this node decided it in this very term and leads still."""
 
     def settled(self, index: Index, term: Term, *, executed: bool) -> None:
@@ -49,12 +49,9 @@ class Speculation(Protocol):
     def installed(self, index: Index) -> None:
         """A snapshot took the place of every entry up to ``index``: what became of each of them was not seen here."""
 
-    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
-        """See consensus.ports.Machine.leadership."""
 
-
-class Adopted(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """What an entry makes of the state, known before it is committed."""
+class EntryResult(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """The state after this entry, computed before it commits."""
 
     entry: Entry
     state: State
@@ -90,6 +87,10 @@ def _no_journal() -> int:
     return 0
 
 
+def _nobody_leads(term: Term, cause: LeaderCause | None) -> None:
+    """Nobody decides here."""
+
+
 class ReplicatedState:
     """Implements consensus.ports.Machine. ``durable_seq``: the journal's, as of now; it is kept with each slice, and a
     journal that holds less at a start has lost something.
@@ -109,6 +110,7 @@ class ReplicatedState:
         self._log = log
         self._metrics = metrics
         self._speculation: Speculation | None = None
+        self._leadership: Callable[[Term, LeaderCause | None], None] = _nobody_leads
         self.on_applied: list[Callable[[int], None]] = []
         """Called after each slice with the new high watermark."""
         self.on_kept: list[Callable[[Index, Term], None]] = []
@@ -119,9 +121,11 @@ class ReplicatedState:
         """A snapshot's state, read and not yet seen."""
         self._take()
 
-    def attach(self, speculation: Speculation) -> None:
-        """Tell it who decides; once, before the engine starts."""
-        self._speculation = speculation
+    def attach(self, speculation: Speculation, leadership: Callable[[Term, LeaderCause | None], None]) -> None:
+        """Tell it who decides, and who opens terms; once, before the engine starts. Without: it applies, as a replay
+        does.
+        """
+        self._speculation, self._leadership = speculation, leadership
 
     def prepare(self) -> Steps[None]:
         """Read committed state from the store's rows, at start and after a snapshot: it costs what the state costs.
@@ -174,22 +178,24 @@ class ReplicatedState:
     # -- consensus.ports.Machine
 
     def applied_index(self) -> Index:
-        """See port."""
+        """Highest index applied here."""
         return self._index
 
     def applied_term(self) -> Term:
-        """See port."""
+        """The term of the entry at ``applied_index``. 0 when new."""
         return self.term
 
-    # -- consensus.founding.FoundingFacts
+    # -- consensus.raft.founding.FoundingFacts
 
     def founders(self) -> dict[int, str] | None:
-        """See FoundingFacts."""
+        """Incarnation by node id, as the cluster's creation lists them; None before it is applied."""
         cluster = self.state.cluster
         return None if cluster is None else {voter.id: voter.dir_uuid for voter in cluster.voters}
 
     def founders_in(self, entry: bytes) -> dict[int, str]:
-        """See FoundingFacts. Raises EntryFormatError or DecodeError for what must stop the node."""
+        """The same, out of the first entry that is not empty. Raises EntryFormatError or DecodeError for what must stop
+        the node.
+        """
         found = decode_entry(entry)
         for _, event in events_of(found.batch, _stamp(found, found.decided_term)):
             if isinstance(event, ClusterCreated):
@@ -211,7 +217,9 @@ class ReplicatedState:
         return found
 
     def apply(self, index: Index, term: Term, entry: bytes) -> None:
-        """See port. Raises InvariantBrokenError, DecodeError or EntryFormatError only for what must stop the node."""
+        """Execute one committed entry (``b''`` = a Raft no-op). Raises
+        InvariantBrokenError, DecodeError or EntryFormatError only for what must stop the node.
+        """
         self._index = index
         self.term = term
         speculation = self._speculation
@@ -229,7 +237,7 @@ class ReplicatedState:
             self._metrics.entries_not_executed += 1
         self.sums.mark(index, term, self.offset)
 
-    def _execute(self, entry: Entry, term: Term, adopted: Adopted | None) -> None:
+    def _execute(self, entry: Entry, term: Term, adopted: EntryResult | None) -> None:
         base = entry.base_offset
         batch = entry.batch  # Its base offset and leader epoch are those it was decided at: else it is not executed.
         if adopted is None:
@@ -261,7 +269,7 @@ class ReplicatedState:
         self._ops += [StoreOp("groups", key, value) for key, value in changes]
         self._kept.append((index, term))
 
-    def _evolve(self, entry: Entry, term: Term) -> Adopted:
+    def _evolve(self, entry: Entry, term: Term) -> EntryResult:
         """Decode and fold; the stamps in the records must say what the header said."""
         stamp = _stamp(entry, term)
         found = events_of(entry.batch, stamp)
@@ -269,10 +277,12 @@ class ReplicatedState:
             raise InvariantBrokenError(f"entry at {entry.base_offset} lies about its count")
         state = fold(self.state, [event for _, event in found], stamp)
         requests, request_rows = remember(self.requests, entry, state, self.time_ms)
-        return Adopted(entry, state, requests, tuple([key for key, _ in found]), request_rows)
+        return EntryResult(entry, state, requests, tuple([key for key, _ in found]), request_rows)
 
     def applied(self) -> None:
-        """See port: one store write for the slice, then publish, then answer."""
+        """End of a slice of applies: write the store, then answer callers. One store write for the slice, then publish,
+        then answer.
+        """
         ops = self._ops
         ops += [StoreOp("rows", key, value) for key, value in self._touched.items()]
         ops += applied_ops(self._index, self.term, self.offset, self.time_ms, self.sums.packed(), self._durable_seq())
@@ -292,17 +302,19 @@ class ReplicatedState:
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         """See port."""
-        if self._speculation is not None:
-            self._speculation.leadership(term, cause)
+        self._leadership(term, cause)
 
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
-        """See port; read from the store, which holds exactly the rows of ``applied_index`` between slices."""
+        """Every row of ``rows``, ``requests`` and ``groups`` as of ``applied_index`` at the call, read as it is
+        iterated; what is applied later is not in it. Read from the store, which holds exactly the rows of
+        ``applied_index`` between slices.
+        """
         families: tuple[Family, ...] = ("rows", "requests", "groups")
         scans = [(family, self._store.scan(family)) for family in families]  # All opened now, read as they are sent.
         return ((family, key, value) for family, scan in scans for key, value in scan)
 
     def install(self, index: Index, term: Term) -> None:
-        """See port."""
+        """The store was replaced by a snapshot at ``index``, and ``prepare`` has read it: that is the state now."""
         self._take()
         check((self._index, self.term) == (index, term), f"installed {self._index}/{self.term}, not {index}/{term}")
         if self._speculation is not None:

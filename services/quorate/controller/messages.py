@@ -1,4 +1,4 @@
-"""What controllers say to each other over the peer link, beside consensus: forwarded commands, witnesses.
+"""What controllers say to each other over the peer link, beside consensus: forwarded commands, closed channels.
 
 Rules: one hop (a node never forwards what was forwarded to it); typed msgpack, decoded strictly: a malformed message is
 a PeerError and changes nothing.
@@ -35,7 +35,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class BrokersClosed(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """A witness: the channels of these brokers to me closed too. (Cluster, broker set, broker id) each."""
+    """The sender's channels to these brokers closed too. (Cluster, broker set, broker id) each."""
 
     brokers: tuple[tuple[str, str, int], ...]
 

@@ -7,7 +7,7 @@ Outcomes of commands travel between nodes as msgpack.
 import msgspec
 
 from quorate.metadata.commands import Refusal, Reply
-from quorate.metadata.queries import Result
+from quorate.model.queries import Result
 
 
 class Caller(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +62,7 @@ class UnknownOutcome(msgspec.Struct, frozen=True, gc=False, tag=True):
 Outcome = Answered | Refused | NotLeader | Busy | Unavailable | UnknownOutcome
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
+class QueryResult(msgspec.Struct, frozen=True, gc=False):
     """A query's result, true as of ``offset``."""
 
     result: Result
@@ -76,4 +76,4 @@ class NotFound(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
-ReadOutcome = Found | NotFound | NotLeader | Busy | Unavailable
+ReadOutcome = QueryResult | NotFound | NotLeader | Busy | Unavailable

@@ -16,7 +16,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-class Paced(Generic[K]):
+class PacedQueue(Generic[K]):
     """A queue in which an item waits once, however often it is added; ``do`` says whether it needed anything done."""
 
     def __init__(self, scheduler: Scheduler, rest_s: float, do: Callable[[K], bool]) -> None:

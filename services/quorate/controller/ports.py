@@ -5,7 +5,10 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from quorate.metadata.commands import Command
+from quorate.clock import Scheduler
+from quorate.consensus.ports import RaftEngine
+from quorate.controller.machine import ReplicatedState
+from quorate.metrics import Metrics
 
 DialResult = Literal["accepted", "refused", "unknown"]
 
@@ -53,15 +56,19 @@ class CommandLine(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defa
     took_us: int
 
 
-class Journalist(Protocol):
+class CommandLog(Protocol):
     """Takes the canonical lines; must not block."""
 
     def __call__(self, line: CommandLine, /) -> None:
         """One command ended."""
 
 
-class CommandEncoder(Protocol):
-    """Command → bytes."""
+class ControllerPorts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a controller works with; the engine and the machine it applies to are whole before there is one."""
 
-    def __call__(self, command: Command) -> bytes:
-        """Encode."""
+    engine: RaftEngine
+    machine: ReplicatedState
+    scheduler: Scheduler
+    peers: PeerLink
+    metrics: Metrics
+    command_log: CommandLog | None = None

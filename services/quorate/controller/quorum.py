@@ -18,10 +18,10 @@ Told = Callable[[QuorumIs | None], None]
 
 
 class QuorumDesk:
-    """Asks, and answers. Built by the controller, which sets ``engine``."""
+    """Asks, and answers."""
 
-    def __init__(self, peers: PeerLink, scheduler: Scheduler, settings: ControllerSettings) -> None:
-        self.engine: RaftEngine
+    def __init__(self, engine: RaftEngine, peers: PeerLink, scheduler: Scheduler, settings: ControllerSettings) -> None:
+        self._engine = engine
         self._peers = peers
         self._scheduler = scheduler
         self._settings = settings
@@ -31,8 +31,8 @@ class QuorumDesk:
 
     def ask(self, done: Told) -> None:
         """``done`` is called once; with None when no leader answers in time."""
-        leader = self.engine.leader_id
-        if self.engine.is_leader:
+        leader = self._engine.leader_id
+        if self._engine.is_leader:
             done(self._known())
         elif leader is None or len(self._waiting) >= self._settings.forwarded_max:
             done(None)
@@ -47,7 +47,7 @@ class QuorumDesk:
 
     def asked(self, peer: int, question: QuorumQuestion) -> None:
         """A peer takes this node for the leader."""
-        known = self._known() if self.engine.is_leader else None
+        known = self._known() if self._engine.is_leader else None
         self._peers.send(peer, KIND, messages.encode(QuorumAnswer(question.id, known)))
 
     def answered(self, answer: QuorumAnswer) -> None:
@@ -60,6 +60,6 @@ class QuorumDesk:
             done(quorum)
 
     def _known(self) -> QuorumIs:
-        engine = self.engine
+        engine = self._engine
         voters = tuple(VoterIs(p.node_id, p.last_index, int(p.silent_s * 1000)) for p in engine.progress())
         return QuorumIs(engine.node_id, engine.term, engine.commit_index, voters)

@@ -6,6 +6,7 @@ per election. Brokers also poll, so a lost push costs time, never correctness.
 """
 
 from quorate.clock import Scheduler
+from quorate.controller.listeners import Listener
 from quorate.controller.live import LiveTable
 from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
@@ -14,7 +15,7 @@ from quorate.controller.ports import BrokerLink, RoleChange
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MasterElected, Stamp
 from quorate.metadata.commands import AcknowledgedBy, AcknowledgeRoleChanges, RoleChangeDelivery
-from quorate.metadata.state import BrokerSet
+from quorate.model.state import BrokerSet
 
 
 class _Target:
@@ -43,7 +44,7 @@ class _Push:
         self.recorded = False
 
 
-class RoleChanges:
+class RoleChanges(Listener):
     """Active while this node leads."""
 
     def __init__(
@@ -58,21 +59,19 @@ class RoleChanges:
         self._agenda = Agenda(scheduler, settings.deadline_sweep_s, self._due)
         self._delivered: list[RoleChangeDelivery] = []
         """To be recorded in a moment, several in one decision."""
-        controller.on_committed.append(self._committed)
-        controller.on_open.append(self._opened)
-        controller.on_lost.append(self._lost)
 
     def __len__(self) -> int:
         """Elections whose delivery is under way."""
         return len(self._pushes)
 
-    def _committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+        """Each election is pushed."""
         for position, event in enumerate(events):
             # An entry of a leadership that is over: whoever leads now pushes it.
             if event.__class__ is MasterElected and self._controller.is_leader:
                 self._push(event.broker_set, first.offset + position)
 
-    def _opened(self, term: int) -> None:
+    def opened(self, term: int) -> None:
         """A new leader finishes what the old one may not have."""
         del term
         for broker_set in self._controller.state.broker_sets.values():
@@ -80,7 +79,7 @@ class RoleChanges:
             if broker_set.master is not None and election is not None and not election.acknowledged:
                 self._push(broker_set.name, election.offset)
 
-    def _lost(self) -> None:
+    def lost(self) -> None:
         """Whoever leads next finds in the log what was not recorded."""
         self._pushes.clear()
         self._agenda.clear()

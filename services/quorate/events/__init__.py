@@ -7,7 +7,7 @@ from quorate.events import _generated
 from quorate.events._avro import UnknownSchemaError
 from quorate.events._generated import *  # noqa: F403  Its __all__ is the catalogue: a new event needs no line here.
 from quorate.events._generated import SCHEMAS
-from quorate.events.codec import EVENT_BYTES_MAX, decode, encode, entity_key, key, schema_id
+from quorate.events.codec import EVENT_BYTES_MAX, about, decode, encode, entity_key, key, kinds_about, schema_id
 from quorate.events.stamp import Stamp
 from quorate.events.varint import DecodeError
 
@@ -17,10 +17,12 @@ __all__ = [
     "DecodeError",
     "Stamp",
     "UnknownSchemaError",
+    "about",
     "decode",
     "encode",
     "entity_key",
     "key",
+    "kinds_about",
     "schema_id",
 ]
 __all__ += _generated.__all__

@@ -72,6 +72,17 @@ def key(event: Event) -> bytes:
         raise UsageError(f"{type(event).__name__} has no key: {error}") from error
 
 
+def about(event: Event) -> tuple[str, str]:
+    """Kind and name of the one entity the event touches."""
+    kind, name = KEYS[type(event)]
+    return kind, str(name(event))
+
+
+def kinds_about(*entities: str) -> frozenset[type[Event]]:
+    """The kinds of events that touch entities of these kinds, as their schemas say (``broker-set``, ``topic`` …)."""
+    return frozenset(kind for kind, (entity, _) in KEYS.items() if entity in entities)
+
+
 @lru_cache(maxsize=16_384)
 def entity_key(kind: str, name: str) -> bytes:
     """``kind/default/name``, the name percent-encoded but for RFC 3986's unreserved characters."""

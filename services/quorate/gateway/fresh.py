@@ -14,7 +14,7 @@ from quorate.clock import Scheduler
 from quorate.controller import Busy, ReadResult, ReadView
 from quorate.errors import UsageError
 from quorate.history.past import NoAnswer
-from quorate.metadata.context import Silence
+from quorate.model.live import Silence
 
 Level = Literal["linearizable", "stale"]
 LEVELS = ("linearizable", "at_least", "stale")

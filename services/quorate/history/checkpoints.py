@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Store, StoreOp
-from quorate.consensus.store import key_offset, offset_key
+from quorate.consensus.storage.store import key_offset, offset_key
 from quorate.controller import ReplicatedState
 from quorate.errors import InvariantBrokenError
 from quorate.history.replay import spacing
 from quorate.history.settings import HistorySettings
-from quorate.metadata.rows import ROWS_PER_STEP, rows
 from quorate.metadata.sums import SUM_BYTES, digest, joined
+from quorate.model.rows import ROWS_PER_STEP, rows
 from quorate.slices import Steps, in_slices
 
 NOTE, MARK, ROW = b"n", b"m", b"r"

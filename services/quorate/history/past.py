@@ -16,16 +16,16 @@ from typing import Literal, Protocol
 import msgspec
 
 from quorate.clock import Scheduler
-from quorate.consensus.event_log import EventLog
+from quorate.consensus.storage.event_log import EventLog
 from quorate.controller import ReadView, ReplicatedState
 from quorate.errors import QuorateError
 from quorate.history.checkpoints import Checkpoints, Pair
 from quorate.history.replay import Batches, Begin, Done, End, Failed, Order, Passed, Report, Rows, told
 from quorate.history.settings import HistorySettings
-from quorate.metadata.context import Silence
-from quorate.metadata.rows import restoring
-from quorate.metadata.state import State
 from quorate.metrics import Metrics
+from quorate.model.live import Silence
+from quorate.model.rows import restoring
+from quorate.model.state import State
 from quorate.slices import TURN_S, in_slices
 
 BATCH_BYTES = 16 * 1024
@@ -81,7 +81,7 @@ class _Question:
 
 
 class Past:
-    """See the module. ``start`` begins a process that reports to its argument."""
+    """Answers reads at an offset of the past. ``start`` begins a process that reports to its argument."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class _Runner:
             self._lost(str(error))
 
     def report(self, report: Report) -> None:
-        """See Listener."""
+        """It said something."""
         if self.stop is None:
             return
         match report:
@@ -288,7 +288,7 @@ class _Runner:
             self._past.found(stop, state)
 
     def gone(self, reason: str) -> None:
-        """See Listener."""
+        """It ended; nothing is called any more."""
         self.link = None
         self._kept = []
         if self.stop is not None:

@@ -94,16 +94,16 @@ class ProcessLink(asyncio.Protocol):
 
     @property
     def full(self) -> bool:
-        """See Link; also while the process starts."""
+        """Enough is on its way; ``drained`` will be called. Also while the process starts."""
         return self._transport is None or self._blocked
 
     def send(self, order: Order) -> None:
-        """See Link."""
+        """Hand over."""
         if self._transport is not None:
             self._transport.write(framed(order))
 
     def close(self) -> None:
-        """See Link."""
+        """End it; nothing is called any more."""
         self._listener = None
         if self._transport is not None:
             self._transport.abort()

@@ -7,12 +7,12 @@ same code and the same seed of hashing as the state it judges, so what depends o
 
 from collections.abc import Iterator
 
-from quorate.consensus.event_log import EventLog
+from quorate.consensus.storage.event_log import EventLog
 from quorate.history.checkpoints import Checkpoints
-from quorate.metadata.evolve import evolve
-from quorate.metadata.rows import restoring, rows
-from quorate.metadata.state import EMPTY, State
 from quorate.metadata.sums import summing
+from quorate.model.evolve import evolve
+from quorate.model.rows import restoring, rows
+from quorate.model.state import EMPTY, State
 from quorate.slices import Steps
 from quorate.wire.avro import decode_events
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from quorate.errors import PeerError, QuorateError
-from quorate.metadata.evolve import evolve
-from quorate.metadata.rows import from_rows, rows
-from quorate.metadata.state import EMPTY, State
+from quorate.model.evolve import evolve
+from quorate.model.rows import from_rows, rows
+from quorate.model.state import EMPTY, State
 from quorate.wire.avro import decode_events
 
 PAIRS_PER_FRAME = 64

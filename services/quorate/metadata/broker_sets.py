@@ -39,8 +39,8 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.elections import EPOCH_MAX, elect_master, elect_moved_master
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
-from quorate.metadata.state import BrokerSet, Replica, State
 from quorate.metadata.texts import LONG_MAX, LONG_MIN, fits, java_long, parse_address
+from quorate.model.state import BrokerSet, Replica, State
 
 FIRST_BROKER_ID: Final = 1
 """Java ``MixAll.FIRST_BROKER_CONTROLLER_ID``."""

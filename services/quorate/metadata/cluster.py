@@ -22,7 +22,7 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse
-from quorate.metadata.state import State
+from quorate.model.state import State
 
 FEATURE_MIN: Final = 1
 FEATURE_MAX: Final = 1

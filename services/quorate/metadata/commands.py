@@ -1,4 +1,4 @@
-"""Commands: requests parsed at the rim, in the imperative; and the replies that answer them.
+"""Commands: requests parsed at the edge, in the imperative; and the replies that answer them.
 
 Rules: frozen; already typed, not yet validated against the state (that is ``decide``). ``None`` where Java allows a
 missing field. Both unions travel between nodes as msgpack with a tag per type, so names and meanings never change.

@@ -1,8 +1,8 @@
 """Settings kept in the log, by scope: what may be set, to what, and which policy results for a broker set.
 
 Rules: a scope is ``controller``, ``cluster``, ``node/<id>``, ``broker-set/<name>`` or ``topic/<name>``. In the scopes
-``controller`` and ``node/<id>`` only keys of Java's ``ControllerConfig`` are known (Java ignores others in silence; a
-gateway that must do so filters with ``known_controller_key`` first); in the others any well-formed key may be set, and
+``controller`` and ``node/<id>`` only keys of Java's ``ControllerConfig`` are known (Java ignores others in silence,
+so its gateway asks ``CONTROLLER_KEYS`` first); in the others any well-formed key may be set, and
 the ones that mean something here are checked. Settings do not depend on their subject: they may be set before it
 exists and stay when it goes.
 """
@@ -19,8 +19,8 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.limits import CHECKS, SCOPE
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
-from quorate.metadata.state import State
 from quorate.metadata.texts import fits
+from quorate.model.state import State
 
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})
 """Never changed at run time (Java ``ControllerManager.configBlackList``)."""
@@ -29,6 +29,10 @@ ENABLE_ELECT_UNCLEAN_MASTER: Final = "enableElectUncleanMaster"
 NOTIFY_BROKER_ROLE_CHANGED: Final = "notifyBrokerRoleChanged"
 LEARNERS: Final = "learners"
 """In a ``broker-set/<name>`` scope: ids never elected, ``2;3``. Stock heartbeats do not say who is a learner."""
+
+_LABEL: Final = re.compile(r"(zone|host)\.[0-9]{1,18}")
+"""In a ``broker-set/<name>`` scope: where a broker stands, for whoever looks at the page and asks what if."""
+SCOPES: Final = "controller, cluster, node/ID, broker-set/NAME, topic/NAME"
 
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _NODE: Final = re.compile(r"node/\d{1,9}")
@@ -85,9 +89,27 @@ _BROKER_SET_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {
 }
 
 
-def known_controller_key(key: str) -> bool:
-    """Is this a key the scopes ``controller`` and ``node/<id>`` know, black-listed ones included?"""
-    return key in CONTROLLER_KEYS or key in BLACK_LIST
+def heeded(scope: str) -> frozenset[str] | None:
+    """The settings that mean something in a scope; None: the rules themselves refuse what they do not know there."""
+    if scope == "controller" or scope.startswith("node/"):
+        return None
+    if scope == SCOPE:
+        return frozenset(CHECKS)
+    return frozenset(_BROKER_SET_KEYS) if scope.startswith("broker-set/") else frozenset()
+
+
+def unread(scope: str, changes: Mapping[str, str | None]) -> str:
+    """Says which of these nothing would ever read, more likely a mistake than a wish; empty: none. To unset is none."""
+    known = heeded(scope)
+    named = scope.startswith(_NAMED_SCOPES) and not scope.endswith("/")
+    if known is None or not (named or scope == SCOPE):
+        return ""  # The rules refuse what they do not know there, or the scope.
+    labels = scope.startswith("broker-set/")
+    wrong = (name for name, value in changes.items() if value is not None and name not in known)
+    name = next((name for name in wrong if not (labels and _LABEL.fullmatch(name))), None)
+    if name is None:
+        return ""
+    return f"nothing reads {name} in {scope}" + (f"; there it is {', '.join(sorted(known))}" if known else "")
 
 
 def change_config(state: State, command: ChangeConfig, context: Context) -> Decision | Refusal:
@@ -157,7 +179,7 @@ def refused_scope(scope: str, policy: PolicySettings) -> Refusal | None:
     kind, _, name = scope.partition("/")
     if f"{kind}/" in _NAMED_SCOPES and fits(name, policy.name_length_max):
         return None
-    return refuse("InvalidConfigScope", f"There is no scope {scope!r}")
+    return refuse("InvalidConfigScope", f"There is no scope {scope!r}: there is {SCOPES}")
 
 
 def _judge(scope: str, key: str, value: str | None, policy: PolicySettings) -> Refusal | None:

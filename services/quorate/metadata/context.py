@@ -4,66 +4,12 @@ Rules: ``decide`` sees time, liveness and policy only through ``Context``; whate
 events, so that ``evolve`` needs none of it. A refusal is not a ``Decision``: nothing may change with it.
 """
 
-from typing import Protocol
-
 import msgspec
 
 from quorate.events import Event
 from quorate.metadata.commands import Reply
 from quorate.metadata.policy import PolicySettings
-
-
-class LiveInfo(Protocol):
-    """What a broker said of itself in its heartbeats (RocketMQ ``BrokerLiveInfo``)."""
-
-    @property
-    def epoch(self) -> int:
-        """Last master epoch of its epoch file; -1 unknown."""
-
-    @property
-    def max_offset(self) -> int:
-        """End of its commit log, bytes; -1 unknown."""
-
-    @property
-    def confirm_offset(self) -> int:
-        """What all in-sync replicas have, bytes; -1 unknown."""
-
-    @property
-    def priority(self) -> int:
-        """Election priority; the lower value is preferred."""
-
-    @property
-    def last_heartbeat_ms(self) -> int:
-        """When it was last heard, epoch milliseconds."""
-
-
-class LiveView(Protocol):
-    """The live table as a decision sees it: soft state, never the truth of the log."""
-
-    def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
-        """None: never heard here, so neither a candidate nor fenceable."""
-
-    def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
-        """Its last words; None when it was never heard."""
-
-    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
-        """Did its channel close, with nothing heard since and nobody to confirm it?"""
-
-
-class Silence:
-    """A live table that never heard anybody: all that is left of the past (heartbeats are no facts)."""
-
-    def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
-        """See LiveView."""
-        return None
-
-    def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
-        """See LiveView."""
-        return None
-
-    def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
-        """See LiveView."""
-        return False
+from quorate.model.live import LiveView
 
 
 class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -11,7 +11,7 @@ from quorate.metadata import broker_sets, cluster, commands, configs, elections,
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse
-from quorate.metadata.state import State
+from quorate.model.state import State
 
 Decider = Callable[[State, Any, Context], Decision | Refusal]
 

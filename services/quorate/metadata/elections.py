@@ -13,10 +13,12 @@ import msgspec
 from quorate.events import BrokerAddressChanged, ElectionFailed, MasterElected
 from quorate.metadata import configs, replica_set
 from quorate.metadata.commands import ElectMaster, MasterIs, Refusal
-from quorate.metadata.context import Context, Decision, LiveInfo
+from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import NO_MASTER_REMARK, refuse
 from quorate.metadata.replica_set import DECIDED_BY, Member, Outcome
-from quorate.metadata.state import BrokerSet, State
+from quorate.model.evolve import inputs
+from quorate.model.live import LiveInfo
+from quorate.model.state import BrokerSet, State
 
 EPOCH_MAX: Final = 2**31 - 1
 """Both epochs are a Java ``int`` on the wire."""
@@ -82,7 +84,7 @@ def elect_master(state: State, command: ElectMaster, context: Context) -> Decisi
     if outcome.winner is None:
         if asker is not None:
             return refuse("ElectMasterFailed", "Failed to elect a new master")
-        known = found.failed_inputs == replica_set.inputs(outcome.candidates)
+        known = found.failed_inputs == inputs(outcome.candidates)
         repeated = known and policy.single_epoch_bump_on_failed_election
         if repeated or (policy.no_failed_first_election and found.master_epoch == 0):
             return refuse("MasterNotAvailable", NO_MASTER_REMARK)
@@ -157,29 +159,15 @@ def _field(found: BrokerSet, learners: frozenset[int], context: Context) -> _Fie
 def _stays(found: BrokerSet, master: int) -> Refusal:
     """Java's 2011: nothing changes, and the answer says what is."""
     remark = f"The old master {master} is still alive, not need to elect new master for broker {found.name}"
-    reply = MasterIs(
-        cluster=found.cluster,
-        broker_set=found.name,
-        master=master,
-        master_address=found.address(master),
-        master_epoch=found.master_epoch,
-        sync_state_set=found.sync_state_set,
-        sync_state_set_epoch=found.sync_state_set_epoch,
-        members=None,
-    )
-    return refuse("MasterStillExists", remark, reply)
+    return refuse("MasterStillExists", remark, _reply(found, master, found.master_epoch))
 
 
 def _elected(
     found: BrokerSet, winner: int, field: _Field, outcome: Outcome, command: ElectMaster, context: Context
 ) -> Decision:
     event = _event(found, winner, field, outcome, command, context)
-    reply = MasterIs(
-        cluster=found.cluster,
-        broker_set=found.name,
-        master=winner,
-        master_address=found.address(winner),
-        master_epoch=event.master_epoch,
+    reply = msgspec.structs.replace(
+        _reply(found, winner, event.master_epoch),
         sync_state_set=event.sync_state_set,
         sync_state_set_epoch=event.sync_state_set_epoch,
         members={replica.broker_id: replica.address for replica in found.replicas},
@@ -229,17 +217,21 @@ def _failed(found: BrokerSet, field: _Field, outcome: Outcome, command: ElectMas
         detected_ms=command.detected_ms,
         proposed_ms=context.now_ms,
     )
-    reply = MasterIs(
+    return Decision((event,), _reply(found, None, event.master_epoch))
+
+
+def _reply(found: BrokerSet, master: int | None, master_epoch: int) -> MasterIs:
+    """Of a set that keeps its sync state set."""
+    return MasterIs(
         cluster=found.cluster,
         broker_set=found.name,
-        master=None,
-        master_address=None,
-        master_epoch=event.master_epoch,
+        master=master,
+        master_address=found.address(master),
+        master_epoch=master_epoch,
         sync_state_set=found.sync_state_set,
         sync_state_set_epoch=found.sync_state_set_epoch,
         members=None,
     )
-    return Decision((event,), reply)
 
 
 # -- the sentence

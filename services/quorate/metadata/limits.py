@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from quorate.metadata.requests import RequestSettings, RequestTable
-from quorate.metadata.state import State
+from quorate.model.state import State
 
 SCOPE: Final = "cluster"
 REMEMBERED_MAX: Final = "requests.remembered_max"

@@ -105,14 +105,6 @@ def appoint(members: Iterable[Member], winner: int, decided_by: str) -> Outcome:
     return Outcome(winner, decided_by, False, _candidates(ordered, winner, fallen))
 
 
-def inputs(candidates: Iterable[Candidate]) -> str:
-    """What could change the end of a failed election: who is there, alive, in sync, a learner. Part of the state."""
-    return " ".join(
-        f"{one.broker_id}{'a' if one.alive else ''}{'s' if one.in_sync else ''}{'l' if one.learner else ''}"
-        for one in candidates
-    )
-
-
 _by_id: Final = attrgetter("broker_id")
 
 

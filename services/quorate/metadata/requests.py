@@ -34,7 +34,7 @@ from quorate.bounds import bounded
 from quorate.errors import InvariantBrokenError
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.refusals import refuse
-from quorate.metadata.rows import ROWS_PER_STEP
+from quorate.model.rows import ROWS_PER_STEP
 from quorate.slices import Steps, finished
 
 REPLY_BYTES_MAX: Final = 1024

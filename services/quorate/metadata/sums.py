@@ -19,8 +19,8 @@ from typing import Final, Literal
 import msgspec
 
 from quorate.metadata.requests import RequestTable, RowChange, rows_gone
-from quorate.metadata.rows import ROWS_PER_STEP, row, rows
-from quorate.metadata.state import State
+from quorate.model.rows import ROWS_PER_STEP, row, rows
+from quorate.model.state import State
 from quorate.slices import Steps
 
 SummedFamily = Literal["rows", "requests", "groups"]

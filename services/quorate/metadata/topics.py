@@ -15,8 +15,8 @@ from quorate.metadata.commands import DeleteTopic, PutTopic, Refusal, TopicIs
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
-from quorate.metadata.state import State, Topic
 from quorate.metadata.texts import LONG_MAX, java_long
+from quorate.model.state import State, Topic
 
 SYSTEM_TOPICS: Final = frozenset(
     {

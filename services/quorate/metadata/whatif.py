@@ -16,10 +16,11 @@ import msgspec
 from quorate.events import ElectionFailed, MasterElected
 from quorate.metadata import configs
 from quorate.metadata.commands import ElectMaster, Refusal
-from quorate.metadata.context import Context, LiveInfo, LiveView
+from quorate.metadata.context import Context
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.state import BrokerSet, Config, State
+from quorate.model.live import LiveInfo, LiveView
+from quorate.model.state import BrokerSet, Config, State
 from quorate.slices import Steps
 
 Kind = Literal["unaffected", "shrunk", "elected", "no master"]
@@ -104,7 +105,7 @@ class Survivors:
         self.furthest: int | None = None
 
     def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
-        """See LiveView."""
+        """None: never heard here, so neither a candidate nor fenceable."""
         if (broker_set, broker_id) in self._failed:
             return False
         heard = self._live.alive(cluster, broker_set, broker_id)
@@ -112,13 +113,13 @@ class Survivors:
         return heard if heard is not None or replica is None else not replica.fenced
 
     def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
-        """See LiveView."""
+        """Its last words; None when it was never heard."""
         if broker_id == self.furthest:
             return _Report(self._found.master_epoch, FURTHEST)
         return self._live.info(cluster, broker_set, broker_id)
 
     def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
-        """See LiveView."""
+        """Did its channel close, with nothing heard since and nobody to confirm it?"""
         return self._live.suspect(cluster, broker_set, broker_id)
 
     def living(self) -> tuple[int, ...]:

@@ -168,7 +168,6 @@ class Reader:
             raise KafkaFormatError(f"{len(self._data) - self._at} bytes follow the end of the request")
 
 
-int8 = _I8.pack
 int16 = _I16.pack
 int32 = _I32.pack
 int64 = _I64.pack

@@ -1,8 +1,8 @@
 """Kafka record batches, magic 2: the form in which events are proposed, stored and fetched.
 
-Rules: a batch is written once and never again; at apply only its base offset and leader epoch are patched, which lie
-outside the CRC. What we write is neither compressed, transactional nor a control batch, its offsets have no gaps, and
-what is otherwise we do not read. Readers check sizes before they slice, and raise BatchError for anything else.
+Rules: a batch is written once and never again: its base offset and leader epoch, which lie outside the CRC, are in it
+when it is decided. What we write is neither compressed, transactional nor a control batch, its offsets have no gaps,
+and what is otherwise we do not read. Readers check sizes before they slice, and raise BatchError for anything else.
 
 Theory: 61 bytes of header, then the records; numbers in the header are big-endian and fixed, those in a record are
 zigzag variable-length. The CRC-32C covers everything from the attributes to the end.
@@ -30,8 +30,6 @@ _NO_PRODUCER = (-1, -1, -1)  # Producer id, its epoch, base sequence.
 _FIRST_MS, _FIRST_MS_AT = struct.Struct(">q"), 27
 _PATCH = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
-_BYTES_MAX = 2**31 - 1
-_NULL = b"\x01"  # Length -1.
 
 
 class BatchError(PeerError):
@@ -39,7 +37,7 @@ class BatchError(PeerError):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record; ``offset`` is given by ``decode_batch`` and not looked at by ``encode_batch``."""
+    """One record; ``offset`` is given by ``decode_batch``."""
 
     key: bytes | None
     value: bytes | None
@@ -60,16 +58,6 @@ class BatchInfo(msgspec.Struct, frozen=True, gc=False):
     max_time_ms: int
     """Greatest time of its records, epoch milliseconds."""
     count: int
-
-
-def encode_batch(records: Sequence[Record], *, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
-    """One batch, its records numbered from ``base_offset``. Raises UsageError: no records, or a number too large."""
-    if not records:
-        raise UsageError("a batch has a record at least")
-    first_ms = records[0].time_ms
-    bodies = [_record(record, delta, record.time_ms - first_ms) for delta, record in enumerate(records)]
-    last_ms = max(record.time_ms for record in records)
-    return assemble(bodies, first_ms, last_ms, base_offset=base_offset, leader_epoch=leader_epoch)
 
 
 def assemble(
@@ -181,21 +169,6 @@ def read_field(data: bytes, at: int) -> tuple[bytes | None, int]:
     if end > len(data):
         raise DecodeError("longer than what is left")
     return data[at:end], end
-
-
-def _record(record: Record, delta: int, delta_ms: int) -> bytes:
-    parts = [
-        b"\x00",  # Attributes: none are defined.
-        write_long(delta_ms),
-        write_long(delta),
-        _NULL if record.key is None else field(record.key),
-        _NULL if record.value is None else field(record.value),
-        write_long(len(record.headers)),
-    ]
-    for name, value in record.headers:
-        parts.append(field(name.encode()))
-        parts.append(field(value))
-    return frame(b"".join(parts))
 
 
 def _info(data: bytes, at: int) -> BatchInfo:

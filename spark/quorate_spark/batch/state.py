@@ -10,7 +10,7 @@ from quorate_spark.pipelines.entities import ENTITIES
 from quorate_spark.serving import Entity
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class EntityBefore(msgspec.Struct, frozen=True, kw_only=True):
     """An entity that was there."""
 
     key: str
@@ -29,8 +29,8 @@ def state(history: History, kind: str | None = None) -> DataFrame:
     return (found if kind is None else found.where(found.kind == kind)).orderBy("key")
 
 
-def known(entities: DataFrame) -> Iterator[Known]:
+def known(entities: DataFrame) -> Iterator[EntityBefore]:
     """The rows of ``state``, as values."""
     for row in entities.toLocalIterator():
         plain = row.asDict()
-        yield Known(**plain | {"value": msgspec.Raw(plain["value"].encode())})
+        yield EntityBefore(**plain | {"value": msgspec.Raw(plain["value"].encode())})

@@ -15,14 +15,14 @@ from msgspec import UNSET, UnsetType
 
 from quorate.events import Event
 from quorate_spark.dashboard.asking import ApiError, Query
-from quorate_spark.dashboard.follow import Following
+from quorate_spark.dashboard.follow import FollowStatus
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.model import State
 from quorate_spark.dashboard.panels import density, diff, elections, events, health, quorum, sets, timeline
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft_state import Soft
-from quorate_spark.dashboard.spark_store import Asked, Page
+from quorate_spark.dashboard.spark_store import ElectionQuery, Page
 
 SHAPE: Final = 1
 """Counts changes of what answers look like, so that a browser does not show kept ones of before."""
@@ -93,7 +93,7 @@ class Panels:
     def _about(self, view: View, query: Query) -> About:
         flapping = self._settings.flapping
         return About(
-            cluster_id=view.state.cluster.cluster_id if view.state.cluster else "",
+            cluster_id=view.state.model.cluster.cluster_id if view.state.model.cluster else "",
             key=key_of(view.state, self._settings),
             topic=self._settings.topic,
             mode="nodes" if self._settings.recorded is None else "recorded",
@@ -177,12 +177,12 @@ class Panels:
         return elections.election(view, row, lost, at(offset), at(offset + 1))
 
 
-def asked_elections(query: Query) -> Asked:
+def asked_elections(query: Query) -> ElectionQuery:
     """Which elections. Raises ApiError."""
     before, after = query.number("before"), query.number("after")
     if before is not None and after is not None:
         raise ApiError("invalid", "before and after: one of them")
-    return Asked(
+    return ElectionQuery(
         only=query.text("set"),
         kind=query.text("kind"),
         before=before,
@@ -192,7 +192,7 @@ def asked_elections(query: Query) -> Asked:
     )
 
 
-def from_store(view: View, page: Page, asked: Asked) -> bytes:
+def from_store(view: View, page: Page, asked: ElectionQuery) -> bytes:
     """The answer of /api/elections from the serving store; the figures are of the same offset, from the fold."""
     items = page.items
     more = items[asked.limit - 1].offset if len(items) > asked.limit else None
@@ -211,11 +211,11 @@ def from_store(view: View, page: Page, asked: Asked) -> bytes:
 
 def key_of(state: State, settings: Settings) -> str:
     """What makes an answer about the past what it is, but for the offset: the cluster, the settings, the software."""
-    cluster = state.cluster.cluster_id if state.cluster else ""
+    cluster = state.model.cluster.cluster_id if state.model.cluster else ""
     return f"{cluster}.{SHAPE}.{settings.flapping.elections}.{settings.flapping.window_ms}"
 
 
-class Answering:
+class Answerer:
     """Makes answers. ``following`` and ``node`` tell how and of whom the log is followed."""
 
     def __init__(
@@ -223,7 +223,7 @@ class Answering:
         settings: Settings,
         folded: FoldedLog,
         clock_ms: Callable[[], int],
-        following: Callable[[], Following],
+        following: Callable[[], FollowStatus],
         node: Callable[[], int | None],
     ) -> None:
         self._settings = settings
@@ -273,7 +273,7 @@ class Answering:
         self.check(at)
         return await self.off_loop(lambda: self._past(at, make))
 
-    async def from_store(self, page: Page, asked: Asked) -> bytes:
+    async def from_store(self, page: Page, asked: ElectionQuery) -> bytes:
         """Elections that Spark made, stamped with the offset they reflect."""
         now = self._clock_ms()
 

@@ -3,22 +3,18 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from quorate.asking import add_node
 from quorate.errors import UsageError
 
 HOST = "127.0.0.1"
 PORT = 9950
-NODES = "127.0.0.1:9872"
 
 
 def arguments(parser: ArgumentParser) -> None:
     """Its arguments."""
     whence = parser.add_mutually_exclusive_group()
-    whence.add_argument(
-        "--nodes",
-        default=NODES,
-        metavar="HOST:PORT,…",
-        help=f"Kafka addresses of nodes; one is enough (default: {NODES})",
-    )
+    add_node(whence)
+    whence.add_argument("--nodes", default="", metavar="HOST:PORT,…", help="their Kafka addresses instead")
     whence.add_argument("--log", type=Path, metavar="FILE", help="a recorded log (quorate log dump -o json) instead")
     parser.add_argument("--topic", default="quorate.metadata.events", help="the event topic")
     parser.add_argument("--cluster-id", default="", metavar="ID", help="refuse any other cluster")

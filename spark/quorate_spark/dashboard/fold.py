@@ -1,50 +1,32 @@
-"""From a state and an event to the next state, for the dashboard's own view of things.
+"""From a state and an event to the next state of the page: the controller's own model, and times beside it.
 
-Rules: pure; total over what a controller can have decided; an event that contradicts the state is an
-InvariantBrokenError, and the dashboard stands still and says so rather than show what it cannot explain.
+Rules: pure. What is true comes from ``quorate.model``; here is only what it does not keep: since when, why, how often.
+So a new kind of event needs nothing here: these folds name the kinds they mean, and let the rest pass. An event that
+contradicts the state is an InvariantBrokenError, and the page stands still and says so.
 """
 
-from typing import Final, TypeVar, assert_never
+from typing import Final
 
 import msgspec
 from immutables import Map
 
-from quorate.errors import InvariantBrokenError
 from quorate.events import (
-    BrokerAddressChanged,
-    BrokerDataCleaned,
     BrokerFenced,
     BrokerIdApplied,
-    BrokerRegistered,
     BrokerUnfenced,
     ClusterCreated,
-    ConfigChanged,
     ControllerLeaderElected,
     ElectionFailed,
     Event,
-    FeatureLevelChanged,
     MasterElected,
-    NodeStarted,
     RoleChangeAcknowledged,
     Stamp,
     SyncStateSetAltered,
-    TopicCreated,
-    TopicDeleted,
-    TopicUpdated,
-    VoterRebuilt,
+    about,
 )
-from quorate_spark.dashboard.model import (
-    RECENT_MAX,
-    BrokerSet,
-    Config,
-    Leader,
-    Member,
-    Node,
-    Reported,
-    State,
-    Topic,
-    settled,
-)
+from quorate.model import evolve as model
+from quorate.model import state as true
+from quorate_spark.dashboard.model import RECENT_MAX, AcknowledgedRole, BrokerSet, Leader, Member, Node, State, settled
 
 SILENCE: Final = "heartbeat expired"
 """The evidence by which the moment of the fault is only estimated."""
@@ -54,8 +36,6 @@ LEARNER: Final = "asyncLearner"
 """The capability by which a broker says it is a learner."""
 
 _replace = msgspec.structs.replace
-
-_T = TypeVar("_T")
 
 
 def fault_of(event: MasterElected | ElectionFailed | BrokerFenced) -> tuple[int | None, bool]:
@@ -72,63 +52,83 @@ def fault_of(event: MasterElected | ElectionFailed | BrokerFenced) -> tuple[int 
 
 def evolve(state: State, event: Event, stamp: Stamp) -> State:
     """The state after the event, whose offset must be the state's. Raises InvariantBrokenError."""
-    match event:
-        case (
-            SyncStateSetAltered()
-            | MasterElected()
-            | ElectionFailed()
-            | RoleChangeAcknowledged()
-            | BrokerFenced()
-            | BrokerUnfenced()
-            | BrokerRegistered()
-            | BrokerAddressChanged()
-        ):
-            found = state.sets.get(event.broker_set)
-            if found is None:
-                raise InvariantBrokenError(f"event {stamp.offset} is about {event.broker_set!r}, which is not there")
-            changed = settled(_set_after(found, event, stamp))
-            return _next(state, stamp, sets=state.sets.set(event.broker_set, changed))
-        case BrokerIdApplied():
-            return _next(state, stamp, sets=state.sets.set(event.broker_set, _applied(state, event, stamp)))
-        case BrokerDataCleaned():
-            return _next(state, stamp, sets=_cleaned(state, event, stamp))
-        case TopicCreated() | TopicUpdated():
-            return _next(state, stamp, topics=state.topics.set(event.topic, _topic(event)))
-        case TopicDeleted():
-            return _next(state, stamp, topics=_without(state.topics, event.topic))
-        case ConfigChanged():
-            return _next(state, stamp, configs=_configured(state, event))
-        case ClusterCreated() | FeatureLevelChanged() | ControllerLeaderElected() | NodeStarted() | VoterRebuilt():
-            return _governed(state, event, stamp)
+    after = model.evolve(state.model, event, stamp)
+    kind, name = about(event)
+    sets, nodes, leader = state.sets, state.nodes, state.leader
+    match kind:
+        case "broker-set":
+            sets = _sets(state, after, name, event, stamp)
+        case "leader" if isinstance(event, ControllerLeaderElected):
+            leader = _leader(event, stamp)
+        case "cluster" if isinstance(event, ClusterCreated):
+            nodes = Map({voter.id: Node(id=voter.id, addresses=voter.addresses) for voter in event.voters})
+        case "node":
+            nodes = _nodes(nodes, after.nodes.get(int(name)))
         case _:
-            assert_never(event)
+            pass
+    return State(
+        offset=stamp.offset + 1,
+        time=stamp.time_ms,
+        term=stamp.term,
+        model=after,
+        leader=leader,
+        nodes=nodes,
+        sets=sets,
+    )
 
 
-def _next(state: State, stamp: Stamp, **changes: object) -> State:
-    return _replace(state, offset=stamp.offset + 1, time=stamp.time_ms, term=stamp.term, **changes)
+def _sets(state: State, after: true.State, name: str, event: Event, stamp: Stamp) -> Map[str, BrokerSet]:
+    """The set as the model has it now, with its times."""
+    found, before = after.broker_sets.get(name), state.model.broker_sets.get(name)
+    if found is None:
+        return state.sets.delete(name) if name in state.sets else state.sets
+    kept = state.sets.get(name) or BrokerSet(name=name, cluster=found.cluster)
+    members = {member.id: member for member in kept.members}
+    if isinstance(event, BrokerIdApplied):
+        members.pop(event.broker_id, None)
+    if found.is_anew(before):
+        kept = BrokerSet(name=name, cluster=found.cluster)
+    return state.sets.set(name, settled(_dated(_as_is(found, kept, members, stamp), event, stamp)))
 
 
-def _set_after(
-    found: BrokerSet,
-    event: SyncStateSetAltered
-    | MasterElected
-    | ElectionFailed
-    | RoleChangeAcknowledged
-    | BrokerFenced
-    | BrokerUnfenced
-    | BrokerRegistered
-    | BrokerAddressChanged,
-    stamp: Stamp,
-) -> BrokerSet:
+def _as_is(found: true.BrokerSet, kept: BrokerSet, members: dict[int, Member], stamp: Stamp) -> BrokerSet:
+    """What is true of the set, with the times that were kept."""
+    return _replace(
+        kept,
+        members=tuple(_member(replica, members.get(replica.broker_id), stamp) for replica in found.replicas),
+        half=not found.sync_known,
+        master=found.master,
+        epoch=found.master_epoch,
+        sync=found.sync_state_set,
+        sync_epoch=found.sync_state_set_epoch,
+        sync_since=kept.sync_since if found.sync_state_set == kept.sync else stamp.time_ms,
+        touched=stamp.offset,
+    )
+
+
+def _member(replica: true.Replica, before: Member | None, stamp: Stamp) -> Member:
+    learner = replica.capabilities.get(LEARNER, "").lower() == "true"
+    if before is None:
+        before = Member(id=replica.broker_id, addr=replica.address, since=stamp.time_ms)
+    is_now, was = (replica.registered, replica.fenced), (before.registered, before.fenced)
+    if (is_now, replica.address, learner) == (was, before.addr, before.learner):
+        return before
+    return _replace(
+        before,
+        addr=replica.address,
+        registered=replica.registered,
+        fenced=replica.fenced,
+        learner=learner,
+        since=before.since if is_now == was else stamp.time_ms,
+        why="" if is_now == (True, False) else before.why,
+    )
+
+
+def _dated(found: BrokerSet, event: Event, stamp: Stamp) -> BrokerSet:
+    """Since when, and why: what the event says of it."""
     match event:
         case SyncStateSetAltered():
-            return _replace(
-                found,
-                sync=event.new,
-                sync_epoch=event.sync_state_set_epoch,
-                sync_since=stamp.time_ms,
-                touched=stamp.offset,
-            )
+            return _replace(found, sync_since=stamp.time_ms)
         case MasterElected():
             return _elected(found, event, stamp)
         case ElectionFailed():
@@ -136,22 +136,20 @@ def _set_after(
         case RoleChangeAcknowledged():
             return _acknowledged(found, event, stamp)
         case BrokerFenced():
-            member = _replace(_member(found, event.broker_id), fenced=True, why=event.evidence, since=stamp.time_ms)
-            fenced = _with(found, member, stamp)
+            fenced = _replace(found, members=_fenced(found, event))
             if event.broker_id != found.master or found.lost_at is not None:
                 return fenced
             return _lost(fenced, event, stamp)
         case BrokerUnfenced():
-            member = _member(found, event.broker_id)
-            why = "" if member.registered else member.why
-            back = _with(found, _replace(member, fenced=False, why=why, since=stamp.time_ms), stamp)
             if event.broker_id != found.master:
-                return back
-            return _replace(back, lost_at=None, lost_estimated=False, lost_offset=None)
-        case BrokerRegistered() | BrokerAddressChanged():
-            return _with(found, _announced(_member(found, event.broker_id), event, stamp), stamp)
+                return found
+            return _replace(found, lost_at=None, lost_estimated=False, lost_offset=None)
         case _:
-            assert_never(event)
+            return found
+
+
+def _fenced(found: BrokerSet, event: BrokerFenced) -> tuple[Member, ...]:
+    return tuple(_replace(one, why=event.evidence) if one.id == event.broker_id else one for one in found.members)
 
 
 def _elected(found: BrokerSet, event: MasterElected, stamp: Stamp) -> BrokerSet:
@@ -159,12 +157,8 @@ def _elected(found: BrokerSet, event: MasterElected, stamp: Stamp) -> BrokerSet:
     return _replace(
         found,
         members=_judged(found, event),
-        master=event.master,
         master_since=stamp.time_ms,
         master_offset=stamp.offset,
-        epoch=event.master_epoch,
-        sync=event.sync_state_set,
-        sync_epoch=event.sync_state_set_epoch,
         sync_since=stamp.time_ms,
         lost_at=None,
         lost_estimated=False,
@@ -173,7 +167,6 @@ def _elected(found: BrokerSet, event: MasterElected, stamp: Stamp) -> BrokerSet:
         failure="",
         elections=found.elections + 1,
         recent=found.recent if first else (*found.recent, stamp.time_ms)[-RECENT_MAX:],
-        touched=stamp.offset,
     )
 
 
@@ -181,13 +174,10 @@ def _failed(found: BrokerSet, event: ElectionFailed, stamp: Stamp) -> BrokerSet:
     return _replace(
         found if found.lost_at is not None else _lost(found, event, stamp),
         members=_judged(found, event),
-        master=None,
         master_since=None,
         master_offset=None,
-        epoch=event.master_epoch,
         last_failed=stamp.offset,
         failure=event.explanation,
-        touched=stamp.offset,
     )
 
 
@@ -213,7 +203,7 @@ def _acknowledged(found: BrokerSet, event: RoleChangeAcknowledged, stamp: Stamp)
     members = tuple(
         _replace(
             member,
-            reported=Reported(
+            reported=AcknowledgedRole(
                 role="master" if member.id == master else "slave", epoch=event.master_epoch, offset=stamp.offset
             ),
         )
@@ -221,115 +211,23 @@ def _acknowledged(found: BrokerSet, event: RoleChangeAcknowledged, stamp: Stamp)
         else member
         for member in found.members
     )
-    return _replace(found, members=members, touched=stamp.offset)
+    return _replace(found, members=members)
 
 
-def _announced(member: Member, event: BrokerRegistered | BrokerAddressChanged, stamp: Stamp) -> Member:
-    addr = event.address if isinstance(event, BrokerRegistered) else event.new_address
-    learner = event.capabilities.get(LEARNER, "").lower() == "true"
-    if member.registered:
-        return _replace(member, addr=addr, learner=learner)
-    why = member.why if member.fenced else ""
-    return _replace(member, addr=addr, learner=learner, registered=True, why=why, since=stamp.time_ms)
-
-
-def _applied(state: State, event: BrokerIdApplied, stamp: Stamp) -> BrokerSet:
-    found = state.sets.get(event.broker_set)
-    if found is None or found.half:
-        found = BrokerSet(name=event.broker_set, cluster=event.cluster)
-    member = Member(id=event.broker_id, addr=event.address, since=stamp.time_ms)
-    return settled(_with(found, member, stamp))
-
-
-def _cleaned(state: State, event: BrokerDataCleaned, stamp: Stamp) -> Map[str, BrokerSet]:
-    """The set goes, or some ids; with ``whole_set`` *and* ids only its sync half goes (as the controller folds it)."""
-    found = state.sets.get(event.broker_set)
-    if found is None:
-        raise InvariantBrokenError(f"event {stamp.offset} is about {event.broker_set!r}, which is not there")
-    left = tuple(member for member in found.members if member.id not in event.broker_ids)
-    if not event.broker_ids or not left:
-        return state.sets.delete(found.name)
-    if event.whole_set:
-        half = BrokerSet(name=found.name, cluster=found.cluster, members=left, half=True, touched=stamp.offset)
-        return state.sets.set(found.name, settled(half))
-    sync = tuple(broker_id for broker_id in found.sync if broker_id not in event.broker_ids)
-    since = found.sync_since if sync == found.sync else stamp.time_ms
-    smaller = _replace(found, members=left, sync=sync, sync_since=since, touched=stamp.offset)
-    return state.sets.set(found.name, settled(smaller))
-
-
-def _configured(state: State, event: ConfigChanged) -> Map[str, Config]:
-    config = state.configs.get(event.scope)
-    values = {} if config is None else dict(config.values)
-    for change in event.changes:
-        if change.new is None:
-            values.pop(change.name, None)
-        else:
-            values[change.name] = change.new
-    if values:
-        return state.configs.set(event.scope, Config(values=dict(sorted(values.items()))))
-    return _without(state.configs, event.scope)
-
-
-def _governed(
-    state: State,
-    event: ClusterCreated | FeatureLevelChanged | ControllerLeaderElected | NodeStarted | VoterRebuilt,
-    stamp: Stamp,
-) -> State:
-    match event:
-        case ClusterCreated():
-            nodes = {voter.id: Node(id=voter.id, addresses=voter.addresses) for voter in event.voters}
-            return _next(state, stamp, cluster=event, feature_level=event.feature_level, nodes=Map(nodes))
-        case FeatureLevelChanged():
-            return _next(state, stamp, feature_level=event.new)
-        case ControllerLeaderElected():
-            leader = Leader(
-                node_id=event.node_id,
-                term=stamp.term,
-                offset=stamp.offset,
-                since=stamp.time_ms,
-                previous=event.previous_leader,
-                cause=event.cause,
-                silent_for_ms=event.silent_for_ms,
-            )
-            return _next(state, stamp, leader=leader)
-        case NodeStarted():
-            node = Node(id=event.node_id, addresses=event.addresses, version=event.version, started=stamp.time_ms)
-            return _next(state, stamp, nodes=state.nodes.set(event.node_id, node))
-        case VoterRebuilt():
-            return _next(state, stamp)
-        case _:
-            assert_never(event)
-
-
-def _topic(event: TopicCreated | TopicUpdated) -> Topic:
-    return Topic(
-        read_queues=event.read_queues,
-        write_queues=event.write_queues,
-        permission=event.permission,
-        filter_type=event.filter_type,
-        system_flags=event.system_flags,
-        order=event.order,
-        attributes=event.attributes,
+def _leader(event: ControllerLeaderElected, stamp: Stamp) -> Leader:
+    return Leader(
+        node_id=event.node_id,
+        term=stamp.term,
+        offset=stamp.offset,
+        since=stamp.time_ms,
+        previous=event.previous_leader,
+        cause=event.cause,
+        silent_for_ms=event.silent_for_ms,
     )
 
 
-def _member(found: BrokerSet, broker_id: int) -> Member:
-    member = found.member(broker_id)
-    if member is None:
-        raise InvariantBrokenError(f"an event about broker {broker_id} of {found.name!r}, which is not there")
-    return member
-
-
-def _with(found: BrokerSet, changed: Member, stamp: Stamp) -> BrokerSet:
-    """The set with this member instead of, or besides, the ones it has; by rising id."""
-    others = [member for member in found.members if member.id != changed.id]
-    return _replace(found, members=tuple(sorted([*others, changed], key=_id)), touched=stamp.offset)
-
-
-def _id(member: Member) -> int:
-    return member.id
-
-
-def _without(entities: Map[str, _T], name: str) -> Map[str, _T]:
-    return entities.delete(name) if name in entities else entities
+def _nodes(nodes: Map[int, Node], found: true.Node | None) -> Map[int, Node]:
+    if found is None:
+        return nodes
+    node = Node(id=found.node_id, addresses=found.addresses, version=found.version, started=found.started_ms or None)
+    return nodes.set(node.id, node)

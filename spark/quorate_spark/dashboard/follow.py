@@ -29,7 +29,7 @@ STOP_S: Final = 1.0
 PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
-class Following(msgspec.Struct, frozen=True, kw_only=True):
+class FollowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How the following goes."""
 
     state: str
@@ -69,7 +69,7 @@ class Follower:
         self._folded = folded
         self._clock_ms = clock_ms
         self._took = took
-        self.following = Following(state="connecting", message="no node was asked yet")
+        self.following = FollowStatus(state="connecting", message="no node was asked yet")
         self._refused = ""
         self._stopping: set[asyncio.Task[None]] = set()
         self.zones: dict[int, str] = {}
@@ -173,4 +173,4 @@ class Follower:
         state = "following" if offset >= end else "catching up"
         newest = now if offset >= end else self.following.newest_at
         farthest = max(end, offset, self.following.end_offset)
-        self.following = Following(state=state, end_offset=farthest, newest_at=newest)
+        self.following = FollowStatus(state=state, end_offset=farthest, newest_at=newest)

@@ -35,7 +35,7 @@ class FoldedLog:
     @property
     def cluster_id(self) -> str:
         """The cluster's id; empty before the first event."""
-        return self.tip.cluster.cluster_id if self.tip.cluster else ""
+        return self.tip.model.cluster.cluster_id if self.tip.model.cluster else ""
 
     def take(self, facts: Sequence[Fact]) -> None:
         """The next events. Raises InvariantBrokenError, WrongClusterError; then some of them may have been taken."""

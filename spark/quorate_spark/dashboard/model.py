@@ -7,7 +7,8 @@ events in it; every other offset is the place of one event in the log. Times are
 import msgspec
 from immutables import Map
 
-from quorate.events import ClusterCreated, NodeAddresses
+from quorate.events import NodeAddresses
+from quorate.model.state import State as Model
 
 STATUSES = ("lost", "last", "flap", "shrunk", "new", "full")
 """The words for a set's condition, worst first."""
@@ -19,7 +20,7 @@ class _Value(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Base of all values here."""
 
 
-class Reported(_Value, frozen=True, kw_only=True):
+class AcknowledgedRole(_Value, frozen=True, kw_only=True):
     """The last role change a broker acknowledged."""
 
     role: str
@@ -42,7 +43,7 @@ class Member(_Value, frozen=True, kw_only=True):
     priority: int | None = None
     """As the last election saw it."""
     learner: bool = False
-    reported: Reported | None = None
+    reported: AcknowledgedRole | None = None
 
     @property
     def alive(self) -> bool:
@@ -58,7 +59,7 @@ class BrokerSet(_Value, frozen=True, kw_only=True):
     members: tuple[Member, ...] = ()
     """By id."""
     half: bool = False
-    """Its sync half was dropped (only without the policy ``no_half_known_sets``)."""
+    """The model knows only its ids."""
     master: int | None = None
     master_since: int | None = None
     master_offset: int | None = None
@@ -144,24 +145,6 @@ class Node(_Value, frozen=True, kw_only=True):
     started: int | None = None
 
 
-class Topic(_Value, frozen=True, kw_only=True):
-    """A topic's configuration."""
-
-    read_queues: int
-    write_queues: int
-    permission: int
-    filter_type: str
-    system_flags: int
-    order: bool
-    attributes: dict[str, str]
-
-
-class Config(_Value, frozen=True, kw_only=True):
-    """The settings of one scope."""
-
-    values: dict[str, str]
-
-
 class State(_Value, frozen=True, kw_only=True):
     """Everything the first ``offset`` events add up to."""
 
@@ -169,17 +152,17 @@ class State(_Value, frozen=True, kw_only=True):
     time: int | None = None
     """Of the last event; None before the first."""
     term: int = 0
-    cluster: ClusterCreated | None = None
-    feature_level: int = 0
+    model: Model = Model()
+    """The controller's own state; beside it stands what it does not keep."""
     leader: Leader | None = None
     nodes: Map[int, Node] = Map()
+    """Voters that have not started yet, too."""
     sets: Map[str, BrokerSet] = Map()
-    topics: Map[str, Topic] = Map()
-    configs: Map[str, Config] = Map()
+    """Each as the model has it, with its times."""
 
     def setting(self, scope: str, name: str) -> str:
         """A setting of the log; empty when it is not set."""
-        config = self.configs.get(scope)
+        config = self.model.configs.get(scope)
         return "" if config is None else config.values.get(name, "")
 
 

@@ -6,24 +6,16 @@ import signal
 import sys
 import time
 from argparse import Namespace
+from functools import partial
 
 from aiohttp import web
 
-from quorate.errors import UsageError
-from quorate.listening import Doorkeeper
+from quorate.asking import addresses, kafka_addresses
+from quorate.errors import AddressError, UsageError
+from quorate.listening import ProtocolFactory
 from quorate_spark.dashboard.panels.view import Flapping
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
-
-
-def addresses(text: str, flag: str) -> tuple[str, ...]:
-    """``host:port,host:port``. Raises UsageError."""
-    found = tuple(filter(None, text.split(",")))
-    for one in found:
-        host, _, port = one.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise UsageError(f"{flag} {one}: expected HOST:PORT")
-    return found
 
 
 def settings_of(options: Namespace) -> Settings:
@@ -32,11 +24,8 @@ def settings_of(options: Namespace) -> Settings:
         raise UsageError(f"--port {options.port}: no such port")
     if not 1 <= options.flapping <= 32:
         raise UsageError(f"--flapping {options.flapping}: between 1 and 32")
-    nodes = addresses(options.nodes, "--nodes")
-    if not nodes and options.log is None:
-        raise UsageError("--nodes: at least one is needed")
     return Settings(
-        nodes=nodes,
+        nodes=() if options.log is not None else _nodes(options),
         recorded=options.log,
         topic=options.topic,
         cluster_id=options.cluster_id,
@@ -45,9 +34,18 @@ def settings_of(options: Namespace) -> Settings:
         port=options.port,
         names=tuple(options.name),
         serving=options.serving,
-        projections=addresses(options.projections, "--projections"),
+        projections=addresses(options.projections, "--projections") if options.projections else (),
         flapping=Flapping(elections=options.flapping),
     )
+
+
+def _nodes(options: Namespace) -> tuple[str, ...]:
+    """Kafka addresses: as said, or as a node says."""
+    if options.nodes:
+        return addresses(options.nodes, "--nodes")
+    say = partial(print, "quorate dashboard:", file=sys.stderr)
+    found = kafka_addresses(options.node, lambda: time.sleep(1.0), say)  # noqa: TID251  Nothing runs beside it yet.
+    return tuple(found.split(","))
 
 
 def serve(options: Namespace) -> int:
@@ -85,13 +83,13 @@ async def _serve(service: Service, settings: Settings, *, as_json: bool) -> int:
 
 
 async def listen(runner: web.AppRunner, service: Service, settings: Settings) -> asyncio.Server:
-    """Listen, behind a door. Raises UsageError when the address cannot be had."""
+    """Listen, behind a door. Raises AddressError when the address cannot be had."""
     if runner.server is None:
         raise RuntimeError("the application is not set up")
-    service.keeper = Doorkeeper(runner.server, settings.listening)
+    service.keeper = ProtocolFactory(runner.server, settings.listening)
     try:
         return await asyncio.get_running_loop().create_server(
             service.keeper, settings.host, settings.port, backlog=1024
         )
     except OSError as error:
-        raise UsageError(f"--port {settings.port}: {error.strerror or error}") from error
+        raise AddressError(f"--port {settings.port}: {error.strerror or error}") from error

@@ -15,11 +15,11 @@ import msgspec
 from aiohttp import web
 
 from quorate.errors import QuorateError, UsageError
-from quorate.listening import Doorkeeper
+from quorate.listening import ProtocolFactory
 from quorate.origins import doors, judge
-from quorate_spark.dashboard.answering import Answer, Answering, Panels, asked_elections, key_of
+from quorate_spark.dashboard.answering import Answer, Answerer, Panels, asked_elections, key_of
 from quorate_spark.dashboard.asking import ApiError, Query
-from quorate_spark.dashboard.follow import Follower, Following
+from quorate_spark.dashboard.follow import Follower, FollowStatus
 from quorate_spark.dashboard.live import Hello, Hub
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.panels.view import View
@@ -28,7 +28,7 @@ from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.site import Site, gzip
 from quorate_spark.dashboard.soft import AskError, SoftState
 from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
-from quorate_spark.dashboard.spark_store import Asked, Page
+from quorate_spark.dashboard.spark_store import ElectionQuery, Page
 from quorate_spark.dashboard.streams import Stream, Streams
 from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out
 
@@ -84,8 +84,8 @@ class Service:
         self._site = site or Site()
         self._doors = doors((settings.host, *settings.names), setting="--name")
         self.folded = FoldedLog(settings.cluster_id)
-        self._recorded: Following | None = None
-        self._answering = Answering(
+        self._recorded: FollowStatus | None = None
+        self._answering = Answerer(
             settings, self.folded, self._clock_ms, lambda: self.following, lambda: self._follower.node
         )
         self._panels = Panels(settings)
@@ -94,12 +94,12 @@ class Service:
         self._soft = SoftState(settings, lambda: self.folded.tip, self._clock_ms, lambda: self._follower.zones)
         self._streams = Streams(settings, self._clock_ms)
         self._watched_ms = 0
-        self.keeper: Doorkeeper | None = None
+        self.keeper: ProtocolFactory | None = None
         """Of the listener, if it is ours."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def following(self) -> Following:
+    def following(self) -> FollowStatus:
         """How the log is followed."""
         return self._recorded or self._follower.following
 
@@ -130,7 +130,7 @@ class Service:
             facts = list(recorded(self._settings.recorded))
             self.folded.take(facts)
             newest = facts[-1].stamp.time_ms if facts else 0
-            self._recorded = Following(state="recorded", end_offset=len(facts), newest_at=newest)
+            self._recorded = FollowStatus(state="recorded", end_offset=len(facts), newest_at=newest)
         else:
             self._tasks.append(asyncio.create_task(self._follower.run()))
         self._tasks.append(asyncio.create_task(self._watch()))
@@ -240,7 +240,7 @@ class Service:
         self._watched_ms = self._clock_ms()
         return await self._packed(request, await self._answering.from_store(page, asked), {"Cache-Control": NEVER})
 
-    async def _from_spark(self, asked: Asked) -> Page | None:
+    async def _from_spark(self, asked: ElectionQuery) -> Page | None:
         """A page that lacks nothing we know of; None when Spark is down, late, or ahead of us."""
         end, store = self.folded.index.last_election_word(), self._streams.store
         if store is None or not self._streams.fresh(end, self._clock_ms()):

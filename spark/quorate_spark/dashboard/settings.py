@@ -1,4 +1,4 @@
-"""The dashboard's settings. Every limit is one."""
+"""The dashboard's settings. The sizes of a single question are constants of ``asking.py``."""
 
 from pathlib import Path
 

@@ -209,7 +209,7 @@ class SoftState:
             metrics = (await self._fetch("GET", number, "/metrics")).decode(errors="replace")
         except AskError:
             return None, NodeSoft(reachable=False, polled=asked)
-        cluster = self._state().cluster
+        cluster = self._state().model.cluster
         if cluster is not None and quorum.cluster_id != cluster.cluster_id:
             self.foreign = quorum.cluster_id
             return None, NodeSoft(reachable=False, polled=asked)

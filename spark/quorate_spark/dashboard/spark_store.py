@@ -31,7 +31,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     items: list[ElectionItem]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ElectionQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which elections; as the parameters of /api/elections."""
 
     only: str = ""
@@ -62,7 +62,7 @@ class SparkStore:
         rows = await self._ask(f"SELECT {_PROGRESS} FROM progress ORDER BY name", ())  # noqa: S608  Our own names.
         return [Progress(**dict(zip(Progress.__struct_fields__, row, strict=True))) for row in rows]
 
-    async def elections(self, asked: Asked) -> Page | None:
+    async def elections(self, asked: ElectionQuery) -> Page | None:
         """A page of one more than asked for, newest first (oldest first with ``after``); None: nothing was written.
 
         Raises QuorateError.

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from quorate.errors import QuorateError
-from quorate_spark.dashboard.follow import Following
+from quorate_spark.dashboard.follow import FollowStatus
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.spark_store import SparkStore
 from quorate_spark.serving import Progress
@@ -109,7 +109,7 @@ class Streams:
             for query in self._queries
         )
 
-    def answer(self, following: Following, offset: int, now: int) -> StreamsAnswer:
+    def answer(self, following: FollowStatus, offset: int, now: int) -> StreamsAnswer:
         """As of the last time they were asked."""
         end = max(following.end_offset, offset)
         found = [

@@ -73,7 +73,7 @@ def _within(state: State, kind: str, name: str) -> list[str]:
     return [
         f"broker/{found.name}/{member.id}"
         for _, found in sorted(state.sets.items())
-        if (labels := state.configs.get(f"broker-set/{found.name}")) is not None
+        if (labels := state.model.configs.get(f"broker-set/{found.name}")) is not None
         for member in found.members
         if label(labels, kind, member.id) == name
     ]

@@ -29,8 +29,6 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True):
 
     lasting: tuple[Availability, ...] = ()
     registered: tuple[int, ...] = ()
-    half_known: bool = False
-    """Only the ids are known (a cleaning as Java does it): the next application makes the set anew."""
 
 
 Told = BrokerIdApplied | BrokerRegistered | BrokerAddressChanged | BrokerFenced | BrokerUnfenced
@@ -38,11 +36,12 @@ Told = BrokerIdApplied | BrokerRegistered | BrokerAddressChanged | BrokerFenced 
 
 def step(replicas: Replicas, fact: Fact) -> tuple[Replicas, Iterable[Availability]]:
     """The intervals the fact ends and begins."""
-    event = fact.event
+    event, (before, found) = fact.event, fact.sets
     match event:
         case BrokerDataCleaned():
-            return _cleaned(replicas, event, fact)
-        case BrokerIdApplied() if replicas.half_known:
+            there = set() if found is None else {replica.broker_id for replica in found.replicas}
+            return _closed(replicas, {one.broker_id for one in replicas.lasting} - there, fact)
+        case BrokerIdApplied() if found is not None and found.is_anew(before):
             _, gone = _closed(replicas, [one.broker_id for one in replicas.lasting], fact)
             after, rows = _told(Replicas(), event, fact)
             return after, (*gone, *rows)
@@ -94,12 +93,6 @@ def _status(event: Told, now: Availability | None, registered: bool) -> str:
             return "fenced" if now is not None and now.status == "fenced" else "up"
 
 
-def _cleaned(replicas: Replicas, event: BrokerDataCleaned, fact: Fact) -> tuple[Replicas, Iterable[Availability]]:
-    ids = event.broker_ids or tuple(one.broker_id for one in replicas.lasting)
-    left, ended = _closed(replicas, ids, fact)
-    return _replace(left, half_known=event.whole_set and bool(left.lasting)), ended
-
-
 def _closed(replicas: Replicas, ids: Iterable[int], fact: Fact) -> tuple[Replicas, tuple[Availability, ...]]:
     """Without the lasting intervals of these brokers, and those intervals, ended."""
     gone = {*ids}
@@ -116,7 +109,7 @@ def _closed(replicas: Replicas, ids: Iterable[int], fact: Fact) -> tuple[Replica
 
 AVAILABILITY: Final = Fold(
     "availability",
-    "1",
+    "2",
     frozenset(
         {
             BrokerAddressChanged,

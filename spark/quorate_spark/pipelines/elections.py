@@ -34,8 +34,6 @@ _replace = msgspec.structs.replace
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """What of a set's past the next event may concern."""
 
-    present: tuple[int, ...] = ()
-    """Broker ids the set holds."""
     master: int | None = None
     ever: bool = False
     """Had it ever a master?"""
@@ -66,8 +64,6 @@ def step(watch: Watch, fact: Fact) -> tuple[Watch, Iterable[Row]]:
             return _returned(watch, fact)
         case BrokerRegistered() if event.broker_id == watch.master and watch.cleaned:
             return _returned(watch, fact)
-        case BrokerIdApplied():
-            return _replace(watch, present=tuple(sorted({*watch.present, event.broker_id}))), ()
         case BrokerDataCleaned():
             return _cleaned(watch, event, fact)
         case _:
@@ -132,7 +128,7 @@ def _elected(watch: Watch, event: MasterElected, fact: Fact) -> tuple[Watch, Ite
         old_sync_state_set=_json(event.old_sync_state_set),
         sync_state_set=_json(event.sync_state_set),
     )
-    after = Watch(present=watch.present, master=event.master, ever=True, ended=ended, election=election)
+    after = Watch(master=event.master, ever=True, ended=ended, election=election)
     return after, (election,) if ended is None else (ended, election)
 
 
@@ -143,7 +139,7 @@ def _failed(watch: Watch, event: ElectionFailed, fact: Fact) -> tuple[Watch, Ite
     if outage is not None:
         outage = _replace(outage, event_offset=fact.stamp.offset, failed_elections=outage.failed_elections + 1)
     election = _election(watch, event, fact, outage)
-    after = Watch(present=watch.present, ever=watch.ever, outage=outage)
+    after = Watch(ever=watch.ever, outage=outage)
     return after, (election,) if outage is None else (outage, election)
 
 
@@ -216,14 +212,13 @@ def _acknowledged(watch: Watch, event: RoleChangeAcknowledged, fact: Fact) -> tu
 
 def _cleaned(watch: Watch, event: BrokerDataCleaned, fact: Fact) -> tuple[Watch, Iterable[Row]]:
     """Nothing left, or only the ids: the set is forgotten. Else its master may be lost."""
-    left = tuple(one for one in watch.present if one not in event.broker_ids)
-    if event.whole_set or not left:
+    before, found = fact.sets
+    if found is None or found.is_anew(before):
         return Watch(), () if watch.outage is None else (_over(watch.outage, "forgotten", fact),)
-    after = _replace(watch, present=left)
-    if watch.master is None or watch.master not in event.broker_ids:
-        return after, ()
+    if watch.master is None or found.replica(watch.master) is not None or watch.cleaned:
+        return watch, ()
     outage = watch.outage or _lost(fact, watch.master, event)
-    return _replace(after, cleaned=True, outage=outage), () if watch.outage else (outage,)
+    return _replace(watch, cleaned=True, outage=outage), () if watch.outage else (outage,)
 
 
 def _json(value: object) -> str:
@@ -232,7 +227,7 @@ def _json(value: object) -> str:
 
 ELECTIONS: Final = Fold(
     "elections",
-    "1",
+    "2",
     frozenset(
         {
             BrokerDataCleaned,

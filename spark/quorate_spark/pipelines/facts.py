@@ -12,6 +12,8 @@ from pyspark.sql import Row
 
 from quorate.errors import PeerError
 from quorate.events import Event, Stamp
+from quorate.model.rows import Entity
+from quorate.model.state import BrokerSet
 
 TYPES: Final[dict[str, type[Event]]] = {kind.__name__: kind for kind in get_args(Event)}
 
@@ -30,6 +32,17 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     event: Event
     text: str
     """The event as JSON, as the source gave it."""
+    before: Entity | None = None
+    """What the model had under the key before the event, once a key's facts stand in their order (``keyed``)."""
+    after: Entity | None = None
+
+    @property
+    def sets(self) -> tuple[BrokerSet | None, BrokerSet | None]:
+        """The broker set before and after; None where it is not there."""
+        return (
+            self.before if isinstance(self.before, BrokerSet) else None,
+            self.after if isinstance(self.after, BrokerSet) else None,
+        )
 
 
 def fact(row: Row) -> Fact:

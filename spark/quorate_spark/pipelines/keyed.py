@@ -18,6 +18,8 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from quorate.errors import UsageError
+from quorate.model.entity import MODEL_VERSION, entity_after
+from quorate.model.rows import decoded, encoded
 from quorate_spark.pipelines.facts import Fact, fact
 from quorate_spark.pipelines.fold import AnyFold
 from quorate_spark.serving import BY_ROW, Row, key_of
@@ -30,7 +32,7 @@ class StaleCheckpointError(UsageError):
     """The checkpoint was written by other folds: remove it, and the rows are built anew."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeyState(msgspec.Struct, frozen=True):
     """What is kept of a key between batches."""
 
     folds: str
@@ -38,14 +40,16 @@ class Kept(msgspec.Struct, frozen=True):
     """Offset after the last event folded."""
     states: dict[str, msgspec.Raw]
     """Of the folds that have seen something, by name."""
+    entity: bytes = b""
+    """What the model has under the key; empty: nothing."""
 
 
-class Keyed(StatefulProcessor):
+class KeyedProcessor(StatefulProcessor):
     """Runs the folds over the events of one key after the other."""
 
     def __init__(self, folds: Sequence[AnyFold]) -> None:
         self._folds = tuple(folds)
-        self._made_by = ", ".join(f"{fold.name} {fold.version}" for fold in self._folds)
+        self._made_by = ", ".join([f"model {MODEL_VERSION}", *(f"{fold.name} {fold.version}" for fold in self._folds)])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first key."""
@@ -54,7 +58,7 @@ class Keyed(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[SparkRow]:  # noqa: N802, N803 Spark's
         """Called by Spark with a key's rows of a batch."""
         text = self._kept.get()
-        kept = Kept(self._made_by, 0, {}) if text is None else msgspec.json.decode(text[0], type=Kept)
+        kept = KeyState(self._made_by, 0, {}) if text is None else msgspec.json.decode(text[0], type=KeyState)
         if kept.folds != self._made_by:
             raise StaleCheckpointError(f"a checkpoint of the folds {kept.folds} cannot go on with {self._made_by}")
         facts = [fact(row) for row in sorted(rows, key=lambda row: row.offset) if row.offset >= kept.position]
@@ -70,9 +74,10 @@ class Keyed(StatefulProcessor):
         """Called by Spark at the end; there is nothing to close."""
 
 
-def advance(folds: Iterable[AnyFold], kept: Kept, facts: Sequence[Fact]) -> tuple[Kept, list[Row]]:
+def advance(folds: Iterable[AnyFold], kept: KeyState, facts: Sequence[Fact]) -> tuple[KeyState, list[Row]]:
     """What is kept after the facts (one key's, in order), and the rows put, each in its last form."""
     states, put = dict(kept.states), dict[tuple[object, ...], Row]()
+    facts, entity = _modelled(kept.entity, facts)
     for fold in folds:
         mine = [one for one in facts if type(one.event) in fold.reads]
         if not mine:
@@ -83,11 +88,22 @@ def advance(folds: Iterable[AnyFold], kept: Kept, facts: Sequence[Fact]) -> tupl
             state, rows = fold.step(state, one)
             put.update(((type(row), *key_of(row)), row) for row in rows)
         states[fold.name] = msgspec.Raw(msgspec.json.encode(state))
-    return Kept(kept.folds, facts[-1].stamp.offset + 1, states), list(put.values())
+    return KeyState(kept.folds, facts[-1].stamp.offset + 1, states, entity), list(put.values())
+
+
+def _modelled(kept: bytes, facts: Sequence[Fact]) -> tuple[list[Fact], bytes]:
+    """The facts, each with what the model had before it and has after it; and the entity after the last."""
+    entity = decoded(facts[0].key.encode(), kept) if kept else None
+    told = []
+    for one in facts:
+        after = entity_after(entity, one.event, one.stamp)
+        told.append(msgspec.structs.replace(one, before=entity, after=after))
+        entity = after
+    return told, b"" if entity is None else encoded(entity)
 
 
 def keyed(events: DataFrame, folds: Sequence[AnyFold]) -> DataFrame:
     """The rows (``OUT``) that the folds put for the events, as the source's columns have them; streaming or batch."""
     return events.groupBy("key").transformWithState(
-        Keyed(folds), outputStructType=OUT, outputMode="Update", timeMode="None"
+        KeyedProcessor(folds), outputStructType=OUT, outputMode="Update", timeMode="None"
     )

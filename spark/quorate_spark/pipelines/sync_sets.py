@@ -1,6 +1,6 @@
 """Sync state sets as they shrink and expand: who left, who came, by which event.
 
-Rules: the set before is the one the log added up to, not the one an event says it was.
+Rules: the sets before and after are the model's, not what an event says of them; so whatever changes one is told.
 """
 
 from collections.abc import Iterable
@@ -8,73 +8,37 @@ from typing import Final
 
 import msgspec
 
-from quorate.events import BrokerDataCleaned, BrokerIdApplied, MasterElected, SyncStateSetAltered
+from quorate.events import kinds_about
 from quorate_spark.pipelines.facts import Fact
-from quorate_spark.pipelines.fold import Fold
+from quorate_spark.pipelines.fold import Fold, Nothing
 from quorate_spark.serving import SyncChange
 
-_replace = msgspec.structs.replace
 
-
-class InSync(msgspec.Struct, frozen=True, kw_only=True):
-    """The sync state set of now."""
-
-    present: tuple[int, ...] = ()
-    """Broker ids the set holds; without one it is gone."""
-    members: tuple[int, ...] = ()
-    epoch: int = 0
-
-
-def step(before: InSync, fact: Fact) -> tuple[InSync, Iterable[SyncChange]]:
-    """The set after the fact, and a row if its members changed."""
-    event = fact.event
-    match event:
-        case SyncStateSetAltered():
-            after = _replace(before, members=tuple(sorted(event.new)), epoch=event.sync_state_set_epoch)
-        case MasterElected():
-            after = _replace(before, members=tuple(sorted(event.sync_state_set)), epoch=event.sync_state_set_epoch)
-        case BrokerIdApplied():
-            return _replace(before, present=tuple(sorted({*before.present, event.broker_id}))), ()
-        case BrokerDataCleaned():
-            after = _cleaned(before, event)
-        case _:
-            return before, ()
-    left_set, joined = ({*before.members} - {*after.members}, {*after.members} - {*before.members})
-    if not left_set and not joined:
-        return after, ()
+def step(nothing: Nothing, fact: Fact) -> tuple[Nothing, Iterable[SyncChange]]:
+    """A row if the members changed."""
+    before, after = fact.sets
+    old, new = (frozenset(() if found is None else found.sync_state_set) for found in (before, after))
+    known = after or before
+    if known is None or old == new:
+        return nothing, ()
     row = SyncChange(
         event_offset=fact.stamp.offset,
         time_ms=fact.stamp.time_ms,
-        broker_cluster=event.cluster,
-        broker_set=event.broker_set,
-        direction="replace" if left_set and joined else "shrink" if left_set else "expand",
+        broker_cluster=known.cluster,
+        broker_set=known.name,
+        direction="replace" if old - new and new - old else "shrink" if old - new else "expand",
         by_event=fact.type,
-        old_set=_json(before.members),
-        new_set=_json(after.members),
-        left_set=_json(left_set),
-        joined_set=_json(joined),
-        sync_state_set_epoch=after.epoch,
+        old_set=_json(old),
+        new_set=_json(new),
+        left_set=_json(old - new),
+        joined_set=_json(new - old),
+        sync_state_set_epoch=0 if after is None else after.sync_state_set_epoch,
     )
-    return after, (row,)
-
-
-def _cleaned(before: InSync, event: BrokerDataCleaned) -> InSync:
-    """Without some members; with nothing left, or only ids, the set begins anew."""
-    left = tuple(one for one in before.present if one not in event.broker_ids)
-    if event.whole_set or not left:
-        return InSync()
-    members = tuple(one for one in before.members if one not in event.broker_ids)
-    return _replace(before, present=left, members=members)
+    return nothing, (row,)
 
 
 def _json(ids: Iterable[int]) -> str:
     return msgspec.json.encode(sorted(ids)).decode()
 
 
-SYNC_SETS: Final = Fold(
-    "sync sets",
-    "1",
-    frozenset({BrokerDataCleaned, BrokerIdApplied, MasterElected, SyncStateSetAltered}),
-    InSync(),
-    step,
-)
+SYNC_SETS: Final = Fold("sync sets", "2", kinds_about("broker-set"), Nothing(), step)

@@ -15,13 +15,13 @@ from quorate_spark.pipelines.fold import Fold
 from quorate_spark.serving import Term
 
 
-class Reign(msgspec.Struct, frozen=True):
+class LeaderTerm(msgspec.Struct, frozen=True):
     """The one that lasts."""
 
     now: Term | None = None
 
 
-def step(reign: Reign, fact: Fact) -> tuple[Reign, Iterable[Term]]:
+def step(reign: LeaderTerm, fact: Fact) -> tuple[LeaderTerm, Iterable[Term]]:
     """A new leader ends the reign of the one before. Raises InvariantBrokenError when its term is not a later one."""
     event, stamp, before = fact.event, fact.stamp, reign.now
     if not isinstance(event, ControllerLeaderElected):
@@ -39,10 +39,10 @@ def step(reign: Reign, fact: Fact) -> tuple[Reign, Iterable[Term]]:
         to_ms=None,
     )
     if before is None:
-        return Reign(begun), (begun,)
+        return LeaderTerm(begun), (begun,)
     check(stamp.term > before.term, f"event {stamp.offset} elects a leader of term {stamp.term} after {before.term}")
     ended = msgspec.structs.replace(before, event_offset=stamp.offset, to_offset=stamp.offset, to_ms=stamp.time_ms)
-    return Reign(begun), (ended, begun)
+    return LeaderTerm(begun), (ended, begun)
 
 
-TERMS: Final = Fold("terms", "1", frozenset({ControllerLeaderElected}), Reign(), step)
+TERMS: Final = Fold("terms", "1", frozenset({ControllerLeaderElected}), LeaderTerm(), step)

@@ -8,6 +8,7 @@ names the cluster; another one is refused. Small files are joined now and then; 
 Source: Delta transaction protocol, "Transaction Identifiers".
 """
 
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from quorate.errors import StorageError, check
+from quorate.unseen import unseen_by_git
 from quorate_spark.sinks.store import LogGapError, OtherClusterError
 
 POSITION: Final = "quorate.position"
@@ -74,6 +76,8 @@ class Archive:
             description=cluster if table is None else None,
             commit_properties=CommitProperties(app_transactions=transactions),
         )
+        if table is None and "://" not in self.uri:
+            unseen_by_git(Path(self.uri))
         self._tidy()
         return True
 

@@ -218,7 +218,7 @@ class EventLog:
                     raise LogError(f"{self._options.nodes} does not say {what}: {error}") from trouble
 
 
-class Bell:
+class GrowthPoll:
     """Rings when the log grows: a long poll, on connections of its own, for a node answers one request at a time."""
 
     def __init__(self, options: SourceOptions) -> None:

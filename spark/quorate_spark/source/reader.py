@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from quorate import events
 from quorate.errors import UsageError
 from quorate_spark.source.columns import COLUMNS
-from quorate_spark.source.log import Bell, EventLog, LogRecord, LostRangeError, WrongLogError, boundary, pooled
+from quorate_spark.source.log import EventLog, GrowthPoll, LogRecord, LostRangeError, WrongLogError, boundary, pooled
 from quorate_spark.source.options import SourceOptions
 from quorate_spark.source.pace import Pace
 
@@ -127,7 +127,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """The newest end that was heard of; -1 = none yet."""
         self._target: int | None = None
         """With the trigger ``availableNow``: where to stop."""
-        self._bell: Bell | None = None
+        self._bell: GrowthPoll | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins. Raises LogError when the log cannot be reached."""
@@ -187,7 +187,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return position
 
     def _new_event(self, position: int) -> bool:
-        self._bell = self._bell or Bell(self._options)
+        self._bell = self._bell or GrowthPoll(self._options)
         return self._bell.rings(position, self._options.poll_interval_ms)
 
     def _ask_end(self, here: Position | None = None) -> int:

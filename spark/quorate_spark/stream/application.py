@@ -13,6 +13,7 @@ from threading import Event
 from typing import Final
 
 from quorate.errors import UsageError
+from quorate.unseen import unseen_by_git
 from quorate_spark.session import require_java, session
 from quorate_spark.sinks.store import ServingStore
 from quorate_spark.stream.queries import queries
@@ -64,6 +65,7 @@ def run(
             finally:
                 supervisor.stop()
                 spark.stop()
+            say(supervisor.last_words())
         finally:
             store.close()
     return 1 if supervisor.halted else 0
@@ -77,6 +79,7 @@ def _alone(checkpoint: str) -> Iterator[None]:
         return
     folder = Path(checkpoint)
     folder.mkdir(parents=True, exist_ok=True)
+    unseen_by_git(folder)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from quorate.asking import add_node, addresses, kafka_addresses
 from quorate.errors import UsageError
+from quorate.tables import columns
 from quorate.terminal import visible
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ def arguments(parser: ArgumentParser) -> None:
     """The words after ``quorate stream``."""
     parser.set_defaults(does=_stream)
     where = parser.add_argument_group("the log")
-    where.add_argument("--nodes", metavar="HOST:PORT,…", help="Kafka addresses of nodes, or of the mirror's brokers")
+    add_node(where)
+    kafka = "Kafka addresses instead: of nodes, or of the mirror's brokers"
+    where.add_argument("--nodes", metavar="HOST:PORT,…", help=kafka)
     where.add_argument("--topic", help="name of the event topic")
     where.add_argument("--mirror", action="store_true", help="the nodes are a real Kafka that holds the mirror")
     where.add_argument("--cluster", help="id of the only cluster whose log is wanted (default: any)")
@@ -86,12 +90,16 @@ def run(options: Namespace) -> int:
 
 
 def _stream(options: Namespace) -> int:
-    for name in ("nodes", "sink", "checkpoint"):
+    for name in ("sink", "checkpoint", *(["nodes"] if options.mirror else [])):
         if not getattr(options, name):
             raise UsageError(f"--{name} is needed (quorate stream --help)")
+    if not options.nodes:
+        addresses(options.node)  # Whatever is wrong with what was typed is said before anything else.
     from quorate_spark.session import require_java  # noqa: PLC0415  PySpark takes a second to import.
 
     require_java()
+    if not options.nodes:
+        options.nodes = kafka_addresses(options.node, lambda: time.sleep(1.0), _say)
     from quorate_spark.stream import application  # noqa: PLC0415
 
     stop = Event()
@@ -206,14 +214,12 @@ def _report(options: Namespace) -> int:
         print(msgspec.json.encode({"offset": cut.position, "weeks": chosen}).decode())
         return DONE
     names = Week.__struct_fields__
-    cells = [names, *([_cell(getattr(line, name)) for name in names] for line in chosen)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(names))]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in columns(names, [[_cell(getattr(week, name)) for name in names] for week in chosen]):
+        print(line)
     return DONE
 
 
-def _cell(value: object) -> str:
+def _cell(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.6%}"
-    return "-" if value is None else visible(str(value))
+    return value

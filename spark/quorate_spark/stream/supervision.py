@@ -32,7 +32,7 @@ class SparkGoneError(QuorateError):
 
 
 @dataclass
-class Watched:
+class WatchedQuery:
     """A query and how it does."""
 
     query: Query
@@ -58,7 +58,7 @@ class Supervisor:
         clock_ms: Callable[[], int],
         say: Callable[[str], None],
     ) -> None:
-        self.watched = [Watched(query) for query in queries]
+        self.watched = [WatchedQuery(query) for query in queries]
         self._store = store
         self._settings = settings
         self._clock_ms = clock_ms
@@ -130,7 +130,18 @@ class Supervisor:
                 self._say(f"{one.query.name}: while stopping: {_short(error)}")
             self._tell(one)
 
-    def _start(self, one: Watched) -> None:
+    def last_words(self) -> str:
+        """How far it came and what needs somebody, in one sentence: the last line of a run."""
+        try:
+            progress = self._store.progress()
+        except QuorateError as error:
+            return f"ended; how far it came cannot be read: {error}"
+        halted = [one.query.name for one in self.watched if one.state == "halted"]
+        needs = f"; halted, and to be looked at: {', '.join(halted)}" if halted else ""
+        events = 0 if progress is None else progress.position
+        return f"ended after event {events - 1}{needs}" if events else f"ended before the first event{needs}"
+
+    def _start(self, one: WatchedQuery) -> None:
         one.started_ms, one.warm = self._clock_ms(), False
         try:
             one.query.start()
@@ -141,7 +152,7 @@ class Supervisor:
         else:
             one.state = "running"
 
-    def _look(self, one: Watched) -> None:
+    def _look(self, one: WatchedQuery) -> None:
         running = one.query.running
         if running is None:
             return
@@ -161,7 +172,7 @@ class Supervisor:
         else:
             self._failed(one, StorageError("it was stopped by somebody else"))
 
-    def _failed(self, one: Watched, error: BaseException) -> None:
+    def _failed(self, one: WatchedQuery, error: BaseException) -> None:
         one.message = _short(error)
         if _halting(error):
             one.state = "halted"
@@ -172,7 +183,7 @@ class Supervisor:
         one.state, one.next_start_ms = "restarting", self._clock_ms() + wait_ms
         self._say(f"{one.query.name} failed and starts again in {wait_ms} ms: {one.message}")
 
-    def _tell(self, one: Watched) -> None:
+    def _tell(self, one: WatchedQuery) -> None:
         try:
             self._store.seen(one.query.name, one.query.id, one.state, one.message)
         except QuorateError as error:

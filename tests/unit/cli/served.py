@@ -46,7 +46,7 @@ def serving() -> Iterator[Served]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_PUT = do_POST = answer  # noqa: N815
+        do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Keep quiet."""

@@ -61,19 +61,21 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, below: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "port"),
+    ("words", "port", "whose"),
     [
-        (["up"], 3),
-        (["up", "--resume"], 2),
-        (["demo", "--with", "none"], 0),
-        (["demo", "--with", "none"], 101),
-        (["demo", "--with", "page"], 80),
+        (["up"], 3, "listeners.http of node 1"),
+        (["up", "--resume"], 2, "listeners.kafka of node 1"),
+        (["demo", "--with", "none"], 0, "listeners.rpc of node 1"),
+        (["demo", "--with", "none"], 101, "broker-a-2"),
+        (["demo", "--with", "page"], 80, "page"),
     ],
 )
 def test_nothing_is_started_where_somebody_listens(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], port: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], port: int, whose: str
 ) -> None:
-    """Another cluster on one of the ports would answer in the place of ours: it is named, and no folder is made."""
+    """Another cluster on one of the ports would answer in the place of ours: whose port it is is named in one sentence,
+    without a usage, for nothing was typed wrongly; and no folder is made.
+    """
     base, folder = free_ports(120), tmp_path / "c"
     resumed = "--resume" in words
     if resumed:
@@ -82,7 +84,7 @@ def test_nothing_is_started_where_somebody_listens(
         where = ["--nodes", "1", "--data-dir", str(folder), "--base-port", str(base)]
         assert program.main([*words, *where]) == 2
     told = capsys.readouterr()
-    assert f"127.0.0.1:{base + port} is in use" in told.err
+    assert told.err.startswith(f"quorate: {whose}: 127.0.0.1:{base + port} is in use, and nothing was started: ")
     assert told.out == ""
     assert folder.exists() == resumed
     assert not list(tmp_path.rglob("node.log"))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from quorate.cli import program
-from quorate.consensus.directory import COPIED, Directory
-from quorate.consensus.disk import DirectoryLock, FileVoterFile
 from quorate.consensus.ports import NodeId
+from quorate.consensus.storage.directory import COPIED, Directory
+from quorate.consensus.storage.disk import DirectoryLock, FileVoterFile
 from tests.unit.cli.served import serving
 
 NEW = "00000000-0000-4000-8000-000000000001"

@@ -1,7 +1,10 @@
 """The program: its words, its exit statuses."""
 
+import os
+import pty
+import subprocess
 import tomllib
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 from pathlib import Path
 
 import pytest
@@ -41,7 +44,8 @@ def test_trouble_becomes_an_exit_status(
     assert program.main(["status"]) == status
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == ("" if status == DONE else f"quorate: {trouble}\n")
+    usage = "usage: quorate status [-h]\n" if isinstance(trouble, UsageError) else ""
+    assert captured.err == ("" if status == DONE else f"{usage}quorate: {trouble}\n")
 
 
 def test_a_command_s_own_status_is_the_program_s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +70,72 @@ def test_what_is_typed_wrongly_is_refused(typed: list[str], capsys: pytest.Captu
         program.main(typed)
     assert ended.value.code == MISUSED
     assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "usage"),
+    [
+        ("status --no-such-flag", "usage: quorate status "),
+        ("log tail --no-such-flag", "usage: quorate log tail "),
+        ("why broker-a --no-such-flag", "usage: quorate why "),
+        ("--no-such-flag status", "usage: quorate "),
+    ],
+)
+def test_an_unknown_flag_is_answered_with_the_usage_of_its_command(
+    typed: str, usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not with the list of all commands: what was typed wrongly stands there with what could have been typed."""
+    with pytest.raises(SystemExit) as ended:
+        program.main(typed.split())
+    assert ended.value.code == MISUSED
+    said = capsys.readouterr().err
+    assert said.startswith(usage)
+    assert "unrecognized arguments: --no-such-flag" in said
+
+
+@pytest.mark.parametrize("typed", ["log dump --from 3 --to 2", "why broker-a --node here", "whatif"])
+def test_what_the_command_itself_refuses_comes_with_its_usage(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where argparse saw nothing wrong; the sentence stands last."""
+    assert program.main(typed.split()) == MISUSED
+    said = capsys.readouterr().err.splitlines()
+    words = " ".join(word for word in typed.split()[:2] if word in {"log", "dump", "why", "whatif"})
+    assert said[0].startswith(f"usage: quorate {words} ")
+    assert said[-1].startswith("quorate: ")
+
+
+def test_problems_of_a_file_come_without_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No flag would help there."""
+    (tmp_path / "node.toml").write_text("nonsense = 1")
+    assert program.main(["serve", "--config", str(tmp_path / "node.toml")]) == MISUSED
+    assert "usage:" not in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--version`` names the program and what is installed, on stdout, with status 0."""
+    with pytest.raises(SystemExit) as ended:
+        program.main(["--version"])
+    assert ended.value.code == DONE
+    assert capsys.readouterr().out == f"quorate {version('quorate')}\n"
+
+
+@pytest.mark.parametrize("act", ["tail", "dump"])
+def test_the_help_of_the_log_says_that_json_is_lines(act: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program must not take it for one document."""
+    with pytest.raises(SystemExit):
+        program.main(["log", act, "--help"])
+    assert "JSON lines, one document a line" in " ".join(capsys.readouterr().out.split())
+
+
+def test_make_prints_colours_to_a_terminal_only() -> None:
+    """Into a pipe a bare ``make`` is plain text; on a terminal the words to type stand out."""
+    plain = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, check=True).stdout
+    assert b"\x1b" not in plain
+    assert b"  setup          .venv" in plain
+    seen, shown = pty.openpty()
+    with os.fdopen(seen, "rb"):
+        subprocess.run(["make", "help"], cwd=ROOT, stdout=shown, check=True)
+        os.close(shown)
+        assert b"\x1b[1m" in os.read(seen, 4096)
 
 
 def test_the_help_says_what_our_other_packages_bring() -> None:

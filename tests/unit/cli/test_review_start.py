@@ -7,7 +7,7 @@ LOADS = """
 import sys
 from quorate.cli.serve import load_structlog
 load_structlog()
-import quorate.cli.node
+import quorate.node.running
 print("rich" in sys.modules, "structlog" in sys.modules)
 import rich.console
 load_structlog()

@@ -1,6 +1,8 @@
 """``quorate serve``: what it accepts before a node is built."""
 
+import argparse
 import asyncio
+import json
 import os
 import signal
 import uuid
@@ -10,8 +12,8 @@ import pytest
 
 from quorate.cli import program, serve
 from quorate.cli.cluster import found
-from quorate.consensus.store import Identity, RocksStore, claim_identity
-from quorate.settings import read_settings
+from quorate.consensus.storage.store import Identity, RocksStore, claim_identity
+from quorate.node.settings import read_settings
 from tests.clusters import quorate
 
 
@@ -39,6 +41,50 @@ def test_the_environment_counts(config: str, monkeypatch: pytest.MonkeyPatch) ->
     assert program.main(["serve", "--check", "--config", config]) == 2
 
 
+JAVA = """
+controllerDLegerGroup = g
+controllerDLegerPeers = n0-127.0.0.1:9878
+controllerDLegerSelfId = n0
+controllerStorePath = STORE
+enableElectUncleanMastr = true
+"""
+
+
+def test_a_key_that_nobody_reads_is_told_with_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--check`` and the log of a node name file, key, and what may be meant; the node starts all the same."""
+    path = tmp_path / "controller.properties"
+    path.write_text(JAVA.replace("STORE", str(tmp_path / "file" / "data")) + "kvConfigPath=/x\nzzz=1\n")
+    assert program.main(["serve", "--check", "--config", str(path)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"{path}: enableElectUncleanMastr: nobody reads it; did you mean enableElectUncleanMaster?",
+        f"{path}: zzz: nobody reads it",
+    ]
+    (tmp_path / "file").write_text("")  # So that it ends soon.
+    lines = quorate("serve", "--config", str(path)).stderr.splitlines()
+    told = json.loads(lines[0])
+    assert (told["level"], told["file"], told["key"], told["meant"], told["node"]) == (
+        "warning", str(path), "enableElectUncleanMastr", "enableElectUncleanMaster", 1,
+    )  # fmt: skip
+    assert "meant" not in json.loads(lines[1])
+
+
+def test_each_setting_knows_where_it_comes_from(config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file of either kind, the environment and flags; the last that said it counts."""
+    monkeypatch.setenv("QUORATE_LOG__LEVEL", "debug")
+    monkeypatch.setenv("QUORATE_NODE__ID", "1")
+    java = tmp_path / "controller.properties"
+    java.write_text(JAVA)
+    for path, more in ((Path(config), "cluster.key_file"), (java, "policy.enable_elect_unclean_master")):
+        if path is java:
+            java.write_text(JAVA + "enableElectUncleanMaster=true\n")
+        options = argparse.Namespace(config=path, set=["node.id=1"])
+        found = serve.sources_of(options)
+        assert found["log.level"] == "environment QUORATE_LOG__LEVEL"
+        assert found["node.id"] == "flag --set"
+        assert found[more] == found["cluster.voters"] == f"file {path}"
+        assert "engine.tick_s" not in found
+
+
 class Brief:
     """A node that is over as soon as it has started: it failed, or it was asked to stop."""
 
@@ -46,7 +92,7 @@ class Brief:
         self._fails = fails
         self.stopped: list[bool] = []
 
-    def __call__(self, _: object) -> "Brief":
+    def __call__(self, *_: object) -> "Brief":
         return self
 
     async def start(self) -> None:
@@ -67,8 +113,9 @@ def test_the_exit_status_tells_a_failure_from_an_end(
 ) -> None:
     """A node that had to stop exits 1, and hands nothing over; one that was asked to exits 0, and does."""
     node = Brief(fails=fails)
-    monkeypatch.setattr("quorate.cli.node.Node", node)
-    assert asyncio.run(serve._serve(read_settings(Path(config), {}, {}), None)) == code
+    monkeypatch.setattr("quorate.node.node.Node", node)
+    monkeypatch.setattr("quorate.node.running.calm_collector", lambda: None)  # This process has other things to do.
+    assert asyncio.run(serve._serve(read_settings(Path(config), {}, {}), {}, None)) == code
     assert node.stopped == [not fails]
 
 

@@ -1,6 +1,7 @@
 """How fresh, and of when: the arguments of every read command, ``at`` and ``diff``."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import pytest
 from quorate.cli import program
 from quorate.events import TopicDeleted
 from quorate.gateway.http.answers import Diff, Log, LogEvent, StateHash, Topics
-from quorate.metadata.diff import Change
+from quorate.model.diff import Change
 from tests.unit.cli.served import Served, serving
 
 AT: dict[str, Any] = {"offset": 9, "time_ms": 5, "node": 1}
@@ -149,4 +150,55 @@ def test_diff_reads_every_page_of_one_pair_of_states(node: Served, capsys: pytes
     ]
     out = capsys.readouterr().out
     assert "6 events from offset 3 to 9; 2 entities" in out
+    assert "1 entities" not in out
     assert ["changed", "broker-set/a", "master", "1", "2"] in [line.split() for line in out.splitlines()]
+
+
+REPLICA = {"broker_id": 1, "address": "h:1", "fenced": False, "capabilities": {}, "topics": []}
+ELECTION = {"offset": 3, "trigger": "heartbeat lost", "explanation": "It was fit. " * 20, "acknowledged": False}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            {"replicas": [REPLICA, {**REPLICA, "broker_id": 2}]},
+            {"replicas": [REPLICA, {**REPLICA, "broker_id": 2, "fenced": True, "topics": ["a", "b"]}]},
+            [["replica 2 fenced", "no", "yes"], ["replica 2 topics", "none", "a, b"]],
+        ),
+        (
+            {"replicas": [REPLICA]},
+            {"replicas": [REPLICA, {**REPLICA, "broker_id": 7}]},
+            [["replica 7", "none", "broker id 7, address h:1, fenced no, capabilities none, topics none"]],
+        ),
+        (
+            {"election": ELECTION},
+            {"election": {**ELECTION, "acknowledged": True}},
+            [["election acknowledged", "no", "yes"]],
+        ),
+        (
+            {"election": None, "sync_state_set": [1, 2]},
+            {"election": {"offset": 3}, "sync_state_set": []},
+            [["election", "none", "offset 3"], ["sync state set", "1, 2", "none"]],
+        ),
+        ({"values": {"a": "1"}}, {"values": {"a": "2", "b": "1"}}, [["values a", "1", "2"], ["values b", "none", "1"]]),
+    ],
+)
+def test_a_difference_is_told_inside_and_in_words(
+    node: Served,
+    capsys: pytest.CaptureFixture[str],
+    before: dict[str, object],
+    after: dict[str, object],
+    told: list[list[str]],
+) -> None:
+    """Of a replica or an election what changed is told, whole, and never as Python writes it; one is one entity."""
+    change = Change(key="broker-set/a", kind="broker-set", name="a", change="changed", before=before, after=after)
+    node.answers["/v1/diff"] = Diff(
+        **AT, start=3, start_time_ms=1, entities=[change], entity_count=1, event_count=1, events=[], next=None,
+        events_next=None,
+    )  # fmt: skip
+    assert run(node, "diff", "3") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 event from offset 3 to 9; 1 entity"
+    assert [re.split(r" {2,}", line)[2:] for line in lines[3:]] == told
+    assert not re.search(r"[{}\[\]']|None|True|False", "".join(lines))

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from quorate.clock import Timer
-from quorate.consensus.directory import Directory, MemoryVoterFile
-from quorate.consensus.event_log import EventLog
-from quorate.consensus.founding import directory_bytes, directory_text
-from quorate.consensus.journal import Journal
-from quorate.consensus.lives import Lives
+from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Family, Index, LeaderCause, NodeId, StoreOp, Term
-from quorate.consensus.pysyncobj_engine import PySyncObjEngine
+from quorate.consensus.raft.founding import directory_bytes, directory_text
+from quorate.consensus.raft.lives import Lives
+from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
+from quorate.consensus.raft.staging import finish_switch
 from quorate.consensus.settings import EngineSettings
-from quorate.consensus.staging import finish_switch
+from quorate.consensus.storage.directory import Directory, MemoryVoterFile
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import MemoryStore, applied_ops, read_applied
 from quorate.consensus.storage_settings import JournalSettings
-from quorate.consensus.store import MemoryStore, applied_ops, read_applied
 from quorate.wire.records import assemble
 
 JOURNAL = JournalSettings(max_entry_bytes=4096, segment_bytes=16 * 1024, tail_bytes=8192, tail_entries=64)
@@ -34,6 +34,8 @@ class VirtualTime:
         self.now = 1000.0
         self._heap: list[tuple[float, int, Callable[[], None], list[bool]]] = []
         self._count = 0
+        self._in_turn = False
+        self._ending: list[Callable[[], None]] = []
 
     def monotonic(self) -> float:
         return self.now
@@ -55,6 +57,23 @@ class VirtualTime:
 
         return Handle()
 
+    def take_turn(self, action: Callable[[], None]) -> None:
+        if self._in_turn:
+            action()
+            return
+        self._in_turn = True
+        action()
+        self._in_turn = False
+        ending, self._ending = self._ending, []
+        for callback in ending:
+            callback()
+
+    def at_turns_end(self, callback: Callable[[], None]) -> None:
+        if self._in_turn:
+            self._ending.append(callback)
+        else:
+            self.call_soon(callback)
+
     def run(self, seconds: float) -> None:
         end = self.now + seconds
         while self._heap and self._heap[0][0] <= end:
@@ -66,9 +85,10 @@ class VirtualTime:
 
 
 class MemoryDisk:
-    """Files; ``crash`` keeps what was synced."""
+    """Files; ``crash`` keeps what was synced. While ``hangs`` nobody may wait for a read: it would not end."""
 
     def __init__(self) -> None:
+        self.hangs = False
         self.files: dict[str, bytearray] = {}
         self.synced: dict[str, bytes] = {}
 
@@ -76,8 +96,12 @@ class MemoryDisk:
         return sorted(self.files)
 
     def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
+        assert not self.hangs, "somebody waits for a disk that hangs"
         data = self.files[name]
         return bytes(data[offset:] if size < 0 else data[offset : offset + size])
+
+    def peek(self, name: str, offset: int, size: int) -> bytes | None:
+        return self.read(name, offset, size) if name in self.files else None
 
     def create(self, name: str, size: int) -> None:
         self.files[name] = bytearray(size)
@@ -341,14 +365,14 @@ class Node:
     def start(self, *, forgotten: bool = False) -> None:
         cluster = self.cluster
         self.lives += 1
-        self.worker, self.store_worker = SlowWorker(cluster.time), SlowWorker(cluster.time)
+        self.worker, self.store_worker, self.reader = (SlowWorker(cluster.time) for _ in range(3))
         self.directory = Directory.open(
             self.voter_file, cluster_id="c", node_id=NodeId(self.id), store=None, fresh=self.incarnation
         )
         if forgotten:
             self.directory.forbid_vote("the test says so")
         self.directory.begin(directory_text(bytes([self.id, *self.lives.to_bytes(15, "big")])))
-        self.journal = Journal.open(self.disk, self.worker, cluster.journal, cluster.time)
+        self.journal = Journal.open(self.disk, self.worker, cluster.journal, cluster.time, reader=self.reader)
         self.log = EventLog(self.store)
         self.machine = ListMachine(self.store, self.log)
         if cluster.founding:
@@ -403,7 +427,7 @@ class Node:
     def kill(self, *, power_loss: bool = False) -> None:
         self.up = False
         self.engine.stop()
-        self.worker.dead = self.store_worker.dead = True
+        self.worker.dead = self.store_worker.dead = self.reader.dead = True
         if power_loss:
             self.disk.crash()
             self.store.crash()

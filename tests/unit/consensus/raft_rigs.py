@@ -10,8 +10,8 @@ from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, replicated
 from pysyncobj.node import Node as PeerNode
 from pysyncobj.transport import Transport
 
-from quorate.consensus import pysyncobj_engine
 from quorate.consensus.ports import NodeId
+from quorate.consensus.raft import pysyncobj_engine
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from tests.unit.consensus.raft_cluster import Cluster, Wires
 

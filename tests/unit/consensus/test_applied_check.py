@@ -5,10 +5,10 @@ from copy import deepcopy
 
 import pytest
 
-from quorate.consensus.applied_check import check_applied, check_offered, known_committed
-from quorate.consensus.codec import SnapshotBegin
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
-from quorate.consensus.store import applied_ops, offset_key, read_applied
+from quorate.consensus.raft.applied_check import check_applied, check_offered, known_committed
+from quorate.consensus.storage.store import applied_ops, offset_key, read_applied
+from quorate.consensus.transport.codec import SnapshotBegin
 from quorate.errors import InvariantBrokenError
 from quorate.wire.records import assemble
 from tests.unit.consensus.raft_cluster import Cluster, Node
@@ -23,11 +23,11 @@ class Terms:
 
     @property
     def last_index(self) -> Index:
-        """See LogView."""
+        """Of the in-memory image."""
         return Index(len(self._terms))
 
     def term_at(self, index: Index) -> Term | None:
-        """See LogView."""
+        """Term of the entry there; None outside the log (its base is inside)."""
         return Term(self._terms[index - 1]) if 1 <= index <= len(self._terms) else None
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.consensus import codec
-from quorate.consensus.codec import (
+from quorate.consensus.ports import TERM_MAX, Index, Term
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import (
     Ack,
     Alive,
     AppendEntries,
@@ -34,7 +35,6 @@ from quorate.consensus.codec import (
     VoteGranted,
     Welcome,
 )
-from quorate.consensus.ports import TERM_MAX, Index, Term
 from quorate.errors import PeerError, UsageError
 
 NUMBER = st.integers(0, codec.NUMBER_MAX)

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quorate.consensus.directory import (
+from quorate.consensus.ports import NodeId
+from quorate.consensus.storage.directory import (
     COPIED,
     DAMAGED,
     MISSING,
@@ -16,9 +17,8 @@ from quorate.consensus.directory import (
     VoterFile,
     decode_voter,
 )
-from quorate.consensus.disk import FileVoterFile, InlineWorker
-from quorate.consensus.ports import NodeId
-from quorate.consensus.store import Identity
+from quorate.consensus.storage.disk import FileVoterFile, InlineWorker
+from quorate.consensus.storage.store import Identity
 from quorate.errors import StorageError, UsageError
 
 IDENTITY = Identity(cluster_id="c", node_id=1, dir_uuid="d1")

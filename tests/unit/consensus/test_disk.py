@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.consensus.disk import DirectoryLock, FileDisk, InlineWorker, ThreadWorker
+from quorate.consensus.storage.disk import DirectoryLock, FileDisk, InlineWorker, ThreadWorker
 from quorate.errors import DiskFullError, StorageError, UsageError
 
 
@@ -45,7 +45,7 @@ def test_a_file_that_finds_no_room_leaves_nothing(disk: FileDisk, monkeypatch: p
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("quorate.consensus.disk._write_all", full)
+        patched.setattr("quorate.consensus.storage.disk._write_all", full)
         with pytest.raises(DiskFullError, match=r"create a: .*No space left"):
             disk.create("a", 3_000_000)
     assert disk.names() == []
@@ -97,7 +97,7 @@ def test_a_directory_that_cannot_be_is_a_storage_error(tmp_path: Path) -> None:
 def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
     """The second process is refused and told why; after the first is gone it may."""
     lock = DirectoryLock(str(tmp_path))
-    probe = f"from quorate.consensus.disk import DirectoryLock; DirectoryLock({str(tmp_path)!r})"
+    probe = f"from quorate.consensus.storage.disk import DirectoryLock; DirectoryLock({str(tmp_path)!r})"
 
     def second() -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False)

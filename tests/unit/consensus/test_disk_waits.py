@@ -1,7 +1,11 @@
 """Nothing that a peer or a client waits for is behind a slow disk but the sync it rests on."""
 
+from collections.abc import Iterable
+
 import pytest
 
+from quorate.consensus.journal.frames import segment_name
+from quorate.consensus.journal.recovery import JournalDamagedError
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.errors import StorageError
 from tests.unit.consensus.raft_cluster import Cluster, Node
@@ -39,6 +43,7 @@ def test_a_sync_of_the_store_delays_no_acknowledgement(sync_s: float) -> None:
         slow_store(node, sync_s)
     met = 0
     for i in range(300):
+        cluster.run(i % 4 * 0.001)  # Not always at the same moment of a sync.
         met += busy_with_the_store(cluster)
         assert commit_s(cluster, leader, b"entry %d" % i) <= 0.006
     assert met
@@ -83,3 +88,148 @@ def test_a_sync_of_the_store_that_hangs_stops_the_node() -> None:
     cluster.run(4.0)
     with pytest.raises(StorageError, match="sync of the store"):
         cluster.run(2.0)
+
+
+# ── reads of entries that left memory ──
+
+
+def hang(*nodes: Node) -> None:
+    """Reads of these nodes' disks do not end from here on; whoever waits for one on the loop fails."""
+    for node in nodes:
+        node.reader.stuck = node.disk.hangs = True
+
+
+def answer(nodes: Iterable[Node]) -> None:
+    """They do again."""
+    for node in nodes:
+        node.disk.hangs = False
+        node.reader.release()
+
+
+def with_one_behind(cluster: Cluster) -> tuple[Node, Node]:
+    """The leader, and a follower that lacks more than the leader has in memory; they hear each other again."""
+    leader = cluster.elect()
+    behind = next(node for node in cluster.nodes.values() if node is not leader)
+    cluster.wires.isolate(behind.id)
+    for i in range(200):
+        commit_s(cluster, leader, b"entry %d" % i)
+    cluster.wires.heal()
+    return leader, behind
+
+
+def restart_without_stores(cluster: Cluster, *, stuck: bool = False) -> list[Node]:
+    """All lose power, and their stores what was never synced: all there is to apply has left memory."""
+    nodes = list(cluster.nodes.values())
+    for node in nodes:
+        node.kill(power_loss=True)
+    for node in nodes:
+        node.start()
+        assert node.engine.applied_index <= 1 < node.journal.last_index
+    if stuck:
+        hang(*nodes)
+    return nodes
+
+
+def test_a_read_that_hangs_holds_up_only_the_follower_that_lags() -> None:
+    """Heartbeats go on and entries are committed with the other follower as fast as ever; then the one that lags gets
+    what it lacks.
+    """
+    cluster = Cluster(3)
+    leader, behind = with_one_behind(cluster)
+    hang(leader)
+    term, lacked = leader.engine.term, behind.journal.last_index
+    for i in range(300):
+        assert commit_s(cluster, leader, b"later %d" % i) <= 0.006
+        cluster.run(0.01)
+    assert (leader.engine.is_leader, leader.engine.term, behind.engine.leader_id) == (True, term, leader.id)
+    assert (behind.journal.last_index, leader.reader.pending()) == (lacked, 1)
+    answer([leader])
+    cluster.settle()
+
+
+def test_what_is_applied_late_is_not_waited_for_on_the_loop() -> None:
+    """A follower that must read what it applies hears its leader and acknowledges: it is half the majority."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    slow, gone = (node for node in cluster.nodes.values() if node is not leader)
+    for i in range(200):
+        commit_s(cluster, leader, b"entry %d" % i)
+    slow.kill(power_loss=True)
+    slow.start()
+    gone.kill()
+    hang(slow)
+    cluster.run(0.1)
+    for i in range(100):
+        assert commit_s(cluster, leader, b"later %d" % i) <= 0.006
+    assert slow.engine.commit_index >= leader.engine.commit_index - 1
+    assert slow.engine.applied_index <= 1
+    answer([slow])
+    cluster.settle()
+
+
+def test_a_leader_that_cannot_read_what_it_must_apply_makes_room() -> None:
+    """It could decide nothing. It steps down, and does not stand while its disk keeps it; another opens its term."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    for i in range(200):
+        commit_s(cluster, leader, b"entry %d" % i)
+    nodes = restart_without_stores(cluster, stuck=True)
+    cluster.run_until(lambda: any(node.engine.is_leader for node in nodes))
+    first = next(node for node in nodes if node.engine.is_leader)
+    answer(node for node in nodes if node is not first)
+    cluster.run_until(lambda: cluster.leader, limit=4.5)
+    assert cluster.leader is not first
+    cluster.run(2.0)
+    assert cluster.leader is not first
+    answer([first])
+    cluster.settle()
+
+
+def test_votes_wait_for_no_read() -> None:
+    """Who founded the log decides who votes for whom. A start reads it; from then on it is known."""
+    cluster = Cluster(3, founding=True)
+    leader = cluster.elect()
+    cluster.run_until(lambda: leader.machine.offset)
+    for i in range(200):
+        commit_s(cluster, leader, b"entry %d" % i)
+    nodes = restart_without_stores(cluster, stuck=True)
+    cluster.run_until(lambda: any(node.engine.is_leader for node in nodes), limit=2.0)
+    answer(nodes)
+    cluster.settle()
+
+
+def test_a_read_that_never_ends_stops_the_node() -> None:
+    """Who waits for it would wait for ever: it is said, and the node stops."""
+    cluster = Cluster(3, settings=EngineSettings(disk_stall_fatal_s=5.0))
+    leader, _ = with_one_behind(cluster)
+    hang(leader)
+    cluster.run(4.0)
+    with pytest.raises(StorageError, match="read of the journal"):
+        cluster.run(2.0)
+
+
+@pytest.mark.parametrize("damage", ["changed", "gone"])
+def test_damage_that_a_read_meets_stops_the_node(damage: str) -> None:
+    """By the name of the file, and with what to do."""
+    cluster = Cluster(3)
+    leader, _ = with_one_behind(cluster)
+    name = segment_name(1)
+    if damage == "changed":
+        leader.disk.files[name][1100:1200] = bytes(100)
+    else:
+        del leader.disk.files[name]
+    with pytest.raises(JournalDamagedError, match=f"cannot be read back from {name}: start the node again"):
+        cluster.run(1.0)
+
+
+def test_a_stopped_node_hears_of_no_read() -> None:
+    """One that ends after the node has stopped is nobody's."""
+    cluster = Cluster(3)
+    leader, _ = with_one_behind(cluster)
+    hang(leader)
+    cluster.run_until(leader.reader.pending)
+    leader.engine.stop()
+    leader.disk.files.clear()
+    answer([leader])
+    cluster.run(0.1)
+    assert leader.fatal == []

@@ -2,18 +2,18 @@
 
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from pysyncobj import syncobj
 
-from quorate.consensus import codec
-from quorate.consensus.codec import Ack, Alive, AppendEntries, PreVote, RequestVote, VoteGranted
 from quorate.consensus.ports import Index, NodeId, Term
-from quorate.consensus.pysyncobj_engine import PYSYNCOBJ_SHA256, check_pysyncobj
+from quorate.consensus.raft.pysyncobj_engine import PYSYNCOBJ_SHA256, check_pysyncobj
 from quorate.consensus.settings import EngineSettings
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import Ack, Alive, AppendEntries, PreVote, RequestVote, VoteGranted
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
 from quorate.events import UnknownSchemaError
 from tests.unit.consensus.raft_cluster import Cluster, Node
@@ -498,6 +498,26 @@ def test_a_lone_node_commits_only_what_is_durable() -> None:
     cluster.run_until(lambda: leader.machine.values() == [b"waits"])
 
 
+def test_a_finished_sync_takes_its_turn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lone node's commit asks for one turn, that of the proposal: the sync's end commits, applies and answers."""
+    cluster = Cluster(1)
+    leader = cluster.elect()
+    cluster.run(0.005)
+    assert leader.engine._timer is not None
+    leader.engine._timer.cancel()
+    asked: list[object] = []
+    soon = cluster.time.call_soon
+
+    def counted(callback: Callable[[], None]) -> None:
+        asked.append(callback)
+        soon(callback)
+
+    monkeypatch.setattr(cluster.time, "call_soon", counted)
+    index = leader.propose(b"alone")
+    cluster.run_until(lambda: leader.engine.applied_index == index)
+    assert len(asked) == 1
+
+
 def test_stuck_disks_of_followers_depose_nobody() -> None:
     """Acks that wait for a disk are replaced by signs of life: check-quorum keeps the leader."""
     cluster = Cluster(3)
@@ -675,6 +695,19 @@ def test_a_commit_index_travels_with_the_next_entries() -> None:
     alone = [message for _, message in sent if not message.entries and message.commit == leader.engine.commit_index]
     assert not alone
     assert [message.commit - message.prev_index for _, message in sent if message.entries] == [0] * 8
+
+
+def test_no_turn_is_taken_for_news_that_entries_took_along() -> None:
+    """The moment a commit index may wait ends, and every follower was sent it with entries: nothing is due."""
+    cluster = Cluster(3, settings=EngineSettings(commit_news_s=0.02))
+    leader = cluster.elect()
+    cluster.settle()
+    write(cluster, leader, 1)
+    leader.propose(b"takes it along")
+    cluster.run(0.0)
+    assert leader.engine._news_timer is not None
+    leader.engine._on_news_timer()
+    assert not leader.engine._kicked
 
 
 def test_a_commit_index_alone_is_told_soon_and_not_acknowledged() -> None:
@@ -883,7 +916,7 @@ def test_another_pysyncobj_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -
     """The error names the version and hash found and those expected; no engine can be made."""
     check_pysyncobj()
     check_pysyncobj.cache_clear()
-    monkeypatch.setattr("quorate.consensus.pysyncobj_engine.version", lambda _: "0.3.18")
+    monkeypatch.setattr("quorate.consensus.raft.pysyncobj_engine.version", lambda _: "0.3.18")
     with pytest.raises(UsageError, match=r"0\.3\.18 \(sha256 e8bdf.*0\.3\.17 \(sha256 e8bdf"):
         Cluster(1)
 
@@ -895,7 +928,7 @@ def test_a_changed_source_of_the_same_version_is_refused(monkeypatch: pytest.Mon
     changed = ModuleType("syncobj")
     changed.__file__ = str(tmp_path / "syncobj.py")
     Path(changed.__file__).write_text(source, encoding="utf-8")
-    monkeypatch.setattr("quorate.consensus.pysyncobj_engine.syncobj", changed)
+    monkeypatch.setattr("quorate.consensus.raft.pysyncobj_engine.syncobj", changed)
     found = hashlib.sha256(source.encode()).hexdigest()
     with pytest.raises(UsageError, match=rf"0\.3\.17 \(sha256 {found}\).*0\.3\.17 \(sha256 {PYSYNCOBJ_SHA256}\)"):
         Cluster(1)

@@ -4,12 +4,20 @@ import random
 
 import pytest
 
-from quorate.consensus import codec
-from quorate.consensus.codec import Ack, PreVoteAnswer, RejoinIndex, RejoinTerm, RequestVote, VoteGranted, YouLost
-from quorate.consensus.guard import PeerFlow
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
-from quorate.consensus.rejoin import Rejoin
+from quorate.consensus.raft.guard import PeerFlow
+from quorate.consensus.raft.rejoin import Rejoin
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import (
+    Ack,
+    PreVoteAnswer,
+    RejoinIndex,
+    RejoinTerm,
+    RequestVote,
+    VoteGranted,
+    YouLost,
+)
 from quorate.errors import UsageError
 from tests.unit.consensus.raft_cluster import Cluster, Node
 
@@ -185,18 +193,47 @@ def test_two_forgetful_nodes_of_three_wait_for_an_operator() -> None:
     assert not other.engine.voting
 
 
-def test_two_forgetful_nodes_of_five_wait_for_each_other() -> None:
-    """Three others go on deciding, but each forgetful node needs the other's memory: no vote of theirs."""
+def test_two_forgetful_nodes_of_five_come_back() -> None:
+    """The three that remember are in every majority, so their terms are enough; then both vote again."""
     cluster, leader, node = forgetful(5)
     other = next(n for n in cluster.nodes.values() if n not in {leader, node})
     lose_journal(other)
     node.start()
     other.start()
     write(cluster, leader, 10)
+    cluster.run_until(lambda: node.engine.voting and other.engine.voting)
+    cluster.settle()
+    for dead in [n for n in cluster.nodes.values() if n not in {leader, node, other}]:
+        dead.kill()
+    write(cluster, leader, 3)
+    cluster.settle()
+
+
+def test_three_forgetful_nodes_of_five_wait_for_an_operator() -> None:
+    """Two that remember do not meet every majority: none of the three votes, and nothing is decided."""
+    cluster, leader, node = forgetful(5)
+    lost = [node, *[n for n in cluster.nodes.values() if n not in {leader, node}][:2]]
+    for other in lost[1:]:
+        lose_journal(other)
+    leader.kill()
+    for started in (*lost, leader):
+        started.start()
+    cluster.run(20)
+    assert cluster.leader is None
+    assert not any(started.engine.voting for started in lost)
+
+
+def test_a_dead_voter_of_five_is_waited_for() -> None:
+    """It may be a candidate that holds the forgotten vote: no number of other answers makes up for its own."""
+    cluster, leader, node = forgetful(5)
+    dead = next(n for n in cluster.nodes.values() if n not in {leader, node})
+    dead.kill()
+    node.start()
+    write(cluster, leader, 10)
     cluster.run(5)
     assert not node.engine.voting
-    assert not other.engine.voting
-    cluster.settle()
+    dead.start()
+    cluster.run_until(lambda: node.engine.voting)
 
 
 def test_a_lone_node_without_its_journal_refuses_to_start() -> None:
@@ -253,25 +290,62 @@ def test_old_acks_do_not_count_after_the_leader_was_told() -> None:
     assert leader.engine._core.match(peer) == 0
 
 
+def test_an_ack_to_a_leader_that_has_restarted_does_nothing() -> None:
+    """A follower lets it out once its disk has the entry; the node it is for has not led in this life."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    write(cluster, leader, 3)
+    cluster.settle()
+    leader.kill()
+    leader.start()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    leader.engine._flows[NodeId(follower.id)].resend = False  # The follower's connection is up, this node's is not yet.
+    late = Ack(leader.engine.term, 1, Index(4), reset=False, success=True, counts=True)
+    leader.engine.receive(NodeId(follower.id), codec.encode(late))
+    cluster.run_until(lambda: cluster.leader)
+    cluster.settle()
+
+
 def test_only_voters_who_remember_are_believed() -> None:
     """Answers of another life or of a non-voter are ignored; the read index is asked for when every term is known."""
     rejoin = Rejoin([A, B], nonce=5)
     assert [peer for peer, _ in rejoin.questions(A, Term(1))] == [A, B]
     rejoin.on_term(A, RejoinTerm(4, Term(9), voting=True))
     rejoin.on_term(B, RejoinTerm(5, Term(7), voting=False))
-    rejoin.on_index(RejoinIndex(5, Index(3)))
+    rejoin.on_index(RejoinIndex(6, Index(3)))
     assert [peer for peer, _ in rejoin.questions(A, Term(1))] == [A, B]
-    rejoin.on_term(A, RejoinTerm(5, Term(3), voting=True))
-    rejoin.on_term(B, RejoinTerm(5, Term(6), voting=True))
+    rejoin.on_term(A, RejoinTerm(6, Term(3), voting=True))
+    assert [peer for peer, _ in rejoin.questions(A, Term(1))] == [B], "one of three that forget is the most"
+    rejoin.on_term(B, RejoinTerm(6, Term(6), voting=True))
     assert rejoin.learned_term == 6
     assert rejoin.questions(None, Term(1)) == []
     assert [(peer, type(question).__name__) for peer, question in rejoin.questions(B, Term(6))] == [(B, "RejoinRead")]
-    rejoin.on_index(RejoinIndex(4, Index(3)))
+    rejoin.on_index(RejoinIndex(5, Index(3)))
     assert rejoin.read_index is None
-    rejoin.on_index(RejoinIndex(5, Index(10)))
+    rejoin.on_index(RejoinIndex(6, Index(10)))
     assert not rejoin.complete(Index(10), Index(9))
     assert not rejoin.complete(Index(9), Index(10))
     assert rejoin.complete(Index(10), Index(10))
+
+
+def test_a_term_that_was_asked_for_before_another_forgot_does_not_count() -> None:
+    """The voter may have elected the one that forgot since then, with the vote that this node forgot. An answer that
+    travelled slowly does not count either.
+    """
+    rejoin = Rejoin([A, B, NodeId(4), NodeId(5)], nonce=5)
+    for peer in (A, B, NodeId(4)):
+        rejoin.on_term(peer, RejoinTerm(5, Term(3), voting=True))
+    rejoin.on_term(NodeId(5), RejoinTerm(5, Term(1), voting=False))
+    asked = dict(rejoin.questions(A, Term(3)))
+    assert {A, B, NodeId(4)} <= set(asked)
+    rejoin.on_term(A, RejoinTerm(5, Term(3), voting=True))
+    rejoin.on_index(RejoinIndex(6, Index(1)))
+    assert not rejoin.complete(Index(1), Index(1))
+    for peer in (A, B, NodeId(4)):
+        rejoin.on_term(peer, RejoinTerm(6, Term(4), voting=True))
+    rejoin.on_index(RejoinIndex(6, Index(1)))
+    assert rejoin.complete(Index(1), Index(1))
+    assert rejoin.learned_term == 4
 
 
 # ── a leader's proof ──

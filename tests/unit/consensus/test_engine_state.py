@@ -2,10 +2,10 @@
 
 import pytest
 
-from quorate.consensus import codec
-from quorate.consensus.codec import NeedState, PreVote, RequestVote
 from quorate.consensus.ports import NodeId
-from quorate.consensus.store import MemoryStore
+from quorate.consensus.storage.store import MemoryStore
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import NeedState, PreVote, RequestVote
 from quorate.errors import UsageError
 from tests.unit.consensus.raft_cluster import Cluster, Node
 from tests.unit.consensus.test_engine_rejoin import sent_by

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from quorate.consensus.event_log import EventLog, parse_batch
 from quorate.consensus.ports import StoreOp, Term
+from quorate.consensus.storage.event_log import EventLog, parse_batch
+from quorate.consensus.storage.store import MemoryStore, RocksStore, applied_ops, offset_key
 from quorate.consensus.storage_settings import EventLogSettings
-from quorate.consensus.store import MemoryStore, RocksStore, applied_ops, offset_key
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
 from quorate.wire.records import HEADER_BYTES, assemble
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from quorate.consensus import codec
-from quorate.consensus.codec import PreVote, RequestVote, VoteGranted
-from quorate.consensus.founding import UNFOUNDED, UNNAMED, directory_bytes, directory_text
-from quorate.consensus.guard import PeerFlow
 from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.raft.founding import UNFOUNDED, UNNAMED, directory_bytes, directory_text
+from quorate.consensus.raft.guard import PeerFlow
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import PreVote, RequestVote, VoteGranted
 from quorate.errors import UsageError
 from tests.unit.consensus.raft_cluster import Cluster, Node
 

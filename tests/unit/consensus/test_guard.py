@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.consensus.codec import AppendEntries
-from quorate.consensus.guard import (
+from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.raft.guard import (
     Election,
     HeldFrames,
     PeerFlow,
@@ -17,9 +17,9 @@ from quorate.consensus.guard import (
     commit_ceiling,
     shape_append,
 )
-from quorate.consensus.pace import Pace
-from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.raft.pace import Pace
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.consensus.transport.codec import AppendEntries
 from quorate.errors import InvariantBrokenError, UsageError
 
 SETTINGS = EngineSettings()

@@ -5,14 +5,15 @@ import random
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quorate.clock import ManualClock
-from quorate.consensus import journal_frames
-from quorate.consensus.disk import FileDisk, InlineWorker, ThreadWorker
-from quorate.consensus.journal import FIRST, Journal, JournalDamagedError, erase_journal
+from quorate.consensus.journal import frames as journal_frames
+from quorate.consensus.journal.journal import FIRST, Journal, JournalDamagedError, erase_journal
 from quorate.consensus.ports import NodeId
+from quorate.consensus.storage.disk import FileDisk, InlineWorker, ThreadWorker
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.errors import DiskFullError, InvariantBrokenError, StorageError, UsageError
 
@@ -444,7 +445,7 @@ def test_the_largest_entry_fits_and_is_read_back(tmp_path: Path) -> None:
         {"read_bytes": 100},
     ],
 )
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
     """A segment must hold an entry; sizes must be possible."""
     with pytest.raises(UsageError):
         JournalSettings(**wrong)

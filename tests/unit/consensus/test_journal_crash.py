@@ -13,14 +13,15 @@ import msgspec
 import pytest
 
 from quorate.clock import ManualClock
-from quorate.consensus import journal as journal_module
-from quorate.consensus import journal_frames as frames
-from quorate.consensus import journal_recovery
-from quorate.consensus.disk import InlineWorker
-from quorate.consensus.journal import FIRST, Journal, JournalDamagedError
+from quorate.consensus.journal import frames
+from quorate.consensus.journal import journal as journal_module
+from quorate.consensus.journal import recovery as journal_recovery
+from quorate.consensus.journal.journal import FIRST, Journal, JournalDamagedError
 from quorate.consensus.ports import NodeId
+from quorate.consensus.storage.disk import InlineWorker
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.errors import StorageError
+from tests.sim.disk import InjectedError, SimDisk
 
 TINY = JournalSettings(segment_bytes=2048, max_entry_bytes=900, read_bytes=4096)
 SECTOR = 512
@@ -50,6 +51,9 @@ class CrashDisk:
             if other == name:
                 content[at : at + len(data)] = data
         return bytes(content[offset:] if size < 0 else content[offset : offset + size])
+
+    def peek(self, name: str, offset: int, size: int) -> bytes | None:
+        return self.read(name, offset, size) if name in self.files else None
 
     def create(self, name: str, size: int) -> None:
         assert name not in self.files
@@ -119,6 +123,9 @@ class Files:
     def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
         content = (self._path / name).read_bytes()
         return content[offset:] if size < 0 else content[offset : offset + size]
+
+    def peek(self, name: str, offset: int, size: int) -> bytes | None:
+        return self.read(name, offset, size) if name in self.names() else None
 
     def create(self, name: str, size: int) -> None:
         (self._path / name).write_bytes(bytes(size))
@@ -517,6 +524,29 @@ def test_what_is_only_in_the_page_cache_is_written_and_synced_again(tmp_path: Pa
     assert (again.last_index, again.durable_index) == (3, 3)
     disk._unsynced.clear()
     assert Journal.open(disk, InlineWorker(), TINY, ManualClock()).entry(3) == b"b"
+
+
+class FailingOnce(SimDisk):
+    """One sync fails: that of the second segment's header."""
+
+    def sync(self, name: str) -> None:
+        self.failing = name == frames.segment_name(2) and not self.pages_dropped
+        super().sync(name)
+
+
+def test_a_segment_whose_first_sync_failed_is_there_after_a_power_loss() -> None:
+    """The next start reads its header out of pages that the kernel calls clean: it is written again first."""
+    disk = FailingOnce(random.Random(1))
+    journal = Journal.open(disk, InlineWorker(), TINY, ManualClock())
+    for index in range(2, 8):
+        journal.append(index, 1, b"x" * 200)
+    with pytest.raises(InjectedError):
+        journal.flush()
+    disk.crash("kill")
+    last = Journal.open(disk, InlineWorker(), TINY, ManualClock()).last_index
+    disk.crash("power")
+    assert frames.segment_name(2) in disk.names()
+    assert Journal.open(disk, InlineWorker(), TINY, ManualClock()).last_index == last > 2
 
 
 def test_a_rotten_entry_in_the_middle_names_the_place(written: Written) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from quorate.consensus.directory import Directory, MemoryVoterFile, Voter, decode_voter
-from quorate.consensus.founding import directory_text
-from quorate.consensus.lives import NO_LIFE, Lives
 from quorate.consensus.ports import NodeId
+from quorate.consensus.raft.founding import directory_text
+from quorate.consensus.raft.lives import Lives
+from quorate.consensus.storage.directory import Directory, MemoryVoterFile, Voter, decode_voter
+from quorate.consensus.transport.codec import NO_LIFE
 from quorate.errors import UsageError
 from tests.unit.consensus.raft_cluster import Cluster, Node
 

@@ -5,11 +5,11 @@ from zlib import crc32
 import pytest
 
 from quorate.clock import ManualClock
-from quorate.consensus import journal_frames
-from quorate.consensus.disk import InlineWorker
-from quorate.consensus.journal import Journal
-from quorate.consensus.journal_frames import Owner, SegmentHeader, encode_header, segment_name
+from quorate.consensus.journal import frames as journal_frames
+from quorate.consensus.journal.frames import Owner, SegmentHeader, encode_header, segment_name
+from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import NodeId
+from quorate.consensus.storage.disk import InlineWorker
 from quorate.errors import UsageError
 from tests.unit.consensus.raft_cluster import JOURNAL, Cluster, MemoryDisk, Node
 
@@ -62,7 +62,7 @@ def test_a_segment_without_an_owner_is_read(monkeypatch: pytest.MonkeyPatch) -> 
 
     disk = MemoryDisk()
     with monkeypatch.context() as patched:
-        patched.setattr("quorate.consensus.journal.encode_header", earlier)
+        patched.setattr("quorate.consensus.journal.journal.encode_header", earlier)
         opened(disk, MINE)
     assert disk.files[segment_name(1)][8] == 1
     journal = opened(disk, MINE)

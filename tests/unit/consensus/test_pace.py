@@ -6,9 +6,9 @@ import statistics
 import msgspec
 import pytest
 
-from quorate.consensus.guard import Election
-from quorate.consensus.pace import Pace
 from quorate.consensus.ports import NodeId
+from quorate.consensus.raft.guard import Election
+from quorate.consensus.raft.pace import Pace
 from quorate.consensus.settings import EngineSettings
 from tests.sim.nodes import Limits
 from tests.sim.scripted import Stage, StageError

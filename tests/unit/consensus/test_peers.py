@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from quorate.consensus import codec
-from quorate.consensus.codec import Hello, Proof, Refused, TermNotice, Welcome
-from quorate.consensus.lives import NO_LIFE
-from quorate.consensus.packets import LENGTH, OVERHEAD_BYTES, Tags, pack, unpack
-from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers, proof
 from quorate.consensus.ports import NodeId, Term
 from quorate.consensus.settings import PeerSettings
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import NO_LIFE, Hello, Proof, Refused, TermNotice, Welcome
+from quorate.consensus.transport.hello import PeerHandlers, PeerIdentity, proof
+from quorate.consensus.transport.packets import LENGTH, OVERHEAD_BYTES, Tags, pack, unpack
+from quorate.consensus.transport.peers import Peers
 from quorate.errors import PeerError, UsageError
 from tests.clusters import free_ports
 
@@ -348,7 +348,7 @@ def test_an_oversized_frame_of_a_proven_peer_drops_its_connection() -> None:
 
     async def scenario(one: End, two: End) -> None:
         await until(lambda: one.ups and two.ups)
-        link = one.peers._outbound[NodeId(2)]
+        link = one.peers._links.outbound[NodeId(2)]
         link.transport.write(struct.pack("!I", SETTINGS.frame_bytes_max + OVERHEAD_BYTES + 1))
         await until(lambda: (1, "malformed") in two.refused)
         await until(lambda: len(one.ups) == 2)
@@ -413,7 +413,7 @@ def test_a_link_into_nowhere_is_given_up_soon() -> None:
 
     async def scenario(one: End, two: End) -> None:
         await until(lambda: one.ups and two.ups)
-        links = [*one.peers._outbound.values(), *one.peers._inbound.values()]
+        links = [*one.peers._links.outbound.values(), *one.peers._links.inbound.values()]
         assert len(links) == 2
         for link in links:
             kernel = link.transport.get_extra_info("socket")
@@ -658,6 +658,22 @@ def test_nothing_is_heard_before_both_sides_have_kept_what_they_learned() -> Non
         assert not two.ups
 
     with_ends(scenario, one, two)
+
+
+def test_a_dialer_that_refuses_is_refused_for_its_reason_and_not_believed() -> None:
+    """It knows another directory here: that is no wrong key. It has proven nothing, so nobody is told."""
+    one = End(1, ports_of(1, 2))
+    told: list[object] = []
+    one.peers.handlers = msgspec.structs.replace(one.peers.handlers, turned_away=lambda *what: told.append(what))
+
+    async def scenario(one: End) -> None:
+        async with Raw(one.port) as raw:
+            raw.send(hello(), codec.encode_hello(Refused("directory")))
+            await until(lambda: one.refused)
+        assert one.refused == [(2, "directory")]
+        assert not told
+
+    with_ends(scenario, one)
 
 
 def test_who_must_be_told_of_another_life_first_says_hello_again() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from quorate.consensus.codec import AppendEntries, SnapshotBegin, encode
-from quorate.consensus.guard import ReadRounds
-from quorate.consensus.journal import Journal
+from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.raft.guard import ReadRounds
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.consensus.storage.store import applied_ops
 from quorate.consensus.storage_settings import JournalSettings
-from quorate.consensus.store import applied_ops
+from quorate.consensus.transport.codec import AppendEntries, SnapshotBegin, encode
 from quorate.errors import StorageError
 from tests.unit.consensus.raft_cluster import Cluster, MemoryDisk, Node, VirtualTime
 

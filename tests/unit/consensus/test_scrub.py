@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from quorate.consensus.disk import FileDisk, InlineWorker
-from quorate.consensus.event_log import EventLog
-from quorate.consensus.journal import Journal, JournalDamagedError
-from quorate.consensus.journal_frames import segment_name
+from quorate.consensus.journal.frames import segment_name
+from quorate.consensus.journal.journal import Journal, JournalDamagedError
 from quorate.consensus.ports import StoreOp, Term
-from quorate.consensus.scrub import Scrub
+from quorate.consensus.storage.disk import FileDisk, InlineWorker
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.scrub import Scrub
+from quorate.consensus.storage.store import MemoryStore, StoreDamagedError, applied_ops, offset_key
 from quorate.consensus.storage_settings import EventLogSettings, JournalSettings, ScrubSettings
-from quorate.consensus.store import MemoryStore, StoreDamagedError, applied_ops, offset_key
 from quorate.errors import StorageError
 from tests.unit.consensus.raft_cluster import VirtualTime
 from tests.unit.consensus.test_event_log import batch

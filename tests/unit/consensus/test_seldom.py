@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quorate.clock import ManualClock, Timer
-from quorate.consensus.seldom import Seldom
+from quorate.consensus.transport.seldom import LogThrottle
 
 
 class Later(ManualClock):
@@ -35,7 +35,7 @@ class Later(ManualClock):
 def test_a_thousand_refusals_are_two_lines() -> None:
     """The first is told at once, the others at the end of the period with their count; then it is quiet."""
     clock, said = Later(), list[dict[str, Any]]()
-    seldom = Seldom(60.0, clock.call_later, lambda **fields: said.append(fields))
+    seldom = LogThrottle(60.0, clock.call_later, lambda **fields: said.append(fields))
     for number in range(1000):
         seldom.tell("a", reason="a", number=number)
         clock.pass_(0.01)
@@ -52,7 +52,7 @@ def test_a_thousand_refusals_are_two_lines() -> None:
 def test_each_kind_is_told_of_by_itself() -> None:
     """What is new is not lost among what repeats itself; one that goes on is one line a period."""
     clock, said = Later(), list[dict[str, Any]]()
-    seldom = Seldom(60.0, clock.call_later, lambda **fields: said.append(fields))
+    seldom = LogThrottle(60.0, clock.call_later, lambda **fields: said.append(fields))
     for _ in range(3):
         seldom.tell("a", kind="a")
     seldom.tell("b", kind="b")

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.consensus import codec
-from quorate.consensus.codec import (
+from quorate.consensus.ports import Index, NodeId, StoreOp, Term
+from quorate.consensus.raft.snapshots import SnapshotSender, pack_batches, pack_rows, unpack_batches, unpack_rows
+from quorate.consensus.settings import EngineSettings, SnapshotSettings
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import (
     SNAPSHOT_ARRIVING,
     SNAPSHOT_DONE,
     SNAPSHOT_UNKNOWN,
@@ -17,9 +20,6 @@ from quorate.consensus.codec import (
     SnapshotBegin,
     SnapshotChunk,
 )
-from quorate.consensus.ports import Index, NodeId, StoreOp, Term
-from quorate.consensus.settings import EngineSettings, SnapshotSettings
-from quorate.consensus.snapshots import SnapshotSender, pack_batches, pack_rows, unpack_batches, unpack_rows
 from quorate.errors import PeerError
 from tests.unit.consensus.raft_cluster import Cluster, Node
 

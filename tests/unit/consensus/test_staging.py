@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quorate.consensus.codec import SnapshotBegin
-from quorate.consensus.engine import GuardedEngine
 from quorate.consensus.ports import Index, Store, StoreOp, Term
-from quorate.consensus.snapshots import SNAPSHOT_FAMILIES
-from quorate.consensus.staging import ROWS_PER_STEP, Sweeper, begin_switch, finish_switch, run, stage, switching
-from quorate.consensus.store import MemoryStore, RocksStore, StoreDamagedError, applied_ops, read_applied
+from quorate.consensus.raft.engine import GuardedEngine
+from quorate.consensus.raft.snapshots import SNAPSHOT_FAMILIES
+from quorate.consensus.raft.staging import ROWS_PER_STEP, Sweeper, begin_switch, finish_switch, run, stage, switching
+from quorate.consensus.storage.store import MemoryStore, RocksStore, StoreDamagedError, applied_ops, read_applied
+from quorate.consensus.transport.codec import SnapshotBegin
 from quorate.errors import StorageError
 from tests.unit.consensus.test_snapshots import PATIENT, at_step, behind, creep, same
 

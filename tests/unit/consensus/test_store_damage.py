@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import StoreOp, Term
-from quorate.consensus.storage_settings import EventLogSettings
-from quorate.consensus.store import (
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import (
     MemoryStore,
     RocksStore,
     StoreDamagedError,
@@ -17,6 +16,7 @@ from quorate.consensus.store import (
     offset_key,
     read_applied,
 )
+from quorate.consensus.storage_settings import EventLogSettings
 from quorate.errors import StorageError
 from tests.unit.consensus.test_event_log import batch
 

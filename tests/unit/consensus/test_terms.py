@@ -2,10 +2,10 @@
 
 import pytest
 
-from quorate.consensus import codec
-from quorate.consensus.codec import Message, RejoinAsk, TermNotice
-from quorate.consensus.journal_frames import VOTE, encode_vote
+from quorate.consensus.journal.frames import VOTE, encode_vote
 from quorate.consensus.ports import TERM_MAX, NodeId, Term
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import Message, RejoinAsk, TermNotice
 from quorate.errors import InvariantBrokenError, PeerError, UsageError
 from tests.unit.consensus.raft_cluster import Cluster
 from tests.unit.consensus.test_codec import BEYOND

@@ -3,18 +3,19 @@
 from collections.abc import Callable
 from typing import Any
 
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
-from quorate.consensus.store import MemoryStore
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import MemoryStore
 from quorate.controller import (
-    Agreeing,
     Caller,
     CommandLine,
     Controller,
+    ControllerPorts,
     ControllerSettings,
     DialResult,
     ReplicatedState,
     RoleChange,
+    SettingsAgreement,
 )
 from quorate.controller.live import Heartbeat
 from quorate.errors import UsageError
@@ -168,17 +169,21 @@ class Bench:
         self.lines: list[CommandLine] = []
         self.controller = Controller(
             node_id,
-            self.machine,
-            self.loop,
-            self.wire,
+            ControllerPorts(
+                engine=self.engine,  # type: ignore[arg-type]
+                machine=self.machine,
+                scheduler=self.loop,
+                peers=self.wire,
+                metrics=self.metrics,
+                command_log=self.lines.append,
+            ),
             self.settings,
             PolicySettings(),
             FOUNDING,
-            self.metrics,
-            self.lines.append,
         )
-        self.agreeing = Agreeing(self.controller, requests or RequestSettings())
-        self.controller.start(self.engine)  # type: ignore[arg-type]
+        self.agreeing = SettingsAgreement(self.controller, requests or RequestSettings())
+        self.controller.listeners.add(self.agreeing)
+        self.controller.start()
 
     def open(self, term: int = 1) -> None:
         """Lead, and open the term."""

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from quorate.consensus.entry import MAX_ENTRY_BYTES
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Family, Index, StoreOp, Term
-from quorate.consensus.store import MemoryStore
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import MemoryStore
 from quorate.controller import (
     Answered,
     Busy,
     ControllerSettings,
+    Listener,
     NotLeader,
     ReadView,
     Refused,
@@ -21,8 +22,8 @@ from quorate.controller import (
     UnknownOutcome,
     messages,
 )
-from quorate.controller.loop import UNPARKED_PER_TURN
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
+from quorate.controller.routing import UNPARKED_PER_TURN
 from quorate.errors import UsageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic, RecordNodeStart
 from quorate.metadata.refusals import response
@@ -81,8 +82,8 @@ def test_an_answer_at_the_last_moment_is_dropped_when_the_deadline_was_first() -
     slow = bench.submit(topic("t"), timeout_s=0.2)
     asked = messages.decode(bench.wire.sent[0][1])
     assert isinstance(asked, ForwardedCommand)
-    (pending,) = bench.controller._forwarder._under_way.values()
-    bench.controller._settle(pending, UnknownOutcome("deadline"))
+    (pending,) = bench.controller._router.forwarder._under_way.values()
+    bench.controller._endings.settle(pending, UnknownOutcome("deadline"))
     bench.controller.receive(2, messages.encode(CommandOutcome(asked.id, Answered(Accepted(), 7))))
     bench.controller.peer_disconnected(2)
     assert [type(outcome) for outcome in slow] == [UnknownOutcome]
@@ -92,8 +93,8 @@ def test_a_link_that_breaks_after_the_deadline_ends_nothing_twice() -> None:
     """What ended stays ended when the peer goes away before the next sweep."""
     bench = following()
     outcomes = bench.submit(topic("t"))
-    (pending,) = bench.controller._forwarder._under_way.values()
-    bench.controller._settle(pending, UnknownOutcome("deadline"))
+    (pending,) = bench.controller._router.forwarder._under_way.values()
+    bench.controller._endings.settle(pending, UnknownOutcome("deadline"))
     bench.controller.peer_disconnected(2)
     assert len(outcomes) == 1
 
@@ -139,7 +140,7 @@ def test_a_command_too_long_to_be_forwarded_is_refused_here() -> None:
     assert isinstance(outcome, Refused)
     assert outcome.refusal.code == "CommandTooLarge"
     assert bench.wire.sent == []
-    assert (bench.controller.parked, len(bench.controller._forwarder)) == (0, 0)
+    assert (bench.controller.parked, len(bench.controller._router.forwarder)) == (0, 0)
 
 
 def test_a_command_with_a_number_no_message_holds_is_refused_here() -> None:
@@ -149,7 +150,7 @@ def test_a_command_with_a_number_no_message_holds_is_refused_here() -> None:
     assert isinstance(outcome, Refused)
     assert "cannot be sent" in outcome.refusal.remark
     assert bench.wire.sent == []
-    assert (bench.controller.parked, len(bench.controller._forwarder)) == (0, 0)
+    assert (bench.controller.parked, len(bench.controller._router.forwarder)) == (0, 0)
 
 
 def test_one_parked_request_that_fails_does_not_strand_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +224,7 @@ def test_stopping_lets_every_request_end() -> None:
 # -- leadership lost and found
 
 
-def test_what_is_in_limbo_behind_a_later_term_of_ones_own_never_happened() -> None:
+def test_what_is_in_doubt_behind_a_later_term_of_ones_own_never_happened() -> None:
     """Leading again, this node knows that its old entries behind the new barrier are gone, and says so at once."""
     bench = opened()
     outcomes = [bench.submit(topic(name)) for name in ("a", "b", "c")]
@@ -305,7 +306,7 @@ def test_a_bad_or_forgotten_request_id_is_refused_or_unknown() -> None:
     assert isinstance(old[0], UnknownOutcome)
 
 
-def test_a_snapshot_over_entries_in_limbo_leaves_them_unknown_and_forgets_them() -> None:
+def test_a_snapshot_over_entries_in_doubt_leaves_them_unknown_and_forgets_them() -> None:
     """The log below a snapshot is not seen: whether it was ours nobody knows, and nothing is kept for ever."""
     ahead = opened()
     for name in "abcd":
@@ -321,7 +322,7 @@ def test_a_snapshot_over_entries_in_limbo_leaves_them_unknown_and_forgets_them()
     assert seen == [bench.controller.offset] == [6]
     bench.after(2.6)
     assert [type(outcome) for outcome in outcomes] == [UnknownOutcome]
-    assert not bench.controller._decider._limbo
+    assert not bench.controller._decider._in_doubt
 
 
 def test_the_tip_starts_from_what_is_committed_when_leadership_returns() -> None:
@@ -380,7 +381,12 @@ def test_a_term_lost_before_its_first_decision_was_answered_opens_nothing() -> N
     """Its record may still be committed; the term is over all the same."""
     bench = Bench()
     opens: list[int] = []
-    bench.controller.on_open.append(opens.append)
+
+    class Opens(Listener):
+        def opened(self, term: int) -> None:
+            opens.append(term)
+
+    bench.controller.listeners.add(Opens())
     bench.open()
     bench.engine.lose(None)
     bench.engine.lead(2)
@@ -456,7 +462,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
         lambda: ControllerSettings(command_bytes_max=MAX_ENTRY_BYTES + 1),
         lambda: ControllerSettings(deadline_sweep_s=3.0),
         lambda: ControllerSettings(parked_max=0),
-        lambda: ControllerSettings(deaths_rest_s=-0.001),
+        lambda: ControllerSettings(failover_pause_s=-0.001),
         lambda: ControllerSettings(role_push_gather_s=-1.0),
     )
     for make in bad:
@@ -507,7 +513,7 @@ def test_the_start_of_a_node_is_recorded_when_somebody_leads() -> None:
     """Tried again until a leader took it; then it is a fact, once."""
     bench = Bench()
     start = RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=1)
-    bench.controller.start(bench.engine, start)  # type: ignore[arg-type]
+    bench.controller.start(start)
     bench.after(3.0)
     bench.open()
     for _ in range(5):

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
-from quorate.consensus.store import MemoryStore
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import MemoryStore
 from quorate.controller import Comparison, ControllerSettings, ReplicatedState, Reread, messages
 from quorate.controller.comparing import StateIsWrongError, outvoted, packed
 from quorate.controller.messages import SumsAt, SumsOf
@@ -62,6 +62,7 @@ class Voter:
         )
         self.refold: Callable[[int, int], Steps[int | None]] = Refold(self.checkpoints, self.log, 100_000)
         self.comparison = Comparison(
+            Engine(rig, node, voters),  # type: ignore[arg-type]
             self.machine,
             self.store,
             self.loop,
@@ -72,7 +73,7 @@ class Voter:
             Reread(self.machine, rig, 100_000),
             self.fail,
         )
-        self.comparison.start(Engine(rig, node, voters))  # type: ignore[arg-type]
+        self.comparison.start()
 
     def replayed(self, agreed: int, offset: int) -> Steps[int | None]:
         """By what is in ``refold`` now."""
@@ -91,7 +92,7 @@ class Voter:
         if self.stopped or (self.node, peer) in self.rig.cut:
             return False
         other = self.rig.voters[peer]
-        self.loop.call_later(0.001, lambda: other.comparison.receive(self.node, messages.decode(payload)))  # type: ignore[arg-type]
+        self.loop.call_later(0.001, lambda: other.comparison.sums_told(self.node, messages.decode(payload)))  # type: ignore[arg-type]
         return True
 
     def flip(self, name: str) -> None:
@@ -446,10 +447,10 @@ def test_a_verdict_is_believed_only_with_a_majority_of_others_and_ones_own_sums(
     same = packed(mine)
     compared = rig.voters[2].comparison
     for agree, sums in (((1,), other), ((1, 2), other), ((1, 7), other), ((1, 3), same)):
-        compared.receive(1, messages.StateIsWrong(mine.index, agree, sums))
-    compared.receive(9, messages.StateIsWrong(mine.index, (1, 3), other))
+        compared.sums_told(1, messages.StateIsWrong(mine.index, agree, sums))
+    compared.sums_told(9, messages.StateIsWrong(mine.index, (1, 3), other))
     rig.after(1.0)
     assert rig.stopped() == []
-    compared.receive(1, messages.StateIsWrong(mine.index, (1, 3), other))
+    compared.sums_told(1, messages.StateIsWrong(mine.index, (1, 3), other))
     rig.after(1.0)
     assert rig.stopped() == [2]

@@ -1,10 +1,10 @@
 """What consumer groups keep: many changes in few entries, on every node alike, and decisions never wait for them."""
 
 from quorate.consensus.entry import Entry, decode_entry, encode_entry
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import Index, StoreOp, Term
-from quorate.consensus.store import MemoryStore, applied_ops
-from quorate.controller import ControllerSettings, GroupWriter, ReplicatedState, Written
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import MemoryStore, applied_ops
+from quorate.controller import ControllerSettings, GroupWriter, ReplicatedState, WriteResult
 from quorate.metadata.commands import ApplyBrokerId
 from quorate.metadata.group_rows import encode_changes
 from quorate.metadata.requests import RequestSettings
@@ -22,7 +22,8 @@ class Office:
     def __init__(self, settings: ControllerSettings = SETTINGS) -> None:
         self.bench = Bench(settings=settings)
         self.writer = GroupWriter(self.bench.controller, self.bench.machine, self.bench.loop, settings)
-        self.told: list[tuple[str, Written]] = []
+        self.bench.controller.listeners.add(self.writer)
+        self.told: list[tuple[str, WriteResult]] = []
         self.bench.open()
 
     def put(self, name: str, row: bytes | None = b"row") -> None:
@@ -53,7 +54,7 @@ def test_a_lone_change_is_proposed_at_once() -> None:
     assert office.told == []
     assert office.rows() == {}
     office.turn()
-    assert office.told == [("a", Written.DONE)]
+    assert office.told == [("a", WriteResult.DONE)]
     assert office.rows() == dict(office.bench.store.scan("groups")) == {b"a": b"row"}
     assert (office.bench.machine.offset, office.bench.machine.time_ms) == (offset, time_ms)
 
@@ -67,12 +68,12 @@ def test_what_comes_together_is_one_entry() -> None:
     office.put("b", b"3")
     office.put("a", b"4")
     office.turn()
-    assert office.told == [("a", Written.DONE)]
+    assert office.told == [("a", WriteResult.DONE)]
     office.bench.after(0.02)
     assert len(office.entries()) == 1
     office.turn(0.04)
     assert len(office.entries()) == 2
-    assert office.told[1:] == [("a", Written.DONE), ("a", Written.DONE), ("b", Written.DONE)]
+    assert office.told[1:] == [("a", WriteResult.DONE), ("a", WriteResult.DONE), ("b", WriteResult.DONE)]
     assert office.rows() == {b"a": b"4", b"b": b"3"}
     office.put("a", None)
     office.turn(0.06)
@@ -119,15 +120,15 @@ def test_limits_are_told_and_change_nothing() -> None:
     """Too many waiting: busy. Too many rows, or too long a row: no room; rows that are there may still change."""
     office = Office()
     office.put("long", b"x" * 200)
-    assert office.told == [("long", Written.NO_ROOM)]
+    assert office.told == [("long", WriteResult.NO_ROOM)]
     for number in range(9):
         office.put(f"k{number}")
-    assert office.told[1:] == [("k8", Written.BUSY)]
+    assert office.told[1:] == [("k8", WriteResult.BUSY)]
     for _ in range(4):
         office.turn(0.06)
     for name in ("k8", "k9", "k10"):
         office.put(name)
-    assert office.told[-1] == ("k10", Written.NO_ROOM)
+    assert office.told[-1] == ("k10", WriteResult.NO_ROOM)
     office.turn(0.06)
     office.put("k1", b"new")
     office.turn(0.06)
@@ -143,13 +144,13 @@ def test_losing_the_office_ends_every_wait() -> None:
     office.bench.after(0.001)
     office.put("b")
     office.bench.engine.lose(leader=2)
-    assert office.told == [("a", Written.NOT_LEADER), ("b", Written.NOT_LEADER)]
+    assert office.told == [("a", WriteResult.NOT_LEADER), ("b", WriteResult.NOT_LEADER)]
     office.put("c")
-    assert office.told[-1] == ("c", Written.NOT_LEADER)
+    assert office.told[-1] == ("c", WriteResult.NOT_LEADER)
     office.bench.open(term=2)
     office.put("d")
     office.turn(0.06)
-    assert office.told[-1] == ("d", Written.DONE)
+    assert office.told[-1] == ("d", WriteResult.DONE)
     assert office.rows() == {b"a": b"row", b"d": b"row"}, "a was in the log, and the log is the truth"
 
 
@@ -161,7 +162,7 @@ def test_changes_behind_decisions_in_flight_are_written() -> None:
     office.bench.after(0.001)
     assert len(office.entries()) == 1
     office.turn()
-    assert (len(outcome), office.told) == (1, [("a", Written.DONE)])
+    assert (len(outcome), office.told) == (1, [("a", WriteResult.DONE)])
 
 
 def test_an_entry_that_went_with_its_term_holds_up_nobody() -> None:
@@ -176,7 +177,7 @@ def test_an_entry_that_went_with_its_term_holds_up_nobody() -> None:
     office.bench.open(term=3)
     office.put("b")
     office.turn(0.06)
-    assert office.told == [("a", Written.NOT_LEADER), ("b", Written.DONE)]
+    assert office.told == [("a", WriteResult.NOT_LEADER), ("b", WriteResult.DONE)]
     assert office.rows() == {b"b": b"row"}
 
 
@@ -190,7 +191,7 @@ def test_an_entry_of_another_term_in_the_same_place_is_not_ours() -> None:
     office.bench.after(0.001)
     assert office.told == []
     office.turn()
-    assert office.told == [("a", Written.DONE)]
+    assert office.told == [("a", WriteResult.DONE)]
 
 
 def test_a_commit_that_does_not_come_is_told_in_time() -> None:
@@ -201,9 +202,9 @@ def test_a_commit_that_does_not_come_is_told_in_time() -> None:
     office.put("b")
     assert office.writer.pending(b"a")
     office.bench.after(1.6)
-    assert office.told == [("a", Written.LATE)]
+    assert office.told == [("a", WriteResult.LATE)]
     office.bench.after(1.0)
-    assert office.told == [("a", Written.LATE), ("b", Written.LATE)]
+    assert office.told == [("a", WriteResult.LATE), ("b", WriteResult.LATE)]
     office.turn(0.06)
     office.turn(0.06)
     assert office.rows() == {b"a": b"row", b"b": b"row"}

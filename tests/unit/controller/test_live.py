@@ -96,17 +96,17 @@ def test_another_life_says_anew_how_far_its_log_reaches() -> None:
         entry = live.get("c", "a", 1)
         assert entry is not None
         if dead:
-            live.bury(entry, "connection closed", 101.0)
+            live.mark_dead(entry, "connection closed", 101.0)
         live.heard(beat(epoch=5, max_offset=10, confirm_offset=10), Line(), 102.0)
         assert (entry.alive, entry.epoch, entry.max_offset, entry.confirm_offset) == (True, 5, 10, 10)
 
 
 def test_a_broker_that_fell_silent_and_speaks_again_on_the_same_channel_begins_anew() -> None:
-    """Buried by its timeout with the channel still open; the next heartbeat revives it as it is now."""
+    """Marked dead by its timeout with the channel still open; the next heartbeat revives it as it is now."""
     live, line = table(), Line()
     live.heard(beat(epoch=5, max_offset=1000), line, 100.0)
     (entry,) = live.overdue(110.1)
-    live.bury(entry, "heartbeat expired", 110.1)
+    live.mark_dead(entry, "heartbeat expired", 110.1)
     live.heard(beat(epoch=4, max_offset=10), line, 120.0)
     assert (entry.alive, entry.alive_since, entry.epoch, entry.max_offset) == (True, 120.0, 4, 10)
 
@@ -151,7 +151,7 @@ def test_a_heartbeat_without_a_timeout_gets_the_nodes_own() -> None:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["beat", "beat", "close", "bury", "forget"]), st.integers(1, 4)), max_size=40
+    st.tuples(st.sampled_from(["beat", "beat", "close", "mark_dead", "forget"]), st.integers(1, 4)), max_size=40
 )
 
 
@@ -168,8 +168,8 @@ def test_how_many_live_and_how_many_are_suspect_is_counted_as_it_changes(
         elif step == "close":
             live.closed(channels[broker_id % lines], now)
             channels[broker_id % lines] = Line()
-        elif entry is not None and step == "bury":
-            live.bury(entry, "heartbeat expired", now)
+        elif entry is not None and step == "mark_dead":
+            live.mark_dead(entry, "heartbeat expired", now)
         elif entry is not None:
             live.forget(entry)
         assert live.living == sum(one.alive for one in live)

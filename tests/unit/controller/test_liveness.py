@@ -20,6 +20,7 @@ def watched(brokers: int = 3, *, scan_round: int = 0) -> tuple[Bench, list[Line]
     """An open term, liveness watching, one broker set whose master is broker 1; nothing is looked at in turn."""
     bench = Bench(settings=ControllerSettings(scan_round=scan_round))
     liveness = Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
+    bench.controller.listeners.add(liveness)
     bench.open()
     liveness.start()
     lines = [Line() for _ in range(brokers)]
@@ -110,11 +111,11 @@ def test_an_unconfirmed_close_waits_for_the_timeout() -> None:
 
 def test_a_second_controller_whose_channel_closed_too_confirms() -> None:
     """Two independent closes since the last heartbeat are a death, in whichever order they are seen."""
-    for witness_first in (False, True):
+    for other_first in (False, True):
         bench, lines, _ = watched()
         bench.after(0.5)
         before = bench.controller.offset
-        if witness_first:
+        if other_first:
             closed_elsewhere(bench, 1)
             bench.controller.channel_closed(lines[0])
         else:
@@ -124,7 +125,7 @@ def test_a_second_controller_whose_channel_closed_too_confirms() -> None:
         assert isinstance(facts(bench, before)[0], BrokerFenced)
 
 
-def test_a_witness_older_than_the_last_heartbeat_confirms_nothing() -> None:
+def test_a_close_seen_elsewhere_older_than_the_last_heartbeat_confirms_nothing() -> None:
     """What another controller lost before the broker was last heard here is history."""
     bench, lines, _ = watched()
     bench.after(0.5)
@@ -137,7 +138,7 @@ def test_a_witness_older_than_the_last_heartbeat_confirms_nothing() -> None:
     assert facts(bench, before) == []
 
 
-def test_a_follower_witnesses_for_the_leader() -> None:
+def test_a_follower_reports_closed_channels_to_the_leader() -> None:
     """A follower that sees a close tells the leader, and decides nothing itself."""
     bench, lines, _ = watched()
     bench.engine.lose(2)
@@ -188,6 +189,7 @@ def test_never_heard_is_neither_candidate_nor_fenced_for_one_timeout() -> None:
         fresh.engine.log.append((term, entry))
     fresh.engine.commit()
     liveness = Liveness(fresh.controller, fresh.loop, fresh.brokers, fresh.wire, fresh.settings)
+    fresh.controller.listeners.add(liveness)
     fresh.open(5)
     liveness.start()
     before = fresh.controller.offset
@@ -349,7 +351,7 @@ def test_a_refused_dial_counts_only_for_the_close_it_was_made_for() -> None:
 
 
 def test_two_closes_far_apart_confirm_nothing() -> None:
-    """A witness outside the window is another story; inside it, it is the same death."""
+    """A second observer outside the window sees another close; inside it, it is the same death."""
     for gap_s, confirmed in ((6.0, False), (3.0, True)):
         bench, lines, _ = watched()
         bench.after(0.5)
@@ -361,7 +363,7 @@ def test_two_closes_far_apart_confirm_nothing() -> None:
         assert bool(facts(bench, before)) is confirmed
 
 
-def test_a_witness_for_a_broker_nobody_heard_here_is_nothing() -> None:
+def test_a_close_of_a_broker_nobody_heard_here_is_nothing() -> None:
     """No entry, no death."""
     bench, _, _ = watched()
     bench.controller.receive(2, messages.encode(messages.BrokersClosed((("c", "nobody", 1),))))
@@ -369,7 +371,7 @@ def test_a_witness_for_a_broker_nobody_heard_here_is_nothing() -> None:
 
 
 def test_a_close_seen_while_nobody_leads_is_told_to_nobody() -> None:
-    """Without a leader there is nobody to witness for; the evidence stays here."""
+    """Without a leader there is nobody to report to; the evidence stays here."""
     bench, lines, _ = watched()
     bench.engine.lose(None)
     bench.wire.sent.clear()
@@ -466,7 +468,7 @@ def test_many_sets_are_looked_at_in_slices() -> None:
 
 
 def test_a_dead_broker_that_came_back_before_anybody_acted_is_left_alone() -> None:
-    """Buried, and heard again in the same turn: there is nothing to mourn."""
+    """Marked dead, and heard again in the same turn: there is no failover."""
     bench, lines, _ = watched()
     before = bench.controller.offset
     bench.brokers.dial_result = "refused"
@@ -479,7 +481,7 @@ def test_a_dead_broker_that_came_back_before_anybody_acted_is_left_alone() -> No
 def test_of_many_deaths_one_is_acted_on_at_a_time() -> None:
     """However many brokers die together, the loop has time for other work between any two of them."""
     bench, lines, _ = watched(brokers=14)
-    rest_s = bench.settings.deaths_rest_s
+    rest_s = bench.settings.failover_pause_s
     before = len(bench.engine.log)
     closed_elsewhere(bench, *range(9, 15))
     for line in lines[8:]:
@@ -501,14 +503,14 @@ def test_deaths_that_wait_for_their_turn_die_with_the_leadership() -> None:
     closed_elsewhere(bench, *range(9, 15))
     for line in lines[8:]:
         bench.controller.channel_closed(line)
-    bench.after(bench.settings.deaths_rest_s * 0.9)
+    bench.after(bench.settings.failover_pause_s * 0.9)
     bench.engine.lose(2)
     before = len(bench.engine.log)
     bench.after(1.0)
     assert len(bench.engine.log) == before
 
 
-def test_what_a_witness_confirms_meanwhile_is_not_dialled() -> None:
+def test_what_a_second_observer_confirms_meanwhile_is_not_dialled() -> None:
     """A rack goes: one suspect is dialled in a turn, and those whose death is confirmed by then are not."""
     bench, lines, _ = watched(brokers=9)
     bench.brokers.dial_result = "unknown"

@@ -2,32 +2,32 @@
 
 import pytest
 
-from quorate.consensus.event_log import EventLog
 from quorate.consensus.ports import StoreOp
-from quorate.consensus.store import MemoryStore
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.store import MemoryStore
 from quorate.controller import (
-    Agreeing,
     Answered,
     Busy,
     ControllerSettings,
-    Found,
     NotLeader,
+    QueryResult,
     ReadResult,
     ReadView,
     Refused,
     ReplicatedState,
+    SettingsAgreement,
     Unavailable,
     UnknownOutcome,
     messages,
 )
-from quorate.controller.loop import answered
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
+from quorate.controller.views import answered
 from quorate.errors import StorageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
 from quorate.metadata.limits import limits_in_force
-from quorate.metadata.queries import TopicConfig
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark, plain_sums
+from quorate.model.queries import TopicConfig
 from quorate.wire.avro import decode_events
 from tests.unit.controller.bench import CALLER, Bench
 
@@ -207,7 +207,7 @@ def test_a_follower_answers_from_its_own_state_once_the_leader_was_asked() -> No
     look(bench, outcomes)
     assert outcomes == []
     bench.engine.confirm()
-    assert isinstance(outcomes[0], Found)
+    assert isinstance(outcomes[0], QueryResult)
     assert outcomes[0].offset == bench.controller.offset
     assert bench.wire.sent == []
 
@@ -269,7 +269,7 @@ def test_a_query_is_answered_from_committed_state_once_the_leadership_is_confirm
     bench.engine.commit()
     look(bench, outcomes)
     bench.engine.confirm()
-    assert isinstance(outcomes[1], Found)
+    assert isinstance(outcomes[1], QueryResult)
 
 
 def test_full_queues_answer_busy_at_once() -> None:
@@ -550,7 +550,8 @@ def test_limits_are_recorded_once_and_a_later_leader_yields_to_them() -> None:
     end = bench.machine.offset
     assert limits_in_force(bench.machine.state) == (5, 3_600_000)
     bench.engine.lose()
-    other = Agreeing(bench.controller, RequestSettings(remembered_max=7))
+    other = SettingsAgreement(bench.controller, RequestSettings(remembered_max=7))
+    bench.controller.listeners.add(other)
     bench.open(2)
     bench.engine.commit()
     assert bench.machine.offset == end + 1

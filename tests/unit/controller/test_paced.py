@@ -1,6 +1,6 @@
 """Many things to do at once are done one after the other, a lone one at once, and what has a time at that time."""
 
-from quorate.controller.paced import Agenda, Paced
+from quorate.controller.paced import Agenda, PacedQueue
 from tests.unit.controller.bench import Bench
 
 REST_S = 0.01
@@ -12,7 +12,7 @@ class Worker:
     def __init__(self) -> None:
         self.bench = Bench()
         self.done: list[tuple[int, float]] = []
-        self.paced = Paced(self.bench.loop, REST_S, self.do)
+        self.paced = PacedQueue(self.bench.loop, REST_S, self.do)
 
     def do(self, item: int) -> bool:
         """One item."""

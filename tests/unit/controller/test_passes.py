@@ -20,6 +20,7 @@ class Crowd:
         self.bench = Bench(settings=ControllerSettings(**settings))  # type: ignore[arg-type]
         bench = self.bench
         self.liveness = Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
+        bench.controller.listeners.add(self.liveness)
         bench.open()
         self.liveness.start()
         self.lines = [Line() for _ in range(3)]
@@ -87,7 +88,7 @@ def test_the_next_pass_begins_when_the_last_has_ended() -> None:
 
 def test_fencings_of_brokers_never_heard_leave_time_for_others() -> None:
     """Two hundred of them fall due at once: between two fencings the loop rests, and nobody else's waits for theirs."""
-    crowd = Crowd(strangers=200, missed_rest_s=0.02)
+    crowd = Crowd(strangers=200, fencing_pause_s=0.02)
     bench = crowd.bench
     crowd.quiet(20)
     log = len(bench.engine.log)

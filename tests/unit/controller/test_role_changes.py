@@ -24,8 +24,9 @@ from tests.unit.controller.test_liveness import facts
 def pushing(*, acknowledge: bool | None) -> tuple[Bench, RoleChanges]:
     """An open term with role changes pushed to brokers that answer so."""
     bench = Bench()
-    Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
+    liveness = Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
     pushes = RoleChanges(bench.controller, bench.loop, bench.brokers, bench.settings)
+    bench.controller.listeners.add(liveness, pushes)
     bench.brokers.acknowledge = acknowledge
     bench.open()
     return bench, pushes
@@ -191,7 +192,7 @@ def test_a_push_to_a_broker_that_died_or_was_superseded_ends() -> None:
     bench.broker_set([line])
     entry = bench.controller.live.get("c", "a", 1)
     assert entry is not None
-    bench.controller.live.bury(entry, "connection closed", bench.world.now)
+    bench.controller.live.mark_dead(entry, "connection closed", bench.world.now)
     calls = len(bench.brokers.notified)
     bench.after(1.0)
     bench.settle()
@@ -271,8 +272,9 @@ def test_deliveries_of_a_moment_are_one_entry() -> None:
     """
     for most, entries in ((64, 1), (2, 2)):
         bench = Bench(settings=ControllerSettings(role_push_gather_max=most))
-        Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
+        liveness = Liveness(bench.controller, bench.loop, bench.brokers, bench.wire, bench.settings)
         pushes = RoleChanges(bench.controller, bench.loop, bench.brokers, bench.settings)
+        bench.controller.listeners.add(liveness, pushes)
         bench.brokers.acknowledge = None
         bench.open()
         for name in "abc":

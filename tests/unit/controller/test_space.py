@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quorate.controller import Answered, ControllerSettings, Refused, messages
-from quorate.controller.group_writer import GroupWriter, Written
+from quorate.controller.group_writer import GroupWriter, WriteResult
 from quorate.controller.space import SAID_FOR
 from quorate.metadata.commands import (
     ApplyBrokerId,
@@ -132,7 +132,8 @@ def test_new_rows_of_groups_are_refused_and_kept_ones_move_on() -> None:
     """A consumer goes on committing its position; a new group has no room."""
     bench = leading()
     writer = GroupWriter(bench.controller, bench.machine, bench.loop, bench.settings)
-    told: list[Written] = []
+    bench.controller.listeners.add(writer)
+    told: list[WriteResult] = []
     writer.put(b"kept", b"1", told.append)
     bench.after(0.2)
     bench.engine.commit()
@@ -143,7 +144,7 @@ def test_new_rows_of_groups_are_refused_and_kept_ones_move_on() -> None:
     bench.after(0.2)
     bench.engine.commit()
     bench.after(0.2)
-    assert told == [Written.DONE, Written.NO_ROOM, Written.DONE]
+    assert told == [WriteResult.DONE, WriteResult.NO_ROOM, WriteResult.DONE]
 
 
 def test_without_a_floor_nothing_is_refused() -> None:
@@ -190,6 +191,7 @@ def test_the_size_of_the_state_is_that_of_its_rows() -> None:
     bench.done(DeleteTopic(topic="old"))
     bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids="2", clean_living=True))
     writer = GroupWriter(bench.controller, bench.machine, bench.loop, bench.settings)
+    bench.controller.listeners.add(writer)
     for row in (b"12345", b"1", None):
         writer.put(b"g", row, lambda _: None)
         bench.after(0.2)

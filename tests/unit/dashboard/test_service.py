@@ -24,6 +24,7 @@ from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.site import Site
+from tests.clusters import quorate
 from tests.dashboard.lives import RECORDED, Http, folded, life, plain, view
 
 FACTS = list(recorded(RECORDED))
@@ -271,6 +272,17 @@ def test_the_silent_keep_nobody_from_the_page() -> None:
         await runner.cleanup()
 
     asyncio.run(run())
+
+
+def test_a_port_in_use_is_named() -> None:
+    """Where somebody listens already the page does not start; the flag is named in one sentence, with no usage."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = quorate("dashboard", "--log", str(RECORDED), "--port", str(port))
+    assert ended.returncode == 2
+    [sentence] = ended.stderr.splitlines()
+    assert sentence.startswith(f"quorate: --port {port}: ")
+    assert sentence.endswith("address already in use")
 
 
 def parts(text: str) -> list[tuple[str, str, Any]]:

@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from quorate.clock import LoopScheduler
-from quorate.consensus import codec
-from quorate.consensus.codec import Hello
-from quorate.consensus.peers import PeerHandlers, PeerIdentity, Peers
 from quorate.consensus.ports import NodeId
 from quorate.consensus.settings import PeerSettings
+from quorate.consensus.transport import codec
+from quorate.consensus.transport.codec import Hello
+from quorate.consensus.transport.hello import PeerHandlers, PeerIdentity
+from quorate.consensus.transport.peers import Peers
 from quorate.controller.ports import RoleChange
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.http import HttpServer, HttpSettings
@@ -105,8 +106,15 @@ def voter(node: int, others: dict[NodeId, tuple[str, int]], **tls: ssl.SSLContex
         refused=lambda *_: None,
         directory_of=lambda _: None,
     )
-    contexts = {f"ssl_{side}": context for side, context in tls.items()}
-    return Peers(identity, others, PeerSettings(), random.Random(node), handlers, **contexts)
+    return Peers(
+        identity,
+        others,
+        PeerSettings(),
+        random.Random(node),
+        handlers,
+        ssl_server=tls.get("server"),
+        ssl_client=tls.get("client"),
+    )
 
 
 def framed(data: bytes) -> bytes:

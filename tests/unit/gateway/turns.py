@@ -22,6 +22,12 @@ class Turns(ManualClock):
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         raise NotImplementedError
 
+    def take_turn(self, action: Callable[[], None]) -> None:
+        action()
+
+    def at_turns_end(self, callback: Callable[[], None]) -> None:
+        self.call_soon(callback)
+
     def turn(self) -> None:
         for _ in range(len(self.ready)):
             self.ready.popleft()()

@@ -10,8 +10,8 @@ from quorate.history.checkpoints import Checkpoints
 from quorate.history.past import Link, Listener, Past
 from quorate.history.replay import FRAME, Order, Replay, framed, read_order, read_report
 from quorate.history.settings import HistorySettings
-from quorate.metadata.evolve import evolve
-from quorate.metadata.state import EMPTY, State
+from quorate.model.evolve import evolve
+from quorate.model.state import EMPTY, State
 from quorate.wire.avro import decode_events
 from tests.unit.controller.bench import Bench
 

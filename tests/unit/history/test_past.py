@@ -13,8 +13,8 @@ from quorate.history.past import NoAnswer
 from quorate.history.replay import Batches, Begin, Done, End, Failed, Replay, Rows
 from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import DeleteTopic, PutTopic
-from quorate.metadata.context import Silence
-from quorate.metadata.rows import from_rows
+from quorate.model.live import Silence
+from quorate.model.rows import from_rows
 from quorate.wire.avro import decode_events
 from tests.unit.controller.bench import Line
 from tests.unit.history.kit import Times, plain

@@ -9,9 +9,9 @@ from quorate.metadata import commands
 from quorate.metadata.commands import Command, Refusal, Reply
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
-from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.state import EMPTY, BrokerSet, State
+from quorate.model.evolve import evolve
+from quorate.model.state import EMPTY, BrokerSet, State
 from quorate.slices import Steps
 
 R = TypeVar("R", bound=Reply)

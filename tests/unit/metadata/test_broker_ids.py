@@ -5,7 +5,7 @@ import pytest
 from quorate.events import BrokerIdApplied
 from quorate.metadata import commands
 from quorate.metadata.policy import JAVA, PolicySettings
-from quorate.metadata.queries import NextBrokerId, NextBrokerIdIs, answer
+from quorate.model.queries import NextBrokerId, NextBrokerIdIs, answer
 from tests.unit.metadata.kit import World, applying
 
 

@@ -6,7 +6,7 @@ from quorate.events import BrokerDataCleaned
 from quorate.metadata import commands
 from quorate.metadata.commands import CleanBrokerData
 from quorate.metadata.policy import JAVA
-from quorate.metadata.queries import NextBrokerId, NextBrokerIdIs, answer
+from quorate.model.queries import NextBrokerId, NextBrokerIdIs, answer
 from tests.unit.metadata.kit import LOST, World, applying, registering
 
 

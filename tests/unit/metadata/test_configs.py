@@ -4,7 +4,7 @@ import pytest
 
 from quorate.events import ConfigChange, ConfigChanged
 from quorate.metadata.commands import ChangeConfig, RecordLeader
-from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS, known_controller_key, policy_in_force, values
+from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS, heeded, policy_in_force, unread, values
 from quorate.metadata.policy import PolicySettings
 from tests.unit.metadata.kit import CREATE, World
 
@@ -12,6 +12,38 @@ from tests.unit.metadata.kit import CREATE, World
 def change(scope: str, **changes: str | None) -> ChangeConfig:
     """One change of settings."""
     return ChangeConfig(scope=scope, changes=changes)
+
+
+def test_what_means_something_is_known_by_scope() -> None:
+    """What is heeded can be set, and does something; where the rules themselves refuse the rest, nothing is listed."""
+    assert heeded("cluster") == frozenset({"requests.remembered_max", "requests.remembered_ms_max"})
+    assert heeded("broker-set/a") == frozenset({"enableElectUncleanMaster", "learners"})
+    assert heeded("topic/t") == frozenset()
+    assert heeded("controller") is heeded("node/1") is None
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "said"),
+    [
+        (
+            "cluster",
+            "foo",
+            "nothing reads foo in cluster; there it is requests.remembered_max, requests.remembered_ms_max",
+        ),
+        ("topic/t", "foo", "nothing reads foo in topic/t"),
+        ("broker-set/a", "zone", "nothing reads zone in broker-set/a; there it is enableElectUncleanMaster, learners"),
+        ("broker-set/a", "zone.1", ""),
+        ("topic/t", "zone.1", "nothing reads zone.1 in topic/t"),
+        ("cluster", "requests.remembered_max", ""),
+        ("controller", "foo", ""),
+        ("nowhere", "foo", ""),
+        ("topic/", "foo", ""),
+    ],
+)
+def test_what_nothing_reads_is_told(scope: str, name: str, said: str) -> None:
+    """With what is read there; to unset is never wrong, and what the rules refuse anyway is left to them."""
+    assert unread(scope, {name: "1"}) == said
+    assert unread(scope, {name: None}) == ""
 
 
 def test_settings_are_set_changed_and_unset_with_what_was_before() -> None:
@@ -95,13 +127,6 @@ def test_every_key_of_javas_controller_can_be_set(key: str) -> None:
     """With a value of its type."""
     value = next(value for value in ("true", "5") if CONTROLLER_KEYS[key](value))
     assert World().events(ChangeConfig(scope="controller", changes={key: value}))
-
-
-def test_known_keys_include_the_black_list() -> None:
-    """So that a gateway that drops unknown keys still passes these on to their refusal."""
-    assert known_controller_key("configStorePath")
-    assert known_controller_key("metricsLabel")
-    assert not known_controller_key("listenPort")
 
 
 def test_the_nearer_scope_overrules_the_policy() -> None:

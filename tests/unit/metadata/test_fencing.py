@@ -22,7 +22,7 @@ from quorate.metadata.commands import (
     RoleChangeDelivery,
     UnfenceBroker,
 )
-from quorate.metadata.evolve import evolve
+from quorate.model.evolve import evolve
 from tests.unit.metadata.kit import World
 
 FENCE = FenceBroker(

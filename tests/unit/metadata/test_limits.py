@@ -12,7 +12,7 @@ from quorate.metadata.limits import (
     unrecorded,
 )
 from quorate.metadata.requests import RequestSettings
-from quorate.metadata.state import EMPTY, Config, State
+from quorate.model.state import EMPTY, Config, State
 from tests.unit.metadata.kit import CREATE, World
 
 

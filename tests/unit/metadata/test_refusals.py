@@ -4,10 +4,10 @@ import typing
 
 import pytest
 
-from quorate.metadata import queries
 from quorate.metadata.commands import Accepted, Command, MasterIs, Refusal, Reply
 from quorate.metadata.decide import DECIDERS
 from quorate.metadata.refusals import RESPONSE_CODES, Code, refuse, response
+from quorate.model import queries
 
 
 def test_every_name_has_exactly_one_code() -> None:

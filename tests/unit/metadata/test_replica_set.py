@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from quorate.metadata.replica_set import Member, appoint, elect, inputs
+from quorate.metadata.replica_set import Member, appoint, elect
+from quorate.model.evolve import inputs
 
 
 def member(broker_id: int, *, alive: bool = True, in_sync: bool = True, learner: bool = False, **said: Any) -> Member:

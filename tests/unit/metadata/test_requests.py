@@ -19,8 +19,8 @@ from quorate.metadata.requests import (
     request_time_ms,
     rows_gone,
 )
-from quorate.metadata.rows import ROWS_PER_STEP
-from quorate.metadata.state import EMPTY
+from quorate.model.rows import ROWS_PER_STEP
+from quorate.model.state import EMPTY
 from tests.unit.metadata.kit import counted
 
 SMALL = RequestSettings(remembered_max=2, remembered_ms_max=1_000, ahead_ms_max=50)

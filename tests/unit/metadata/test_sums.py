@@ -2,11 +2,11 @@
 
 import pytest
 
-from quorate.metadata import rows
 from quorate.metadata.commands import RaiseFeatureLevel
 from quorate.metadata.requests import RequestSettings, RequestTable
-from quorate.metadata.state import EMPTY
 from quorate.metadata.sums import KEPT_MAX, RING_MAX, RunningSums, digest, plain_sums, shown, sum_of, summing
+from quorate.model import rows
+from quorate.model.state import EMPTY
 from tests.unit.metadata.kit import CREATE, World, counted, registering
 from tests.unit.metadata.test_cluster import START
 

@@ -5,7 +5,7 @@ import pytest
 
 from quorate.events import Stamp, SyncStateSetAltered
 from quorate.metadata import commands
-from quorate.metadata.evolve import evolve
+from quorate.model.evolve import evolve
 from tests.unit.metadata.kit import World, altering
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from quorate.events import NodeAddresses, Voter
 from quorate.metadata.commands import ChangeConfig, CreateCluster, FenceBroker, RecordLeader
-from quorate.metadata.context import LiveView, Silence
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.whatif import Failures, SetRow, Survivors, WhatIf, whatif
+from quorate.model.live import LiveView, Silence
 from quorate.slices import Steps
 from tests.unit.metadata.kit import LOST, World
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from quorate_projections.mirror.ports import Event, FencedError, MirrorError, Standing
+from quorate_projections.mirror.ports import Event, FencedError, MirrorError, NodeReport
 
 
 def event(offset: int, log: str = "a") -> Event:
@@ -31,14 +31,14 @@ class FakeTarget:
         self.closed = False
 
     def first_and_last(self) -> tuple[Event, Event] | None:
-        """See port."""
+        """The first and the last committed record; None when there is none. Raises MirrorError."""
         if self._trouble() == "unreachable":
             raise MirrorError("the target cannot be read")
         found = self._topic.committed
         return (found[0], found[-1]) if found else None
 
     def write(self, events: Sequence[Event]) -> None:
-        """See port."""
+        """All or none. Raises FencedError (none), MirrorError (unknown: open again, look again)."""
         trouble = self._trouble()
         if self._epoch != self._topic.epoch:
             raise FencedError("another took over")
@@ -49,7 +49,7 @@ class FakeTarget:
             raise MirrorError("the commit was not answered, but it happened")
 
     def close(self) -> None:
-        """See port."""
+        """Let go."""
         self.closed = True
 
 
@@ -63,11 +63,11 @@ class FakeSource:
         self.closed = False
 
     def seek(self, offset: int) -> None:
-        """See port."""
+        """Read from this event on."""
         self._next = offset
 
     def read(self, most: int, wait_s: float) -> Sequence[Event]:
-        """See port."""
+        """The next events in order, at most ``most``; empty after ``wait_s`` without any. Raises MirrorError."""
         trouble = self._trouble()
         if trouble == "unreachable":
             raise MirrorError("the node is gone")
@@ -79,17 +79,17 @@ class FakeSource:
         return found
 
     def at(self, offset: int) -> Event:
-        """See port."""
+        """One event. Raises MirrorError when it is not there within the deadline. The next read needs a seek."""
         if offset >= len(self._log):
             raise MirrorError("not there")
         return self._log[offset]
 
     def end(self) -> int:
-        """See port."""
+        """The high watermark as last heard."""
         return len(self._log)
 
     def close(self) -> None:
-        """See port."""
+        """Let go."""
         self.closed = True
 
 
@@ -100,11 +100,11 @@ class FakeNode:
     leads: bool = True
     away: bool = False
 
-    def ask(self) -> Standing:
-        """See port."""
+    def ask(self) -> NodeReport:
+        """Does it lead now? Raises MirrorError when it cannot be asked."""
         if self.away:
             raise MirrorError("the node is away")
-        return Standing(self.leads, "cluster", "127.0.0.1:1", 7)
+        return NodeReport(self.leads, "cluster", "127.0.0.1:1", 7)
 
 
 def troubles(chance: random.Random, share: float) -> Callable[[], str]:

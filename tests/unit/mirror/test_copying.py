@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate_projections.mirror.copying import Copying, Progress
+from quorate_projections.mirror.copying import MirrorCopier, Progress
 from quorate_projections.mirror.ports import Event, ForeignLogError, NodeView
 from quorate_projections.mirror.settings import MirrorSettings
 from tests.unit.mirror.fakes import FakeNode, FakeSource, FakeTarget, Topic, event, troubles
@@ -24,9 +24,9 @@ class Clock:
         return self.s
 
 
-def copying(log: list[Event], topic: Topic, node: NodeView | None = None, clock: Clock | None = None) -> Copying:
+def copying(log: list[Event], topic: Topic, node: NodeView | None = None, clock: Clock | None = None) -> MirrorCopier:
     """A mirror without trouble."""
-    return Copying(
+    return MirrorCopier(
         node or FakeNode(), lambda _: FakeSource(log), lambda _: FakeTarget(topic), SETTINGS, clock or Clock()
     )
 
@@ -103,7 +103,7 @@ def test_stopping_lets_go_of_both_ends() -> None:
     """After ``run`` ends source and target are closed and the state says so."""
     source, target = FakeSource([event(0)]), FakeTarget(Topic())
     told: list[Progress] = []
-    mirror = Copying(FakeNode(), lambda _: source, lambda _: target, SETTINGS, Clock(), told.append)
+    mirror = MirrorCopier(FakeNode(), lambda _: source, lambda _: target, SETTINGS, Clock(), told.append)
     turns = iter([False, False, True])
     mirror.run(lambda _: next(turns))
     assert source.closed
@@ -126,7 +126,7 @@ def test_exact_under_any_trouble(seed: int, share: float, size: int) -> None:
         return troubles(chance, trouble["share"])()
 
     mirrors = [
-        Copying(
+        MirrorCopier(
             node, lambda _: FakeSource(log, now_and_then), lambda _: FakeTarget(topic, now_and_then), SETTINGS, clock
         )
         for node in nodes

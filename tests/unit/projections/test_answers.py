@@ -14,7 +14,7 @@ from quorate_projections.answers import Answer, Answers
 from quorate_projections.exposition import exposition
 from quorate_projections.folding import Folding
 from quorate_projections.generations import Busy, Generations
-from quorate_projections.retelling import Retelling
+from quorate_projections.materialized_views import MaterializedViews
 from quorate_projections.settings import ProjectionSettings, as_environment, described, read_settings
 from quorate_projections.views import VIEWS
 from tests.clusters import quorate
@@ -29,15 +29,17 @@ class Setup:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.now_ms = START_MS
         self.heard: tuple[int, int] | None = None
-        self.retelling = Retelling(ProjectionSettings(data_dir=str(folder), **settings), lambda: self.now_ms)
-        self.retelling.heard = lambda: self.heard
-        self.retelling.trouble = ""
-        self.answers = Answers(self.retelling)
+        self.materialized_views = MaterializedViews(
+            ProjectionSettings(data_dir=str(folder), **settings), lambda: self.now_ms
+        )
+        self.materialized_views.heard = lambda: self.heard
+        self.materialized_views.trouble = ""
+        self.answers = Answers(self.materialized_views)
 
     def feed(self, first: int, last: int) -> None:
         for record in records(31, COUNT)[first:last]:
-            self.retelling.take(record.offset, record.headers, record.value)
-        self.retelling.saved()
+            self.materialized_views.take(record.offset, record.headers, record.value)
+        self.materialized_views.saved()
 
     def page(self, view: str, **query: Any) -> dict[str, Any]:
         return body(self.answers.page(view, {name: str(value) for name, value in query.items()}), 200)
@@ -54,7 +56,7 @@ def _world(tmp_path: Path) -> Iterator[Setup]:
     world = Setup(tmp_path)
     world.feed(0, COUNT)
     yield world
-    world.retelling.close()
+    world.materialized_views.close()
 
 
 def test_pages_follow_each_other_without_gap_or_overlap(world: Setup) -> None:
@@ -81,7 +83,7 @@ def test_a_page_is_bounded_in_bytes_and_in_rows_looked_at(tmp_path: Path) -> Non
     filtered = world.page("audit", type="ClusterCreated")
     assert len(filtered["rows"]) <= 1
     assert filtered["next"] is not None
-    world.retelling.close()
+    world.materialized_views.close()
 
 
 def test_filters_select_rows_by_their_fields(world: Setup) -> None:
@@ -96,12 +98,33 @@ def test_filters_select_rows_by_their_fields(world: Setup) -> None:
     assert all(row["elected"] and row["broker_set"] == "a" for row in won)
 
 
+def test_the_audit_is_in_the_order_of_time(world: Setup) -> None:
+    """Up from the first event, down from the last, whoever caused them; an event's offset is its key."""
+    principals = {row["row"]["principal"] for row in world.page("audit", limit=1000)["rows"]}
+    assert len(principals) > 1
+    for order, wanted in (("asc", list(range(COUNT))), ("desc", list(range(COUNT))[::-1])):
+        rows = world.page("audit", order=order, limit=1000)["rows"]
+        assert [row["row"]["offset"] for row in rows] == wanted
+        assert [row["key"] for row in rows] == [f"{offset:020d}" for offset in wanted]
+    assert body(world.answers.row("audit", f"{7:020d}"), 200)["row"]["offset"] == 7
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("principal", ["admin", "node/1", ""])
-def test_the_audit_of_one_principal(world: Setup, principal: str) -> None:
-    """Whoever it is, also nobody: exactly that principal's events, and only his rows are looked at."""
-    found = world.page("audit", principal=principal, limit=1000)["rows"]
+def test_the_audit_of_one_principal(tmp_path: Path, principal: str, order: str) -> None:
+    """Whoever it is, also nobody: exactly that principal's events, by time, and only his rows are looked at."""
     by = [dict(record.headers)["principal"].decode() for record in records(31, COUNT)]
-    assert [row["row"]["offset"] for row in found] == [at for at, name in enumerate(by) if name == principal]
+    wanted = [at for at, name in enumerate(by) if name == principal]
+    assert 0 < len(wanted) < COUNT
+    world = Setup(tmp_path, scan_max=len(wanted))
+    world.feed(0, COUNT)
+    page = world.page("audit", principal=principal, order=order, limit=1000)
+    assert [row["row"]["offset"] for row in page["rows"]] == (wanted if order == "asc" else wanted[::-1])
+    assert page["next"] is None
+    first, *rest = page["rows"]
+    assert world.page("audit", principal=principal, order=order, after=first["key"], limit=1000)["rows"] == rest
+    assert not world.page("audit", principal=principal.partition("/")[0] + "/", limit=1000)["rows"]
+    world.materialized_views.close()
 
 
 def test_every_answer_is_stamped(world: Setup) -> None:
@@ -153,7 +176,7 @@ def test_a_composed_row_changes_with_what_it_is_composed_of(tmp_path: Path) -> N
             assert again.body == answer.body
             seen.add(json.dumps(json.loads(answer.body)["row"]["brokerDatas"]))
     assert len(seen) > 10
-    world.retelling.close()
+    world.materialized_views.close()
 
 
 def test_min_offset_waits_for_the_event_or_says_504(tmp_path: Path) -> None:
@@ -181,8 +204,8 @@ def test_min_offset_waits_for_the_event_or_says_504(tmp_path: Path) -> None:
         bad = await world.answers.waited({"min_offset": "-1"})
         assert bad is not None
         assert bad.status == 400
-        assert world.retelling.waiting == 0
-        world.retelling.close()
+        assert world.materialized_views.waiting == 0
+        world.materialized_views.close()
 
     asyncio.run(run())
 
@@ -193,16 +216,16 @@ def test_age_is_the_time_since_the_rows_were_all_there_was(tmp_path: Path) -> No
     world.feed(0, 20)
     last_ms = records(31, COUNT)[19].time_ms
     world.now_ms = last_ms + 500
-    assert world.retelling.age_ms == 500  # Never heard: as old as the last event.
+    assert world.materialized_views.age_ms == 500  # Never heard: as old as the last event.
     world.heard = (20, world.now_ms)
-    assert world.retelling.age_ms == 0
+    assert world.materialized_views.age_ms == 0
     world.now_ms += 70
-    assert world.retelling.age_ms == 70
+    assert world.materialized_views.age_ms == 70
     world.heard = (25, world.now_ms)
-    assert world.retelling.age_ms == 70  # Five are missing.
+    assert world.materialized_views.age_ms == 70  # Five are missing.
     world.feed(20, 25)
-    assert world.retelling.age_ms == 0
-    world.retelling.close()
+    assert world.materialized_views.age_ms == 0
+    world.materialized_views.close()
 
 
 def test_ready_says_no_and_why(tmp_path: Path) -> None:
@@ -222,10 +245,10 @@ def test_ready_says_no_and_why(tmp_path: Path) -> None:
     world.now_ms += 1001
     assert health(503) == "no word of a node for 1001 ms"
     world.heard = (23, world.now_ms)
-    world.retelling.folding.fail("because")
+    world.materialized_views.folding.fail("because")
     assert health(503) == "stands still at 20: because"
-    assert "quorate_projections_failed 1\n" in exposition(world.retelling, world.answers)
-    world.retelling.close()
+    assert "quorate_projections_failed 1\n" in exposition(world.materialized_views, world.answers)
+    world.materialized_views.close()
 
 
 def test_a_mirror_s_markers_are_not_missing_events(tmp_path: Path) -> None:
@@ -233,10 +256,10 @@ def test_a_mirror_s_markers_are_not_missing_events(tmp_path: Path) -> None:
     world = Setup(tmp_path)
     world.feed(0, 20)
     world.heard = (30, START_MS)
-    assert world.retelling.missing() == 10
-    world.retelling.passed = 30
-    assert world.retelling.missing() == 0
-    world.retelling.close()
+    assert world.materialized_views.missing() == 10
+    world.materialized_views.passed = 30
+    assert world.materialized_views.missing() == 0
+    world.materialized_views.close()
 
 
 def test_a_switch_serves_the_other_rows_and_removes_the_old(tmp_path: Path) -> None:
@@ -247,14 +270,14 @@ def test_a_switch_serves_the_other_rows_and_removes_the_old(tmp_path: Path) -> N
         world.feed(0, 20)
         waiting = asyncio.create_task(world.answers.waited({"min_offset": "25"}))
         await asyncio.sleep(0)
-        folding = Folding(world.retelling.open("g000002"))
+        folding = Folding(world.materialized_views.open("g000002"))
         for record in records(31, COUNT)[:30]:
             folding.take(record.offset, record.headers, record.value)
-        world.retelling.switch("g000002", folding)
+        world.materialized_views.switch("g000002", folding)
         assert await waiting is None
         assert world.page("audit")["offset"] == 30
         assert not (tmp_path / "g000001").exists()
-        world.retelling.close()
+        world.materialized_views.close()
 
     asyncio.run(run())
 
@@ -262,6 +285,7 @@ def test_a_switch_serves_the_other_rows_and_removes_the_old(tmp_path: Path) -> N
 def test_generations_follow_each_other_and_are_locked(tmp_path: Path) -> None:
     """The current one is named by a file; one server and one rebuild at a time."""
     generations = Generations(tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "*\n"
     assert (generations.current, generations.fresh()) == ("g000001", "g000002")
     (tmp_path / "g000002").mkdir()
     assert generations.fresh() == "g000002"
@@ -278,7 +302,7 @@ def test_two_workers_cannot_share_a_directory(tmp_path: Path) -> None:
     world = Setup(tmp_path)
     with pytest.raises(Busy, match="another process"):
         Setup(tmp_path)
-    world.retelling.close()
+    world.materialized_views.close()
 
 
 def test_settings_come_from_the_environment_under_flags() -> None:
@@ -305,7 +329,7 @@ def test_every_problem_with_the_settings_is_told_at_once() -> None:
     ("flags", "said"),
     [
         ({"nodes": "a"}, "'a' is not HOST:PORT"),
-        ({"nodes": ""}, "'' is not HOST:PORT"),
+        ({"node": ""}, "'' is not HOST:PORT"),
         ({"mirror": "a:b"}, "mirror: 'a:b'"),
         ({"host": "10.0.0.1"}, "not loopback"),
     ],

@@ -23,7 +23,7 @@ def machine(seed: int = 1) -> tuple[World, Loop, SimDisk, SimWorker]:
 
 
 def test_what_was_synced_survives_a_power_loss() -> None:
-    """A finished job's synced bytes are on the platter whatever the crash."""
+    """A finished job's synced bytes are on the disk whatever the crash."""
     for seed in range(20):
         world, _, disk, worker = machine(seed)
         done: list[int] = []

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.sim.mutants import MUTANTS
-from tests.sim.planted import check_all
+from tests.sim.planted import EDITED, check
 from tests.sim.replay import elsewhere
 from tests.sim.runner import MET_MINIMA, MINIMA, Options, Outcome, Tally, plan_for, prepare, run_seed
 from tests.sim.scripted import clip_term, play, stale_decision, stale_entries
@@ -134,8 +134,8 @@ def test_an_exception_of_the_code_under_test_is_a_finding() -> None:
 
 def test_every_planted_line_is_still_there() -> None:
     """A mutant whose text production does not have any more plants nothing, and would be said to live."""
-    with get_context("fork").Pool(1) as pool:
-        assert pool.apply(check_all) == []
+    with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        assert [said for said in pool.map(check, EDITED, chunksize=1) if said] == []
 
 
 def test_at_least_forty_five_bugs_are_planted() -> None:

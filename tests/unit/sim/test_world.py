@@ -1,7 +1,10 @@
 """Virtual time: in order, in turns, paused and resumed, and the same on every run."""
 
+from collections.abc import Callable
+
 from quorate.consensus.ports import NodeId
-from tests.sim.network import Fabric, SimNetwork
+from quorate.consensus.transport.hello import Links, Party, PeerHandlers, PeerIdentity
+from tests.sim.network import End, Fabric
 from tests.sim.world import Loop, World
 
 
@@ -50,29 +53,31 @@ def test_a_dead_process_runs_nothing() -> None:
 class Peer:
     """An endpoint that writes down what it hears."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: int) -> None:
         self.alive = True
-        self.incarnation = 0
         self.heard: list[str] = []
+        self.links: Links[End] = Links()
+        self.party = Party(
+            identity=PeerIdentity(cluster_id="c", node_id=NodeId(node), dir_uuid=bytes(16), key=b"k"),
+            peers={NodeId(1), NodeId(2)} - {node},
+            handlers=PeerHandlers(
+                frame=lambda _, frame: self.heard.append(frame.decode()),
+                connected=lambda peer: self.heard.append(f"+{peer}"),
+                disconnected=lambda peer: self.heard.append(f"-{peer}"),
+            ),
+            nonce=lambda: bytes(32),
+        )
 
-    def on_frame(self, peer: NodeId, frame: bytes) -> None:
-        """Note it."""
-        self.heard.append(frame.decode())
-
-    def on_connected(self, peer: NodeId) -> None:
-        """Note it."""
-        self.heard.append(f"+{peer}")
-
-    def on_disconnected(self, peer: NodeId) -> None:
-        """Note it."""
-        self.heard.append(f"-{peer}")
+    def io(self, call: Callable[[], None]) -> None:
+        """At once."""
+        call()
 
 
 def pair(seed: int) -> tuple[World, Fabric, Peer, Peer]:
     """Two connected endpoints."""
     world = World(seed)
     fabric = Fabric(world, (NodeId(1), NodeId(2)))
-    left, right = Peer(), Peer()
+    left, right = Peer(1), Peer(2)
     fabric.attach(NodeId(1), left)
     fabric.attach(NodeId(2), right)
     world.run_until(world.now + 1)
@@ -85,7 +90,7 @@ def test_frames_keep_their_order_unless_told_otherwise() -> None:
         world, fabric, _, right = pair(3)
         fabric.weather.reorder = reorder
         for number in range(50):
-            SimNetwork(fabric, NodeId(1)).send(NodeId(2), f"{number:02}".encode())
+            fabric.send(NodeId(1), NodeId(2), f"{number:02}".encode())
         world.run_until(world.now + 1)
         heard = [entry for entry in right.heard if not entry.startswith("+")]
         assert len(heard) == 50 and (heard == sorted(heard)) is in_order
@@ -109,7 +114,7 @@ def test_a_death_is_heard_and_nothing_reaches_the_next_process() -> None:
         fabric.send(NodeId(1), NodeId(2), b"late")
     right.alive = False
     fabric.detach(NodeId(2))
-    heir = Peer()
+    heir = Peer(2)
     fabric.attach(NodeId(2), heir)
     world.run_until(world.now + 1)
     assert left.heard in (["+2", "-2", "+2"], ["+2", "+2"])

@@ -18,7 +18,7 @@ from quorate import events as e
 from quorate.errors import InvariantBrokenError
 from quorate_spark.pipelines.catalogue import folds
 from quorate_spark.pipelines.facts import UnknownEventError, fact
-from quorate_spark.pipelines.keyed import Kept, Keyed, StaleCheckpointError, advance
+from quorate_spark.pipelines.keyed import KeyedProcessor, KeyState, StaleCheckpointError, advance
 from quorate_spark.serving import BY_NAME, BY_ROW, TABLES
 from tests.spark.compare import Tables, differences, key, plain
 from tests.spark.replay import replay
@@ -29,7 +29,7 @@ SEEDS = st.integers(0, 2**32)
 
 def folded(facts: list[Any], cuts: random.Random) -> Tables:
     """All tables, after batches of random size; keys in random order, as Spark gives them."""
-    kept: dict[str, Kept] = {}
+    kept: dict[str, KeyState] = {}
     tables: Tables = {table.name: {} for table in TABLES}
     while facts:
         size = cuts.randint(1, 40)
@@ -37,7 +37,7 @@ def folded(facts: list[Any], cuts: random.Random) -> Tables:
         keys = list({one.key for one in batch})
         cuts.shuffle(keys)
         for name in keys:
-            stored = msgspec.json.decode(msgspec.json.encode(kept.get(name, Kept("", 0, {}))), type=Kept)
+            stored = msgspec.json.decode(msgspec.json.encode(kept.get(name, KeyState("", 0, {}))), type=KeyState)
             kept[name], put = advance(folds(), stored, [one for one in batch if one.key == name])
             for made in put:
                 tables[BY_ROW[type(made)].name][key(made)] = plain(made)
@@ -80,7 +80,7 @@ def test_the_processor_gives_what_the_folds_put() -> None:
     """Spark's own tester, without a JVM: rows in any order, in two batches, come out as the oracle's."""
     told = [one for one in story(7, 120) if e.key(one[1]) == e.entity_key("broker-set", "broker-a")]
     given_rows = [Row(**row(stamp, event)) for stamp, event in told]
-    tester = TwsTester(Keyed(folds()))
+    tester = TwsTester(KeyedProcessor(folds()))
     cut = len(given_rows) // 2
     made = []
     for batch in (given_rows[:cut], given_rows[cut:]):
@@ -102,7 +102,7 @@ def test_the_processor_gives_what_the_folds_put() -> None:
 
 def test_events_given_again_put_nothing() -> None:
     """What a key has folded is not folded again, whoever delivers it twice."""
-    tester = TwsTester(Keyed(folds()))
+    tester = TwsTester(KeyedProcessor(folds()))
     facts = [Row(**row(*story(1, 5)[1]))]
     assert tester.test("leader/default/controller", facts)
     assert tester.test("leader/default/controller", facts) == []
@@ -112,7 +112,7 @@ def test_an_unknown_event_halts() -> None:
     """An event of a type from the future is an error that names it and its offset, not a row left out."""
     strange = row(*story(1, 5)[0]) | {"type": "MoonLanded"}
     with pytest.raises(UnknownEventError, match=r"event 0 is a MoonLanded, .*upgrade"):
-        TwsTester(Keyed(folds())).test("cluster/default/c1", [Row(**strange)])
+        TwsTester(KeyedProcessor(folds())).test("cluster/default/c1", [Row(**strange)])
 
 
 @pytest.mark.parametrize("text", ["{}", '{"topic": 7}', "[", '{"topic": null}'])
@@ -134,12 +134,12 @@ def test_a_field_from_the_future_is_no_obstacle() -> None:
 
 def test_a_checkpoint_of_other_folds_is_refused() -> None:
     """State made by another set of folds, or other settings of one, is not continued."""
-    tester = TwsTester(Keyed(folds()))
+    tester = TwsTester(KeyedProcessor(folds()))
     facts = [Row(**row(stamp, event)) for stamp, event in story(1, 5)[1:2]]
     tester.test("leader/default/controller", facts)
     held = tester.peekValueState("kept", "leader/default/controller")
     assert held is not None
-    other = TwsTester(Keyed(folds(threshold=5)))
+    other = TwsTester(KeyedProcessor(folds(threshold=5)))
     other.updateValueState("kept", "leader/default/controller", held)
     with pytest.raises(StaleCheckpointError):
         other.test("leader/default/controller", facts)
@@ -150,7 +150,7 @@ def test_what_cannot_have_been_decided_halts() -> None:
     stamp, _ = story(1, 5)[0]
     event = e.BrokerUnfenced(cluster="c", broker_set="x", broker_id=1, detected_ms=0, proposed_ms=0)
     with pytest.raises(InvariantBrokenError):
-        advance(folds(), Kept("", 0, {}), [fact(Row(**row(stamp, event)))])
+        advance(folds(), KeyState("", 0, {}), [fact(Row(**row(stamp, event)))])
 
 
 def test_terms_that_fall_halt() -> None:
@@ -159,4 +159,4 @@ def test_terms_that_fall_halt() -> None:
     again = msgspec.structs.replace(stamp, offset=9)
     told = [fact(Row(**row(one, event))) for one in (stamp, again)]
     with pytest.raises(InvariantBrokenError, match="event 9 elects a leader of term 1 after 1"):
-        advance(folds(), Kept("", 0, {}), told)
+        advance(folds(), KeyState("", 0, {}), told)

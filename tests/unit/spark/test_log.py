@@ -13,7 +13,7 @@ from quorate.events import ClusterCreated, UnknownSchemaError, schema_id
 from quorate.gateway.kafka import KafkaSettings
 from quorate.wire.kafka import Api
 from quorate_spark.source.columns import COLUMNS
-from quorate_spark.source.log import Bell, EventLog, LogError, LogRecord, LostRangeError, WrongLogError, pooled
+from quorate_spark.source.log import EventLog, GrowthPoll, LogError, LogRecord, LostRangeError, WrongLogError, pooled
 from quorate_spark.source.options import SourceOptions
 from quorate_spark.source.pace import Deadline, Pace
 from quorate_spark.source.reader import BatchReader, Range, StreamReader
@@ -211,7 +211,7 @@ def asked(served: ServedLog) -> int:
 
 def test_the_bell_rings_for_a_new_event_and_not_without(served: ServedLog) -> None:
     """A long poll returns with the first new event; without one, after its time."""
-    bell = Bell(options(served))
+    bell = GrowthPoll(options(served))
     assert not bell.rings(30, 200)
     served.append(2)
     assert bell.rings(30, 20_000)

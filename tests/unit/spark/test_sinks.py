@@ -182,6 +182,7 @@ def test_the_archive_holds_each_event_once(tmp_path: Path) -> None:
     assert archive.position() == len(told)
     assert held(tmp_path / "a") == [row(stamp, event) for stamp, event in told]
     assert len(DeltaTable(tmp_path / "a").file_uris()) < 6
+    assert (tmp_path / "a" / ".gitignore").read_text() == "*\n"
 
 
 def test_the_archive_refuses_gaps_and_other_clusters(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from py4j.protocol import Py4JNetworkError
 
 from quorate.errors import QuorateError, StorageError
 from quorate_spark.pipelines.facts import UnknownEventError
+from quorate_spark.serving import Progress
 from quorate_spark.sinks.store import LogGapError, ServingStore
 from quorate_spark.source import SourceOptions
+from quorate_spark.stream.application import _alone
 from quorate_spark.stream.queries import Feed, Query, SinkFailedError
 from quorate_spark.stream.settings import StreamSettings
 from quorate_spark.stream.supervision import SparkGoneError, Supervisor
@@ -253,3 +255,24 @@ def test_a_sink_that_fails_is_remembered_and_told_in_few_words() -> None:
         feed(SimpleNamespace(), 4)  # type: ignore[arg-type]
     assert isinstance(feed.failure, StorageError)
     assert isinstance(feed.failure, QuorateError)
+
+
+def test_the_last_line_of_a_run_is_a_sentence(world: World) -> None:
+    """It says how far the store came, and which query needs somebody; or why that cannot be said."""
+    assert world.supervisor.last_words() == "ended before the first event"
+    told = Progress(
+        name="serving", query_id="q", batch_id=3, position=44, last_event_ms=1, applied_ms=1, seen_ms=1,
+        state="running", message="",
+    )  # fmt: skip
+    world.store.note(told)
+    assert world.supervisor.last_words() == "ended after event 43"
+    world.warm()
+    world.runs["archive"][0].fail(IN_A_WORKER)
+    world.turn()
+    assert world.supervisor.last_words() == "ended after event 43; halted, and to be looked at: archive"
+
+
+def test_a_checkpoint_is_no_part_of_a_checkout(tmp_path: Path) -> None:
+    """The folder of a run tells git to pass it by."""
+    with _alone(str(tmp_path / "checkpoint")):
+        assert (tmp_path / "checkpoint" / ".gitignore").read_text() == "*\n"

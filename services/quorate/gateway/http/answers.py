@@ -9,11 +9,11 @@ import msgspec
 
 from quorate.events import ElectionFailed, Event, MasterElected
 from quorate.metadata.commands import Reply
-from quorate.metadata.diff import Change
 from quorate.metadata.whatif import QuorumAfter, SetRow
+from quorate.model.diff import Change
 
 
-class Stamped(msgspec.Struct, frozen=True, kw_only=True):
+class StampedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What every answer says about itself."""
 
     offset: int
@@ -37,7 +37,7 @@ class BrokerCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas this node hears, or heard a moment ago."""
 
 
-class Status(Stamped, frozen=True, kw_only=True):
+class Status(StampedAnswer, frozen=True, kw_only=True):
     """The state of the cluster in one sentence, and the figures behind it."""
 
     sentence: str
@@ -82,7 +82,7 @@ class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
     dir_uuid: str
 
 
-class Quorum(Stamped, frozen=True, kw_only=True):
+class Quorum(StampedAnswer, frozen=True, kw_only=True):
     """Who votes, who leads, how far this node is."""
 
     cluster_id: str
@@ -141,13 +141,13 @@ class BrokerSetItem(msgspec.Struct, frozen=True, kw_only=True):
     election: LastElection | None
 
 
-class BrokerSetAnswer(Stamped, frozen=True, kw_only=True):
+class BrokerSetAnswer(StampedAnswer, frozen=True, kw_only=True):
     """One broker set."""
 
     broker_set: BrokerSetItem
 
 
-class BrokerSets(Stamped, frozen=True, kw_only=True):
+class BrokerSets(StampedAnswer, frozen=True, kw_only=True):
     """Broker sets by name."""
 
     brokers: list[BrokerSetItem]
@@ -167,13 +167,13 @@ class TopicItem(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, str]
 
 
-class TopicAnswer(Stamped, frozen=True, kw_only=True):
+class TopicAnswer(StampedAnswer, frozen=True, kw_only=True):
     """One topic."""
 
     topic: TopicItem
 
 
-class Topics(Stamped, frozen=True, kw_only=True):
+class Topics(StampedAnswer, frozen=True, kw_only=True):
     """Topics by name."""
 
     topics: list[TopicItem]
@@ -187,17 +187,32 @@ class ConfigItem(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, str]
 
 
-class ConfigAnswer(Stamped, frozen=True, kw_only=True):
+class ConfigAnswer(StampedAnswer, frozen=True, kw_only=True):
     """The settings of one scope."""
 
     config: ConfigItem
 
 
-class Configs(Stamped, frozen=True, kw_only=True):
+class Configs(StampedAnswer, frozen=True, kw_only=True):
     """Scopes by name."""
 
     config: list[ConfigItem]
     next: str | None
+
+
+class SettingItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting that is in force at a node."""
+
+    name: str
+    value: str
+    source: str
+    """``default``, or which file, environment variable, flag or scope of the log said so."""
+
+
+class Settings(StampedAnswer, frozen=True, kw_only=True):
+    """What is in force at the node that answers."""
+
+    settings: list[SettingItem]
 
 
 class ElectionItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,7 +225,7 @@ class ElectionItem(msgspec.Struct, frozen=True, kw_only=True):
     election: LastElection
 
 
-class Elections(Stamped, frozen=True, kw_only=True):
+class Elections(StampedAnswer, frozen=True, kw_only=True):
     """The last election of every set that had one, by name of the set."""
 
     elections: list[ElectionItem]
@@ -242,13 +257,13 @@ class ElectionEvent(msgspec.Struct, frozen=True, kw_only=True):
     event: MasterElected | ElectionFailed
 
 
-class ElectionAnswer(Stamped, frozen=True, kw_only=True):
+class ElectionAnswer(StampedAnswer, frozen=True, kw_only=True):
     """One election in full."""
 
     election: ElectionEvent
 
 
-class Log(Stamped, frozen=True, kw_only=True):
+class Log(StampedAnswer, frozen=True, kw_only=True):
     """A piece of the log; ``next`` is the ``from`` of the next piece, null at the end."""
 
     events: list[LogEvent]
@@ -256,7 +271,7 @@ class Log(Stamped, frozen=True, kw_only=True):
     next: int | None
 
 
-class StateHash(Stamped, frozen=True, kw_only=True):
+class StateHash(StampedAnswer, frozen=True, kw_only=True):
     """What the rows of the state add up to (docs/adr/0052), 64 hexadecimal digits each."""
 
     rows: str
@@ -277,7 +292,7 @@ class NodeLevels(msgspec.Struct, frozen=True, kw_only=True):
     feature_max: int | None
 
 
-class Feature(Stamped, frozen=True, kw_only=True):
+class Feature(StampedAnswer, frozen=True, kw_only=True):
     """The feature level in force, and what it may be raised to."""
 
     level: int
@@ -286,14 +301,14 @@ class Feature(Stamped, frozen=True, kw_only=True):
     nodes: list[NodeLevels]
 
 
-class WhatIfAnswer(Stamped, frozen=True, kw_only=True):
+class WhatIfAnswer(StampedAnswer, frozen=True, kw_only=True):
     """What would become of the broker sets that something fails of; ``quorum``: of the controllers."""
 
     quorum: QuorumAfter
     rows: list[SetRow]
 
 
-class Diff(Stamped, frozen=True, kw_only=True):
+class Diff(StampedAnswer, frozen=True, kw_only=True):
     """What changed between two offsets; ``offset`` is the later one."""
 
     start: int
@@ -311,7 +326,7 @@ class Diff(Stamped, frozen=True, kw_only=True):
     """The ``events_from`` of the next page of events; null on the last."""
 
 
-class Done(Stamped, frozen=True, kw_only=True):
+class Done(StampedAnswer, frozen=True, kw_only=True):
     """A command was committed; read with ``min_offset=offset`` to see it anywhere."""
 
     repeated: bool

@@ -13,11 +13,13 @@ from quorate.consensus.ports import RaftEngine
 from quorate.controller import Controller
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.fresh import FreshReader
+from quorate.gateway.http.answers import SettingItem
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.view import EventLogReader
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import Mark
 from quorate.metrics import Metrics
+from quorate.model.state import State
 
 PRINCIPAL = "anonymous"
 """Whoever asks: there is no authentication on this listener yet."""
@@ -74,6 +76,8 @@ class HttpContext:
     """What an operator must know and no figure tells, in sentences."""
     overruled: Callable[[], Sequence[str]] = tuple
     """Which of the node's own settings the log overrules, in sentences."""
+    in_force: Callable[[State], Sequence[SettingItem]] = lambda _: ()
+    """Every setting of this node, and where its value comes from, in this state."""
     agrees: Callable[[], bool] = lambda: True
     """False while this node's state is another than another node's, and nobody knows whose is wrong."""
     settings: HttpSettings = field(default_factory=HttpSettings)

@@ -7,6 +7,7 @@ Source: Prometheus text format 0.0.4; RocketMQ ``ControllerMetricsConstant``.
 
 from collections.abc import Callable, Iterable, Mapping
 
+from quorate.controller import Listener
 from quorate.events import ElectionFailed, Event, MasterElected, Stamp
 from quorate.gateway.http.answers import BrokerCounts
 from quorate.gateway.http.context import HttpContext
@@ -83,15 +84,15 @@ def escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-class Scrape:
+class Scrape(Listener):
     """The handler of GET /metrics."""
 
     def __init__(self, context: HttpContext, role: Callable[[], str]) -> None:
         self._context = context
         self._role = role
-        context.controller.on_committed.append(self._count_elections)
+        context.controller.listeners.add(self)
 
-    def _count_elections(self, events: tuple[Event, ...], stamp: Stamp) -> None:
+    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
         """On the leader, for each entry it decided."""
         for event in events:
             if event.__class__ is MasterElected or event.__class__ is ElectionFailed:

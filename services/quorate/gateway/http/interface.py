@@ -14,6 +14,7 @@ from quorate.gateway.http.answers import (
     Feature,
     Log,
     Quorum,
+    Settings,
     StateHash,
     Status,
     TopicAnswer,
@@ -26,11 +27,11 @@ from quorate.gateway.http.exposition import Scrape
 from quorate.gateway.http.messages import Response
 from quorate.gateway.http.openapi import document
 from quorate.gateway.http.probes import Probes
-from quorate.gateway.http.reading import Reading
+from quorate.gateway.http.reading import ReadHandlers
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import Call, Method, Route, Router
 from quorate.gateway.http.travel import Travel, WhatIfBody
-from quorate.gateway.http.writing import ConfigBody, ElectBody, FeatureBody, RebuildBody, TopicBody, Writing
+from quorate.gateway.http.writing import ConfigBody, ElectBody, FeatureBody, RebuildBody, TopicBody, WriteHandlers
 
 LIST = (*PAGING, *FRESHNESS)
 DIFF = ("from", "to", "events_from", *PAGING)
@@ -39,7 +40,7 @@ DIFF = ("from", "to", "events_from", *PAGING)
 def interface(context: HttpContext) -> Router:
     """The handler of a node's HTTP listener."""
     asking = Asking(context)
-    reading, writing = Reading(context, asking), Writing(context)
+    reading, writing = ReadHandlers(context, asking), WriteHandlers(context)
     travel = Travel(context, asking, reading)
     routes = [*operator_routes(reading, writing, travel), *machine_routes(context, reading)]
     routes += registry_routes(Registry(SCHEMAS, context.node.topic))
@@ -51,7 +52,7 @@ def interface(context: HttpContext) -> Router:
     return Router([*routes, Route("GET", "/openapi.json", openapi, "This description.")])
 
 
-def operator_routes(reading: Reading, writing: Writing, travel: Travel) -> list[Route]:
+def operator_routes(reading: ReadHandlers, writing: WriteHandlers, travel: Travel) -> list[Route]:
     """``/v1``."""
     return [
         Route("GET", "/v1/status", reading.status, "The cluster in one sentence.", Status, query=FRESHNESS),
@@ -71,6 +72,7 @@ def operator_routes(reading: Reading, writing: Writing, travel: Travel) -> list[
         Route("GET", "/v1/config", reading.configs, "Settings of all scopes.", Configs, query=LIST),
         Route("GET", "/v1/config/{scope...}", reading.config, "Settings of a scope.", ConfigAnswer, query=FRESHNESS),
         Route("PUT", "/v1/config/{scope...}", writing.change_config, "Set and unset.", Done, ConfigBody),
+        Route("GET", "/v1/settings", reading.settings, "What is in force at this node.", Settings, query=FRESHNESS),
         Route("GET", "/v1/elections", reading.elections, "The last election of each set.", Elections, query=LIST),
         Route("POST", "/v1/elections", writing.elect, "Elect a master now.", Done, ElectBody),
         Route("GET", "/v1/elections/{offset}", reading.election, "Why that one.", ElectionAnswer, query=FRESHNESS),
@@ -80,7 +82,7 @@ def operator_routes(reading: Reading, writing: Writing, travel: Travel) -> list[
     ]
 
 
-def machine_routes(context: HttpContext, reading: Reading) -> list[Route]:
+def machine_routes(context: HttpContext, reading: ReadHandlers) -> list[Route]:
     """Probes and metrics."""
     probes, scrape = Probes(context), Scrape(context, reading.role)
     return [

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TypeVar
 
-from quorate.controller.loop import ReadView
+import msgspec
+
+from quorate.controller.views import ReadView
 from quorate.events import ElectionFailed, Event, MasterElected, Stamp, key
 from quorate.gateway.fresh import is_past
 from quorate.gateway.http.answers import (
@@ -30,6 +32,7 @@ from quorate.gateway.http.answers import (
     Quorum,
     QuorumMember,
     ReplicaAnswer,
+    Settings,
     StateHash,
     Status,
     TopicAnswer,
@@ -41,10 +44,10 @@ from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.routing import Call
 from quorate.metadata.configs import refused_scope
-from quorate.metadata.queries import alive
-from quorate.metadata.rows import rows
-from quorate.metadata.state import BrokerSet, Election, Replica, Topic
 from quorate.metadata.sums import shown, summing
+from quorate.model.queries import alive
+from quorate.model.rows import rows
+from quorate.model.state import BrokerSet, Election, Replica, Topic
 from quorate.slices import Steps
 from quorate.wire.avro import decode_events
 
@@ -59,16 +62,7 @@ def page(names: Iterable[str], after: str, limit: int) -> tuple[list[str], str |
 
 def last_election(election: Election | None) -> LastElection | None:
     """What the state remembers of an election."""
-    if election is None:
-        return None
-    return LastElection(
-        offset=election.offset,
-        time_ms=election.time_ms,
-        trigger=election.trigger,
-        decided_by=election.decided_by,
-        explanation=election.explanation,
-        acknowledged=election.acknowledged,
-    )
+    return None if election is None else msgspec.convert(election, LastElection, from_attributes=True)
 
 
 def replica(found: BrokerSet, member: Replica, view: ReadView) -> ReplicaAnswer:
@@ -106,19 +100,10 @@ def broker_set(found: BrokerSet, view: ReadView) -> BrokerSetItem:
 
 def topic(found: Topic) -> TopicItem:
     """One topic."""
-    return TopicItem(
-        topic=found.topic,
-        read_queues=found.read_queues,
-        write_queues=found.write_queues,
-        permission=found.permission,
-        filter_type=found.filter_type,
-        system_flags=found.system_flags,
-        order=found.order,
-        attributes=found.attributes,
-    )
+    return msgspec.convert(found, TopicItem, from_attributes=True)
 
 
-class Reading:
+class ReadHandlers:
     """The handlers."""
 
     def __init__(self, context: HttpContext, asking: Asking) -> None:
@@ -332,6 +317,17 @@ class Reading:
             return ConfigAnswer(**self._asking.stamp(view), config=item)
 
         self._asking.answered(call, "ReadConfig", make)
+
+    def settings(self, call: Call) -> None:
+        """GET /v1/settings; what a node was told at an earlier start nobody has kept."""
+
+        def make(view: ReadView) -> Steps[Settings]:
+            yield
+            if is_past(view):
+                raise HttpError("invalid", "at: the settings of a node are known of now only")
+            return Settings(**self._asking.stamp(view), settings=list(self._context.in_force(view.state)))
+
+        self._asking.answered(call, "ReadConfig", make, "stale")
 
     # Elections and the log.
 

@@ -8,7 +8,6 @@ is closed; nothing else changes.
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
@@ -17,11 +16,11 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import h11
 
-from quorate.admission import Admission
-from quorate.clock import Scheduler, Timer
+from quorate.clock import Scheduler
 from quorate.gateway.http.messages import HttpError, Request, Response, failure
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.http.strictness import checked
+from quorate.gateway.listener import Listener
 from quorate.metrics import Metrics
 from quorate.origins import HEADERS, SECURITY_HEADERS, Doors, doors, judge
 from quorate.wire import tls
@@ -73,12 +72,12 @@ class HttpConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else ""
         self._address = f"{host}:{peer[1]}" if isinstance(peer, tuple) else "local"
-        self._server.admit(self, host)
+        self._server.opened(self, host)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Gone; an answer still under way is dropped."""
         self._transport = None
-        self._server.forget(self)
+        self._server.closed(self)
 
     def data_received(self, data: bytes) -> None:
         """More bytes of a request."""
@@ -245,7 +244,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-class HttpServer:
+class HttpServer(Listener[HttpConnection]):
     """One node's HTTP listener; ``handler`` answers the requests. ``hosts``: the names it is known by anyway."""
 
     def __init__(
@@ -262,52 +261,4 @@ class HttpServer:
         self.handler = handler
         self.settings = settings
         self.metrics = metrics
-        self.scheduler = scheduler
-        self._admission: Admission[HttpConnection] = Admission(
-            places=settings.connections_max,
-            reserved=settings.connections_reserved,
-            per_address=settings.proven_per_address_max,
-            busy=lambda connection: connection.busy,
-        )
-        self._listener: asyncio.Server | None = None
-        self._sweep: Timer | None = None
-
-    async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
-        """Listen. Raises OSError when the address cannot be had."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(partial(HttpConnection, self), host, port, ssl=context, backlog=1024)
-        self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)
-
-    async def stop(self) -> None:
-        """Stop listening and hang up on everyone."""
-        if self._listener:
-            self._listener.close()
-        if self._sweep:
-            self._sweep.cancel()
-        for connection in self._admission.guests():
-            connection.close()
-
-    @property
-    def connections(self) -> int:
-        """Clients connected now."""
-        return len(self._admission)
-
-    def admit(self, connection: HttpConnection, host: str) -> None:
-        """Let one more in, for which another may have to go."""
-        leaving = self._admission.enter(connection, host)
-        if leaving is not None:
-            leaving.close()
-
-    def answered(self, connection: HttpConnection) -> bool:
-        """See Admission."""
-        return self._admission.answered(connection)
-
-    def forget(self, connection: HttpConnection) -> None:
-        """A client is gone."""
-        self._admission.leave(connection)
-
-    def _swept(self) -> None:
-        now = self.scheduler.monotonic()
-        for connection in [c for c in self._admission.guests() if c.overdue(now)]:
-            connection.close()
-        self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)
+        super().__init__(settings, scheduler, partial(HttpConnection, self))

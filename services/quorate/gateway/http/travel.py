@@ -14,12 +14,12 @@ from quorate.gateway.http.answers import Diff, WhatIfAnswer
 from quorate.gateway.http.asking import FRESHNESS, Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
-from quorate.gateway.http.reading import Reading, log_event
+from quorate.gateway.http.reading import ReadHandlers, log_event
 from quorate.gateway.http.routing import Call
 from quorate.gateway.http.writing import decoded
-from quorate.metadata.diff import changes
-from quorate.metadata.state import State
 from quorate.metadata.whatif import Failures, whatif
+from quorate.model.diff import changes
+from quorate.model.state import State
 from quorate.slices import Steps
 
 FAIL_MAX = 10_000
@@ -40,7 +40,7 @@ class WhatIfBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Travel:
     """The handlers."""
 
-    def __init__(self, context: HttpContext, asking: Asking, reading: Reading) -> None:
+    def __init__(self, context: HttpContext, asking: Asking, reading: ReadHandlers) -> None:
         self._context = context
         self._asking = asking
         self._reading = reading

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from quorate.controller import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
-from quorate.controller.loop import ReadView
+from quorate.controller.views import ReadView
 from quorate.gateway.fresh import Freshness, NotFresh
 from quorate.gateway.http.answers import Done
 from quorate.gateway.http.context import PRINCIPAL, HttpContext
@@ -26,6 +26,7 @@ from quorate.metadata.commands import (
     RebuildVoter,
     Refusal,
 )
+from quorate.metadata.configs import unread
 
 NOT_FOUND = frozenset(
     {"BrokerSetUnknown", "BrokerSetNotRegistered", "BrokerNotRegistered", "UnknownTopic", "UnknownNode"}
@@ -65,10 +66,11 @@ class TopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """RocketMQ's change form: ``+key`` adds or updates, ``-key`` deletes."""
 
 
-class ConfigBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of PUT /v1/config/{scope}; null unsets."""
+class ConfigBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Body of PUT /v1/config/{scope}; null unsets. ``unread``: also what nothing reads there is taken, as a note."""
 
     changes: dict[str, str | None]
+    unread: bool = False
 
 
 class FeatureBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +111,7 @@ def refused(refusal: Refusal) -> HttpError:
     return HttpError(code, refusal.remark, refusal.code)
 
 
-class Writing:
+class WriteHandlers:
     """The handlers."""
 
     def __init__(self, context: HttpContext) -> None:
@@ -137,7 +139,10 @@ class Writing:
 
     def change_config(self, call: Call) -> None:
         """PUT /v1/config/{scope}."""
-        command = ChangeConfig(scope=call.found["scope"], changes=decoded(call, ConfigBody).changes)
+        body = decoded(call, ConfigBody)
+        command = ChangeConfig(scope=call.found["scope"], changes=body.changes)
+        if not body.unread and (said := unread(command.scope, command.changes)):
+            raise HttpError("invalid", f'{said}. "unread": true records it all the same', "UnknownConfigKey")
         self._submit(call, command, f"config/{command.scope}")
 
     def raise_feature(self, call: Call) -> None:

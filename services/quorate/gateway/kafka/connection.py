@@ -64,7 +64,7 @@ class KafkaConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else ""
-        self._server.opened(self)
+        self._server.opened(self, self.host)
 
     def data_received(self, data: bytes) -> None:
         """More bytes; serve what is whole. Of a connection that is being ended they are dropped."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from quorate.clock import Scheduler, Timer
-from quorate.controller import Written
+from quorate.controller import WriteResult
 from quorate.gateway.kafka import group_rows
 from quorate.gateway.kafka.group_rows import KeptMember, KeptMembers
 from quorate.gateway.kafka.settings import KafkaSettings
@@ -36,9 +36,9 @@ Synced = Callable[[int, bytes], None]
 """(error, assignment)."""
 
 _NOT_KEPT = {
-    Written.BUSY: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    Written.NOT_LEADER: ErrorCode.NOT_COORDINATOR,
-    Written.LATE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    WriteResult.BUSY: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    WriteResult.NOT_LEADER: ErrorCode.NOT_COORDINATOR,
+    WriteResult.LATE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """Clients look for the coordinator and try again after 15 and 16, joining or syncing; 14 would end some that sync."""
 
@@ -502,8 +502,8 @@ class Groups:
         members = tuple(member.kept() for member in group.members.values())
         kept = KeptMembers(group.generation, group.protocol_type, group.protocol, group.leader, members)
 
-        def written(outcome: Written) -> None:
-            if outcome is Written.NO_ROOM:
+        def written(outcome: WriteResult) -> None:
+            if outcome is WriteResult.NO_ROOM:
                 self._drop(group, done)
             else:
                 done(_NOT_KEPT.get(outcome, ErrorCode.NONE))

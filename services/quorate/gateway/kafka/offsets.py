@@ -13,7 +13,7 @@ clock is kept beside the positions, and moved on by the leader's own, from step 
 from collections.abc import Callable, Iterator
 
 from quorate.clock import Scheduler
-from quorate.controller import Written
+from quorate.controller import WriteResult
 from quorate.gateway.kafka import group_rows
 from quorate.gateway.kafka.group_rows import KeptClock, KeptOffset
 from quorate.gateway.kafka.groups import Groups
@@ -25,11 +25,11 @@ from quorate.wire.kafka_requests import OffsetCommitPartition, OffsetCommitReque
 STEPS = 64
 """Of an expiry: what the kept clock is moved on by at once at most."""
 _ERRORS = {
-    Written.DONE: ErrorCode.NONE,
-    Written.BUSY: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    Written.NO_ROOM: ErrorCode.POLICY_VIOLATION,
-    Written.NOT_LEADER: ErrorCode.NOT_COORDINATOR,
-    Written.LATE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    WriteResult.DONE: ErrorCode.NONE,
+    WriteResult.BUSY: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    WriteResult.NO_ROOM: ErrorCode.POLICY_VIOLATION,
+    WriteResult.NOT_LEADER: ErrorCode.NOT_COORDINATOR,
+    WriteResult.LATE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """Clients try again after 14, 15 and 16, and give up after 44."""
 

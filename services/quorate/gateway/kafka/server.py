@@ -7,9 +7,7 @@ Theory: a fetch that finds nothing waits in one list; the next slice of applied 
 answer is encoded once for all who ask the same, and a turn hands out no more than ``wake_bytes_per_turn``.
 """
 
-import asyncio
 import random
-import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +16,6 @@ from typing import TypeVar
 
 import msgspec
 
-from quorate.admission import Admission
 from quorate.clock import Scheduler, Timer
 from quorate.controller import QuorumIs
 from quorate.gateway.access import Access, Quota
@@ -30,6 +27,7 @@ from quorate.gateway.kafka.once import once
 from quorate.gateway.kafka.reading import LogReader
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.kafka.view import KafkaNode, LogView
+from quorate.gateway.listener import Listener
 from quorate.metrics import Metrics
 from quorate.wire import kafka_admin_responses as admin_responses
 from quorate.wire import kafka_responses as responses
@@ -108,7 +106,7 @@ class _Gathered:
             self._send()
 
 
-class KafkaServer:
+class KafkaServer(Listener[KafkaConnection]):
     """One node's Kafka listener."""
 
     def __init__(
@@ -123,7 +121,7 @@ class KafkaServer:
     ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.scheduler = scheduler
+        super().__init__(settings, scheduler, partial(KafkaConnection, self))
         self._view = view
         self._access = access
         self._quota = quota
@@ -132,72 +130,34 @@ class KafkaServer:
         self._offsets = GroupOffsets(settings, scheduler, self._groups, view.groups)
         self._describer = Describer(view, settings, access, self._reader, self._groups, self._offsets)
         self._groups_term = 0
-        self._admission: Admission[KafkaConnection] = Admission(
-            places=settings.connections_max,
-            reserved=settings.connections_reserved,
-            per_address=settings.proven_per_address_max,
-            busy=lambda connection: connection.busy,
-        )
         self._waiting: deque[_Waiting] = deque()
         self._waking = False
-        self._sweep: Timer | None = None
-        self._listener: asyncio.Server | None = None
         view.on_applied.append(self._advanced)
 
     # Life.
 
-    async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
-        """Listen. Raises OSError when the address cannot be had."""
-        loop = asyncio.get_running_loop()
-        factory = partial(KafkaConnection, self)
-        self._listener = await loop.create_server(factory, host, port, ssl=context, backlog=1024)
-        self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)
-
     async def stop(self) -> None:
-        """Stop listening and hang up on everyone."""
-        if self._listener:
-            self._listener.close()
-        if self._sweep:
-            self._sweep.cancel()
+        """Who waits in a group waits for nothing more; then everyone is hung up on."""
         self._groups.clear()
-        for connection in self._admission.guests():
-            connection.close()
-
-    @property
-    def connections(self) -> int:
-        """Clients connected now."""
-        return len(self._admission)
+        await super().stop()
 
     @property
     def groups(self) -> int:
         """Consumer groups with members that are coordinated here."""
         return len(self._groups)
 
-    def opened(self, connection: KafkaConnection) -> None:
-        """A client connected; one that is too many is hung up on."""
-        leaving = self._admission.enter(connection, connection.host)
-        if leaving is not None:
-            leaving.close()
-
-    def answered(self, connection: KafkaConnection) -> bool:
-        """See Admission."""
-        return self._admission.answered(connection)
-
     def closed(self, connection: KafkaConnection) -> None:
-        """A client is gone."""
-        self._admission.leave(connection)
+        """A client is gone, and waits for nothing more."""
+        super().closed(connection)
         for waiting in [w for w in self._waiting if w.connection is connection]:
             self._unpark(waiting)
 
     def _swept(self) -> None:
-        """Once a second: whoever is overdue goes."""
-        now = self.scheduler.monotonic()
-        for connection in [c for c in self._admission.guests() if c.overdue(now)]:
-            connection.close()
+        """Members of groups have deadlines too."""
+        super()._swept()
         if self._coordinates():
             self._groups.sweep()
             self._offsets.sweep()
-        self._sweep = self.scheduler.call_later(self.settings.sweep_period_s, self._swept)
 
     # Requests.
 

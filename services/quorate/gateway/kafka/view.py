@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from quorate.controller import QuorumIs, Written
+from quorate.controller import QuorumIs, WriteResult
 
 
 class KafkaNode(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +24,7 @@ class KafkaNode(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventLogReader(Protocol):
-    """The applied events as record batches (implemented by consensus/event_log.py)."""
+    """The applied events as record batches (implemented by consensus/storage/event_log.py)."""
 
     @property
     def start_offset(self) -> int:
@@ -60,7 +60,7 @@ class GroupLedger(Protocol):
     def pending(self, key: bytes) -> bool:
         """Is a change of this row on its way?"""
 
-    def put(self, key: bytes, row: bytes | None, done: Callable[[Written], None]) -> None:
+    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None]) -> None:
         """Have it written, or removed; always calls back (controller/group_writer.py)."""
 
 

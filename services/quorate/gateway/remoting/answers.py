@@ -10,19 +10,19 @@ from typing import assert_never
 
 import msgspec
 
-from quorate.controller.loop import ReadView
 from quorate.controller.outcomes import (
     Answered,
     Busy,
-    Found,
     NotFound,
     NotLeader,
     Outcome,
+    QueryResult,
     ReadOutcome,
     Refused,
     Unavailable,
     UnknownOutcome,
 )
+from quorate.controller.views import ReadView
 from quorate.gateway.fresh import NotFresh, is_past
 from quorate.gateway.remoting import topics
 from quorate.metadata.commands import (
@@ -38,7 +38,8 @@ from quorate.metadata.commands import (
     SyncStateSetIs,
     TopicIs,
 )
-from quorate.metadata.queries import (
+from quorate.metadata.refusals import response
+from quorate.model.queries import (
     UNKNOWN_SET,
     NextBrokerIdIs,
     ReplicaInfoIs,
@@ -48,7 +49,6 @@ from quorate.metadata.queries import (
     TopicConfigIs,
     TopicListIs,
 )
-from quorate.metadata.refusals import response
 from quorate.wire.remoting import Message
 from quorate.wire.remoting_headers import (
     AlterReplyFields,
@@ -76,7 +76,6 @@ HEARTBEAT_WITHOUT_ID = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="
 NAMES_TOO_LONG = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with names that are too long")
 NOT_LEADER = Message(ResponseCode.CONTROLLER_NOT_LEADER, remark="The controller is not in leader state")
 BUSY = Message(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
-NO_CODE = Message(ResponseCode.SYSTEM_ERROR, remark="not set any response code")
 FORBIDDEN = Message(ResponseCode.NO_PERMISSION, remark="not permitted")
 NO_SUCH_SET = Message(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, remark=UNKNOWN_SET)
 UNREADABLE_CONFIG = Message(ResponseCode.SYSTEM_ERROR, remark="string2Properties error")
@@ -176,7 +175,7 @@ def _refused(command: Command, outcome: Refused) -> Message:
 def read_answer(outcome: ReadOutcome) -> Message:
     """The answer to a query."""
     match outcome:
-        case Found():
+        case QueryResult():
             return _found(outcome.result, outcome.offset)
         case NotFound():
             code, remark = response(outcome.refusal)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from quorate.gateway.remoting import properties
 from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS, values
-from quorate.metadata.state import State
+from quorate.model.state import State
 
 JAVA_DEFAULTS: Mapping[str, str] = {
     "configBlackList": "configBlackList;configStorePath",

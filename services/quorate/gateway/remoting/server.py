@@ -2,9 +2,10 @@
 
 Rules: a plain ``asyncio.Protocol``: no task and no timer per connection or request; one sweep looks at all deadlines.
 Who stays when all places are taken is ``quorate.admission``'s rule.
-Answers of one loop turn leave in one send. Reading stops, and what was read is kept undecoded, while a connection has
-too much in flight or does not read its answers; a turn takes a bounded number of its requests, and makes large answers
-for half a millisecond. A peer that breaks the protocol, or a deadline, loses its connection and nothing else.
+Answers of one turn leave in one send, at its end. Reading stops, and what was read is kept undecoded, while a
+connection has too much in flight or does not read its answers; a turn takes a bounded number of its requests, and makes
+large answers for half a millisecond. A peer that breaks the protocol, or a deadline, loses its connection and nothing
+else.
 """
 
 import asyncio
@@ -205,7 +206,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         if not self._out:
-            self._server.loop.call_soon(self._flush)
+            self._server.at_turns_end(self._flush)
         self._out.append(data)
 
     def _flush(self) -> None:
@@ -296,10 +297,12 @@ class RemotingServer:
         loop: asyncio.AbstractEventLoop,
         now: Callable[[], float],
         metrics: Metrics | None = None,
+        at_turns_end: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.service = service
         self.settings = settings
         self.loop = loop
+        self.at_turns_end = at_turns_end or loop.call_soon
         self._now = now
         self._metrics = metrics or Metrics()
         self._large: deque[tuple[Connection, Callable[[], None]]] = deque()
@@ -369,7 +372,7 @@ class RemotingServer:
         return connection.inside
 
     def answered(self, connection: Connection) -> bool:
-        """See Admission."""
+        """A request of it was answered; answers whether it is proven, so that nothing more need be said of it."""
         return self._admission.answered(connection)
 
     def forget(self, connection: Connection, partial_bytes: int) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from quorate.controller.live import Beat, Channel, LiveEntry
-from quorate.controller.loop import ReadResult, ReadView, answered
-from quorate.controller.outcomes import Caller, Found, Outcome, UnknownOutcome
+from quorate.controller.outcomes import Caller, Outcome, QueryResult, UnknownOutcome
+from quorate.controller.views import ReadResult, ReadView, answered
 from quorate.errors import PeerError, UsageError
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.fresh import Freshness, NotFresh, Seen, asked, is_past
@@ -20,7 +20,6 @@ from quorate.gateway.remoting import answers, topics
 from quorate.gateway.remoting.node_config import NodeConfig
 from quorate.gateway.remoting.server import Connection
 from quorate.gateway.remoting.settings import RemotingSettings
-from quorate.metadata import queries
 from quorate.metadata.commands import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -30,11 +29,11 @@ from quorate.metadata.commands import (
     DeleteTopic,
     ElectMaster,
     PutTopic,
-    Refusal,
     RegisterBroker,
 )
-from quorate.metadata.state import BrokerSet, State
 from quorate.metrics import Metrics
+from quorate.model import queries
+from quorate.model.state import BrokerSet, State
 from quorate.wire import remoting
 from quorate.wire.remoting import (
     AllTopicsRequest,
@@ -416,10 +415,10 @@ class RemotingService:
         if kept is not None and kept[0] is known:
             return kept[1]
         result = queries.answer(query, view.state, view.live)
-        if known is None or isinstance(result, Refusal):
+        if known is None or isinstance(result, queries.Absent):
             self._replica_info.pop(name, None)
             return answers.NO_SUCH_SET
-        message = answers.read_answer(Found(result, view.offset))
+        message = answers.read_answer(QueryResult(result, view.offset))
         if len(self._replica_info) > len(view.state.broker_sets):
             self._replica_info.clear()
         self._replica_info[name] = (known, message)

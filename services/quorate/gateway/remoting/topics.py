@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from quorate.errors import UsageError
-from quorate.metadata.state import Topic
+from quorate.model.state import Topic
 from quorate.wire.remoting_headers import DataVersionBody, TopicConfigBody, TopicListBody
 
 _json = msgspec.json.Encoder().encode

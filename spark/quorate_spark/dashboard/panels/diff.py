@@ -69,17 +69,19 @@ def _changes(a: State, b: State) -> Iterator[Changed]:
     """In the order: broker sets, topics, settings, nodes, leader, feature level."""
     for name in _differing(a.sets, b.sets):
         yield from _change("broker-set", name, _set(a.sets.get(name)), _set(b.sets.get(name)))
-    for name in _differing(a.topics, b.topics):
-        yield from _change("topic", name, _flat(a.topics.get(name)), _flat(b.topics.get(name)))
-    for name in _differing(a.configs, b.configs):
-        before, after = (config.values if (config := state.configs.get(name)) else None for state in (a, b))
+    for name in _differing(a.model.topics, b.model.topics):
+        topics = [_flat(state.model.topics.get(name), but="topic") for state in (a, b)]
+        yield from _change("topic", name, *topics)
+    for name in _differing(a.model.configs, b.model.configs):
+        before, after = (config.values if (config := state.model.configs.get(name)) else None for state in (a, b))
         yield from _change("config", name, before, after)
     for number in _differing(a.nodes, b.nodes):
         yield from _change("node", str(number), _flat(a.nodes.get(number)), _flat(b.nodes.get(number)))
     if a.leader != b.leader:
         yield from _change("leader", "controller", _flat(a.leader), _flat(b.leader))
-    if a.feature_level != b.feature_level:
-        old, new = ({"level": state.feature_level} if state.feature_level else None for state in (a, b))
+    if a.model.feature_level != b.model.feature_level:
+        levels = [state.model.feature_level for state in (a, b)]
+        old, new = ({"level": level} if level else None for level in levels)
         yield from _change("feature-level", "cluster", old, new)
 
 
@@ -128,13 +130,15 @@ def _set(found: BrokerSet | None) -> dict[str, Plain] | None:
     return flat
 
 
-def _flat(found: msgspec.Struct | None) -> dict[str, Plain] | None:
-    """A value's fields, nested ones with dots."""
+def _flat(found: msgspec.Struct | None, but: str = "") -> dict[str, Plain] | None:
+    """A value's fields, all but one, nested ones with dots."""
     if found is None:
         return None
     flat: dict[str, Plain] = {}
     for name in found.__struct_fields__:
         value = getattr(found, name)
+        if name == but:
+            continue
         if isinstance(value, msgspec.Struct):
             flat |= {f"{name}.{inner}": one for inner, one in (_flat(value) or {}).items()}
         elif isinstance(value, dict):

@@ -329,7 +329,7 @@ def _acks(fact: Fact | None) -> list[Ack]:
 def _candidate(seen: Candidate, state: State, broker_set: str) -> CandidateRow:
     found = state.sets.get(broker_set)
     member = found.member(seen.broker_id) if found else None
-    labels = state.configs.get(f"broker-set/{broker_set}")
+    labels = state.model.configs.get(f"broker-set/{broker_set}")
     return CandidateRow(
         id=seen.broker_id,
         alive=seen.alive,

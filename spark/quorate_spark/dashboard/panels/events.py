@@ -11,10 +11,11 @@ import msgspec
 
 from quorate.errors import UsageError
 from quorate.events import Event, RoleChangeAcknowledged
+from quorate.model.words import sentence
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.rows import Names
 from quorate_spark.dashboard.spool import Fact, Spool
-from quorate_spark.dashboard.words import text, tone
+from quorate_spark.dashboard.words import tone
 
 COUNTED_MAX = 1_000_000
 """Events a filter looks at to count matches; beyond that it only finds the page."""
@@ -68,7 +69,7 @@ def row(fact: Fact, spool: Spool) -> EventRow:
         term=stamp.term,
         schema=int.from_bytes(fact.frame[1:5], "big"),
         request=stamp.request_id,
-        text=text(event),
+        text=sentence(event),
         tone=tone(event),
         value=event,
     )

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from quorate_spark.dashboard.model import BrokerSet, Config, Member, Reported
+from quorate.model.state import Config
+from quorate_spark.dashboard.model import AcknowledgedRole, BrokerSet, Member
 from quorate_spark.dashboard.panels.view import Flapping, View
 from quorate_spark.dashboard.soft_state import MemberSoft
 
@@ -23,7 +24,7 @@ class MemberRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     since: int
     priority: int | None
     learner: bool
-    reported: Reported | None
+    reported: AcknowledgedRole | None
     live: MemberSoft | UnsetType = UNSET
 
 
@@ -71,7 +72,7 @@ def row(found: BrokerSet, view: View) -> SetRow:
     """The set's row."""
     elections = recent(found, view.now, view.flapping)
     flapping = elections >= view.flapping.elections
-    labels = view.state.configs.get(f"broker-set/{found.name}")
+    labels = view.state.model.configs.get(f"broker-set/{found.name}")
     soft = view.soft.members.get(found.name, {}) if view.soft else {}
     return SetRow(
         name=found.name,

@@ -14,6 +14,7 @@ from quorate.events import SCHEMAS
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInfo, interface
+from quorate.gateway.http.answers import SettingItem
 from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
@@ -63,6 +64,7 @@ class House:
             sums=lambda: bench.machine.marked,
             alarms=lambda: self.alarms,
             agrees=lambda: not self.alarms,
+            in_force=lambda _: [SettingItem(name="a.b", value="1", source="default")],
             fresh=FreshReader(
                 bench.controller,
                 self.times.past,
@@ -276,6 +278,14 @@ def test_every_list_and_answer_is_stamped() -> None:
         assert found["time_ms"] == house.bench.machine.time_ms
 
 
+def test_what_is_in_force_is_told_of_now_only() -> None:
+    """The node's own settings with their sources; of the past nobody knows them, and that is said."""
+    house = House()
+    assert house.get("/v1/settings")["settings"] == [{"name": "a.b", "value": "1", "source": "default"}]
+    status, told = house.ask("GET", "/v1/settings?at=0")
+    assert (status, told["error"]["code"]) == (400, "invalid")
+
+
 def test_a_topic_is_put_read_and_deleted() -> None:
     """RocketMQ's change form creates attributes; the answer's offset has it; deleting takes it away."""
     house = House()
@@ -335,7 +345,7 @@ def test_a_voter_is_given_a_new_directory() -> None:
 def test_a_setting_is_set_and_unset() -> None:
     """A scope with slashes is one path; null unsets; an untouched scope is empty."""
     house = House()
-    assert house.ask("PUT", "/v1/config/broker-set/a", {"changes": {"x": "1", "y": "2"}})[0] == 200
+    assert house.ask("PUT", "/v1/config/broker-set/a", {"changes": {"x": "1", "y": "2"}, "unread": True})[0] == 200
     assert house.ask("PUT", "/v1/config/broker-set/a", {"changes": {"x": None}})[0] == 200
     assert house.get("/v1/config/broker-set/a")["config"] == {"scope": "broker-set/a", "values": {"y": "2"}}
     assert house.get("/v1/config/cluster")["config"]["values"] == {}
@@ -349,6 +359,26 @@ def test_a_scope_that_cannot_be_is_refused_by_reads_as_by_writes(scope: str) -> 
     read = house.ask("GET", f"/v1/config/{scope}")
     assert read == house.ask("PUT", f"/v1/config/{scope}", {"changes": {"x": "1"}})
     assert (read[0], read[1]["error"]["reason"]) == (400, "InvalidConfigScope")
+    assert "there is controller, cluster, node/ID, broker-set/NAME, topic/NAME" in read[1]["error"]["message"]
+
+
+@pytest.mark.parametrize(("scope", "name"), [("cluster", "foo"), ("broker-set/a", "learner"), ("topic/t", "retention")])
+def test_a_setting_that_nothing_reads_is_refused(scope: str, name: str) -> None:
+    """The error is that of a setting nobody knows, nothing is written; unset, or meant as a note, it may be."""
+    house = House()
+    offset = house.bench.controller.offset
+    status, answer = house.ask("PUT", f"/v1/config/{scope}", {"changes": {name: "1"}})
+    assert (status, answer["error"]["code"], answer["error"]["reason"]) == (400, "invalid", "UnknownConfigKey")
+    assert f"nothing reads {name} in {scope}" in answer["error"]["message"]
+    assert house.bench.controller.offset == offset
+    assert house.ask("PUT", f"/v1/config/{scope}", {"changes": {name: "1"}, "unread": True})[0] == 200
+    assert house.ask("PUT", f"/v1/config/{scope}", {"changes": {name: None}})[0] == 200
+
+
+def test_where_a_broker_stands_is_read() -> None:
+    """The page and what-if read the labels of a set's brokers: they are no notes."""
+    labels = {"zone.1": "az-a", "host.1": "b02"}
+    assert House().ask("PUT", "/v1/config/broker-set/a", {"changes": labels})[0] == 200
 
 
 def test_an_operator_elects() -> None:
@@ -536,13 +566,13 @@ def test_every_read_is_answered_of_the_past_as_it_was_answered_then() -> None:
     house = House()
     house.bench.broker_set([Line(), Line()])
     house.topics("a", "b")
-    house.ask("PUT", "/v1/config/cluster", {"changes": {"x": "1"}})
+    house.ask("PUT", "/v1/config/cluster", {"changes": {"x": "1"}, "unread": True})
     offset = house.bench.controller.offset
     paths = ("topics", "topics/a", "config", "config/cluster", "elections")
     before = {path: house.get(f"/v1/{path}") for path in paths}
     log = house.get("/v1/log?from=0&limit=3")
     house.ask("DELETE", "/v1/topics/a")
-    house.ask("PUT", "/v1/config/cluster", {"changes": {"x": "2"}})
+    house.ask("PUT", "/v1/config/cluster", {"changes": {"x": "2"}, "unread": True})
     for path in paths:
         assert house.get(f"/v1/{path}?at={offset}") == {**before[path], "past": True}, path
     assert house.get(f"/v1/log?from=0&limit=3&at={offset}")["events"] == log["events"]
@@ -769,7 +799,7 @@ def test_rocketmqs_metrics_say_what_happened() -> None:
     bench.broker_set([Line(), Line(), Line()])
     dead = bench.controller.live.get("c", "a", 3)
     assert dead is not None
-    bench.controller.live.bury(dead, "heartbeat expired", bench.world.now)
+    bench.controller.live.mark_dead(dead, "heartbeat expired", bench.world.now)
     assert isinstance(bench.done(ElectMaster(cluster="c", broker_set="a", broker_id=2)), Refused)
     bench.submit(topic)
     bench.engine.lose(2)

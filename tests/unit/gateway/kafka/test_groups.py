@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quorate.controller import Written
+from quorate.controller import WriteResult
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.wire.kafka import ErrorCode
@@ -90,11 +90,11 @@ class Room:
         assert self.sync(member, {member.member_id: b"mine"}, instance="i1") == [(0, b"mine")]
         return member
 
-    def fail(self, outcome: Written) -> None:
+    def fail(self, outcome: WriteResult) -> None:
         """What waits to be written is not."""
         self.ledger.outcome = outcome
         self.ledger.release()
-        self.ledger.outcome, self.ledger.held = Written.DONE, False
+        self.ledger.outcome, self.ledger.held = WriteResult.DONE, False
 
     def stable_pair(self) -> tuple[JoinedGroup, JoinedGroup]:
         """Two members, synced; the leader first."""
@@ -442,9 +442,9 @@ def test_nothing_is_kept_of_a_group_that_ended_before_it_was_kept() -> None:
 
 
 NOT_KEPT = [
-    (Written.BUSY, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-    (Written.NOT_LEADER, ErrorCode.NOT_COORDINATOR),
-    (Written.LATE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (WriteResult.BUSY, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (WriteResult.NOT_LEADER, ErrorCode.NOT_COORDINATOR),
+    (WriteResult.LATE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
 ]
 
 
@@ -463,7 +463,7 @@ def test_a_place_taken_over_is_told_when_it_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "error"), NOT_KEPT)
-def test_a_place_that_is_not_kept_is_asked_for_again(outcome: Written, error: ErrorCode) -> None:
+def test_a_place_that_is_not_kept_is_asked_for_again(outcome: WriteResult, error: ErrorCode) -> None:
     """The member is told to try again, and has its place and assignment then, here or at the next coordinator."""
     for moved in (False, True):
         room = Room()
@@ -510,7 +510,7 @@ def test_assignments_are_told_when_they_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "error"), NOT_KEPT)
-def test_assignments_that_are_not_kept_are_made_again(outcome: Written, error: ErrorCode) -> None:
+def test_assignments_that_are_not_kept_are_made_again(outcome: WriteResult, error: ErrorCode) -> None:
     """Everyone that syncs is told to try again, and joins the next generation."""
     room = Room()
     first, second = room.join(), room.join()
@@ -555,7 +555,7 @@ def test_of_a_group_too_long_to_be_kept_nothing_older_is_kept() -> None:
 
 def test_what_is_written_after_the_office_was_lost_changes_nothing() -> None:
     """Who waited has been sent away; no timer is started for a group that is forgotten."""
-    for outcome in (Written.DONE, Written.LATE):
+    for outcome in (WriteResult.DONE, WriteResult.LATE):
         room = Room()
         answers = room.join()
         room.after(0.2)
@@ -585,7 +585,7 @@ def test_a_place_taken_over_in_a_rebalance_is_told_when_its_predecessor_is_forgo
 
 
 @pytest.mark.parametrize(("outcome", "error"), NOT_KEPT)
-def test_a_generation_that_cannot_be_told_is_formed_again(outcome: Written, error: ErrorCode) -> None:
+def test_a_generation_that_cannot_be_told_is_formed_again(outcome: WriteResult, error: ErrorCode) -> None:
     """Everyone that joined it is told to try again, and does."""
     room = Room()
     room.static_member()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from quorate.controller import Written
+from quorate.controller import WriteResult
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.gateway.kafka.settings import KafkaSettings
@@ -89,13 +89,13 @@ def test_a_commit_is_answered_when_it_is_kept() -> None:
 @pytest.mark.parametrize(
     ("outcome", "error"),
     [
-        (Written.BUSY, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        (Written.NO_ROOM, ErrorCode.POLICY_VIOLATION),
-        (Written.NOT_LEADER, ErrorCode.NOT_COORDINATOR),
-        (Written.LATE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (WriteResult.BUSY, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (WriteResult.NO_ROOM, ErrorCode.POLICY_VIOLATION),
+        (WriteResult.NOT_LEADER, ErrorCode.NOT_COORDINATOR),
+        (WriteResult.LATE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_what_was_not_kept_is_told_as_kafka_tells_it(outcome: Written, error: ErrorCode) -> None:
+def test_what_was_not_kept_is_told_as_kafka_tells_it(outcome: WriteResult, error: ErrorCode) -> None:
     """Each reason has its error code; the position stays what it was."""
     desk = Desk()
     desk.commit(1)

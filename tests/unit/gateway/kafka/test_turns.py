@@ -44,7 +44,7 @@ class Scene:
         self.connection = KafkaConnection(cast(KafkaServer, self))
         self.connection.connection_made(cast(asyncio.Transport, self.wire))
 
-    def opened(self, connection: KafkaConnection) -> None: ...
+    def opened(self, connection: KafkaConnection, host: str) -> None: ...
 
     def answered(self, connection: KafkaConnection) -> bool:
         return True

@@ -5,16 +5,16 @@ from typing import Protocol
 
 from quorate.clock import ManualClock
 from quorate.controller.live import Beat, Channel, LiveNow, LiveTable
-from quorate.controller.loop import ReadResult, ReadView
 from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable
+from quorate.controller.views import ReadResult, ReadView
 from quorate.events import Event, Stamp
 from quorate.gateway.fresh import Freshness, Seen
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context
 from quorate.metadata.decide import decide
-from quorate.metadata.evolve import evolve
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.state import EMPTY, State
+from quorate.model.evolve import evolve
+from quorate.model.state import EMPTY, State
 
 
 class Viewed(Protocol):
@@ -103,4 +103,4 @@ class InstantController:
         """A broker is found dead."""
         entry = self.live.get(cluster, broker_set, broker_id)
         assert entry is not None
-        self.live.bury(entry, "connection closed", self.clock.monotonic())
+        self.live.mark_dead(entry, "connection closed", self.clock.monotonic())

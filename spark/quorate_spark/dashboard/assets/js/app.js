@@ -34,7 +34,7 @@ const LAG_MS = 5_000;
 const $ = selector => document.querySelector(selector);
 const store = new Store(() => draw());
 const ui = { playing: false };
-let route = parse(location.hash), queued = false, view = null, arrived = true;
+let route = parse(location.hash), queued = false, view = null;
 
 // ── view ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -94,8 +94,6 @@ function render() {
   morph(main, page ? page.render(view) : html`<p class="empty whole"><span class="big">There is no page “${route.page}”.</span><a href="${view.href("now")}">Now</a> is where to begin.</p>`);
   page?.mounted?.(view, main);
   drawDock(view, $("#dock"));
-  if (arrived) $("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  arrived = false;
 }
 
 function troubled() {
@@ -142,7 +140,7 @@ function go(address, { replace = false } = {}) {
 function navigated() {
   const before = route;
   route = parse(location.hash);
-  if (route.page !== before.page || route.key !== before.key) { scrollTo(0, 0); arrived = true; }
+  if (route.page !== before.page || route.key !== before.key) scrollTo(0, 0);
   PAGES[route.page]?.entered?.(route, before);
   draw();
 }

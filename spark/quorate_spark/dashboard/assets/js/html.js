@@ -30,11 +30,21 @@ export function html(parts, ...values) {
 
 export const nothing = new Markup("");
 
-/** Nodes of a markup, with their geometry set. */
+/** Each cell says its column's heading: on a phone a row is a card, and there is no head above it. */
+function headed(table) {
+  const heads = [];
+  for (const th of table.tHead?.rows[table.tHead.rows.length - 1]?.cells ?? []) for (let i = 0; i < th.colSpan; i++) heads.push(th.dataset.head ?? th.textContent);
+  for (const body of table.tBodies) for (const row of body.rows) {
+    if (row.cells.length === heads.length) [...row.cells].forEach((cell, i) => { if (i) cell.dataset.head = heads[i]; });
+  }
+}
+
+/** Nodes of a markup, with their geometry and the headings of their cells set. */
 function build(markup) {
   const template = document.createElement("template");
   template.innerHTML = written(markup);
   for (const el of template.content.querySelectorAll("[data-css]")) el.style.cssText = el.dataset.css;
+  for (const table of template.content.querySelectorAll("table.rows")) headed(table);
   return template.content;
 }
 

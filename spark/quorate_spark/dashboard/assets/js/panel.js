@@ -37,7 +37,7 @@ export function stampOf(view, entry) {
     else if (view.head.offset !== null && answer.offset < view.head.offset) old = Date.now() - view.head.moved;
     else old = Date.now() - view.connection.heard + (view.lag?.age_ms ?? 0);
   }
-  return { offset: answer.offset, age: old < FRESH_MS ? `< ${FRESH_MS / 1000} s` : `${age(old)} old`, tone: old > STALE_MS ? "late" : "", title: reflects };
+  return { offset: answer.offset, age: old < FRESH_MS ? `< ${FRESH_MS / 1000} s` : `${age(old)} old`, tone: old > STALE_MS ? "late" : "", title: old > STALE_MS ? `${reflects}; amber above ${STALE_MS / 1000} s` : reflects };
 }
 
 export const stamp = s => html`<span class="stamp ${s.tone}" title="${s.title}" data-offset="${s.offset}">${s.tone === "late" ? glyph("s-shrunk") : s.tone === "past" ? glyph("m-master") : ""}<b>${off(s.offset)}</b><i>${s.age}</i></span>`;

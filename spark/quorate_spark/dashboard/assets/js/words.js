@@ -1,7 +1,6 @@
 /** Words for events, elections and verdicts: one place, so that every page says the same thing the same way. */
-import { bytes, ids, num, off, plural, span } from "./format.js";
+import { bytes, num, off, span } from "./format.js";
 import { html } from "./html.js";
-import { arrow } from "./icons.js";
 
 export const setLink = (view, name) => html`<a href="${view.href("set", name)}">${name}</a>`;
 export const eventLink = (view, offset) => html`<a class="o" href="${view.href("log", "", { sel: offset })}">${off(offset)}</a>`;
@@ -26,33 +25,10 @@ const RULES = {
 };
 export const ruleWords = rule => RULES[rule] ?? rule;
 
-/** What the event did, in a few words; the server's sentence where there is nothing shorter. */
+/** What happened, in the server's words, without the name that stands beside it. */
 export function what(event) {
-  const v = event.value;
-  switch (event.type) {
-    case "ClusterCreated": return `${plural(v.voters.length, "voter")}, level ${v.feature_level}`;
-    case "NodeStarted": return `n${v.node_id} started, ${v.version}`;
-    case "VoterRebuilt": return `n${v.node_id} rebuilt, directory ${v.new_dir_uuid.slice(0, 8)}`;
-    case "ControllerLeaderElected": return `n${v.node_id} leads, term ${event.term}`;
-    case "FeatureLevelChanged": return html`level ${v.old} ${arrow} ${v.new}`;
-    case "BrokerIdApplied": return `id ${v.broker_id} taken`;
-    case "BrokerRegistered": return `broker ${v.broker_id} at ${v.address}`;
-    case "BrokerAddressChanged": return html`broker ${v.broker_id} moved ${arrow} ${v.new_address}`;
-    case "BrokerFenced": return `broker ${v.broker_id} fenced, ${v.evidence}`;
-    case "BrokerUnfenced": return `broker ${v.broker_id} is back`;
-    case "BrokerDataCleaned": return v.whole_set ? "forgotten" : `broker ${v.broker_ids.join(", ")} forgotten`;
-    case "MasterElected": return v.old_master === null ? `broker ${v.master}, epoch ${v.master_epoch}` : html`broker ${v.old_master} ${arrow} ${v.master}, epoch ${v.master_epoch}`;
-    case "ElectionFailed": return `nobody elected, epoch ${v.master_epoch}`;
-    case "RoleChangeAcknowledged": {
-      const took = v.acks.filter(a => a.acknowledged_ms).map(a => a.broker_id), mute = v.acks.length - took.length;
-      return `epoch ${v.master_epoch} taken by ${ids(took)}${mute ? `, ${mute} silent` : ""}`;
-    }
-    case "SyncStateSetAltered": return html`${ids(v.old)} ${arrow} ${ids(v.new)}`;
-    case "ConfigChanged": return v.changes.map(c => (c.new === null ? `${c.name} unset` : `${c.name} = ${c.new}`)).join("; ");
-    case "TopicCreated": case "TopicUpdated": return `${v.write_queues} queues`;
-    case "TopicDeleted": return "deleted";
-    default: return event.text;
-  }
+  const name = `${shortKey(event.key)}: `;
+  return event.text.startsWith(name) ? event.text.slice(name.length) : event.text;
 }
 
 export const eventRow = (view, event, { href, key = true, cls = "" } = {}) => html`<a class="row ${event.tone} ${cls}" data-key="e${event.offset}" href="${href ?? view.href("log", "", { sel: event.offset })}"><span class="t">${view.moment(event.t)}</span><span class="ty">${event.type}</span>${key ? html`<span class="k">${shortKey(event.key)}</span>` : ""}<span class="w">${what(event)}</span></a>`;

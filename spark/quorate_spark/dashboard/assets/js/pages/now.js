@@ -8,6 +8,8 @@ import { eventLink, eventRow, leaderCause, node, setLink } from "../words.js";
 
 const EVENTS = 40;
 const SHOWN_REASONS = 6;
+/** A slower p99 of the journal's sync is amber, and says so. */
+const FSYNC_SLOW_MS = 5;
 
 export const needs = () => ({ health: { path: "health" }, quorum: { path: "quorum" }, sets: { path: "sets" }, log: { path: "log", query: { limit: EVENTS } } });
 
@@ -35,15 +37,15 @@ function quorumRow(view, q, n, i) {
   const name = html`<th scope="row">${leads ? glyph("m-master") : ""}${node(n.id)}</th><td>${leads ? `leader, term ${q.term}` : n.role}</td><td class="mute">${live?.zone || ""}</td><td class="mute ver">${n.version}</td>`;
   if (!view.live || view.recorded) return html`<tr class="${leads ? "leads" : ""}">${name}${i ? "" : html`<td class="nosoft" colspan="4" rowspan="${q.nodes.length}">log end, lag, fsync and round trip are soft state: true only now, not in the log</td>`}</tr>`;
   if (!live) return html`<tr class="off">${name}<td class="nosoft" colspan="4">${n.live ? "does not answer" : "not asked yet"}</td></tr>`;
-  const slow = live.fsync_p99_ms > 5;
-  return html`<tr class="${leads ? "leads" : ""}">${name}<td class="n">${live.end === null || live.end === undefined ? "–" : num(live.end)}</td><td class="n">${leads ? "–" : num(live.lag ?? 0)}</td><td class="n ${slow ? "warn-t" : ""}">${slow ? glyph("s-shrunk", "shrunk-c", "slow") : ""}${live.fsync_p99_ms === null || live.fsync_p99_ms === undefined ? "–" : `${live.fsync_p99_ms.toFixed(1)} ms`}</td><td class="n">${live.rtt_ms === null || live.rtt_ms === undefined ? "–" : `${live.rtt_ms.toFixed(1)} ms`}</td></tr>`;
+  const slow = live.fsync_p99_ms > FSYNC_SLOW_MS;
+  return html`<tr class="${leads ? "leads" : ""}">${name}<td class="n">${live.end === null || live.end === undefined ? "–" : num(live.end)}</td><td class="n">${leads ? "–" : num(live.lag ?? 0)}</td><td class="n ${slow ? "warn-t" : ""}" title="${slow ? `Amber above ${FSYNC_SLOW_MS} ms` : ""}">${slow ? glyph("s-shrunk", "shrunk-c", "slow") : ""}${live.fsync_p99_ms === null || live.fsync_p99_ms === undefined ? "–" : `${live.fsync_p99_ms.toFixed(1)} ms`}${slow ? ` (over ${FSYNC_SLOW_MS})` : ""}</td><td class="n">${live.rtt_ms === null || live.rtt_ms === undefined ? "–" : `${live.rtt_ms.toFixed(1)} ms`}</td></tr>`;
 }
 
 function quorum(view, q) {
   const why = q.leader === null
     ? html`<div class="why"><p><b>No controller leads.</b> Nothing can be decided until one does.</p></div>`
     : html`<div class="why"><p><b>${node(q.leader)}</b> leads since <b>${view.moment(q.since)}</b>, ${view.since(q.since)}, term ${q.term} ${eventLink(view, q.offset)}</p><p>${leaderCause(q)}</p></div>`;
-  return html`<div class="quorum"><div class="scroll"><table class="rows q"><thead><tr><th>Node</th><th>Role</th><th>Zone</th><th class="ver">Version</th><th class="n">Log end</th><th class="n">Behind</th><th class="n">Fsync p99</th><th class="n">Round trip</th></tr></thead><tbody>${q.nodes.map((n, i) => quorumRow(view, q, n, i))}</tbody></table></div>${why}</div>`;
+  return html`<div class="quorum"><div class="scroll"><table class="rows q cards-s"><thead><tr><th>Node</th><th>Role</th><th>Zone</th><th class="ver">Version</th><th class="n">Log end</th><th class="n">Behind</th><th class="n">Fsync p99</th><th class="n">Round trip</th></tr></thead><tbody>${q.nodes.map((n, i) => quorumRow(view, q, n, i))}</tbody></table></div>${why}</div>`;
 }
 
 export function render(view) {

@@ -36,7 +36,7 @@ function memberRow(view, set, m) {
     <td class="n first">${told ? num(live.max_offset) : "–"}</td><td class="n">${told && live.behind !== null && live.behind !== undefined ? (live.behind ? bytes(live.behind) : "0") : "–"}</td><td class="n">${heard === null || heard === undefined ? "–" : span(heard)}</td></tr>`;
 }
 
-const members = (view, set) => html`<div class="scroll"><table class="rows mt"><thead><tr class="over"><th colspan="4"></th><th colspan="2" class="first">Assigned</th><th colspan="2" class="first">Acknowledged</th><th colspan="3" class="first">By heartbeat</th></tr><tr><th>Broker</th><th>State</th><th>Address</th><th class="n">Priority</th><th class="first">Role</th><th class="n">Epoch</th><th class="first">Role</th><th class="n">Epoch</th><th class="n first">Max offset</th><th class="n">Behind</th><th class="n">Last heard</th></tr></thead><tbody>${set.members.map(m => memberRow(view, set, m))}</tbody></table></div>`;
+const members = (view, set) => html`<div class="scroll"><table class="rows mt cards-s"><thead><tr class="over"><th colspan="4"></th><th colspan="2" class="first">Assigned</th><th colspan="2" class="first">Acknowledged</th><th colspan="3" class="first">By heartbeat</th></tr><tr><th>Broker</th><th>State</th><th>Address</th><th class="n">Priority</th><th class="first" data-head="Assigned role">Role</th><th class="n" data-head="Assigned epoch">Epoch</th><th class="first" data-head="Acknowledged role">Role</th><th class="n" data-head="Acknowledged epoch">Epoch</th><th class="n first">Max offset</th><th class="n">Behind</th><th class="n">Last heard</th></tr></thead><tbody>${set.members.map(m => memberRow(view, set, m))}</tbody></table></div>`;
 
 function steps(view, set, lane) {
   const range = windowOf(view);

@@ -22,6 +22,6 @@ export function render(view) {
   return html`<h1 class="hide">Broker sets</h1>${panel(view, { id: "sets", title: "Broker sets", need: "sets", tools, note: d => `${words.length || only ? `${num(find(d.sets).length)} of ` : ""}${plural(d.sets.length, "set")}, worst first`, empty: html`No broker has registered. A set appears with its first <code>BrokerIdApplied</code>.` }, d => {
     const list = find(d.sets);
     if (!list.length) return html`<p class="empty">${d.sets.length ? html`No set matches “${q}”. <a href="${view.href("sets")}">Clear the filter</a>` : "No broker has registered."}</p>`;
-    return html`<div class="scroll"><table class="rows sets"><thead><tr><th>Set</th><th>State</th><th>Members</th><th class="c">Master</th><th class="n">Epoch</th><th class="n">In sync</th><th class="n">Sync epoch</th><th class="n">Master for</th><th class="n">Elections</th></tr></thead><tbody>${list.slice(0, SHOWN).map(s => row(view, s))}</tbody></table></div>${list.length > SHOWN ? html`<p class="foot">${SHOWN} of ${num(list.length)} shown. Narrow the filter.</p>` : ""}`;
+    return html`<div class="scroll"><table class="rows sets cards-s"><thead><tr><th>Set</th><th>State</th><th>Members</th><th class="c">Master</th><th class="n">Epoch</th><th class="n">In sync</th><th class="n">Sync epoch</th><th class="n">Master for</th><th class="n">Elections</th></tr></thead><tbody>${list.slice(0, SHOWN).map(s => row(view, s))}</tbody></table></div>${list.length > SHOWN ? html`<p class="foot">${SHOWN} of ${num(list.length)} shown. Narrow the filter.</p>` : ""}`;
   })}`;
 }

@@ -80,7 +80,7 @@ function outcomeRow(view, r, sets) {
 function outcome(view, data, list) {
   const { lost, elect, keep } = sorted(data.rows), sets = new Map(list.map(s => [s.name, s])), rows = [...lost, ...elect];
   return html`<p class="big">${words(data)}</p><div id="map" data-keep></div>
-  ${rows.length ? html`<div class="scroll"><table class="rows wt"><thead><tr><th>Set</th><th class="c">Master now</th><th>Then</th><th>Because</th></tr></thead><tbody>${rows.slice(0, ROWS).map(r => outcomeRow(view, r, sets))}</tbody></table></div>${rows.length > ROWS ? html`<p class="foot">${ROWS} of ${num(rows.length)} shown.</p>` : ""}` : ""}
+  ${rows.length ? html`<div class="scroll"><table class="rows wt cards-s"><thead><tr><th>Set</th><th class="c">Master now</th><th>Then</th><th>Because</th></tr></thead><tbody>${rows.slice(0, ROWS).map(r => outcomeRow(view, r, sets))}</tbody></table></div>${rows.length > ROWS ? html`<p class="foot">${ROWS} of ${num(rows.length)} shown.</p>` : ""}` : ""}
   ${keep.length ? html`<p class="foot">${plural(keep.length, "set keeps", "sets keep")} the master with fewer replicas: ${keep.slice(0, 12).map((r, i) => html`${i ? ", " : ""}${setLink(view, r.set)}`)}${keep.length > 12 ? ` and ${num(keep.length - 12)} more` : ""}.</p>` : ""}`;
 }
 

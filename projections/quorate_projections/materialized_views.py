@@ -1,0 +1,183 @@
+"""What the worker knows: the rows, how far they are, how fresh, who waits for more. No Faust in here.
+
+Rules: ``offset`` is the number of events reflected (those before it), as in a node's own HTTP interface. ``age_ms`` is
+the time since the rows are known to have been all there was: a Fetch answer came and nothing in it was missing. It
+never claims to be younger than that, and never older than the last event reflected.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from quorate.errors import UsageError
+from quorate_projections.folding import Failure, Folding, TakeResult
+from quorate_projections.generations import Generations
+from quorate_projections.record import Headers
+from quorate_projections.settings import ProjectionSettings
+from quorate_projections.store import RowStore
+
+
+class TooManyWaitersError(UsageError):
+    """``waiters_max`` callers wait already."""
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``/ready`` answers."""
+
+    ready: bool
+    reason: str
+    """Why not; empty when ready."""
+    offset: int
+    time_ms: int
+    age_ms: int
+    end_offset: int | None
+    """Where the log ends, as the node read from said (a mirror counts its markers too); null: not heard yet."""
+    lag: int | None
+    """Events behind that end."""
+    failed: Failure | None
+    """Why the table stands still."""
+    rewinds: int
+    cluster_id: str
+    generation: str
+    source: str
+
+
+class MaterializedViews:
+    """One worker's rows."""
+
+    def __init__(self, settings: ProjectionSettings, wall_ms: Callable[[], int]) -> None:
+        self.settings = settings
+        self.generations = Generations(Path(settings.data_dir))
+        self._wall_ms = wall_ms
+        self._lock = self.generations.lock("serving")
+        self.generation = self.generations.current
+        try:
+            self.folding = Folding(self.open(self.generation))
+        except BaseException:
+            self._lock.close()
+            raise
+        self.heard: Callable[[], tuple[int, int] | None] = lambda: None
+        """(Kafka offset of the end, Unix ms) of the last word of a node; the app sets it."""
+        self.passed = 0
+        """Kafka offset up to which only markers follow the position."""
+        self.rewinds = 0
+        self.trouble = "no node has answered yet"
+        """Why nothing is followed at the moment; empty when all is well."""
+        self._current_ms = 0
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+
+    def open(self, generation: str) -> RowStore:
+        """A generation's rows. Raises StorageError, VersionsDifferError."""
+        return RowStore(self.generations.path(generation), cache_rows=self.settings.cache_rows)
+
+    @property
+    def store(self) -> RowStore:
+        """The rows served."""
+        return self.folding.store
+
+    @property
+    def offset(self) -> int:
+        """Events reflected."""
+        return self.store.position.events
+
+    def take(self, kafka: int, headers: Headers, value: bytes | None) -> TakeResult:
+        """Look at one record; ``kafka`` is its Kafka offset. Never raises for what a record says."""
+        return self.folding.take(kafka, headers, value)
+
+    def saved(self, _end: int = 0) -> None:
+        """Events were applied: those who waited for them go on."""
+        while self._waiters and self._waiters[0][0] <= self.offset:
+            waiter = heapq.heappop(self._waiters)[2]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def reached(self, offset: int, timeout_s: float) -> bool:
+        """Wait until ``offset`` events are reflected; False: not in time. Raises TooManyWaitersError."""
+        if offset <= self.offset:
+            return True
+        self._waiters = [entry for entry in self._waiters if not entry[2].done()]
+        heapq.heapify(self._waiters)
+        if len(self._waiters) >= self.settings.waiters_max:
+            raise TooManyWaitersError(f"{len(self._waiters)} callers wait already")
+        waiter = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiters, (offset, next(self._numbers), waiter))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+        except TimeoutError:
+            return False
+        return True
+
+    @property
+    def waiting(self) -> int:
+        """Callers that wait for an offset."""
+        return sum(not entry[2].done() for entry in self._waiters)
+
+    def switch(self, generation: str, folding: Folding) -> None:
+        """Serve other rows from now on; the ones before are closed and removed."""
+        old, before = self.generation, self.store
+        self.generation, self.folding = generation, folding
+        before.close()
+        self.generations.remove(old)
+        self.saved()
+
+    def close(self) -> None:
+        """Write what is left and let the directory go."""
+        self.store.close()
+        self._lock.close()
+
+    # How fresh.
+
+    def missing(self) -> int | None:
+        """Kafka offsets between us and the end; None before a node was heard."""
+        heard = self.heard()
+        if heard is None:
+            return None
+        end, when = heard
+        behind = max(0, end - max(self.store.position.kafka, self.passed))
+        if behind == 0:
+            self._current_ms = max(self._current_ms, when)
+        return behind
+
+    @property
+    def age_ms(self) -> int:
+        """Milliseconds since the rows were all there was."""
+        self.missing()
+        return max(0, self._wall_ms() - max(self._current_ms, self.store.position.time_ms))
+
+    def health(self) -> Health:
+        """Can this worker be asked?"""
+        settings, position, failed = self.settings, self.store.position, self.folding.failed
+        heard, lag = self.heard(), self.missing()
+        silent_ms = None if heard is None else self._wall_ms() - heard[1]
+        if failed is not None:
+            reason = f"stands still at {failed.offset}: {failed.reason}"
+        elif self.trouble:
+            reason = self.trouble
+        elif lag is None or silent_ms is None:
+            reason = "no node has answered yet"
+        elif lag > settings.ready_lag_max:
+            reason = f"{lag} events behind"
+        elif silent_ms > settings.ready_age_max_s * 1000:
+            reason = f"no word of a node for {silent_ms} ms"
+        else:
+            reason = ""
+        return Health(
+            ready=not reason,
+            reason=reason,
+            offset=position.events,
+            time_ms=position.time_ms,
+            age_ms=self.age_ms,
+            end_offset=None if heard is None else heard[0],
+            lag=lag,
+            failed=failed,
+            rewinds=self.rewinds,
+            cluster_id=position.cluster_id,
+            generation=self.generation,
+            source=",".join(settings.bootstrap),
+        )

@@ -1,0 +1,194 @@
+"""Asking a node over HTTP: the flag ``--node``, the next address where one does not answer, and what to say of it.
+
+Rules: one flag, one default for every command, ours and of other packages; it names the nodes' HTTP addresses. A
+request has a deadline. Where no answer came it is told whether the request went out: who changed something must know.
+A port that does not speak HTTP is looked up with the node itself, so that the message can name the right one.
+"""
+
+import http.client
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from quorate.errors import QuorateError, UsageError
+
+DEFAULT_NODE = "127.0.0.1:9873,127.0.0.1:9883,127.0.0.1:9893"
+"""The three nodes of a ``quorate up`` without flags."""
+NODE_VARIABLE = "QUORATE_NODE"
+LISTENERS = ("rpc", "raft", "kafka", "http")
+LOOK_TIMEOUT_S = 0.5
+READER_TIMEOUT_S = 2.0
+DISTANCES = (3, 2, 1, 3000, 2000, 1000)
+"""From another listener's port to HTTP's: rpc, raft and kafka of ``up``, then of a properties file."""
+TRIES = 30
+"""How often a program that reads the log looks for a node before it gives up, with a second between."""
+
+if TYPE_CHECKING:
+    from argparse import _ActionsContainer
+
+T = TypeVar("T")
+
+
+class UnreachedError(QuorateError):
+    """No answer in HTTP came; ``sent``: the request may have been carried out all the same."""
+
+    def __init__(self, message: str, *, sent: bool, strange: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.strange = strange
+        """Somebody is there, and does not speak HTTP."""
+
+
+def default_node(environ: Mapping[str, str] = os.environ) -> str:
+    """What ``--node`` is when it is not given."""
+    return environ.get(NODE_VARIABLE) or DEFAULT_NODE
+
+
+def add_node(parser: "_ActionsContainer") -> None:
+    """The argument ``--node``."""
+    default = default_node()
+    told = f"HTTP addresses of nodes, tried in turn (${NODE_VARIABLE}; {default})"
+    parser.add_argument("--node", default=default, metavar="HOST:PORT,…", help=told.replace("%", "%%"))
+
+
+def addresses(text: str, flag: str = "--node") -> tuple[str, ...]:
+    """``host:port,host:port``. Raises UsageError: none is there, or one that nobody can have."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise UsageError(f"{flag}: at least one is needed")
+    for address in found:
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+            raise UsageError(f"{flag} {address}: expected HOST:PORT")
+        try:
+            host.encode("idna")
+        except UnicodeError as error:
+            raise UsageError(f"{flag} {address}: no host can have that name") from error
+    return found
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] | None = None
+
+
+def exchange(address: str, request: Request, timeout_s: float) -> tuple[int, bytes]:
+    """One request, its status and body. Raises UnreachedError."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+    sent = False
+    try:
+        connection.connect()
+        sent = True
+        headers = {**(request.headers or {}), "Content-Type": "application/json"}
+        connection.request(request.method, request.path, request.body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        strange = sent and isinstance(error, (http.client.HTTPException, ConnectionError))
+        raise UnreachedError(f"node {address}: {_said(error)}", sent=sent, strange=strange) from error
+    finally:
+        connection.close()
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "does not answer"
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+        return "answers, but not in HTTP"  # The raft port says hello in bytes of its own.
+    return str(error) or type(error).__name__
+
+
+def first(nodes: tuple[str, ...], ask: Callable[[str], T], *, changes: bool = False) -> T:
+    """What the first of them answers; raises UnreachedError when none does, with what to do about it.
+
+    ``changes``: the request is no question. Then the next is asked only where the one before did not get it.
+    """
+    troubles: list[UnreachedError] = []
+    for address in nodes:
+        try:
+            return ask(address)
+        except UnreachedError as error:
+            if changes and error.sent:
+                told = _right_port(address) if error.strange else ""
+                unknown = f"{error}; whether it was carried out is not known: look before you ask again"
+                raise UnreachedError(told or unknown, sent=True, strange=bool(told)) from error
+            troubles.append(error)
+    strange = any(trouble.strange for trouble in troubles)
+    told = "\n".join([*map(str, troubles), *_advice(nodes, troubles)])
+    raise UnreachedError(told, sent=False, strange=strange)
+
+
+def _advice(nodes: tuple[str, ...], troubles: list[UnreachedError]) -> Iterator[str]:
+    """What to do, by what went wrong."""
+    for address, trouble in zip(nodes, troubles, strict=True):
+        if trouble.strange:
+            other = f"{address} is no HTTP port: --node wants a node's http address (with quorate up: the rpc port + 3)"
+            yield _right_port(address) or other
+    if not any(trouble.strange for trouble in troubles):
+        yield f"no node answers: quorate up starts a cluster here; --node or ${NODE_VARIABLE} says where another is"
+
+
+class _Voter(msgspec.Struct):
+    id: int
+    rpc: str = ""
+    raft: str = ""
+    kafka: str = ""
+    http: str = ""
+
+
+class _Quorum(msgspec.Struct):
+    voters: list[_Voter]
+
+
+def _quorum(address: str, timeout_s: float) -> _Quorum:
+    """Who the nodes are, as one of them has it. Raises UnreachedError."""
+    status, body = exchange(address, Request("GET", "/v1/quorum?level=stale"), timeout_s)
+    try:
+        return msgspec.json.decode(body, type=_Quorum)
+    except msgspec.DecodeError as error:
+        raise UnreachedError(f"node {address}: {status}, not the answer of a node", sent=True) from error
+
+
+def _right_port(address: str) -> str:
+    """Which listener of which node that is, where one of the usual places tells; else nothing."""
+    host, _, port = address.rpartition(":")
+    for far in DISTANCES:
+        if int(port) + far >= 1 << 16:
+            continue
+        try:
+            voters = _quorum(f"{host}:{int(port) + far}", LOOK_TIMEOUT_S).voters
+        except UnreachedError:
+            continue
+        for voter in voters:
+            for listener in LISTENERS:
+                if getattr(voter, listener) == address:
+                    return f"{address} is the {listener} port of node {voter.id}: say --node {voter.http}"
+    return ""
+
+
+def kafka_addresses(nodes: str, wait: Callable[[], object], say: Callable[[str], object]) -> str:
+    """Where these nodes' cluster serves the log, ``host:port,…``; ``wait`` is called between two looks.
+
+    Raises UsageError, and UnreachedError when nobody has answered after ``TRIES`` looks.
+    """
+    asked = addresses(nodes)
+    for looks in range(1, TRIES + 1):
+        try:
+            found = first(asked, lambda address: _quorum(address, READER_TIMEOUT_S)).voters
+            return ",".join(voter.kafka for voter in found if voter.kafka)
+        except UnreachedError as error:
+            if error.strange or looks == TRIES:
+                raise
+            if looks == 1:
+                say(f"{', '.join(asked)}: no node answers yet; looked for {TRIES} times, a second apart")
+        wait()
+    raise UnreachedError("nobody was asked", sent=False)

@@ -1,0 +1,1 @@
+"""The journal: Raft's log in segments of files."""

@@ -1,0 +1,1 @@
+"""Raft: elections, replication, reads, snapshots, and how a node comes back."""

@@ -1,0 +1,276 @@
+"""The leader's side of a snapshot, and when the journal may be trimmed.
+
+Rules: what travels is the state (every row, request and group offset as of one applied index) and the event batches the
+follower lacks, byte for byte; nothing is recomputed. The journal is trimmed only below what the *store* has synced,
+which a worker of its own does: nothing that a peer or client waits for is behind it.
+While a snapshot is under way the leader keeps every entry after its index. Chunks are bounded, numbered and
+acknowledged; lost ones are sent again from the first that is missing.
+
+Theory: batches travel first and go straight into the follower's store, where nobody sees them; rows travel last and are
+staged there until all have come (consensus/raft/staging.py). Both are read as they are sent: rows from iterators
+opened at the snapshot's index, which go on to show the state of then.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from quorate.clock import Clock
+from quorate.consensus.journal.journal import Journal
+from quorate.consensus.ports import DiskWorker, Family, Index, Store
+from quorate.consensus.settings import SnapshotSettings
+from quorate.consensus.storage.event_log import Batch
+from quorate.consensus.transport.codec import (
+    SNAPSHOT_DONE,
+    SNAPSHOT_UNKNOWN,
+    Message,
+    SnapshotAck,
+    SnapshotBegin,
+    SnapshotChunk,
+)
+from quorate.errors import PeerError
+
+ROWS, BATCHES = 0, 1
+SNAPSHOT_FAMILIES: tuple[Family, ...] = ("rows", "requests", "groups")
+Row = tuple[Family, bytes, bytes]
+_ROW = struct.Struct("!BII")
+_BATCH = struct.Struct("!I")
+
+
+def pack_rows(rows: Iterable[Row]) -> bytes:
+    """Family number, key length, value length, key, value; one after another."""
+    parts: list[bytes] = []
+    for family, key, value in rows:
+        parts += (_ROW.pack(SNAPSHOT_FAMILIES.index(family), len(key), len(value)), key, value)
+    return b"".join(parts)
+
+
+def unpack_rows(payload: bytes) -> list[Row]:
+    """The inverse. Raises PeerError."""
+    rows: list[Row] = []
+    at, end = 0, len(payload)
+    while at < end:
+        if at + _ROW.size > end:
+            raise PeerError("snapshot row cut short")
+        family, key_size, value_size = _ROW.unpack_from(payload, at)
+        key_at = at + _ROW.size
+        value_at = key_at + key_size
+        at = value_at + value_size
+        if at > end or family >= len(SNAPSHOT_FAMILIES):
+            raise PeerError("snapshot row out of bounds")
+        rows.append((SNAPSHOT_FAMILIES[family], payload[key_at:value_at], payload[value_at:at]))
+    return rows
+
+
+def pack_batches(batches: Iterable[bytes]) -> bytes:
+    """Length and bytes of each."""
+    return b"".join(part for batch in batches for part in (_BATCH.pack(len(batch)), batch))
+
+
+def unpack_batches(payload: bytes) -> list[bytes]:
+    """The inverse. Raises PeerError."""
+    batches: list[bytes] = []
+    at, end = 0, len(payload)
+    while at < end:
+        if at + _BATCH.size > end:
+            raise PeerError("snapshot batch cut short")
+        (size,) = _BATCH.unpack_from(payload, at)
+        start = at + _BATCH.size
+        at = start + size
+        if at > end:
+            raise PeerError("snapshot batch out of bounds")
+        batches.append(payload[start:at])
+    return batches
+
+
+class SnapshotSender:
+    """One snapshot on its way to one follower, in one term. Sans-I/O: asked for messages, told of acks."""
+
+    def __init__(
+        self,
+        begin: SnapshotBegin,
+        rows: Iterable[Row],
+        batches: Callable[[int], Iterator[Batch]],
+        settings: SnapshotSettings,
+        now: float,
+    ) -> None:
+        self._begin = begin
+        self._rows = rows
+        self._batches = batches
+        self._settings = settings
+        self._chunks: Iterator[SnapshotChunk] | None = None
+        self._in_flight: deque[SnapshotChunk] = deque()
+        self._sent_at: float | None = None
+        self._progress_at = now
+        self._lost = False
+        self._all_sent = False
+
+    @property
+    def index(self) -> Index:
+        """The state it carries is as of here."""
+        return self._begin.index
+
+    def stale(self, now: float) -> bool:
+        """Has it made no progress for too long, or does the follower not know it any more?"""
+        return self._lost or now - self._progress_at > self._settings.timeout_s
+
+    def messages(self, now: float) -> list[Message]:
+        """What to send now: new chunks into the window, and everything unacknowledged once in a while."""
+        overdue = self._sent_at is None or now - self._sent_at >= self._settings.resend_s
+        if self._chunks is None:
+            if not overdue:
+                return []
+            self._sent_at = now
+            return [self._begin]
+        messages: list[Message] = list(self._in_flight) if overdue else []
+        while len(self._in_flight) < self._settings.window_chunks:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self._all_sent = True
+                break
+            self._in_flight.append(chunk)
+            messages.append(chunk)
+        # Every chunk was taken, but the install may still run, or its ack was lost: the begin is asked again. The
+        # follower answers it with how far it is and installs nothing twice.
+        if self._all_sent and not self._in_flight and overdue:
+            messages.append(self._begin)  # How far is it?
+        if messages:
+            self._sent_at = now
+        return messages
+
+    def on_ack(self, ack: SnapshotAck, now: float) -> bool:
+        """Is the follower done?"""
+        if ack.snapshot_id != self._begin.snapshot_id:
+            return False
+        if ack.status == SNAPSHOT_DONE:
+            return True
+        if ack.status == SNAPSHOT_UNKNOWN:
+            self._lost = True
+        elif self._chunks is None:
+            self._chunks = self._cut(ack.have_offset)
+            self._progress_at, self._sent_at = now, None
+        while self._in_flight and self._in_flight[0].number < ack.next_chunk:
+            self._in_flight.popleft()
+            self._progress_at = now
+        if self._all_sent and not self._in_flight:  # All of it has arrived: the follower makes it its state.
+            self._progress_at = now
+        return False
+
+    def _cut(self, have_offset: int) -> Iterator[SnapshotChunk]:
+        """Chunks of bounded size, made when they are asked for."""
+        begin = self._begin
+        number = 0
+        for kind, payload in self._payloads(min(have_offset, begin.next_offset)):
+            yield SnapshotChunk(begin.term, begin.snapshot_id, number, kind, last=False, payload=payload)
+            number += 1
+        yield SnapshotChunk(begin.term, begin.snapshot_id, number, ROWS, last=True, payload=b"")
+
+    def _payloads(self, have_offset: int) -> Iterator[tuple[int, bytes]]:
+        limit = self._settings.chunk_bytes
+        wanted: list[bytes] = []
+        size = 0
+        for base_offset, _, _, batch in self._batches(have_offset):
+            if base_offset >= self._begin.next_offset:
+                break
+            wanted.append(batch)
+            size += len(batch)
+            if size >= limit:
+                yield BATCHES, pack_batches(wanted)
+                wanted, size = [], 0
+        if wanted:
+            yield BATCHES, pack_batches(wanted)
+        rows: list[Row] = []
+        size = 0
+        for row in self._rows:
+            rows.append(row)
+            size += len(row[1]) + len(row[2])
+            if size >= limit:
+                yield ROWS, pack_rows(rows)
+                rows, size = [], 0
+        if rows:
+            yield ROWS, pack_rows(rows)
+
+
+class WatchedWorker:
+    """A ``DiskWorker`` that knows how old its oldest job is."""
+
+    def __init__(self, worker: DiskWorker, clock: Clock) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._since: deque[float] = deque()
+
+    def submit(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run ``job`` off the loop, then ``done`` on it. If ``job`` raises, the node stops: ``done`` never runs."""
+
+        def ended() -> None:
+            self._since.popleft()
+            done()
+
+        self._since.append(self._clock.monotonic())
+        self._worker.submit(job, ended)
+
+    def pending(self) -> int:
+        """Jobs submitted and not yet reported done."""
+        return len(self._since)
+
+    def oldest_age(self, now: float) -> float:
+        """Seconds that the oldest job has waited or run; 0 without one."""
+        return now - self._since[0] if self._since else 0.0
+
+
+def watched(worker: DiskWorker | None, clock: Clock) -> WatchedWorker | None:
+    """The worker, if there is one, watched."""
+    return None if worker is None else WatchedWorker(worker, clock)
+
+
+class Trimmer:
+    """Forgets journal entries that the store has synced, but for a retained tail."""
+
+    def __init__(
+        self, journal: Journal, store: Store | None, worker: DiskWorker | None, settings: SnapshotSettings, now: float
+    ) -> None:
+        self._journal = journal
+        self._store = store
+        self._worker = worker
+        self._settings = settings
+        self._check_at = now + settings.check_period_s
+        self._busy = False
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Trim no more; a sync under way changes nothing."""
+        self._stopped = True
+
+    def consider(self, applied: Index, keep_after: Iterable[Index], now: float) -> None:
+        """Start a trim if it is time and worth it. ``applied``: and known to be committed, as the journal has it.
+        ``keep_after``: indexes of snapshots under way.
+        """
+        if now < self._check_at or self._busy or self._store is None:
+            return
+        self._check_at = now + self._settings.check_period_s
+        retain = self._retain()
+        synced = Index(min(applied, self._journal.durable_index))
+        slack = min(self._settings.trim_slack_entries, retain)
+        if synced - self._journal.base_index <= retain + slack:
+            return
+        target = Index(min([synced - retain, *keep_after]))
+        self._busy = True
+        if self._worker is None:
+            self._store.sync()
+            self._trim(target)
+        else:
+            self._worker.submit(self._store.sync, lambda: self._trim(target))
+
+    def _retain(self) -> int:
+        """Entries to keep: fewer when they are large."""
+        entries, size, allowed = (
+            self._settings.retain_entries,
+            self._journal.bytes_on_disk(),
+            self._settings.retain_bytes,
+        )
+        return entries if size <= allowed else entries * allowed // size
+
+    def _trim(self, target: Index) -> None:
+        self._busy = False
+        if not self._stopped and target > self._journal.base_index:
+            self._journal.trim_to(min(target, self._journal.durable_index))

@@ -1,0 +1,127 @@
+"""Rows of an arriving snapshot, in a place of their own in the store, and how they become the state.
+
+Rules: nothing here is seen before the switch begins. It begins with one write, a *marker* that names the snapshot; from
+then on it is finished, by this life of the node in bounded steps or by the next one before anything is read
+(``finish_switch``). It ends with one write: the applied index, and the marker gone. What was dropped is cleared away in
+bounded steps.
+
+Theory: the store recovers to a prefix of its writes. Without the marker the old rows are untouched; with it everything
+staged is there too, for it was written before, and every step can be done again: delete each live row that is not
+staged, put each staged one. So each prefix is the old state, or can be made the new one.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from struct import Struct as Layout
+
+import msgspec
+
+from quorate.consensus.ports import Store, StoreOp
+from quorate.consensus.raft.snapshots import SNAPSHOT_FAMILIES, Row
+from quorate.consensus.storage.store import applied_ops, read_applied
+from quorate.consensus.transport.codec import SnapshotBegin
+
+ROWS_PER_STEP = 32
+"""Rows of one step: some tens of microseconds."""
+_MARKER_KEY = b"consensus/switching"
+_ID = Layout(">Q")
+_END = b"\xff" * 9
+
+
+class _Marker(msgspec.Struct, frozen=True, array_like=True):
+    snapshot_id: int
+    index: int
+    term: int
+    next_offset: int
+    time_ms: int
+
+
+def _prefix(snapshot_id: int) -> bytes:
+    return _ID.pack(snapshot_id)
+
+
+def stage(store: Store, snapshot_id: int, rows: list[Row]) -> None:
+    """Put rows aside. Raises StorageError."""
+    prefix = _prefix(snapshot_id)
+    places = {family: prefix + bytes([number]) for number, family in enumerate(SNAPSHOT_FAMILIES)}
+    store.write([StoreOp("staged", places[family] + key, value) for family, key, value in rows])
+
+
+def begin_switch(store: Store, begin: SnapshotBegin) -> None:
+    """All of it is staged: from here on it becomes the state, whatever happens. Raises StorageError."""
+    marker = _Marker(begin.snapshot_id, begin.index, begin.index_term, begin.next_offset, begin.time_ms)
+    store.write([StoreOp("meta", _MARKER_KEY, msgspec.msgpack.encode(marker))])
+
+
+def _slices(pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    while found := list(islice(pairs, ROWS_PER_STEP)):
+        yield found
+
+
+def switching(store: Store) -> Iterator[None]:
+    """Make the marked snapshot the state, some rows a step; nothing without a marker. Raises StorageError."""
+    value = store.get("meta", _MARKER_KEY)
+    if value is None:
+        return
+    try:
+        marker = msgspec.msgpack.decode(value, type=_Marker)
+    except msgspec.DecodeError as error:
+        raise store.damaged(f"the marker of a switch cannot be read: {error}") from error
+    for number, family in enumerate(SNAPSHOT_FAMILIES):
+        place = _prefix(marker.snapshot_id) + bytes([number])
+        for pairs in _slices(store.scan(family)):
+            gone = [key for key, _ in pairs if store.get("staged", place + key) is None]
+            if gone:
+                store.write([StoreOp(family, key, None) for key in gone])
+            yield
+        for pairs in _slices(store.scan("staged", place, place[:-1] + bytes([number + 1]))):
+            store.write([StoreOp(family, key[len(place) :], row) for key, row in pairs])
+            yield
+    before = read_applied(store)  # What it says of the journal goes on to hold.
+    durable_seq = 0 if before is None else before.durable_seq
+    ops = applied_ops(marker.index, marker.term, marker.next_offset, marker.time_ms, durable_seq=durable_seq)
+    store.write([*ops, StoreOp("meta", _MARKER_KEY, None)])
+
+
+def finish_switch(store: Store) -> bool:
+    """At start, before anything else is read: end what the last life began. False: there was nothing to end."""
+    if store.get("meta", _MARKER_KEY) is None:
+        return False
+    for _ in switching(store):
+        pass
+    return True
+
+
+class Sweeper:
+    """Clears away what was staged and is not needed, beginning with what an earlier life left."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._from: bytes | None = b""
+
+    def again(self) -> None:
+        """Something was dropped, or has become the state."""
+        self._from = b""
+
+    def sweep(self, most: int, keep: int | None) -> None:
+        """Remove at most so many rows of snapshots other than ``keep``. Raises StorageError."""
+        if self._from is None:
+            return
+        found = list(islice(self._store.scan("staged", self._from, _END), most))
+        kept = None if keep is None else _prefix(keep)
+        ops = [StoreOp("staged", key, None) for key, _ in found if kept is None or not key.startswith(kept)]
+        if ops:
+            self._store.write(ops)
+        self._from = found[-1][0] + b"\0" if len(found) == most else None
+        if kept is not None and found and found[-1][0].startswith(kept):
+            self._from = kept + b"\xff"
+
+
+def run(steps: Iterator[None], most: int, late: Callable[[], bool]) -> bool:
+    """Take at most ``most`` steps, or until it is ``late``. True: there is more to do."""
+    for _ in range(most):
+        if next(steps, run) is run:
+            return False
+        if late():
+            return True
+    return True

@@ -1,0 +1,240 @@
+"""The event log as readers see it: record batches by offset, up to the high watermark.
+
+Rules: one partition; offsets count events, from 0, without gaps; what is here is applied, and never taken back. A
+batch is the bytes of a Kafka record batch v2 with its base offset and leader epoch patched in. What comes from the
+store is checked (CRC, size, place) before anybody sees it: damage is an error, never the end of the log. Writing is
+the machine's business (``ops_for`` goes into its one store write, then ``publish``); reading never sees beyond what was
+published.
+
+Theory: the newest batches are kept in memory, all of them in the store's ``events``. The first offset of each term
+is a row of ``meta``, so that a restart reads a few rows, not the log.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from struct import Struct as Layout
+
+from quorate.consensus.ports import Store, StoreOp, Term
+from quorate.consensus.storage.store import key_offset, offset_key, read_applied
+from quorate.consensus.storage_settings import EventLogSettings
+from quorate.errors import InvariantBrokenError, PeerError, UsageError
+from quorate.wire.records import BatchError, open_batch
+
+_TERM_PREFIX = b"term/"
+_TERM_STOP = b"term0"
+_HEADER = Layout(">q4xi7xi8xq")
+"""Of a record batch v2 (KIP-98): baseOffset, partitionLeaderEpoch, lastOffsetDelta, maxTimestamp; skipped between them
+are batchLength, then magic, crc and attributes, then baseTimestamp."""
+
+Batch = tuple[int, int, Term, bytes]
+"""Base offset, number of events, term, bytes."""
+
+
+def parse_batch(data: bytes) -> Batch:
+    """What the header of a patched batch says; the rest is not looked at. Raises PeerError if it is wrong."""
+    if len(data) < _HEADER.size:
+        raise PeerError(f"a record batch of {len(data)} bytes has no header")
+    base_offset, term, last_delta, _ = _HEADER.unpack_from(data)
+    if base_offset < 0 or last_delta < 0 or term < 0:
+        raise PeerError("a record batch with a negative base offset, count or epoch")
+    return base_offset, last_delta + 1, Term(term), data
+
+
+class EventLog:
+    """Reads and publishes one node's event log. ``end_offset`` is the high watermark."""
+
+    start_offset = 0
+    """The log is never trimmed."""
+
+    def __init__(self, store: Store, settings: EventLogSettings | None = None) -> None:
+        self._store = store
+        self._settings = settings or EventLogSettings()
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the store again: at start, and after a snapshot replaced what was there. Raises StorageError."""
+        applied = read_applied(self._store)
+        self.end_offset = applied.next_offset if applied else 0
+        rows = self._store.scan("meta", _TERM_PREFIX, _TERM_STOP)
+        starts = [(Term(key_offset(key)), key_offset(value)) for key, value in rows]
+        # Rows beyond the end belong to a snapshot whose installation was cut short.
+        self.term_starts: list[tuple[Term, int]] = [start for start in starts if start[1] < self.end_offset]
+        self._stored_term = self.term_starts[-1][0] if self.term_starts else Term(0)
+        self._bases: list[int] = []
+        self._batches: list[bytes] = []
+        self._tail_bytes = 0
+        self._check_end()
+
+    def _check_end(self) -> None:
+        """The newest batch must be there: it, its term and what was applied speak for each other."""
+        if self.end_offset:
+            term, _ = self.stamp_before(self.end_offset)
+            starts = [start for known, start in self.term_starts if known == term]
+            if not starts or starts[0] >= self.end_offset:
+                raise self._store.damaged(f"the beginning of term {term} is missing")
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def ops_for(self, base_offset: int, count: int, term: int, batch: bytes) -> list[StoreOp]:
+        """What to write for one batch of ``count`` events; nothing for a batch without events.
+
+        Batches come in the order of their offsets. The caller writes them and publishes, or stops.
+        """
+        if not count:
+            return []
+        ops = [StoreOp("events", offset_key(base_offset + count - 1), batch)]
+        if term > self._stored_term:
+            self._stored_term = Term(term)
+            ops.append(StoreOp("meta", _TERM_PREFIX + offset_key(term), offset_key(base_offset)))
+        return ops
+
+    def publish(self, batches: Sequence[Batch]) -> None:
+        """Let readers see what was written. Raises InvariantBrokenError if it does not begin at the end."""
+        for base_offset, count, term, batch in batches:
+            if base_offset != self.end_offset:
+                raise InvariantBrokenError(f"batch at {base_offset} does not follow {self.end_offset}")
+            if not count:
+                continue
+            if not self.term_starts or term > self.term_starts[-1][0]:
+                self.term_starts.append((term, base_offset))
+            self._bases.append(base_offset)
+            self._batches.append(batch)
+            self._tail_bytes += len(batch)
+            self.end_offset += count
+        self._shrink_tail()
+
+    def _shrink_tail(self) -> None:
+        settings = self._settings
+        if self._tail_bytes <= settings.tail_bytes and len(self._bases) <= settings.tail_batches:
+            return
+        # Down to three quarters, so that this is rare.
+        spare_bytes = self._tail_bytes - settings.tail_bytes * 3 // 4
+        gone = max(0, len(self._bases) - settings.tail_batches * 3 // 4)
+        dropped = sum(map(len, self._batches[:gone]))
+        while gone < len(self._batches) and dropped < spare_bytes:
+            dropped += len(self._batches[gone])
+            gone += 1
+        del self._bases[:gone]
+        del self._batches[:gone]
+        self._tail_bytes -= dropped
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, offset: int, max_bytes: int) -> list[bytes]:
+        """Whole batches; the first holds ``offset`` and comes whatever its size, others while all fit ``max_bytes``.
+
+        Empty at the end. Raises UsageError outside of the log, StorageError.
+        """
+        self._check_range(offset)
+        found: list[bytes] = []
+        for batch in self._from(offset):
+            max_bytes -= len(batch)
+            if found and max_bytes < 0:
+                break
+            found.append(batch)
+        return found
+
+    def batches_from(self, offset: int) -> Iterator[Batch]:
+        """Every batch from the one that holds ``offset`` to the end as of now. Raises UsageError, StorageError."""
+        self._check_range(offset)
+        return map(parse_batch, self._from(offset))
+
+    @property
+    def tip_offset(self) -> int:
+        """Base offset of the newest batch; 0 when there is none. Raises StorageError."""
+        if not self.end_offset:
+            return 0
+        return int.from_bytes(next(self._from(self.end_offset - 1))[:8], "big")
+
+    def _check_range(self, offset: int) -> None:
+        if not self.start_offset <= offset <= self.end_offset:
+            raise UsageError(f"offset {offset} is not in {self.start_offset}..{self.end_offset}")
+
+    def _from(self, offset: int) -> Iterator[bytes]:
+        if offset >= self.end_offset:
+            return iter(())
+        if self._bases and offset >= self._bases[0]:
+            # A copy: the tail may shrink while somebody still reads.
+            return iter(self._batches[bisect_right(self._bases, offset) - 1 :])
+        return self._from_store(offset, self.end_offset)
+
+    def _from_store(self, offset: int, end: int) -> Iterator[bytes]:
+        for key, batch in self._store.scan("events", offset_key(offset), offset_key(end)):
+            if self._checked(key, batch) > offset:
+                break
+            yield batch
+            offset = key_offset(key) + 1
+        if offset < end:
+            raise self._store.damaged(f"the batch at offset {offset} is missing")
+
+    def _checked(self, key: bytes, batch: bytes) -> int:
+        """The base offset of a batch as the store gave it. Raises StorageError unless it is whole, and at its place."""
+        last = key_offset(key)
+        try:
+            info, _ = open_batch(batch)
+        except BatchError as error:
+            raise self._store.damaged(f"the batch that ends at offset {last}: {error}") from error
+        if info.last_offset != last:
+            raise self._store.damaged(f"the batch that ends at offset {info.last_offset} lies at {last}")
+        return info.base_offset
+
+    def verify(self, offset: int, end: int, term: Term, max_bytes: int) -> tuple[int, Term, int]:
+        """Check what the store holds from ``offset``, where a batch begins, up to ``end``: some ``max_bytes`` of it.
+        ``term``: of the event before. How far it came, the term there, and the bytes. From any thread. Raises
+        StorageError.
+        """
+        starts = dict(self.term_starts)
+        read = 0
+        for key, batch in self._store.scan("events", offset_key(offset), offset_key(end)):
+            if self._checked(key, batch) != offset:
+                break
+            _, count, found, _ = parse_batch(batch)
+            if found != term and (found < term or starts.get(found) != offset):
+                raise self._store.damaged(
+                    f"the batch at offset {offset} is of term {found}, which does not begin there"
+                )
+            offset, term, read = offset + count, found, read + len(batch)
+            if read >= max_bytes:
+                return offset, term, read
+        if offset < end:
+            raise self._store.damaged(f"the batch at offset {offset} is missing")
+        return offset, term, read
+
+    # ── terms and times ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def end_of_term(self, term: int) -> tuple[Term, int] | None:
+        """(term, end offset) of the largest term with events at or below ``term``; None if ``term`` is above all.
+
+        As Kafka's ``LeaderEpochFileCache.endOffsetFor`` (KIP-320): a term before the first answers itself and the
+        first offset.
+        """
+        if not self.term_starts or term > self.term_starts[-1][0]:
+            return None
+        position = bisect_right(self.term_starts, term, key=lambda start: start[0])
+        end = self.term_starts[position][1] if position < len(self.term_starts) else self.end_offset
+        return (self.term_starts[position - 1][0] if position else Term(term)), end
+
+    def stamp_before(self, offset: int) -> tuple[Term, int]:
+        """Term and time (Unix ms) of the last event before ``offset``; zeros at 0. Raises UsageError, StorageError."""
+        self._check_range(offset)
+        if offset == 0:
+            return Term(0), 0
+        _, term, _, latest_ms = _HEADER.unpack_from(next(self._from(offset - 1)))
+        return Term(term), latest_ms
+
+    def offset_for_time(self, time_ms: int) -> int | None:
+        """The first offset whose time is at least ``time_ms`` (Unix ms); None: there is none. Raises StorageError.
+
+        All events of a batch have one time, its largest timestamp, and time never falls along the log; so this is a
+        binary search: some 20 reads of the store for a million events.
+        """
+        low, high = self.start_offset, self.end_offset
+        while low < high:
+            middle = (low + high) // 2
+            batch = next(self._from(middle))
+            base_offset, _, last_delta, latest_ms = _HEADER.unpack_from(batch)
+            if latest_ms >= time_ms:
+                high = base_offset
+            else:
+                low = base_offset + last_delta + 1
+        return low if low < self.end_offset else None

@@ -1,0 +1,369 @@
+"""What survives beside the journal: the applied state, its index, the event batches.
+
+Rules: a write is atomic and visible at once, durable only after ``sync``. After a kill the store may be *ahead* of the
+journal, after a power loss *behind* what it was: both are normal, the journal is applied again from ``read_applied``
+on. What is not normal is a store behind the journal's base: it lost what it had synced, and the node must not start;
+nor a journal that holds less than was durable when the store was written (``Applied.durable_seq``).
+
+Families and keys (numbers are unsigned, 64 bits, big-endian, so that key order is number order):
+
+========  ==================================  ============================================================
+family    key                                 value
+========  ==================================  ============================================================
+meta      ``applied``                         ``Applied``: index, term, next offset, time_ms, durable_seq, sums
+meta      ``identity``                        ``Identity``, msgpack
+meta      ``term/`` + term                    first offset of that term's events (consensus/storage/event_log.py)
+meta      ``consensus/…``                     the engine's own
+rows      the entity's event key              its row (model/rows.py)
+requests  the request's key                   its memory (metadata/requests.py)
+events    offset of the batch's last event    the record batch, offset and epoch patched in
+groups    the consumer group's key            its committed offsets
+history   see history/checkpoints.py          rows of checkpoints of the state
+staged    snapshot id, family, key            rows of an arriving snapshot (consensus/raft/staging.py)
+========  ==================================  ============================================================
+
+Batches have the offset of their *last* event as key: the first key at or after an offset is the batch that holds it.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct as Layout
+from typing import get_args
+
+import msgspec
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+)
+
+from quorate.consensus.ports import Family, Index, Store, StoreOp, Term
+from quorate.consensus.storage_settings import StoreSettings
+from quorate.errors import StorageError, UsageError, check
+
+FAMILIES: tuple[Family, ...] = get_args(Family)
+FORMAT = 2
+"""2: a voter file stands beside the store (consensus/storage/directory.py). 1 had none, and is read."""
+_APPLIED_KEY = b"applied"
+_IDENTITY_KEY = b"identity"
+_APPLIED = Layout(">QQQQQ")
+_APPLIED_BEFORE = Layout(">QQQQ")
+"""Without ``durable_seq``."""
+_OFFSET = Layout(">Q")
+SUMS_BYTES = 64
+"""Of ``Applied.sums``."""
+
+
+STORE_REMEDY = (
+    "start the node again: a damaged store is moved aside and made anew, "
+    "from this node's own journal or from the leader"
+)
+"""What an operator is told when the store is not what was written."""
+
+
+class StoreDamagedError(StorageError):
+    """What was read from the store is not what was written. The journal beside it may be sound."""
+
+    @classmethod
+    def at(cls, path: str, reason: object) -> "StoreDamagedError":
+        """Which store, what was met, and what to do."""
+        return cls(f"store {path} is damaged: {reason}; {STORE_REMEDY}")
+
+
+class Applied(msgspec.Struct, frozen=True, gc=False):
+    """How far the store has got."""
+
+    index: Index
+    term: Term
+    """Term of the entry at ``index``."""
+    next_offset: int
+    time_ms: int
+    """Time of the last event, wall-clock milliseconds."""
+    sums: bytes = b""
+    """What the rows written with it add up to (metadata/sums.py); empty where nobody had worked that out."""
+    durable_seq: int = 0
+    """Operations of this node's journal that were durable when it was written; 0 where nobody had said so."""
+
+
+class Identity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Whose data this is."""
+
+    cluster_id: str
+    node_id: int
+    dir_uuid: str
+    format_version: int = FORMAT
+
+
+def offset_key(offset: int) -> bytes:
+    """A number as a key: key order is number order."""
+    return _OFFSET.pack(offset)
+
+
+def key_offset(key: bytes) -> int:
+    """The number in the last 8 bytes of a key."""
+    return int.from_bytes(key[-8:], "big")
+
+
+def applied_ops(
+    index: int, term: int, next_offset: int, time_ms: int, sums: bytes = b"", durable_seq: int = 0
+) -> list[StoreOp]:
+    """What to write with the effects of the entry at ``index``; ``sums``: of all rows after it. ``durable_seq``: the
+    journal's, now.
+    """
+    return [StoreOp("meta", _APPLIED_KEY, _APPLIED.pack(index, term, next_offset, time_ms, durable_seq) + sums)]
+
+
+def read_applied(store: Store) -> Applied | None:
+    """How far the store has got; None when nothing was ever applied. Raises StorageError."""
+    value = store.get("meta", _APPLIED_KEY)
+    if value is None:
+        return None
+    layout = next((known for known in (_APPLIED, _APPLIED_BEFORE) if len(value) - known.size in (0, SUMS_BYTES)), None)
+    if layout is None:
+        raise store.damaged(f"the applied index is {len(value)} bytes")
+    index, term, next_offset, time_ms, *durable = layout.unpack_from(value)
+    return Applied(Index(index), Term(term), next_offset, time_ms, value[layout.size :], *durable)
+
+
+def read_identity(store: Store) -> Identity | None:
+    """Whose data this is; None for a fresh store. Raises StorageError."""
+    value = store.get("meta", _IDENTITY_KEY)
+    if value is None:
+        return None
+    try:
+        return msgspec.msgpack.decode(value, type=Identity)
+    except msgspec.DecodeError as error:
+        raise store.damaged(f"the identity cannot be read: {error}") from error
+
+
+def claim_identity(store: Store, identity: Identity) -> None:
+    """Write it into a fresh store, or one of an older format, durably. Raises UsageError, naming the difference, if it
+    is somebody else's.
+    """
+    found = read_identity(store)
+    if found is not None and found.format_version < identity.format_version:
+        found = msgspec.structs.replace(found, format_version=identity.format_version)
+    elif found is not None and found == identity:
+        return
+    for name in Identity.__struct_fields__ if found is not None else ():
+        theirs, ours = getattr(found, name), getattr(identity, name)
+        if theirs != ours:
+            raise UsageError(f"the data directory belongs to {name} {theirs!r}, not {ours!r}")
+    store.write([StoreOp("meta", _IDENTITY_KEY, msgspec.msgpack.encode(identity))])
+    store.sync()
+
+
+class RocksStore:
+    """The ``Store`` port over RocksDB. Calls belong to the loop's thread, ``sync`` to the worker's.
+
+    RocksDB writes its log into the page cache at once (so a kill loses nothing) and ``sync`` makes that log durable
+    without holding the interpreter, so the loop goes on. It recovers to a *point in time*: a consistent prefix of the
+    writes. (The mode that tolerates only a torn tail leaves a hole when an older log file lost its end and a newer one
+    did not; and it refuses a tail of zeros, which is what a power loss leaves. That synced writes were not lost is
+    checked against the journal's base.)
+
+    ``must_exist``: this node had one, so that an empty one in its place is damage. Raises StoreDamagedError for one
+    that is damaged or missing, StorageError for one that is in use.
+    """
+
+    def __init__(self, path: str, settings: StoreSettings | None = None, *, must_exist: bool = False) -> None:
+        settings = settings or StoreSettings()
+        self.path = path
+        self.on_damage: Callable[[StorageError], None] = _nobody
+        """Told of damage that a read met, before whoever read is: it may be a caller who goes on."""
+        cache = Cache(settings.block_cache_bytes)
+        options = _options(settings, cache)
+        options.create_if_missing(not must_exist)
+        try:
+            self._db = Rdict(path, options, {family: _options(settings, cache) for family in FAMILIES})
+            self._families = {family: self._db.get_column_family(family) for family in FAMILIES}
+            self._handles = {family: self._db.get_column_family_handle(family) for family in FAMILIES}
+        except Exception as error:
+            if "/LOCK:" in str(error):  # Somebody has it open: not damage.
+                raise StorageError(f"store {path}: {error}") from error
+            raise StoreDamagedError.at(path, error) from error
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """The value now. Raises StorageError."""
+        try:
+            value: bytes | None = self._families[family].get(key)
+        except Exception as error:
+            raise self.damaged(error) from error
+        return value
+
+    def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs with ``start <= key < stop`` in key order, as of the call. Raises StorageError."""
+        try:
+            found = self._families[family].iter()
+            found.seek(start)
+        except Exception as error:
+            raise self.damaged(error) from error
+        return self._walk(found, stop)
+
+    def _walk(self, found: RdictIter, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """An iterator of RocksDB simply ends at a block it cannot read: its status says why it ended."""
+        valid, next_key, next_value, advance = found.valid, found.key, found.value, found.next
+        try:
+            while valid():
+                key: bytes = next_key()
+                if stop is not None and key >= stop:
+                    return
+                yield key, next_value()
+                advance()
+            found.status()
+        except Exception as error:
+            raise self.damaged(error) from error
+
+    def last(self, family: Family) -> tuple[bytes, bytes] | None:
+        """The pair with the greatest key. Raises StorageError."""
+        try:
+            found = self._families[family].iter()
+            found.seek_to_last()
+            if found.valid():
+                return found.key(), found.value()
+            found.status()
+        except Exception as error:
+            raise self.damaged(error) from error
+        return None
+
+    def damaged(self, reason: object) -> StoreDamagedError:
+        """The error for what a read met; ``on_damage`` hears of it."""
+        error = StoreDamagedError.at(self.path, reason)
+        self.on_damage(error)
+        return error
+
+    def write(self, ops: Sequence[StoreOp]) -> None:
+        """All or nothing; visible at once; not synced. Raises StorageError, and then the node must stop."""
+        batch = WriteBatch(raw_mode=True)
+        handles = self._handles
+        try:
+            for op in ops:
+                if op.value is None:
+                    batch.delete(op.key, handles[op.family])
+                else:
+                    batch.put(op.key, op.value, handles[op.family])
+            self._db.write(batch)
+        except Exception as error:
+            if "Corruption" in str(error):  # Met by a compaction in the background, and told to the next writer.
+                raise self.damaged(error) from error
+            raise StorageError(f"store: {error}") from error
+
+    def sync(self) -> None:
+        """Make everything written before this call durable. Raises StorageError, and then the node must stop."""
+        try:
+            self._db.flush_wal(True)
+        except Exception as error:
+            raise StorageError(f"store sync: {error}") from error
+
+    def close(self) -> None:
+        """Release it; what was not synced may be lost. Closing twice does nothing. Raises StorageError."""
+        if self._handles:
+            self._families.clear()
+            self._handles.clear()
+            try:
+                self._db.close()
+            except Exception as error:
+                if "Corruption" in str(error):
+                    raise self.damaged(error) from error
+                raise StorageError(f"store close: {error}") from error
+
+
+def _options(settings: StoreSettings, cache: Cache) -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_cache_index_and_filter_blocks(True)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_paranoid_checks(True)
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(settings.write_buffer_bytes)
+    # The loop writes: it must not be made to wait because flushes or compactions of a slow disk are behind (ADR 66).
+    options.set_max_write_buffer_number(settings.write_buffers_max)
+    options.set_level_zero_slowdown_writes_trigger(settings.unmerged_files_max // 2)
+    options.set_level_zero_stop_writes_trigger(settings.unmerged_files_max)
+    options.set_db_write_buffer_size(settings.write_buffers_total_bytes)
+    options.set_max_total_wal_size(4 * settings.write_buffers_total_bytes)
+    options.set_max_open_files(settings.open_files_max)
+    options.set_keep_log_file_num(2)
+    options.set_max_background_jobs(2)
+    return options
+
+
+def _nobody(_: StorageError) -> None:
+    """Nobody wants to know; whoever reads is told."""
+
+
+class MemoryStore:
+    """The ``Store`` port without files. ``crash`` goes back to a write boundary at or after the last sync."""
+
+    def __init__(self) -> None:
+        self.on_damage: Callable[[StorageError], None] = _nobody
+        self._values: dict[Family, dict[bytes, bytes]] = {family: {} for family in FAMILIES}
+        self._keys: dict[Family, list[bytes]] = {family: [] for family in FAMILIES}
+        self._undo: list[list[StoreOp]] = []
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """The value now."""
+        return self._values[family].get(key)
+
+    def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs with ``start <= key < stop`` in key order, as of the call."""
+        keys, values = self._keys[family], self._values[family]
+        end = len(keys) if stop is None else bisect_left(keys, stop)
+        return iter([(key, values[key]) for key in keys[bisect_left(keys, start) : end]])
+
+    def last(self, family: Family) -> tuple[bytes, bytes] | None:
+        """The pair with the greatest key."""
+        keys = self._keys[family]
+        return (keys[-1], self._values[family][keys[-1]]) if keys else None
+
+    def write(self, ops: Sequence[StoreOp]) -> None:
+        """All or nothing; visible at once; not synced."""
+        self._undo.append([self._put(op) for op in ops][::-1])
+
+    def sync(self) -> None:
+        """What was written before cannot be lost any more."""
+        self._undo.clear()
+
+    def damaged(self, reason: object) -> StoreDamagedError:
+        """The error to raise for what was read from the store and cannot be what was written; the node will stop."""
+        error = StoreDamagedError.at("in memory", reason)
+        self.on_damage(error)
+        return error
+
+    @property
+    def unsynced(self) -> int:
+        """Writes since the last sync."""
+        return len(self._undo)
+
+    def crash(self, keep: int = 0) -> None:
+        """Lose all unsynced writes but the first ``keep``."""
+        check(0 <= keep <= len(self._undo), f"there are {len(self._undo)} unsynced writes, not {keep}")
+        for undo in reversed(self._undo[keep:]):
+            for op in undo:
+                self._put(op)
+        self._undo.clear()
+
+    def close(self) -> None:
+        """Nothing to release: the same object can be opened again."""
+
+    def _put(self, op: StoreOp) -> StoreOp:
+        """Do it; the operation that undoes it."""
+        values, keys = self._values[op.family], self._keys[op.family]
+        before = values.get(op.key)
+        if op.value is not None:
+            values[op.key] = op.value
+            if before is None:
+                insort(keys, op.key)
+        elif before is not None:
+            del values[op.key]
+            del keys[bisect_left(keys, op.key)]
+        return StoreOp(op.family, op.key, before)

@@ -1,0 +1,1 @@
+"""Messages between voters, and the connections that carry them."""

@@ -1,0 +1,82 @@
+"""How requests end: the one place where each gets its answer, its line in the log, and its deadline.
+
+Rules: ``done`` is called once. A timeout says what is known: *nothing happened* of what waited here, *unknown* of what
+was proposed or sent to the leader.
+"""
+
+from functools import partial
+
+from quorate.controller.outcomes import Answered, Refused, Unavailable, UnknownOutcome
+from quorate.controller.pending import AnyPending, Deadlines, Stage
+from quorate.controller.ports import CommandLine, ControllerPorts
+
+
+class Endings:
+    """See the module. ``sweep_s``: how often ``sweep`` is called."""
+
+    def __init__(self, ports: ControllerPorts, sweep_s: float) -> None:
+        self._scheduler, self._metrics = ports.scheduler, ports.metrics
+        self._engine, self._command_log = ports.engine, ports.command_log
+        self._sweep_s = sweep_s
+        self._deadlines = Deadlines()
+
+    def __bool__(self) -> bool:
+        """Does a request wait for its answer?"""
+        return bool(self._deadlines)
+
+    def watch(self, pending: AnyPending) -> None:
+        """From now on it ends by its deadline at the latest."""
+        self._deadlines.add(pending, pending.patience_s)
+
+    def settle(self, pending: AnyPending, outcome: object) -> None:
+        """Give it its answer; later ones are dropped.
+
+        A caller that fails must not stop a node in the middle of an apply, and the next leader at the retry.
+        """
+        if pending.stage is Stage.ENDED:
+            return
+        done = pending.done
+        decided_here = pending.stage is not Stage.FORWARDED
+        self._deadlines.ended(pending)
+        if isinstance(outcome, UnknownOutcome):
+            self._metrics.unknown_outcomes += 1
+        elif isinstance(outcome, Refused) and decided_here:
+            self._metrics.refusals[outcome.refusal.code] += 1
+        relayed = not decided_here and isinstance(outcome, Answered | Refused)  # The leader has written its line.
+        if self._command_log is not None and not pending.is_read and not relayed:
+            self._command_log(self._line(pending, outcome))
+        try:
+            done(outcome)
+        except Exception as error:  # noqa: BLE001 - the caller's own trouble; raised in its own turn, below
+            self._scheduler.call_soon(partial(_raise, error))
+
+    def _line(self, pending: AnyPending, outcome: object) -> CommandLine:
+        caller = pending.caller
+        detail = getattr(outcome, "reason", "")
+        if isinstance(outcome, Refused):
+            detail = f"{outcome.refusal.code}: {outcome.refusal.remark}"
+        return CommandLine(
+            command=pending.request.__class__.__name__,
+            principal=caller.principal,
+            address=caller.address,
+            origin=caller.origin,
+            cause=pending.cause,
+            request_id=pending.request_id,
+            outcome=outcome.__class__.__name__,
+            detail=detail,
+            term=self._engine.term,
+            offset=getattr(outcome, "offset", -1),
+            took_us=int((self._scheduler.monotonic() - pending.started) * 1e6),
+        )
+
+    def sweep(self) -> None:
+        """End what would be overdue at the next sweep, with the truth about it."""
+        for pending in self._deadlines.expired(self._scheduler.monotonic() + self._sweep_s):
+            if pending.stage in (Stage.PROPOSED, Stage.FORWARDED):
+                self.settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
+            else:
+                self.settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
+
+
+def _raise(error: Exception) -> None:
+    raise error

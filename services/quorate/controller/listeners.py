@@ -1,0 +1,80 @@
+"""What the parts of a node hear of their controller: when it may decide, what was committed, who went silent.
+
+Rules: a part overrides what it wants to hear; each is told in the order in which the composition named them, one after
+the other, in the turn in which it happened. Nobody is told of what was before he was named.
+"""
+
+from quorate.controller.live import LiveEntry
+from quorate.controller.messages import BrokersClosed, SumsMessage
+from quorate.events import Event, Stamp
+
+
+class Listener:
+    """Hears nothing, unless it says otherwise."""
+
+    def opened(self, term: int) -> None:
+        """This node has become the deciding leader."""
+
+    def lost(self) -> None:
+        """It may no longer decide."""
+
+    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+        """An entry that was decided here is applied: its events, and the stamp of the first. Also after ``lost``."""
+
+    def suspected(self, suspects: list[LiveEntry]) -> None:
+        """The channel of these brokers just closed here."""
+
+    def closed_elsewhere(self, peer: int, note: BrokersClosed) -> None:
+        """Another controller saw its channel to these brokers close."""
+
+    def revived(self, entry: LiveEntry) -> None:
+        """A broker is heard that was not, or was dead."""
+
+    def sums_told(self, peer: int, message: SumsMessage) -> None:
+        """What another controller's state adds up to."""
+
+
+class Listeners(Listener):
+    """Several as one, in order."""
+
+    def __init__(self) -> None:
+        self._all: tuple[Listener, ...] = ()
+
+    def add(self, *listeners: Listener) -> None:
+        """Tell these too, after the others."""
+        self._all += listeners
+
+    def opened(self, term: int) -> None:
+        """See Listener: to each."""
+        for listener in self._all:
+            listener.opened(term)
+
+    def lost(self) -> None:
+        """See Listener: to each."""
+        for listener in self._all:
+            listener.lost()
+
+    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+        """See Listener: to each."""
+        for listener in self._all:
+            listener.committed(events, first)
+
+    def suspected(self, suspects: list[LiveEntry]) -> None:
+        """See Listener: to each."""
+        for listener in self._all:
+            listener.suspected(suspects)
+
+    def closed_elsewhere(self, peer: int, note: BrokersClosed) -> None:
+        """See Listener: to each."""
+        for listener in self._all:
+            listener.closed_elsewhere(peer, note)
+
+    def revived(self, entry: LiveEntry) -> None:
+        """See Listener: to each."""
+        for listener in self._all:
+            listener.revived(entry)
+
+    def sums_told(self, peer: int, message: SumsMessage) -> None:
+        """See Listener: to each."""
+        for listener in self._all:
+            listener.sums_told(peer, message)

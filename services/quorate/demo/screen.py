@@ -1,0 +1,177 @@
+"""How the demonstration is told: a live table on a terminal, lines elsewhere, JSON for programs."""
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from quorate.events import Stamp
+from quorate.terminal import visible
+
+if TYPE_CHECKING:
+    from quorate.demo.demonstration import Demonstration
+    from quorate.demo.story import Story
+
+STYLES = {"fault": "bold red", "note": "yellow", "fact": "green"}
+
+
+class Teller(Protocol):
+    """Hears what happens."""
+
+    def ready(self, demo: "Demonstration") -> None:
+        """Everything runs."""
+
+    def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
+        """One happening; ``kind``: fact (with its stamp), fault or note."""
+
+    def show(self, demo: "Demonstration") -> None:
+        """Called several times a second."""
+
+    def sum_up(self, story: "Story") -> None:
+        """It is over."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+class LineTeller:
+    """One line per happening."""
+
+    def ready(self, demo: "Demonstration") -> None:
+        """Everything runs."""
+        print(f"ready: {len(demo.cluster.places)} nodes, {len(demo.cast)} brokers{_look(demo)}", flush=True)
+
+    def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
+        """One happening; ``kind``: fact (with its stamp), fault or note."""
+        place = f"{stamp.offset:>6}" if stamp is not None else " " * 6
+        print(f"{time.strftime('%H:%M:%S')} {place} {kind:<5} {visible(line)}", flush=True)
+
+    def show(self, demo: "Demonstration") -> None:
+        """Called several times a second."""
+
+    def sum_up(self, story: "Story") -> None:
+        """It is over."""
+        print(figures(story), flush=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+class JsonTeller(LineTeller):
+    """One JSON document per line: the ready line first, then every happening, at last the summary."""
+
+    def __init__(self) -> None:
+        self._ready = False
+
+    def ready(self, demo: "Demonstration") -> None:
+        """Everything runs."""
+        print(demo.ready_line(), flush=True)
+        self._ready = True
+
+    def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
+        """One happening; ``kind``: fact (with its stamp), fault or note."""
+        if not self._ready:
+            return
+        where = {} if stamp is None else {"offset": stamp.offset, "time_ms": stamp.time_ms}
+        print(json.dumps({"kind": kind, "text": line, **where}, ensure_ascii=False), flush=True)
+
+    def sum_up(self, story: "Story") -> None:
+        """It is over."""
+        print(json.dumps({"kind": "summary", **story.summary()}), flush=True)
+
+
+class TableTeller:
+    """A table of nodes and broker sets that changes in place, the latest happenings below it."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=Console(), refresh_per_second=8, screen=False)
+        self._started = time.monotonic()
+
+    @staticmethod
+    def fits() -> bool:
+        """Is somebody watching?"""
+        return sys.stdout.isatty()
+
+    def ready(self, demo: "Demonstration") -> None:
+        """Everything runs."""
+
+    def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
+        """One happening; ``kind``: fact (with its stamp), fault or note. The story keeps the latest lines, ``show``
+        prints them.
+        """
+
+    def show(self, demo: "Demonstration") -> None:
+        """Called several times a second."""
+        if not self._live.is_started:
+            self._live.start()
+        look = Text(f"Look at{_look(demo).removeprefix(';')}" if demo.beside else "", "bold blue")
+        self._live.update(
+            Group(self._nodes(demo), look, _sets(demo), _lines(demo.story), Text(figures(demo.story), "dim"))
+        )
+
+    def sum_up(self, story: "Story") -> None:
+        """It is over."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._live.stop()
+
+    def _nodes(self, demo: "Demonstration") -> Text:
+        ran = int(time.monotonic() - self._started)
+        text = Text(f"Quorate  {ran // 60}:{ran % 60:02d}  offset {demo.story.offset}  nodes ")
+        for number, place in demo.cluster.places.items():
+            leads, lives = number == demo.story.leader, demo.cluster.alive(number)
+            style = "bold red" if not lives else "bold green" if leads else "green"
+            text.append(f" {number}{' leads' if leads else ''}{'' if lives else ' down'} ", style)
+            text.append(f"kafka {place.kafka} ", "dim")
+        return text
+
+
+def _look(demo: "Demonstration") -> str:
+    """Where to look, in words."""
+    return "".join(f"; {name}: {url}" for name, url in demo.places().items())
+
+
+def _sets(demo: "Demonstration") -> Table:
+    table = Table(pad_edge=False)
+    for name in ("set", "brokers", "master", "epoch", "in sync"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("why this master")  # On a narrow terminal this gives way, in lines: names and numbers stay whole.
+    for name, known in sorted(demo.story.sets.items()):
+        brokers = Text()
+        for broker in demo.cast:
+            if broker.broker_set == name:
+                mark = "◆" if broker.address == known.master_address else "●"
+                brokers.append(mark + " ", "green" if broker.child.alive else "red")
+        master = (
+            Text("nobody", "bold red")
+            if known.master is None
+            else Text(visible(f"{known.master} {known.master_address}"))
+        )
+        in_sync = ",".join(map(str, sorted(known.sync_set)))
+        table.add_row(visible(name), brokers, master, str(known.epoch), in_sync, visible(known.why))
+    return table
+
+
+def _lines(story: "Story") -> Text:
+    text = Text()
+    for kind, time_ms, line in story.lines:
+        text.append(f"{time.strftime('%H:%M:%S', time.localtime(time_ms / 1000))} ", "dim")
+        text.append(f"{visible(line)}\n", STYLES[kind])
+    return text
+
+
+def figures(story: "Story") -> str:
+    """The run so far, in one line."""
+    known = story.summary()
+    p50, most = known["failover_ms_p50"], known["failover_ms_max"]
+    took = "" if p50 is None else f" (p50 {p50} ms, max {most} ms)"
+    return (
+        f"{known['faults']} faults, {known['failovers']} fail-overs{took}; the leading controller changed "
+        f"{known['leader_changes']} times, {known['leader_changes_without_fault']} without a fault"
+    )

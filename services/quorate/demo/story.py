@@ -1,0 +1,150 @@
+"""The demonstration's memory: a fold over facts and faults, and what it makes of them. Pure.
+
+Rules: a fault is something we did (a SIGKILL, a restart). A change of leader or master with no fault near it is counted
+apart, because there should be none.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from quorate.cli.facts import Fact
+from quorate.events import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    ControllerLeaderElected,
+    ElectionFailed,
+    MasterElected,
+    SyncStateSetAltered,
+)
+from quorate.model.words import sentence
+
+NEAR_MS = 15_000
+"""A change within this long after a fault is put down to it."""
+LINES_KEPT = 10
+
+
+@dataclass
+class SetStory:
+    """What is known of one broker set."""
+
+    master: int | None = None
+    master_address: str = ""
+    epoch: int = 0
+    sync_set: tuple[int, ...] = ()
+    members: set[int] = field(default_factory=set)
+    fenced: set[int] = field(default_factory=set)
+    why: str = ""
+
+
+@dataclass
+class Story:
+    """Everything told so far. Times are epoch milliseconds."""
+
+    sets: dict[str, SetStory] = field(default_factory=dict)
+    leader: int | None = None
+    offset: int = 0
+    lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
+    faults: int = 0
+    leader_changes: int = 0
+    unprovoked_leader_changes: int = 0
+    failovers: int = 0
+    unprovoked_failovers: int = 0
+    failed_elections: int = 0
+    failover_ms: list[int] = field(default_factory=list)
+    _node_faults: list[int] = field(default_factory=list)
+    _set_faults: dict[str, int] = field(default_factory=dict)
+
+    def fault(self, time_ms: int, text: str, broker_set: str | None = None) -> str:
+        """Something was done to a node (``broker_set`` None) or to a broker; the line to tell."""
+        self.faults += 1
+        if broker_set is None:
+            self._node_faults.append(time_ms)
+        else:
+            self._set_faults[broker_set] = time_ms
+        self.lines.append(("fault", time_ms, text))
+        return text
+
+    def repair(self, time_ms: int, text: str, broker_set: str | None = None) -> str:
+        """A node or a broker was started again; a change of leader soon after a node's return is put down to that."""
+        if broker_set is None:
+            self._node_faults.append(time_ms)
+        self.lines.append(("note", time_ms, text))
+        return text
+
+    def tell(self, fact: Fact) -> str | None:
+        """Take a fact in; the line to tell, None for what is not worth one."""
+        self.offset = fact.stamp.offset + 1
+        event, now = fact.event, fact.stamp.time_ms
+        match event:
+            case MasterElected():
+                line = self._elected(event, now)
+            case ElectionFailed():
+                self.failed_elections += 1
+                self._masterless(event.broker_set)
+                line = sentence(event)
+            case ControllerLeaderElected():
+                line = self._leads(event, now)
+            case SyncStateSetAltered():
+                self._set(event.broker_set).sync_set = event.new
+                return None
+            case BrokerRegistered():
+                self._set(event.broker_set).members.add(event.broker_id)
+                return None
+            case BrokerFenced():
+                self._set(event.broker_set).fenced.add(event.broker_id)
+                return None
+            case BrokerUnfenced():
+                self._set(event.broker_set).fenced.discard(event.broker_id)
+                return None
+            case _:
+                return None
+        self.lines.append(("fact", now, line))
+        return line
+
+    def summary(self) -> dict[str, int | float | None]:
+        """The figures of the whole run."""
+        took = sorted(self.failover_ms)
+        return {
+            "faults": self.faults,
+            "failovers": self.failovers,
+            "failover_ms_p50": took[len(took) // 2] if took else None,
+            "failover_ms_max": took[-1] if took else None,
+            "failed_elections": self.failed_elections,
+            "leader_changes": self.leader_changes,
+            "leader_changes_without_fault": self.unprovoked_leader_changes,
+            "failovers_without_fault": self.unprovoked_failovers,
+            "events": self.offset,
+        }
+
+    def _set(self, name: str) -> SetStory:
+        return self.sets.setdefault(name, SetStory())
+
+    def _masterless(self, name: str) -> None:
+        known = self._set(name)
+        known.master, known.master_address = None, ""
+
+    def _elected(self, event: MasterElected, now: int) -> str:
+        known = self._set(event.broker_set)
+        known.master, known.epoch, known.sync_set = event.master, event.master_epoch, event.sync_state_set
+        known.why, known.master_address = f"{event.evidence or event.trigger}: {event.decided_by}", event.master_address
+        line = sentence(event)
+        if event.master_epoch > 1:
+            self.failovers += 1
+            since = now - self._set_faults.get(event.broker_set, -NEAR_MS)
+            if 0 <= since < NEAR_MS:
+                self.failover_ms.append(since)
+                line += f" [{since} ms after the kill]"
+                self._set_faults.pop(event.broker_set)
+            else:
+                self.unprovoked_failovers += 1
+        return line
+
+    def _leads(self, event: ControllerLeaderElected, now: int) -> str:
+        first = self.leader is None
+        self.leader = event.node_id
+        if not first:
+            self.leader_changes += 1
+            if not any(0 <= now - fault < NEAR_MS for fault in self._node_faults):
+                self.unprovoked_leader_changes += 1
+        return sentence(event)

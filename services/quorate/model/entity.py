@@ -1,0 +1,45 @@
+"""One entity by itself, for readers that keep entities and no whole state.
+
+Rules: the state's own ``evolve`` and nothing besides. An event touches the entity its key names and looks at no other,
+so a state that holds this one alone suffices.
+"""
+
+from typing import Final, assert_never
+
+from immutables import Map
+
+from quorate.events import Event, Stamp, key
+from quorate.model.evolve import evolve
+from quorate.model.rows import Entity, entity_at
+from quorate.model.state import BrokerSet, Cluster, Config, FeatureLevel, Leader, Node, State, Topic
+
+MODEL_VERSION: Final = 1
+"""Of entities that readers keep; raised when a ``case`` of ``evolve`` makes something else of an event it knew."""
+_UNLEVELLED: Final = Cluster(cluster_id="", voters=(), feature_level=0)
+"""Beside it every feature level is one that was raised, and so an entity."""
+_EMPTY: Final = State(cluster=_UNLEVELLED)
+
+
+def entity_after(entity: Entity | None, event: Event, stamp: Stamp) -> Entity | None:
+    """What the entity of the event's key is after the event; None: it is not there. Raises InvariantBrokenError."""
+    return entity_at(evolve(_alone(entity), event, stamp), key(event))
+
+
+def _alone(entity: Entity | None) -> State:
+    match entity:
+        case None | Cluster():  # Made once, by an event that says all of it.
+            return _EMPTY
+        case BrokerSet():
+            return State(cluster=_UNLEVELLED, broker_sets=Map({entity.name: entity}))
+        case Topic():
+            return State(cluster=_UNLEVELLED, topics=Map({entity.topic: entity}))
+        case Config():
+            return State(cluster=_UNLEVELLED, configs=Map({entity.scope: entity}))
+        case Node():
+            return State(cluster=_UNLEVELLED, nodes=Map({entity.node_id: entity}))
+        case Leader():
+            return State(cluster=_UNLEVELLED, leader=entity)
+        case FeatureLevel():
+            return State(cluster=_UNLEVELLED, feature_level=entity.level)
+        case _:
+            assert_never(entity)

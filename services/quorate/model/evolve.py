@@ -1,0 +1,273 @@
+"""From a state and an event to the next state: on every node, at every replay, the same.
+
+Rules: total over what ``decide`` produced; looks at nothing but its arguments; an event touches exactly the entity its
+key names. An event about a broker set that is not there cannot have been decided: InvariantBrokenError, and the node
+stops rather than serve from a state it cannot explain.
+"""
+
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+import msgspec
+from immutables import Map
+
+from quorate.errors import InvariantBrokenError
+from quorate.events import (
+    BrokerAddressChanged,
+    BrokerDataCleaned,
+    BrokerFenced,
+    BrokerIdApplied,
+    BrokerRegistered,
+    BrokerUnfenced,
+    Candidate,
+    ClusterCreated,
+    ConfigChanged,
+    ControllerLeaderElected,
+    ElectionFailed,
+    Event,
+    FeatureLevelChanged,
+    MasterElected,
+    NodeStarted,
+    RoleChangeAcknowledged,
+    Stamp,
+    SyncStateSetAltered,
+    TopicCreated,
+    TopicDeleted,
+    TopicUpdated,
+    VoterRebuilt,
+)
+from quorate.model.state import BrokerSet, Cluster, Config, Election, Leader, Node, Replica, State, Topic
+
+_replace = msgspec.structs.replace
+FORMER_MAX: Final = 1000
+"""Directories of one voter that are known as given up. Fixed: every node keeps the same."""
+
+
+def evolve(state: State, event: Event, stamp: Stamp) -> State:
+    """The state after the event. Raises InvariantBrokenError for one that no decision can have produced."""
+    match event:  # The frequent one first and on its own: a match costs by the case.
+        case SyncStateSetAltered():
+            found = _broker_set(state, event.broker_set)
+            changed = _replace(found, sync_state_set=event.new, sync_state_set_epoch=event.sync_state_set_epoch)
+            return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
+        case MasterElected() | ElectionFailed() | RoleChangeAcknowledged() | BrokerFenced():
+            changed = _judged(_broker_set(state, event.broker_set), event, stamp)
+            return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
+        case BrokerUnfenced() | BrokerRegistered() | BrokerAddressChanged():
+            changed = _announced(_broker_set(state, event.broker_set), event)
+            return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
+        case BrokerIdApplied():
+            return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, _applied(state, event)))
+        case BrokerDataCleaned():
+            return _replace(state, broker_sets=_cleaned(state, event))
+        case TopicCreated() | TopicUpdated():
+            return _replace(state, topics=state.topics.set(event.topic, _topic(event)))
+        case TopicDeleted():
+            if event.topic not in state.topics:
+                raise InvariantBrokenError(f"a deletion of the topic {event.topic!r}, which is not there")
+            return _replace(state, topics=state.topics.delete(event.topic))
+        case ConfigChanged():
+            return _configured(state, event)
+        case ClusterCreated() | FeatureLevelChanged() | ControllerLeaderElected():
+            return _governed(state, event, stamp)
+        case NodeStarted() | VoterRebuilt():
+            node = _node(state.nodes.get(event.node_id), event, stamp)
+            return _replace(state, nodes=state.nodes.set(event.node_id, node))
+        case _:
+            assert_never(event)
+
+
+def _broker_set(state: State, name: str) -> BrokerSet:
+    found = state.broker_sets.get(name)
+    if found is None:
+        raise InvariantBrokenError(f"an event about the broker set {name!r}, which is not there")
+    return found
+
+
+def _judged(
+    found: BrokerSet,
+    event: MasterElected | ElectionFailed | RoleChangeAcknowledged | BrokerFenced,
+    stamp: Stamp,
+) -> BrokerSet:
+    """What the controller ruled about a set."""
+    match event:
+        case MasterElected():
+            return _replace(
+                found,
+                master=event.master,
+                master_epoch=event.master_epoch,
+                sync_state_set=event.sync_state_set,
+                sync_state_set_epoch=event.sync_state_set_epoch,
+                election=_election(event, stamp, event.decided_by),
+                failed_inputs="",
+            )
+        case ElectionFailed():
+            return _replace(
+                found,
+                master=None,
+                master_epoch=event.master_epoch,
+                election=_election(event, stamp, ""),
+                failed_inputs=inputs(event.candidates),
+            )
+        case RoleChangeAcknowledged():
+            if found.election is None:
+                raise InvariantBrokenError(f"an acknowledged role change of {found.name!r}, which had no election")
+            return _replace(found, election=_replace(found.election, acknowledged=True))
+        case BrokerFenced():
+            return _with_replica(found, _replace(_replica(found, event.broker_id), fenced=True))
+        case _:
+            assert_never(event)
+
+
+def inputs(candidates: Iterable[Candidate]) -> str:
+    """What could change the end of a failed election: who is there, alive, in sync, a learner. Part of the state."""
+    return " ".join(
+        f"{one.broker_id}{'a' if one.alive else ''}{'s' if one.in_sync else ''}{'l' if one.learner else ''}"
+        for one in candidates
+    )
+
+
+def _announced(found: BrokerSet, event: BrokerUnfenced | BrokerRegistered | BrokerAddressChanged) -> BrokerSet:
+    """What a broker said of itself, or by being there again."""
+    replica = _replica(found, event.broker_id)
+    if isinstance(event, BrokerUnfenced):
+        return _with_replica(found, _replace(replica, fenced=False))
+    address = event.address if isinstance(event, BrokerRegistered) else event.new_address
+    changed = _replace(replica, address=address, registered=True, capabilities=event.capabilities, topics=event.topics)
+    return _with_replica(found, changed)
+
+
+def _applied(state: State, event: BrokerIdApplied) -> BrokerSet:
+    """A new id, and the counter one further, whatever the id (Java ``BrokerReplicaInfo.addBroker``)."""
+    found = state.known(event.broker_set)
+    if found is None:
+        found = BrokerSet(name=event.broker_set, cluster=event.cluster)
+    replica = Replica(broker_id=event.broker_id, address=event.address, register_check_code=event.register_check_code)
+    return _replace(_with_replica(found, replica), next_broker_id=found.next_broker_id + 1)
+
+
+def _cleaned(state: State, event: BrokerDataCleaned) -> Map[str, BrokerSet]:
+    """The set goes, or some ids; with ``whole_set`` *and* ids the sync half goes (policy.no_half_known_sets off)."""
+    found = _broker_set(state, event.broker_set)
+    left = tuple(r for r in found.replicas if r.broker_id not in event.broker_ids)
+    if not event.broker_ids or not left:
+        return state.broker_sets.delete(found.name)
+    if event.whole_set:
+        return state.broker_sets.set(found.name, found.halved(left))
+    in_sync = tuple(broker_id for broker_id in found.sync_state_set if broker_id not in event.broker_ids)
+    return state.broker_sets.set(found.name, _replace(found, replicas=left, sync_state_set=in_sync))
+
+
+def _configured(state: State, event: ConfigChanged) -> State:
+    """A scope without settings is no entity."""
+    config = state.configs.get(event.scope)
+    values = {} if config is None else dict(config.values)
+    for change in event.changes:
+        if change.new is None:
+            values.pop(change.name, None)
+        else:
+            values[change.name] = change.new
+    if values:
+        changed = Config(scope=event.scope, values=dict(sorted(values.items())))
+        return _replace(state, configs=state.configs.set(event.scope, changed))
+    return state if config is None else _replace(state, configs=state.configs.delete(event.scope))
+
+
+def _governed(
+    state: State, event: ClusterCreated | FeatureLevelChanged | ControllerLeaderElected, stamp: Stamp
+) -> State:
+    """What concerns the controllers themselves."""
+    match event:
+        case ClusterCreated():
+            cluster = Cluster(
+                cluster_id=event.cluster_id,
+                voters=event.voters,
+                feature_level=event.feature_level,
+                cluster_uuid=event.cluster_uuid,
+            )
+            return _replace(state, cluster=cluster, feature_level=event.feature_level)
+        case FeatureLevelChanged():
+            return _replace(state, feature_level=event.new)
+        case ControllerLeaderElected():
+            leader = Leader(
+                node_id=event.node_id,
+                term=stamp.term,
+                offset=stamp.offset,
+                since_ms=stamp.time_ms,
+                cause=event.cause,
+            )
+            return _replace(state, leader=leader)
+        case _:
+            assert_never(event)
+
+
+def _node(found: Node | None, event: NodeStarted | VoterRebuilt, stamp: Stamp) -> Node:
+    """What founded the cluster stays as it was: a directory that came later is none that voted then."""
+    former = () if found is None else found.former
+    match event:
+        case NodeStarted():
+            return Node(
+                node_id=event.node_id,
+                dir_uuid=event.dir_uuid,
+                version=event.version,
+                addresses=event.addresses,
+                feature_min=event.feature_min,
+                feature_max=event.feature_max,
+                started_ms=stamp.time_ms,
+                former=former,
+            )
+        case VoterRebuilt():
+            if event.old_dir_uuid:
+                former = (*former, event.old_dir_uuid)[-FORMER_MAX:]
+            return Node(
+                node_id=event.node_id,
+                dir_uuid=event.new_dir_uuid,
+                version="" if found is None else found.version,
+                addresses=event.addresses,
+                feature_min=0 if found is None else found.feature_min,
+                feature_max=0 if found is None else found.feature_max,
+                started_ms=0 if found is None else found.started_ms,
+                former=former,
+            )
+        case _:
+            assert_never(event)
+
+
+def _topic(event: TopicCreated | TopicUpdated) -> Topic:
+    return Topic(
+        topic=event.topic,
+        read_queues=event.read_queues,
+        write_queues=event.write_queues,
+        permission=event.permission,
+        filter_type=event.filter_type,
+        system_flags=event.system_flags,
+        order=event.order,
+        attributes=event.attributes,
+    )
+
+
+def _election(event: MasterElected | ElectionFailed, stamp: Stamp, decided_by: str) -> Election:
+    return Election(
+        offset=stamp.offset,
+        time_ms=stamp.time_ms,
+        trigger=event.trigger,
+        explanation=event.explanation,
+        decided_by=decided_by,
+    )
+
+
+def _replica(found: BrokerSet, broker_id: int) -> Replica:
+    replica = found.replica(broker_id)
+    if replica is None:
+        raise InvariantBrokenError(f"an event about broker {broker_id} of {found.name!r}, which is not there")
+    return replica
+
+
+def _with_replica(found: BrokerSet, changed: Replica) -> BrokerSet:
+    """The set with this replica instead of, or besides, the ones it has; by rising id."""
+    others = [replica for replica in found.replicas if replica.broker_id != changed.broker_id]
+    return _replace(found, replicas=tuple(sorted([*others, changed], key=_broker_id)))
+
+
+def _broker_id(replica: Replica) -> int:
+    return replica.broker_id

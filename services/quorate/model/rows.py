@@ -1,0 +1,167 @@
+"""Entities as rows: canonical bytes under the key of the events that touch them (``sums.py`` adds them up).
+
+Rules: equal entities have equal bytes, on every node and after every restart: members in a fixed order, dictionaries
+sorted, defaults omitted, so that a field added later with its default changes no row. The first byte is the row
+format, which follows the feature level, so that nodes of two versions agree on every hash while they share a cluster.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Final, assert_never
+from urllib.parse import unquote
+
+import msgspec
+from immutables import Map
+
+from quorate.errors import InvariantBrokenError
+from quorate.events.codec import entity_key
+from quorate.model.state import BrokerSet, Cluster, Config, FeatureLevel, Leader, Node, State, Topic
+from quorate.slices import Steps, finished
+
+Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config
+
+ROWS_PER_STEP: Final = 32
+"""How many rows one step of a long piece of work reads or writes: some tens of microseconds."""
+
+_FORMAT: Final = b"\x01"
+"""Of feature level 1, the only one so far."""
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+_TYPES: Final[dict[str, type[Entity]]] = {
+    "cluster": Cluster,
+    "feature-level": FeatureLevel,
+    "leader": Leader,
+    "node": Node,
+    "broker-set": BrokerSet,
+    "topic": Topic,
+    "config": Config,
+}
+_DECODERS: Final = {kind: msgspec.msgpack.Decoder(entity) for kind, entity in _TYPES.items()}
+
+
+def row(state: State, key: bytes) -> bytes | None:
+    """The row of the entity this key names (``events.key``); None when there is no such entity.
+
+    Raises InvariantBrokenError for a key of no kind of ours.
+    """
+    entity = entity_at(state, key)
+    return None if entity is None else encoded(entity)
+
+
+def entity_at(state: State, key: bytes) -> Entity | None:
+    """The entity this key names. Raises InvariantBrokenError as ``row`` does."""
+    find, name = _place(key)
+    return find(state, name)
+
+
+def encoded(entity: Entity) -> bytes:
+    """The row of an entity."""
+    return _FORMAT + _ENCODER.encode(entity)
+
+
+@lru_cache(maxsize=16_384)
+def _place(key: bytes) -> "tuple[Callable[[State, str], Entity | None], str]":
+    """Where to look for the entity of a key, and under which name."""
+    kind, _, name = key.decode().split("/", 2)
+    find = _FIND.get(kind)
+    if find is None:
+        raise InvariantBrokenError(f"no entity has the key {key!r}")
+    return find, unquote(name) if "%" in name else name
+
+
+def rows(state: State) -> Iterator[tuple[bytes, bytes]]:
+    """Every entity's key and row; in no particular order. The state is immutable: iterate at leisure."""
+    for kind, name, entity in entities(state):
+        yield entity_key(kind, name), encoded(entity)
+
+
+def from_rows(pairs: Iterable[tuple[bytes, bytes]]) -> State:
+    """The state whose rows these are, in any order. Raises InvariantBrokenError for a row that is none of ours."""
+    return finished(restoring(pairs))
+
+
+def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
+    """``from_rows``, a few rows a step."""
+    nodes, sets = Map[int, Node]().mutate(), Map[str, BrokerSet]().mutate()
+    topics, configs = Map[str, Topic]().mutate(), Map[str, Config]().mutate()
+    cluster: Cluster | None = None
+    leader: Leader | None = None
+    raised: int | None = None
+    for count, (key, value) in enumerate(pairs, start=1):
+        match decoded(key, value):
+            case BrokerSet() as entity:
+                sets[entity.name] = entity
+            case Topic() as entity:
+                topics[entity.topic] = entity
+            case Config() as entity:
+                configs[entity.scope] = entity
+            case Node() as entity:
+                nodes[entity.node_id] = entity
+            case Cluster() as entity:
+                cluster = entity
+            case Leader() as entity:
+                leader = entity
+            case FeatureLevel() as entity:
+                raised = entity.level
+            case other:
+                assert_never(other)
+        if count % ROWS_PER_STEP == 0:
+            yield
+    first_level = cluster.feature_level if cluster is not None else 0
+    return State(
+        cluster=cluster,
+        feature_level=first_level if raised is None else raised,
+        leader=leader,
+        nodes=nodes.finish(),
+        broker_sets=sets.finish(),
+        topics=topics.finish(),
+        configs=configs.finish(),
+    )
+
+
+def decoded(key: bytes, value: bytes) -> Entity:
+    """The entity of a row. Raises InvariantBrokenError for a row that is none of ours."""
+    kind = key.split(b"/", 1)[0].decode("utf-8", "replace")
+    if kind not in _DECODERS or value[:1] != _FORMAT:
+        raise InvariantBrokenError(f"the row under {key!r} is of no kind and format known here")
+    try:
+        return _DECODERS[kind].decode(memoryview(value)[1:])
+    except msgspec.DecodeError as error:
+        raise InvariantBrokenError(f"the row under {key!r} is damaged: {error}") from error
+
+
+def _raised(state: State) -> FeatureLevel | None:
+    """The feature level as an entity: only once it differs from the one the cluster began with."""
+    if state.cluster is None or state.cluster.feature_level == state.feature_level:
+        return None
+    return FeatureLevel(level=state.feature_level)
+
+
+_FIND: Final[dict[str, Callable[[State, str], Entity | None]]] = {
+    "cluster": lambda state, _: state.cluster,
+    "feature-level": lambda state, _: _raised(state),
+    "leader": lambda state, _: state.leader,
+    "node": lambda state, name: state.nodes.get(int(name)),
+    "broker-set": lambda state, name: state.broker_sets.get(name),
+    "topic": lambda state, name: state.topics.get(name),
+    "config": lambda state, name: state.configs.get(name),
+}
+
+
+def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
+    """Kind, name and value of everything in the state; in no particular order."""
+    if state.cluster is not None:
+        yield "cluster", state.cluster.cluster_id, state.cluster
+    raised = _raised(state)
+    if raised is not None:
+        yield "feature-level", "cluster", raised
+    if state.leader is not None:
+        yield "leader", "controller", state.leader
+    for node_id, node in state.nodes.items():
+        yield "node", str(node_id), node
+    for name, broker_set in state.broker_sets.items():
+        yield "broker-set", name, broker_set
+    for name, topic in state.topics.items():
+        yield "topic", name, topic
+    for scope, config in state.configs.items():
+        yield "config", scope, config

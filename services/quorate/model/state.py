@@ -1,0 +1,174 @@
+"""The state of the cluster: the sum of its events, as one immutable value.
+
+Rules: nothing here changes; ``evolve`` makes a new value that shares what did not change. Each entity is one row
+(rows.py) under the key of the events that touch it, so no entity holds a copy of another. Tuples of ids are sorted.
+"""
+
+import msgspec
+from immutables import Map
+
+from quorate.events import NodeAddresses, Voter
+
+
+class _Entity(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """Base of everything that becomes a row; a new field needs a default, so that old rows stay as they are.
+
+    Only None, False, small integers, empty text and empty containers may be defaults: ``omit_defaults`` compares by
+    identity, so that any other text would be left out of the row on one node and not on the next.
+    """
+
+
+class Cluster(_Entity, frozen=True):
+    """Who we are; given once, by the event at offset 0."""
+
+    cluster_id: str
+    voters: tuple[Voter, ...]
+    feature_level: int
+    """The level it began with; a later one is an entity of its own."""
+    cluster_uuid: str = ""
+    """Made with it: tells it from another one founded under the same name."""
+
+
+class FeatureLevel(_Entity, frozen=True):
+    """What every voter understands."""
+
+    level: int
+
+
+class Leader(_Entity, frozen=True):
+    """The controller that leads, and how it came to."""
+
+    node_id: int
+    term: int
+    offset: int
+    since_ms: int
+    cause: str
+
+
+class Node(_Entity, frozen=True):
+    """A controller node at its last start; without a version: rebuilt, and not started since."""
+
+    node_id: int
+    dir_uuid: str
+    version: str
+    addresses: NodeAddresses
+    feature_min: int
+    feature_max: int
+    started_ms: int
+    former: tuple[str, ...] = ()
+    """Directories it had before, the oldest first: none of them may come back."""
+
+
+class Replica(_Entity, frozen=True):
+    """A broker id of a set. ``registered`` once it said (1003) where it serves; until then the check code tells."""
+
+    broker_id: int
+    address: str
+    register_check_code: str = ""
+    registered: bool = False
+    fenced: bool = False
+    capabilities: dict[str, str] = {}
+    topics: tuple[str, ...] = ()
+
+
+class Election(_Entity, frozen=True):
+    """The last election that changed the set; ``offset`` finds the whole event with all its candidates."""
+
+    offset: int
+    time_ms: int
+    trigger: str
+    explanation: str
+    decided_by: str = ""
+    """Empty: nobody could be elected."""
+    acknowledged: bool = False
+    """Its delivery to the brokers is recorded."""
+
+
+class BrokerSet(_Entity, frozen=True):
+    """A replica set in RocketMQ's words (Java ``BrokerReplicaInfo`` and ``SyncStateInfo`` in one)."""
+
+    name: str
+    cluster: str
+    next_broker_id: int = 1
+    replicas: tuple[Replica, ...] = ()
+    """By broker id."""
+    master: int | None = None
+    master_epoch: int = 0
+    """0: never elected."""
+    sync_state_set: tuple[int, ...] = ()
+    sync_state_set_epoch: int = 0
+    sync_known: bool = True
+    """False: half-known. Without the policy ``no_half_known_sets`` a cleaning drops the sync half, as Java does, and
+    only the ids are still known; the next application for an id then makes the set anew. The rule is in this file.
+    """
+    election: Election | None = None
+    failed_inputs: str = ""
+    """What the last failed election saw (evolve.inputs); empty when there is a master, or never was one."""
+
+    def replica(self, broker_id: int | None) -> Replica | None:
+        """The replica with this id. Sets have a handful of replicas: a scan beats a map."""
+        for replica in self.replicas:
+            if replica.broker_id == broker_id:
+                return replica
+        return None
+
+    def halved(self, left: tuple[Replica, ...]) -> "BrokerSet":
+        """The half-known set with these replicas."""
+        return BrokerSet(
+            name=self.name,
+            cluster=self.cluster,
+            next_broker_id=self.next_broker_id,
+            replicas=left,
+            sync_known=False,
+        )
+
+    def is_anew(self, before: "BrokerSet | None") -> bool:
+        """Is it another set than the one there was before? What becomes half-known, or known again, begins anew."""
+        return before is None or before.sync_known != self.sync_known
+
+    def address(self, broker_id: int | None) -> str | None:
+        """Where a replica serves; None for an id the set does not hold."""
+        replica = self.replica(broker_id)
+        return None if replica is None else replica.address
+
+
+class Topic(_Entity, frozen=True):
+    """A topic's configuration (RocketMQ ``TopicConfig``)."""
+
+    topic: str
+    read_queues: int
+    write_queues: int
+    permission: int
+    filter_type: str
+    system_flags: int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+
+class Config(_Entity, frozen=True):
+    """The settings of one scope."""
+
+    scope: str
+    values: dict[str, str]
+
+
+class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Everything the events so far add up to."""
+
+    cluster: Cluster | None = None
+    feature_level: int = 0
+    """0: the cluster is not created yet."""
+    leader: Leader | None = None
+    nodes: Map[int, Node] = Map()
+    broker_sets: Map[str, BrokerSet] = Map()
+    topics: Map[str, Topic] = Map()
+    configs: Map[str, Config] = Map()
+
+    def known(self, broker_set: str) -> BrokerSet | None:
+        """The set if both its halves are known (Java ``isContainsBroker``)."""
+        found = self.broker_sets.get(broker_set)
+        return found if found is not None and found.sync_known else None
+
+
+EMPTY = State()
+"""Before the first event."""

@@ -1,0 +1,160 @@
+"""A node's data directory, open: its lock, its journal and store, and the threads that write and read them.
+
+Rules: what is opened is put on ``ends``, which closes it in the reverse order: at the end of the node, or at once when
+something behind it could not be opened. So a start that comes to nothing leaves nothing open.
+"""
+
+import asyncio
+import secrets
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from structlog.typing import FilteringBoundLogger
+
+from quorate.clock import Clock
+from quorate.consensus.ports import NodeId
+from quorate.consensus.storage.disk import (
+    DirectoryLock,
+    FileDisk,
+    FileVoterFile,
+    StoreFolder,
+    ThreadWorker,
+    sync_directory,
+)
+from quorate.consensus.storage.kernel_sync import KernelSync, kernel_sync
+from quorate.consensus.storage.store import StoreDamagedError
+from quorate.controller import StateIsWrongError
+from quorate.errors import StorageError, UsageError
+from quorate.gateway.http import StorageInfo
+from quorate.metrics import Metrics
+from quorate.node.compose import Disks, give_up_store, open_directory, open_store
+from quorate.node.private import tightened
+from quorate.node.settings import NodeSettings
+from quorate.unseen import unseen_by_git
+
+STOP_PATIENCE_S = 5.0
+"""How long a stopping node waits for its disk."""
+
+
+def new_id() -> str:
+    """Of a directory, a life, a cluster."""
+    return str(uuid.UUID(int=secrets.randbits(128), version=4))
+
+
+def alone(settings: NodeSettings) -> bool:
+    """Nobody else has what this node holds."""
+    return len(settings.cluster.voters) == 1
+
+
+class DataDirectory:
+    """One node's directory: its lock, journal, store and voter file.
+
+    ``sound``: does the node still trust what it has (else nothing more is synced)? ``fail``: it must stop.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        ends: ExitStack,
+        clock: Clock,
+        metrics: Metrics,
+        log: FilteringBoundLogger,
+        *,
+        sound: Callable[[], bool],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._clock, self._sound, self._fail = clock, sound, fail
+        self.path = data = Path(settings.node.data_dir)
+        _make(data)
+        lock = DirectoryLock(str(data))
+        ends.callback(lock.release)
+        _close_to_others(data, log)
+        self.disk = FileDisk(str(data / "journal"), metrics)
+        ends.callback(self.disk.close)
+        voter_file = FileVoterFile(str(data))
+        folder = StoreFolder(str(data), settings.storage.store)
+        self.store = open_store(folder, voter_file, self.disk, alone=alone(settings))
+        ends.callback(self._close_store)
+        loop = asyncio.get_running_loop()
+        self.worker = ThreadWorker(loop, fail, settings.storage.worker_jobs_max)
+        ends.callback(self.worker.close, STOP_PATIENCE_S)
+        # A thread of its own: a vote or an acknowledgement must not wait behind a sync of the store.
+        self.store_worker = ThreadWorker(loop, fail, name="quorate-store")
+        ends.callback(self.store_worker.close, STOP_PATIENCE_S)
+        # A thread of its own: neither a sync nor the loop must wait behind a read.
+        self.reader = ThreadWorker(loop, fail, name="quorate-read")
+        ends.callback(self.reader.close, STOP_PATIENCE_S)
+        self.directory, self.journal = open_directory(
+            Disks(voter_file=voter_file, store=self.store, disk=self.disk, worker=self.worker, reader=self.reader),
+            cluster_id=settings.cluster.id,
+            node_id=NodeId(settings.node.id),
+            alone=alone(settings),
+            journal=settings.storage.journal,
+            clock=clock,
+            fresh=new_id,
+        )
+        if self.directory.may_not_vote:
+            log.warning("rejoining without a vote", reason=self.directory.may_not_vote)
+
+        self.journal.syncer = syncer = kernel_sync(
+            lambda: KernelSync(loop, self.disk, self.disk.names()[-1], settings.storage.journal, fail, metrics),
+            settings.storage.journal,
+            lambda reason: log.info("a thread syncs the journal, for the kernel does not", reason=reason),
+        )
+        if syncer is not None:
+            ends.callback(syncer.close, STOP_PATIENCE_S)
+        metrics.gauge(
+            "journal_synced_by_kernel",
+            "1: the kernel syncs the journal beside the node (AIO); 0: a thread does.",
+            lambda: int(syncer is not None and syncer.active),
+        )
+
+    def _close_store(self) -> None:
+        sound = self._sound()
+        try:
+            if sound:
+                self.store.sync()
+            self.store.close()
+        except StorageError as error:
+            if sound:
+                self._fail(error)  # What is damaged is made anew at the next start.
+                raise
+
+    def info(self) -> StorageInfo:
+        """What it takes on the disk, and how long the oldest write has waited for it."""
+        journal = self.journal
+        since = journal.oldest_unsynced_since()
+        store_bytes = sum(file.stat().st_size for file in (self.path / "store").iterdir() if file.is_file())
+        return StorageInfo(
+            bytes_on_disk=journal.bytes_on_disk() + store_bytes,
+            journal_bytes=journal.bytes_on_disk(),
+            unsynced_for_s=0.0 if since is None else self._clock.monotonic() - since,
+        )
+
+
+def give_up_damaged(settings: NodeSettings, damage: StoreDamagedError | StateIsWrongError) -> None:
+    """Put a damaged store aside; the directory need not be open. Raises StorageError, UsageError."""
+    disk = FileDisk(str(Path(settings.node.data_dir) / "journal"))
+    try:
+        give_up_store(FileVoterFile(settings.node.data_dir), disk, damage, alone=alone(settings))
+    finally:
+        disk.close()
+
+
+def _make(data: Path) -> None:
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UsageError(f"node.data_dir: {data} cannot be made: {error.strerror or error}") from error
+    sync_directory(str(data.resolve().parent))
+    unseen_by_git(data)
+
+
+def _close_to_others(data: Path, log: FilteringBoundLogger) -> None:
+    closed, still = tightened(data)
+    if closed:
+        log.warning("data was open to other users; it is its owner's alone now", entries=closed)
+    if still:
+        log.warning("data is open to other users, and not ours to close", path=str(still[0]), entries=len(still))

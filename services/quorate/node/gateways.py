@@ -1,0 +1,253 @@
+"""What a node listens with: remoting for brokers, Kafka for readers of the log, HTTP for everybody else.
+
+Rules: built whole over a running node, so that each sees the same core; started last, stopped first.
+"""
+
+import asyncio
+import platform
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from typing import Protocol
+
+from quorate.clock import LoopScheduler
+from quorate.controller import QuorumIs, ReadResult, ReadView
+from quorate.errors import AddressError
+from quorate.gateway.access import NoQuota, OpenAccess
+from quorate.gateway.fresh import FreshReader
+from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
+from quorate.gateway.kafka.server import KafkaServer
+from quorate.gateway.kafka.view import EventLogReader, GroupLedger, KafkaNode
+from quorate.gateway.remoting.properties import parse
+from quorate.gateway.remoting.server import RemotingServer
+from quorate.gateway.remoting.service import RemotingService
+from quorate.history.past import Past
+from quorate.history.process import Processes
+from quorate.metrics import Metrics
+from quorate.node.chance import seeded
+from quorate.node.compose import Core
+from quorate.node.data import DataDirectory
+from quorate.node.in_force import in_force
+from quorate.node.settings import ListenerName, NodeSettings, split_address
+
+VERSION = version("quorate")
+
+
+class Host(Protocol):
+    """What the listeners ask of the node they belong to."""
+
+    settings: NodeSettings
+    sources: Mapping[str, str]
+    """Where each setting that was given comes from."""
+    metrics: Metrics
+    loop: asyncio.AbstractEventLoop
+    scheduler: LoopScheduler
+    core: Core
+    data: DataDirectory
+
+    @property
+    def serving(self) -> bool:
+        """All of its log is here, and it is not stopping."""
+
+    @property
+    def alive(self) -> bool:
+        """It has started, is not stopping and has not failed."""
+
+    def connected(self, node_id: int) -> bool:
+        """Can it reach that voter?"""
+
+
+class Listener(Protocol):
+    """One of them."""
+
+    async def start(self, host: str, port: int) -> object:
+        """Listen. Raises OSError."""
+
+    async def stop(self) -> None:
+        """Close what is open."""
+
+
+class ClusterView:
+    """What the Kafka listener sees of this node (gateway.kafka.view.LogView)."""
+
+    def __init__(self, node: Host) -> None:
+        self._node = node
+        self.node_id = node.settings.node.id
+        self.cluster_id = node.settings.cluster.id
+        self.log: EventLogReader = node.core.log
+        self.on_applied = node.core.machine.on_applied
+        self.groups: GroupLedger = node.core.groups
+
+    @property
+    def coordinates(self) -> bool:
+        """Does this node lead, with all that was ever committed applied? Then it coordinates consumer groups."""
+        return self._node.serving and self._node.core.controller.is_leader
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads, as far as this node knows."""
+        return self._node.core.engine.leader_id
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self._node.core.engine.term
+
+    @property
+    def serving(self) -> bool:
+        """False while the event batches are not all here (snapshot install) or the node is stopping."""
+        return self._node.serving
+
+    def nodes(self) -> Sequence[KafkaNode]:
+        """Every voter, this node too."""
+        found = []
+        for voter in self._node.settings.cluster.voters:
+            host, port = split_address(voter.kafka)
+            found.append(KafkaNode(voter.id, host, port, voter.zone, alive=self._node.connected(voter.id)))
+        return found
+
+    def confirmed_end(self, done: Callable[[int | None], None]) -> None:
+        """Ask the leader (a read index) where the log ends now; None when it cannot be known. Always calls back."""
+
+        def seen(view: ReadResult) -> None:
+            done(view.offset if isinstance(view, ReadView) else None)
+
+        self._node.core.controller.read("linearizable", seen)
+
+    def quorum(self, done: Callable[[QuorumIs | None], None]) -> None:
+        """Ask the leader how far every voter is; None when it cannot be known. Always calls back."""
+        self._node.core.controller.quorum.ask(done)
+
+    def directories(self) -> Mapping[int, bytes]:
+        """Node id → UUID of its data directory, of those that are known."""
+        known = self._node.core.machine.state.nodes
+        return {node_id: uuid.UUID(node.dir_uuid).bytes for node_id, node in known.items()}
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The events of one command are at most this long, encoded."""
+        return self._node.settings.controller.command_bytes_max
+
+
+class Gateways:
+    """The listeners of one node."""
+
+    def __init__(self, node: Host) -> None:
+        self._node = node
+        settings, core, metrics = node.settings, node.core, node.metrics
+        loop, scheduler = node.loop, node.scheduler
+        access, quota = OpenAccess(), NoQuota()
+        self._processes = Processes(loop, scheduler, settings.history)
+        self._past = Past(
+            core.machine,
+            core.log,
+            core.checkpoints,
+            self._processes.start,
+            scheduler,
+            settings.history,
+            metrics,
+        )
+        service = RemotingService(
+            core.controller,
+            self._reader(
+                timeout_s=settings.remoting.read_timeout_s,
+                past_timeout_s=settings.remoting.read_timeout_s,
+                waiting_max=settings.remoting.waiting_max,
+            ),
+            settings.remoting,
+            node_id=settings.node.id,
+            group=settings.cluster.name,
+            addresses={voter.id: voter.rpc for voter in settings.cluster.voters},
+            now=scheduler.monotonic,
+            facts=_java_facts(settings),
+            metrics=metrics,
+        )
+        self._remoting = RemotingServer(
+            service,
+            settings.remoting,
+            loop=loop,
+            now=scheduler.monotonic,
+            metrics=metrics,
+            at_turns_end=scheduler.at_turns_end,
+        )
+        self._kafka = KafkaServer(ClusterView(node), settings.kafka, metrics, scheduler, seeded(), access, quota)
+        context = HttpContext(
+            node=NodeInfo(settings.node.id, settings.cluster.id, VERSION, settings.kafka.topic, settings.me.rpc),
+            controller=core.controller,
+            engine=core.engine,
+            log=core.log,
+            scheduler=scheduler,
+            metrics=metrics,
+            sums=lambda: core.machine.marked,
+            fresh=self._reader(
+                timeout_s=settings.http.answer_timeout_s,
+                past_timeout_s=settings.history.answer_timeout_s,
+                waiting_max=settings.http.waiting_max,
+            ),
+            policy=settings.policy,
+            access=access,
+            quota=quota,
+            connected=node.connected,
+            serving=lambda: node.serving,
+            waits_for=lambda: core.waits_for,
+            alive=lambda: node.alive,
+            storage=node.data.info,
+            alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms(), *core.engine.alarms),
+            overruled=core.agreeing.overruled,
+            in_force=lambda state: in_force(node.settings, node.sources, state),
+            agrees=lambda: core.comparison.agrees,
+            settings=settings.http,
+            info={"version": VERSION, "python": platform.python_version()},
+        )
+        hosts = (settings.bind("http")[0], split_address(settings.me.http)[0])
+        self._http = HttpServer(interface(context), settings.http, metrics, scheduler, hosts)
+
+    def _reader(self, *, timeout_s: float, past_timeout_s: float, waiting_max: int) -> FreshReader:
+        """How a gateway reads: each waits in a queue of its own."""
+        return FreshReader(
+            self._node.core.controller,
+            self._past,
+            self._node.core.machine.on_applied,
+            self._node.scheduler,
+            timeout_s=timeout_s,
+            past_timeout_s=past_timeout_s,
+            waiting_max=waiting_max,
+        )
+
+    async def start(self, ends: AsyncExitStack) -> None:
+        """Listen. Raises AddressError. What listens is closed by ``ends``."""
+        listeners: tuple[tuple[ListenerName, Listener], ...] = (
+            ("http", self._http),
+            ("kafka", self._kafka),
+            ("rpc", self._remoting),
+        )
+        for name, listener in listeners:
+            host, port = self._node.settings.bind(name)
+            try:
+                await listener.start(host, port)
+            except OSError as error:
+                raise AddressError(
+                    f"listeners.{name}: cannot listen on {host}:{port}: {error.strerror or error}"
+                ) from error
+            ends.push_async_callback(listener.stop)
+
+    def stop_answering(self) -> None:
+        """Nothing of the past is answered any more."""
+        self._past.stop()
+
+    async def stop(self) -> None:
+        """The processes that replay the past end."""
+        await self._processes.stop()
+
+
+def _java_facts(settings: NodeSettings) -> dict[str, str]:
+    """This node's own settings under the names of Java's ``ControllerConfig``, for 1010."""
+    controller, policy = settings.controller, settings.policy
+    return {
+        **parse(settings.remoting.java),
+        "enableElectUncleanMaster": str(policy.enable_elect_unclean_master).lower(),
+        "notifyBrokerRoleChanged": str(policy.notify_broker_role_changed).lower(),
+        "scanNotActiveBrokerInterval": str(int(controller.live_scan_period_s * 1000)),
+        "scanInactiveMasterInterval": str(int(controller.inactive_master_scan_period_s * 1000)),
+    }

@@ -1,0 +1,102 @@
+"""The committed table of what an operation costs (``counts.toml``), and what a run says against it.
+
+``python -m tests.bench counts --write`` writes it anew; ``tests/integration/test_counts.py`` compares. A column is the
+same in every run of the same code and the same version of Python, so a tenth is a change of the code. Steps are those
+of one version of Python, and are compared only there; calls are compared everywhere.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from tests.bench.counted import Counts, Table, grown, operations
+
+TABLE = Path(__file__).with_name("counts.toml")
+ROOT = Path(__file__).resolve().parents[2]
+WRITE = "python -m tests.bench counts --write"
+SIZES = (100, 2000)
+TOLERANCE = 0.10
+DEADLINE_S = 300
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+HEAD = f"""\
+# What one operation costs a node, counted in one process and in virtual time (tests/bench/counted.py): calls of Python
+# functions, calls of built-in ones, and bytecodes. Written by: {WRITE}
+python = "{VERSION}"
+"""
+
+
+def counted(*names: str, first: str = "") -> Table:
+    """Count in a process of its own, with a fixed hash seed: ``operations``, ``commit``, or a number of broker sets.
+    ``first`` is done before, in that process.
+    """
+    code = f"{first}\nfrom tests.bench.counts import tell\ntell({names!r})"
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"counting ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return msgspec.convert(json.loads(done.stdout), Table)
+
+
+def tell(names: tuple[str, ...]) -> None:
+    """In that process."""
+    table: Table = {}
+    for name in names:
+        table |= grown(int(name)) if name.isdecimal() else operations(only_alone=name == "commit")
+    print(msgspec.json.encode(table).decode())
+
+
+def whole() -> Table:
+    """All that the committed table holds."""
+    return counted("operations") | counted(*map(str, SIZES))
+
+
+def committed() -> tuple[str, Table]:
+    """The version of Python whose steps it holds, and the table."""
+    known = tomllib.loads(TABLE.read_text())
+    return known.pop("python"), msgspec.convert(known.pop("operations"), Table)
+
+
+def write(table: Table) -> None:
+    """Make it the committed one."""
+    rows = "".join(
+        f'"{name}" = {{ python = {row.python:.1f}, builtin = {row.builtin:.1f}, steps = {row.steps:.1f} }}\n'
+        for name, row in table.items()
+    )
+    TABLE.write_text(f"{HEAD}\n[operations]\n{rows}")
+
+
+def differences(known: Table, found: Table, version: str = VERSION) -> list[str]:
+    """What became dearer or cheaper by more than a tenth, is no longer counted, or is not in the table."""
+    columns = ("python", "builtin", "steps") if version == VERSION else ("python", "builtin")
+    told = [f"{name}: not in the table" for name in found if name not in known]
+    for name, row in known.items():
+        if name not in found:
+            told.append(f"{name}: no longer counted")
+            continue
+        for column in columns:
+            was, is_now = getattr(row, column), getattr(found[name], column)
+            if abs(is_now - was) > TOLERANCE * was:
+                word = "dearer" if is_now > was else "cheaper"
+                told.append(f"{name}: {word}: {column} {was:,.1f} → {is_now:,.1f} ({is_now / max(was, 0.1) - 1:+.0%})")
+    return told
+
+
+def advice(told: list[str]) -> str:
+    """What a failed comparison says."""
+    return "\n".join([*told, f"If that is what the change means to do, write the table anew, and commit it: {WRITE}"])
+
+
+__all__ = ["Counts", "advice", "committed", "counted", "differences", "whole", "write"]

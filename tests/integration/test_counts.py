@@ -1,0 +1,77 @@
+"""The counted price of an operation is the committed one (tests/bench/counts.toml), within a tenth.
+
+How it is counted: tests/bench/counted.py. What a change means to make dearer or cheaper is written anew by the command
+that a failure names.
+"""
+
+import msgspec
+
+from tests.bench.counts import SIZES, WRITE, advice, committed, counted, differences
+
+ALONE = "commit alone: leader"
+SHARE = 0.12
+"""By how much the planted loop makes a lone commit dearer, in steps."""
+PER_ROUND = 3
+"""Steps of a round of an empty loop: the next number, its name, and back."""
+
+
+def planted(rounds: int) -> str:
+    """Code that gives every command of a broker a loop which does nothing, and calls nothing."""
+    return f"""
+from quorate.gateway.remoting.service import RemotingService
+handle = RemotingService.handle
+def dearer(self, *given):
+    for _ in range({rounds}):
+        pass
+    return handle(self, *given)
+RemotingService.handle = dearer
+"""
+
+
+def test_an_operation_costs_what_the_table_says_and_a_planted_loop_is_found() -> None:
+    """No call, built-in or step more or fewer than a tenth; a commit that becomes 12 % dearer is named, and one that
+    becomes as much cheaper too.
+    """
+    version, known = committed()
+    found = counted("operations")
+    growth = {name: row for name, row in known.items() if "sets, " in name}
+    assert not (told := differences(known, growth | found, version)), advice(told)
+    loop = planted(int(found[ALONE].steps * SHARE / PER_ROUND))
+    worse = counted("commit", first=loop)
+    assert [line for line in differences(found, worse) if line.startswith(f"{ALONE}: dearer: steps")]
+    assert [line for line in differences(worse, found) if line.startswith(f"{ALONE}: cheaper: steps")]
+
+
+def test_twenty_times_the_sets_cost_no_more_for_each() -> None:
+    """A heartbeat, a commit and an election cost the table's price with 100 sets and with 2,000, and within a tenth the
+    same with both: nobody goes through all sets for one.
+    """
+    version, known = committed()
+    found = counted(*map(str, SIZES))
+    operations = {name: row for name, row in known.items() if "sets, " not in name}
+    assert not (told := differences(known, operations | found, version)), advice(told)
+    few, many = (
+        {name.removeprefix(f"{size} "): row for name, row in found.items() if name.startswith(f"{size} ")}
+        for size in SIZES
+    )
+    rest = "sets, a second at rest: leader"
+    assert many.pop(rest).steps < 2 * few.pop(rest).steps, "twenty times the sets may cost no multiple at rest"
+    assert not (told := differences(few, many)), "\n".join(told)
+
+
+def test_the_comparison_names_what_moved_by_more_than_a_tenth() -> None:
+    """9 % pass, 11 % do not, in both directions and in each column; a row more or less is said; the steps of another
+    version of Python are not compared, its calls are.
+    """
+    _, known = committed()
+    row = known[ALONE]
+    for column in ("python", "builtin", "steps"):
+        for share, word in ((1.09, ""), (0.91, ""), (1.11, "dearer"), (0.89, "cheaper")):
+            moved = msgspec.structs.replace(row, **{column: getattr(row, column) * share})
+            told = differences(known, known | {ALONE: moved})
+            assert [line.split(": ")[2] for line in told] == ([word] if word else [])
+            elsewhere = differences(known, known | {ALONE: moved}, version="2.7")
+            assert bool(elsewhere) == bool(word and column != "steps")
+    assert differences(known, {name: known[name] for name in known if name != ALONE}) == [f"{ALONE}: no longer counted"]
+    assert differences({}, {ALONE: row}) == [f"{ALONE}: not in the table"]
+    assert WRITE in advice(["something"])

@@ -1,0 +1,80 @@
+"""The demonstration's story: what is put down to a fault, and what is not."""
+
+from typing import Any
+
+from quorate.demo.screen import figures
+from quorate.demo.story import NEAR_MS, Story
+from quorate.events import BrokerFenced, BrokerRegistered, BrokerUnfenced, ElectionFailed, SyncStateSetAltered
+from tests.unit.cli.stories import T0, elected, fact, leads
+
+
+def test_a_failover_after_a_kill_is_put_down_to_it_and_timed() -> None:
+    """The time from kill to election is told, once per kill."""
+    story = Story()
+    story.tell(fact(0, 0, elected(1, 1)))
+    story.fault(T0 + 1000, "kill", "broker-a")
+    line = story.tell(fact(1, 1012, elected(2, 2, 1)))
+    assert line is not None
+    assert line.endswith("[12 ms after the kill]")
+    summary = story.summary()
+    assert (summary["failovers"], summary["failovers_without_fault"], summary["failover_ms_max"]) == (1, 0, 12)
+
+
+def test_a_failover_without_a_kill_is_counted_apart() -> None:
+    """A second election after one kill, or one long after it, has no fault to explain it."""
+    story = Story()
+    story.fault(T0, "kill", "broker-a")
+    story.tell(fact(0, 10, elected(2, 2)))
+    story.tell(fact(1, 20, elected(1, 3)))
+    story.fault(T0 + 100, "kill", "broker-b")
+    story.tell(fact(2, 100 + NEAR_MS, elected(2, 2, broker_set="broker-b")))
+    assert story.summary()["failovers_without_fault"] == 2
+
+
+def test_the_first_election_of_a_set_is_no_failover() -> None:
+    """Epoch 1 is how a set begins."""
+    story = Story()
+    story.tell(fact(0, 0, elected(1, 1)))
+    assert story.summary()["failovers"] == 0
+
+
+def test_a_change_of_leader_needs_a_fault_of_a_node() -> None:
+    """The first leader is no change; a kill of a broker does not excuse a new leader, one of a node does."""
+    story = Story()
+    story.tell(fact(0, 0, leads(1)))
+    story.fault(T0 + 1, "kill", "broker-a")
+    story.tell(fact(1, 2, leads(2)))
+    story.fault(T0 + 3, "kill node")
+    story.tell(fact(2, 4, leads(3)))
+    story.repair(T0 + 3 * NEAR_MS, "node is back")
+    story.tell(fact(3, 3 * NEAR_MS + 1, leads(1)))
+    summary = story.summary()
+    assert (summary["leader_changes"], summary["leader_changes_without_fault"]) == (3, 1)
+    assert "changed 3 times, 1 without a fault" in figures(story)
+
+
+def test_sets_are_followed_through_their_events() -> None:
+    """Members, in-sync replicas, fencing and the loss of a master are kept per set."""
+    story = Story()
+    who: dict[str, Any] = {"cluster": "c", "broker_set": "broker-a", "broker_id": 2}
+    story.tell(fact(0, 0, BrokerRegistered(**who, address="h:2")))
+    story.tell(fact(1, 0, elected(1, 1)))
+    change: dict[str, Any] = {"master": 1, "master_epoch": 1, "old": (1,), "new": (1, 2), "sync_state_set_epoch": 2}
+    story.tell(fact(2, 0, SyncStateSetAltered(cluster="c", broker_set="broker-a", **change)))
+    times: dict[str, Any] = {"detected_ms": 0, "proposed_ms": 0}
+    story.tell(fact(3, 0, BrokerFenced(**who, evidence="heartbeat expired", last_heartbeat_ms=0, **times)))
+    known = story.sets["broker-a"]
+    assert (known.members, known.sync_set, known.fenced, known.master) == ({2}, (1, 2), {2}, 1)
+    story.tell(fact(4, 0, BrokerUnfenced(**who, **times)))
+    failed: dict[str, Any] = {
+        "trigger": "master lost",
+        "evidence": "",
+        "old_master": 1,
+        "master_epoch": 2,
+        "candidates": (),
+    }
+    told: dict[str, Any] = {"explanation": "nobody", "last_heartbeat_ms": 0, **times}
+    assert story.tell(fact(5, 0, ElectionFailed(cluster="c", broker_set="broker-a", **failed, **told))) == "nobody"
+    assert (known.fenced, known.master, known.master_address) == (set(), None, "")
+    assert story.summary()["failed_elections"] == 1
+    assert story.offset == 6

@@ -1,0 +1,206 @@
+"""A node whose store is damaged puts it aside and makes it anew, crash or no crash; where it cannot, it says why."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from quorate.cli.cluster import found
+from quorate.consensus.journal.journal import Journal
+from quorate.consensus.ports import StoreOp
+from quorate.consensus.storage.directory import Directory, MemoryVoterFile, Voter, encode_voter
+from quorate.consensus.storage.disk import FileDisk, FileVoterFile, InlineWorker, StoreFolder
+from quorate.consensus.storage.store import RocksStore, StoreDamagedError
+from quorate.consensus.storage_settings import JournalSettings, StoreSettings
+from quorate.errors import StorageError, UsageError
+from quorate.node import Node
+from quorate.node.compose import give_up_store, open_store
+from quorate.node.settings import NodeSettings, read_settings
+from tests.clusters import free_ports
+from tests.unit.consensus.raft_cluster import VirtualTime
+from tests.unit.consensus.test_peers import until
+
+DAMAGE = StoreDamagedError.at("there", "a block")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeSettings:
+    """Of a lone node."""
+    place, *_ = found(tmp_path, 1, free_ports(10))
+    return read_settings(place.config, {}, {"cluster.id": "c"})
+
+
+def live(settings: NodeSettings, scenario: Callable[[Node], Awaitable[None]]) -> None:
+    """One life of the node, once it decides."""
+
+    async def run() -> None:
+        node = Node(settings)
+        await node.start()
+        try:
+            async with asyncio.timeout(20):
+                await until(lambda: node.core.engine.decidable_term() and node.core.machine.offset > 0)
+                await scenario(node)
+        finally:
+            await node.stop(handover=False)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("file", ["CURRENT", "MANIFEST-*", "*.sst", "store"])
+def test_a_lone_node_makes_its_store_anew_from_its_journal(settings: NodeSettings, file: str) -> None:
+    """What was in the store is replayed, the damaged one is kept beside it, and the next start has nothing to mend."""
+    before: list[bytes] = []
+
+    async def remember(node: Node) -> None:
+        for family in node.running.data.store._families.values():
+            family.flush()
+        before.extend(node.core.log.read(0, 1))
+
+    live(settings, remember)
+    data = Path(settings.node.data_dir)
+    store = data / "store"
+    if file == "store":
+        store.rename(data / "gone")
+    else:
+        for path in store.glob(file):
+            path.unlink()
+
+    async def look(node: Node) -> None:
+        assert node.core.log.read(0, 1) == before, "another cluster was founded"
+        assert not node.running.data.directory.rebuild_store
+
+    live(settings, look)
+    kept = [path.name for path in data.glob("store.damaged-*")]
+    assert len(kept) == (file != "store")
+    live(settings, look)
+    assert [path.name for path in data.glob("store.damaged-*")] == kept
+
+
+def test_damage_met_while_running_stops_the_node_and_the_next_start_mends_it(settings: NodeSettings) -> None:
+    """The failure names the store and the remedy; the remedy is a start."""
+
+    async def hurt(node: Node) -> None:
+        node.running.data.store.damaged("a block")
+        error = await node.wait_failed()
+        assert "start the node again" in str(error)
+
+    async def look(node: Node) -> None:
+        assert not node.running.data.directory.rebuild_store
+
+    live(settings, hurt)
+    assert b"a block" in (Path(settings.node.data_dir) / "voter.json").read_bytes()
+    live(settings, look)
+    assert len(list(Path(settings.node.data_dir).glob("store.damaged-*"))) == 1
+
+
+def test_a_node_reads_everything_again_and_stops_at_damage(tmp_path: Path, settings: NodeSettings) -> None:
+    """The scrub runs from the start on; what it meets stops the node by name, and the next start mends it."""
+    place = next(tmp_path.glob("*/node.toml"))
+    fast = {"cluster.id": "c", "storage.scrub.bytes_per_s": "50000000", "storage.scrub.period_s": "0.1"}
+    settings = read_settings(place, {}, fast)
+
+    async def hurt(node: Node) -> None:
+        await until(lambda: node.running.scrub.passes)
+        key, batch = next(node.running.data.store.scan("events"))
+        node.running.data.store.write([StoreOp("events", key, batch[:-1] + b"?")])
+        error = await node.wait_failed()
+        assert "start the node again" in str(error)
+
+    async def look(node: Node) -> None:
+        await until(lambda: node.running.scrub.passes)
+
+    live(settings, hurt)
+    live(settings, look)
+    assert len(list(Path(settings.node.data_dir).glob("store.damaged-*"))) == 1
+
+
+class Place:
+    """A directory without a node."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self.disk = FileDisk(str(folder / "journal"))
+        self.file = FileVoterFile(str(folder))
+        Directory(self.file, Voter(cluster_id="c", node_id=1, incarnation="i", begun=True)).save()
+        self.place = StoreFolder(str(folder), StoreSettings())
+
+    def open(self, *, alone: bool = False) -> RocksStore:
+        """As a start does."""
+        return open_store(self.place, self.file, self.disk, alone=alone)
+
+    def names(self) -> set[str]:
+        """What is there of stores."""
+        return {path.name for path in self.path.iterdir() if path.name.startswith("store")}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """One with a store that holds a row."""
+    made = Place(tmp_path)
+    store = made.place.open(must_exist=False)
+    store.write([StoreOp("rows", b"k", b"damaged")])
+    store.close()
+    return made
+
+
+def test_a_store_that_should_be_there_is_not_begun_silently(place: Place) -> None:
+    """Missing, or without its CURRENT file: damage. A node that never began has none."""
+    (place.path / "store" / "CURRENT").unlink()
+    with pytest.raises(StoreDamagedError):
+        place.open()
+    (place.path / "store").rename(place.path / "elsewhere")
+    with pytest.raises(StoreDamagedError):
+        place.open()
+    assert not place.names()
+    Directory(place.file, Voter(cluster_id="c", node_id=1, incarnation="i")).save()
+    place.open().close()
+
+
+def test_every_crash_on_the_way_leaves_one_damaged_store_and_one_new(place: Place) -> None:
+    """Marked; moved; begun; begun twice: the store that was damaged is kept, what was begun is not mistaken for it."""
+    give_up_store(place.file, place.disk, DAMAGE, alone=False)
+    kept = ""
+    for _ in range(3):
+        store = place.open()
+        assert store.get("rows", b"k") is None
+        store.write([StoreOp("rows", b"k", b"begun")])
+        store.close()
+        (kept,) = place.names() - {"store"}
+    old = RocksStore(str(place.path / kept))
+    assert old.get("rows", b"k") == b"damaged"
+    old.close()
+    give_up_store(place.file, place.disk, StoreDamagedError.at("there", "another block"), alone=False)
+    place.open().close()
+    (second,) = place.names() - {"store"}
+    assert second != kept
+
+
+def test_a_lone_node_with_a_trimmed_journal_touches_nothing(place: Place) -> None:
+    """Neither marked nor moved: what is left is the operator's to save."""
+    settings = JournalSettings(max_entry_bytes=4096, segment_bytes=16 * 1024)
+    journal = Journal.open(place.disk, InlineWorker(), settings, VirtualTime())
+    for index in range(2, 30):
+        journal.append(index, 1, b"entry")
+    journal.flush()
+    give_up_store(place.file, place.disk, DAMAGE, alone=True)
+    journal.trim_to(20)
+    journal.flush()
+    with pytest.raises(UsageError, match=r"restore the whole data directory from a backup.*a block"):
+        place.open(alone=True)
+    Directory(place.file, Voter(cluster_id="c", node_id=1, incarnation="i", begun=True)).save()
+    with pytest.raises(UsageError, match="restore the whole data directory from a backup"):
+        give_up_store(place.file, place.disk, DAMAGE, alone=True)
+    assert place.names() == {"store"}
+    place.open(alone=True).close()
+
+
+def test_without_voter_json_nobody_knows_whose_journal_it_is(tmp_path: Path) -> None:
+    """A damaged store and no voter.json: the sentence names both and the remedy."""
+    disk = FileDisk(str(tmp_path / "journal"))
+    for file in (
+        MemoryVoterFile(),
+        MemoryVoterFile(encode_voter(Voter(cluster_id="c", node_id=1, incarnation="i"))[:-3]),
+    ):
+        with pytest.raises(StorageError, match=r"a block.*voter.json.*missing or damaged too.*member rebuild"):
+            give_up_store(file, disk, DAMAGE, alone=False)

@@ -1,0 +1,218 @@
+"""The node as a library: what a program that embeds one may rely on."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from quorate.cli.cluster import found
+from quorate.controller import Answered, ReadView
+from quorate.errors import AddressError, DirectoryInUseError, StorageError, UsageError
+from quorate.events import ClusterCreated, Event, Stamp, TopicCreated
+from quorate.metadata.commands import PutTopic
+from quorate.node import Node
+from quorate.node.node import NotReadyError
+from quorate.node.settings import LISTENERS, NodeSettings, SettingsError, build, read_settings
+from tests.clusters import free_ports
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "docs/examples/embedded.py"
+TOPIC = PutTopic(topic="orders", read_queues=4, write_queues=4, permission=6)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> NodeSettings:
+    """Of a lone node."""
+    [place] = found(tmp_path, 1, free_ports(10))
+    return read_settings(place.config, {}, {"cluster.id": "c"})
+
+
+def within(scenario: Callable[[], Awaitable[None]]) -> None:
+    """Run it; it must end in time."""
+
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            await scenario()
+
+    asyncio.run(run())
+
+
+def listening(settings: NodeSettings) -> dict[str, bool]:
+    """Which of its addresses somebody answers on."""
+
+    async def answers(name: str) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(*settings.bind(name))  # type: ignore[arg-type]
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def all_of_them() -> dict[str, bool]:
+        return {name: await answers(name) for name in LISTENERS}
+
+    return asyncio.run(all_of_them())
+
+
+def test_the_example_of_the_documents_runs(tmp_path: Path) -> None:
+    """What the first page shows works as it stands, twice with the same folder; and it is short."""
+    assert len(EXAMPLE.read_text().splitlines()) <= 64
+    command = [sys.executable, str(EXAMPLE), str(tmp_path), str(free_ports(10))]
+    for life in (1, 2):
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 0, ended.stderr
+        lines = ended.stdout.splitlines()
+        assert lines[0].startswith("ready; ask it:")
+        assert "topics: orders" in lines
+        told = [line.split()[-1] for line in lines]
+        assert [told.count(name) for name in ("ClusterCreated", "ControllerLeaderElected", "TopicCreated")] == [
+            1,
+            life,
+            1,
+        ]
+
+
+def test_a_command_is_answered_read_back_and_followed(settings: NodeSettings) -> None:
+    """It is committed when it is answered, a linearizable read sees it, and whoever follows gets each event once, old
+    and new, in the order of the log; the stop ends the following.
+    """
+    followed: list[tuple[Stamp, Event]] = []
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            assert (node.serving, node.leads) == (True, True)
+
+            async def follow() -> None:
+                followed.extend([found async for found in node.events(0)])
+
+            following = asyncio.create_task(follow())
+            await asyncio.sleep(0)  # It has begun, and waits at the end of the log.
+            outcome = await node.submit(TOPIC, principal="me")
+            assert isinstance(outcome, Answered)
+            view = await node.read()
+            assert isinstance(view, ReadView)
+            assert (list(view.state.topics), view.offset) == (["orders"], outcome.offset)
+        assert not node.serving
+        await following
+
+    within(scenario)
+    assert [stamp.offset for stamp, _ in followed] == list(range(len(followed)))
+    assert isinstance(followed[0][1], ClusterCreated)
+    assert [stamp.principal for stamp, event in followed if isinstance(event, TopicCreated)] == ["me"]
+
+
+def test_an_offset_beyond_the_log_is_refused_by_name(settings: NodeSettings) -> None:
+    """Nobody waits for what may never be meant."""
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            with pytest.raises(UsageError, match="offset 1000 is not in"):
+                await anext(node.events(1000))
+
+    within(scenario)
+
+
+def test_bad_settings_are_named_before_anything_is_there(tmp_path: Path) -> None:
+    """All of them at once; no directory is made."""
+    with pytest.raises(SettingsError) as raised:
+        build({"node": {"id": 1, "data_dir": "data", "colour": "red"}}, {}, {}, tmp_path)
+    assert len(raised.value.problems) >= 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_an_address_in_use_leaves_nothing_behind(settings: NodeSettings, listener: str) -> None:
+    """The error names the address and the listener. Nothing of the node listens, its directory is free, and the same
+    settings start once the address is.
+    """
+
+    async def scenario() -> None:
+        host, port = settings.bind(listener)  # type: ignore[arg-type]
+        other = await asyncio.start_server(lambda *_: None, host, port)
+        with pytest.raises(AddressError, match=rf"listeners\.{listener}: cannot listen on {host}:{port}: "):
+            await Node(settings).start()
+        assert len(asyncio.all_tasks()) == 1
+        other.close()
+        await other.wait_closed()
+
+    within(scenario)
+    assert not any(listening(settings).values())
+
+    async def again() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+
+    within(again)
+
+
+def test_the_directory_of_another_process_is_left_alone(settings: NodeSettings, tmp_path: Path) -> None:
+    """Two nodes never write one directory; the first goes on."""
+    first_port = free_ports(10)
+    voter = msgspec.structs.replace(
+        settings.me, **{name: f"127.0.0.1:{first_port + k}" for k, name in enumerate(LISTENERS)}
+    )
+    elsewhere = msgspec.structs.replace(settings, cluster=msgspec.structs.replace(settings.cluster, voters=(voter,)))
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            with pytest.raises(DirectoryInUseError, match="in use by another node"):
+                await Node(elsewhere).start()
+            assert isinstance(await node.submit(TOPIC), Answered)
+
+    within(scenario)
+
+
+def test_a_node_is_started_once_and_stopped_as_often_as_one_likes(settings: NodeSettings) -> None:
+    """Before the start there is nothing to ask, and nothing half built; a second stop does nothing."""
+
+    async def scenario() -> None:
+        node = Node(settings)
+        await node.stop()
+        with pytest.raises(UsageError, match="has not started"):
+            await node.read()
+        async with node:
+            with pytest.raises(UsageError, match="started already"):
+                await node.start()
+        await node.stop()
+
+    within(scenario)
+    assert not any(listening(settings).values())
+
+
+def test_a_node_without_a_majority_says_that_it_is_not_ready(tmp_path: Path) -> None:
+    """Whoever waits is told in time, with what is missing."""
+    place, *_ = found(tmp_path, 3, free_ports(30))
+    lonely = read_settings(place.config, {}, {"cluster.id": "c"})
+
+    async def scenario() -> None:
+        async with Node(lonely) as node:
+            with pytest.raises(NotReadyError, match=r"."):
+                await node.ready(timeout_s=0.5)
+
+    within(scenario)
+
+
+def test_a_failure_ends_the_following_with_its_reason(settings: NodeSettings) -> None:
+    """Who follows the log learns that it is over because the node failed."""
+
+    async def scenario() -> None:
+        node = Node(settings)
+        await node.start()
+        try:
+            await node.ready()
+            asyncio.get_running_loop().call_later(0.05, node.fail, StorageError("the disk"))
+            with pytest.raises(StorageError, match="the disk"):
+                async for _ in node.events(0):
+                    pass
+            assert str(await node.wait_failed()) == "the disk"
+        finally:
+            await node.stop(handover=False)
+
+    within(scenario)

@@ -1,0 +1,115 @@
+"""Log lines: JSON for programs, one canonical line per command."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import structlog
+
+from quorate.controller.ports import CommandLine
+from quorate.node.logs import CommandLogWriter, configure, logger
+from quorate.node.settings import LogSection
+
+LINE = CommandLine(
+    command="ElectMaster",
+    principal="admin",
+    address="h:1",
+    origin="",
+    cause="",
+    request_id="",
+    outcome="Answered",
+    detail="",
+    term=2,
+    offset=9,
+    took_us=120,
+)
+
+
+@pytest.fixture(autouse=True)
+def unconfigured() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+class Stderr(io.TextIOWrapper):
+    """A stream with bytes beneath, as stderr is."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+
+    def text(self) -> str:
+        self.flush()
+        data: bytes = self.buffer.getvalue()  # type: ignore[attr-defined]
+        return data.decode()
+
+
+def told(settings: LogSection, count: int = 1) -> tuple[str, list[Callable[[], None]]]:
+    """What ``count`` commands leave behind, and what was put off to the end of the turn."""
+    out, later = Stderr(), list[Callable[[], None]]()
+    configure(settings, out)
+    command_log = CommandLogWriter(settings, 3, later.append, lambda: 1_700_000_000_123, out)
+    for _ in range(count):
+        command_log(LINE)
+    for flush in later:
+        flush()
+    return out.text(), later
+
+
+def test_a_command_leaves_one_line_without_what_is_empty() -> None:
+    """The line names the node, the outcome and the time it took; empty fields are left out."""
+    text, _ = told(LogSection(format="json"))
+    (line,) = map(json.loads, text.splitlines())
+    assert line == {
+        "ts": "2023-11-14T22:13:20.123000Z", "level": "info", "event": "command", "node": 3, "command": "ElectMaster",
+        "principal": "admin", "address": "h:1", "outcome": "Answered", "term": 2, "offset": 9, "took_us": 120,
+    }  # fmt: skip
+    assert list(line)[:4] == ["ts", "level", "event", "node"]  # As every other line begins.
+
+
+def test_the_lines_of_one_turn_are_written_together() -> None:
+    """However many commands end in a turn, there is one write, and no line is lost."""
+    text, later = told(LogSection(format="json"), count=5)
+    assert len(text.splitlines()) == 5
+    assert len(later) == 1
+
+
+@pytest.mark.parametrize("settings", [LogSection(level="warning"), LogSection(commands=False)])
+def test_command_lines_can_be_switched_off(settings: LogSection) -> None:
+    """``log.commands = false`` and a higher level both silence them."""
+    assert told(settings)[0] == ""
+
+
+def test_a_person_sees_commands_as_text() -> None:
+    """With ``log.format = "text"`` a command is a line of text like any other."""
+    text, _ = told(LogSection(format="text"))
+    assert "ElectMaster" in text
+    assert not text.startswith("{")
+
+
+def test_text_is_for_people() -> None:
+    """``log.format = "text"`` writes no JSON."""
+    out = io.StringIO()
+    configure(LogSection(format="text"), out)
+    logger(3).warning("disk slow", took_ms=7)
+    assert "disk slow" in out.getvalue()
+    assert not out.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize("shape", ["json", "text"])
+def test_a_log_that_cannot_be_written_harms_nobody(shape: Literal["json", "text"]) -> None:
+    """On a full disk a line and a command's line are lost, and whoever wrote them goes on."""
+    with Path("/dev/full").open("w") as full:
+        later = list[Callable[[], None]]()
+        settings = LogSection(format=shape)
+        configure(settings, full)
+        logger(1).critical("failed", error="no space left")
+        command_log = CommandLogWriter(settings, 1, later.append, lambda: 0, full)
+        command_log(LINE)
+        for flush in later:
+            flush()
+        with suppress(OSError):
+            full.close()

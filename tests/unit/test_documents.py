@@ -1,0 +1,207 @@
+"""The documents name what there is: modules, files, classes, functions, commands and their flags."""
+
+import argparse
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from quorate.cli.program import commands, parser
+from tests.unit.test_house import ROOT, imported_by, name_of, ours, tree
+
+DOCUMENTS = [
+    *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "schemas/README.md",
+]
+"""Not ADRs, nor the changelog: they say what was so when they were written."""
+FOREIGN = {"AdjustFetchOffsetsFn", "trigger(availableNow=True)", "quorate.commands", "node.toml"}
+"""Kafka's, Spark's; a group of entry points; a file that a user has."""
+ROOMS = {
+    "quorate": ROOT / "services/quorate",
+    "quorate_projections": ROOT / "projections/quorate_projections",
+    "quorate_spark": ROOT / "spark/quorate_spark",
+    "tests": ROOT / "tests",
+}
+SPAN = re.compile(r"`([^`\n]+)`")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOTTED = re.compile(r"(quorate|quorate_projections|quorate_spark|tests)(\.\w+)+")
+CLASS = re.compile(r"[A-Z][a-z0-9]+([A-Z][a-z0-9]+)+")
+MEMBER = re.compile(r"([A-Z]\w*[a-z]\w*)\.(\w+)(\(.*\))?")
+CALL = re.compile(r"([a-z_]\w*)\([^()]*\)")
+FILE = re.compile(r"[\w./-]+\.(py|md|js|toml|avsc|yml|properties|jsonl)")
+WORDS = re.compile(r"quorate ([a-z][a-z-]*)\b([^|;&#]*)")
+
+
+def prose(path: Path) -> str:
+    """A document without its blocks of code."""
+    return FENCE.sub("", path.read_text())
+
+
+def spans(path: Path) -> Iterator[str]:
+    """What stands between backticks."""
+    yield from SPAN.findall(prose(path))
+
+
+@cache
+def sources() -> tuple[Path, ...]:
+    return tuple(path for room in ROOMS.values() for path in sorted(room.rglob("*.py")))
+
+
+@cache
+def members() -> dict[str, set[str]]:
+    """Every class of ours, and whatever is defined, assigned or declared in one of that name."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sources():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                found[node.name] |= set(names_in(node))
+                found[node.name] |= {f"<{base.id}" for base in node.bases if isinstance(base, ast.Name)}
+    return dict(found)
+
+
+def names_in(where: ast.AST) -> Iterator[str]:
+    """What is defined or assigned somewhere inside."""
+    for node in ast.walk(where):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case _:
+                pass
+
+
+def has(kind: str, member: str) -> bool:
+    """The class, or one it rests on, has it."""
+    names = members().get(kind, set())
+    return member in names or any(has(base[1:], member) for base in names if base.startswith("<"))
+
+
+@cache
+def functions() -> set[str]:
+    return {
+        node.name
+        for path in sources()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+@cache
+def known() -> set[str]:
+    """Every word of the code, the schemas and the page: fields of others' wires stand in them too."""
+    files = [*sources(), *(ROOT / "schemas").rglob("*.avsc"), *ROOMS["quorate_spark"].rglob("*.js")]
+    return {word for file in files for word in re.findall(r"\w+", file.read_text())}
+
+
+def resolves(dotted: str) -> bool:
+    """A package or module, or something that one defines or passes on."""
+    first, *rest = dotted.split(".")
+    place = ROOMS[first]
+    while rest and (place / rest[0]).is_dir():
+        place /= rest.pop(0)
+    if not rest:
+        return True
+    module = place / f"{rest[0]}.py"
+    if module.exists():
+        rest.pop(0)
+    else:
+        module = place / "__init__.py"
+    known = set(names_in(tree(module))) | {name.rpartition(".")[2] for name in imported_by(module)}
+    return not rest or rest[0] in known
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_every_name_in_a_document_exists(path: Path) -> None:
+    """A module by its dotted name, a member of one of our classes, a function that is called."""
+    missing = []
+    for span in set(spans(path)) - FOREIGN:
+        dotted, member, call = DOTTED.fullmatch(span), MEMBER.fullmatch(span), CALL.fullmatch(span)
+        if dotted and not re.search(r"\.(events|toml|properties|key|set|org)$", span):
+            if not resolves(span):
+                missing.append(span)
+        elif member and member[1] in members():
+            if not has(member[1], member[2]):
+                missing.append(span)
+        elif (call and call[1] not in functions()) or (CLASS.fullmatch(span) and span not in known()):
+            missing.append(span)
+    assert not missing
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_every_file_in_a_document_exists(path: Path) -> None:
+    """By its path from the top, or by the end of it."""
+    there = files()
+    missing = [
+        span
+        for span in set(spans(path)) - FOREIGN
+        if FILE.fullmatch(span) and not any(file.endswith(f"/{span.removeprefix('./')}") for file in there)
+    ]
+    assert not missing
+
+
+@cache
+def files() -> tuple[str, ...]:
+    return tuple(f"/{name_of(file)}" for file in ours())
+
+
+@cache
+def accepted(word: str) -> frozenset[str]:
+    """Every flag and every word that a command takes."""
+    top = parser(word)
+    found: set[str] = set()
+    waiting = [argparse_choices(top)[word]]
+    while waiting:
+        command = waiting.pop()
+        for action in command._actions:
+            found |= set(action.option_strings)
+            if isinstance(action, argparse._SubParsersAction):
+                found |= set(action.choices)
+                waiting += action.choices.values()
+    return frozenset(found)
+
+
+def argparse_choices(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return next(dict(action.choices) for action in of._actions if isinstance(action, argparse._SubParsersAction))
+
+
+def typed(path: Path) -> Iterator[tuple[str, str]]:
+    """Every command line of ``quorate`` in a document: its word, and what comes after it."""
+    text = path.read_text()
+    blocks = [block for kind, block in FENCE.findall(text) if kind == "sh"]
+    lines = [line.partition("#")[0] for block in blocks for line in block.splitlines()]
+    for line in [*lines, *spans(path)]:
+        if found := re.match(r"\s*(?:\S+/)?" + WORDS.pattern, line):
+            yield found[1], found[2].strip()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_every_command_in_a_document_exists(path: Path) -> None:
+    """Its word, and each of its flags."""
+    wrong = []
+    for word, rest in typed(path):
+        if word not in commands():
+            wrong.append(f"quorate {word}")
+            continue
+        known = accepted(word)
+        wrong += [f"quorate {word} {flag}" for flag in re.findall(r"(?<!\S)--[a-z][a-z-]*", rest) if flag not in known]
+    assert not wrong
+
+
+def test_what_does_not_exist_is_found(tmp_path: Path) -> None:
+    """The tests above can fail: they find a name, a file, a command and a flag that nobody has."""
+    page = tmp_path / "page.md"
+    page.write_text("`Controller.nothing` `quorate.node.nothing` `quorate nothing` `quorate status --nothing`\n")
+    assert not has("Controller", "nothing")
+    assert has("Controller", "submit")
+    assert not resolves("quorate.node.nothing")
+    assert resolves("quorate.node.compose.Core")
+    assert "no_such_function" not in functions()
+    assert "No" + "SuchClassAnywhere" not in known()
+    assert sorted(typed(page)) == [("nothing", ""), ("status", "--nothing")]
+    assert "--nothing" not in accepted("status")

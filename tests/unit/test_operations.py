@@ -1,0 +1,64 @@
+"""What docs/operations.md gives to copy is what these programs take."""
+
+import configparser
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from quorate.asking import DEFAULT_NODE
+from quorate.cli import program
+from quorate.cli.cluster import found
+from tests.unit.gateway.http.test_interface import House
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+
+
+def blocks(kind: str) -> list[str]:
+    """The fenced pieces of one language."""
+    return re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_scrape_config_names_every_node_of_the_readme_and_its_page() -> None:
+    """Prometheus takes it, and finds /metrics at the HTTP ports of ``quorate up``."""
+    scrape: dict[str, Any] = yaml.safe_load(blocks("yaml")[0])
+    (job,) = scrape["scrape_configs"]
+    targets = [target for group in job["static_configs"] for target in group["targets"]]
+    assert targets == DEFAULT_NODE.split(",")
+    assert re.fullmatch(r"\d+s", job["scrape_interval"])
+    assert House().send("GET", job["metrics_path"])[0].status == 200
+
+
+def test_every_metric_of_the_rules_is_there() -> None:
+    """An alert on a name that nobody exports would never fire."""
+    rules = yaml.safe_load(blocks("yaml")[1])["groups"][0]["rules"]
+    text = House().send("GET", "/metrics")[0].body.decode()
+    names = {name for rule in rules for name in re.findall(r"quorate_\w+", rule["expr"])}
+    assert len(names) == len(rules) == 3
+    for name in names:
+        assert re.search(rf"^# TYPE {name} ", text, re.MULTILINE), name
+
+
+def test_the_unit_starts_a_node_as_the_command_line_takes_it(tmp_path: Path) -> None:
+    """systemd's keys are in their sections, and what it would start is a command with settings that hold."""
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(blocks("ini")[0])
+    assert unit.sections() == ["Unit", "Service", "Install"]
+    words = unit["Service"]["ExecStart"].split()[1:]
+    config = found(tmp_path / "c", 1, 9000)[0].config
+    assert program.main([str(config) if word.endswith(".toml") else word for word in words] + ["--check"]) == 0
+
+
+@pytest.mark.parametrize("named", sorted(set(re.findall(r"`(quorate [a-z-]+)", PAGE))))
+def test_every_command_of_the_page_exists(named: str) -> None:
+    """A word that is typed after ``quorate``."""
+    assert named.split()[1] in program.commands()
+
+
+def test_the_readme_leads_there() -> None:
+    """Whoever looks for logs, ports or an uninstall finds the page."""
+    assert "(docs/operations.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
