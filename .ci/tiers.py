@@ -38,6 +38,7 @@ ROOMS = (
     "events",
     "gateway",
     "history",
+    "leaf",
     "metadata",
     "model",
     "node",

@@ -23,6 +23,7 @@ HOLDS = (
     "quorate_projections/__init__.py",
     "quorate_spark/__init__.py",
     "quorate/_schemas/",
+    "quorate/leaf/leaf.c",
     "quorate_spark/dashboard/assets/index.html",
 )
 READY_S = 60

@@ -2,7 +2,8 @@
 
 ``python -m tests.bench counts --write`` writes it anew; ``tests/integration/test_counts.py`` compares. A column is the
 same in every run of the same code and the same version of Python, so a tenth is a change of the code. Steps are those
-of one version of Python, and are compared only there; calls are compared everywhere.
+of one version of Python, and are compared only there; calls are compared everywhere. Counted without the native leaf,
+which not every machine can build.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from quorate.leaf import PURE
 from tests.bench.counted import Counts, Table, grown, operations
 
 TABLE = Path(__file__).with_name("counts.toml")
@@ -35,7 +37,7 @@ def counted(*names: str, first: str = "") -> Table:
     ``first`` is done before, in that process.
     """
     code = f"{first}\nfrom tests.bench.counts import tell\ntell({names!r})"
-    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    environment = os.environ | {"PYTHONHASHSEED": "0", PURE: "1"}
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

@@ -30,6 +30,7 @@ STARTED_BY_NAME = {
     "quorate.events.generate",
     "quorate.events.compat",
     "quorate.history.worker",
+    "quorate.leaf.build",
     *(f"quorate.{place.partition(':')[0]}" for place, _ in OWN.values()),
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef

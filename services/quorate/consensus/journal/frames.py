@@ -25,6 +25,7 @@ import msgspec
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.storage_settings import SEGMENT_HEADER_BYTES
 from quorate.errors import StorageError
+from quorate.leaf import native
 
 FORMAT = 2
 """Of a segment. 1 named no owner, and is read."""
@@ -133,6 +134,7 @@ def frame_bytes(length: int) -> int:
     return (FRAME_HEADER_BYTES + length + 8) & ~7
 
 
+@native
 def encode_frame(
     seed: int, kind: int, seq: int, lag: int, index: int, term: int, payload: bytes
 ) -> tuple[bytes, bytes, bytes]:

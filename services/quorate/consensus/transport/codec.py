@@ -19,6 +19,7 @@ import msgspec
 
 from quorate.consensus.ports import TERM_MAX, Index, NodeId, Term
 from quorate.errors import PeerError, UsageError
+from quorate.leaf import native
 
 APP_TYPE_MIN = 64
 ENTRY_BYTES_MAX = 4 * 1024 * 1024
@@ -303,6 +304,7 @@ def encode(message: Message) -> bytes:
     return _PACKERS[type(message)](message)
 
 
+@native
 def encode_entries(entries: Entries) -> bytes:
     """The entries part of an AppendEntries frame; the same bytes serve every follower."""
     parts: list[bytes] = []
@@ -344,15 +346,27 @@ def _decode_append(frame: bytes) -> AppendEntries:
     _, term, seq, prev_index, prev_term, commit, count = _APPEND.unpack_from(frame)
     if count > ENTRIES_MAX or max(seq, prev_index, commit) > NUMBER_MAX or max(term, prev_term) > TERM_MAX:
         raise PeerError("AppendEntries with a number out of bounds")
+    entries = split_entries(frame, _APPEND.size, count, prev_index, ENTRY_BYTES_MAX, TERM_MAX)
+    return AppendEntries(term, seq, prev_index, prev_term, commit, entries)
+
+
+@native
+def split_entries(
+    frame: bytes, at: int, count: int, index: int, bytes_max: int, term_max: int
+) -> tuple[tuple[Index, Term, bytes], ...]:
+    """The ``count`` entries from ``at`` to the end of an AppendEntries frame, the first behind ``index``.
+
+    Raises PeerError, also for an entry above ``bytes_max``, or of a term above ``term_max``.
+    """
     entries: list[tuple[Index, Term, bytes]] = []
-    at, end, index = _APPEND.size, len(frame), prev_index
+    end = len(frame)
     for _ in range(count):
         start = at + _ENTRY.size
         if start > end:
             raise PeerError("AppendEntries cut short")
         entry_term, size, crc = _ENTRY.unpack_from(frame, at)
         at = start + size
-        if at > end or size > ENTRY_BYTES_MAX or size == 1 or entry_term > TERM_MAX:
+        if at > end or size > bytes_max or size == 1 or entry_term > term_max:
             raise PeerError("entry length or term out of bounds")
         entry = frame[start:at]
         if zlib.crc32(entry, zlib.crc32(_TERM.pack(entry_term))) != crc:
@@ -361,7 +375,7 @@ def _decode_append(frame: bytes) -> AppendEntries:
         entries.append((Index(index), Term(entry_term), entry))
     if at != end:
         raise PeerError("bytes after the last entry")
-    return AppendEntries(term, seq, prev_index, prev_term, commit, tuple(entries))
+    return tuple(entries)
 
 
 def _decode_chunk(frame: bytes) -> SnapshotChunk:
