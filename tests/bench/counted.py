@@ -33,7 +33,7 @@ from tests.sim.cluster import Cluster, Host, Ports, Process
 from tests.sim.disk import Slowness
 from tests.sim.network import End
 from tests.sim.nodes import CoreNode, Limits
-from tests.sim.world import Event, Loop, World
+from tests.sim.world import Loop, World
 
 SEED = 1
 TURN_S = 20e-6
@@ -323,7 +323,7 @@ class Client:
 
     def hang_up(self) -> None:
         """The broker is gone."""
-        self._node.loop.wake("io", Event(partial(self._connection.connection_lost, None)))
+        self._node.loop.io(partial(self._connection.connection_lost, None))
 
     def _written(self, data: bytes) -> None:
         self._world.after(WIRE_S, partial(self._heard, data))

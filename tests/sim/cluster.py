@@ -6,13 +6,14 @@ holds (disk, store) outlives its processes. Every touch of a process from outsid
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from quorate.consensus.journal.journal import Journal
-from quorate.consensus.ports import NodeId, RaftEngine, Term
-from quorate.consensus.transport.codec import is_app_frame
+from quorate.consensus.ports import Index, NodeId, RaftEngine, Term
+from quorate.consensus.transport.codec import APP_TYPE_MIN
 from quorate.consensus.transport.hello import Links, Party, PeerHandlers, PeerIdentity
 from quorate.errors import StorageError
 from quorate.metadata.sums import Mark, RunningSums
@@ -65,6 +66,10 @@ class Node(Service, Protocol):
     @property
     def sums(self) -> RunningSums:
         """What its rows add up to, as it carries it along."""
+
+    @property
+    def applied_index(self) -> Index:
+        """Of the last entry that its state has."""
 
     @property
     def marked(self) -> Mark:
@@ -167,7 +172,8 @@ class Process:
         self.node_id = host.node_id
         self.incarnation = host.incarnations
         self.alive = True
-        self.loop = cluster.loops(cluster.world, f"n{host.node_id}", self._turn_ended, host.wall_skew_ms, host.rate)
+        on_turn = partial(cluster.observer.turn, self)
+        self.loop = cluster.loops(cluster.world, f"n{host.node_id}", on_turn, host.wall_skew_ms, host.rate)
         self.node: Node
         self.party: Party
         self.links: Links[End]
@@ -210,9 +216,6 @@ class Process:
         self.node.on_directories(lambda: self.links.judge_again(self.node.handlers.directory_of))
         self.node.start()
         cluster.fabric.attach(self.node_id, self)
-
-    def _turn_ended(self) -> None:
-        self.cluster.observer.turn(self)
 
     def fatal(self, error: Exception) -> None:
         """The process gives up on itself: only for a disk that failed, or for a bug."""
@@ -274,7 +277,7 @@ class Cluster:
 
     def _leaving(self, a: NodeId, _b: NodeId, frame: bytes) -> None:
         process = self.hosts[a].process
-        if process is not None and not is_app_frame(frame):
+        if process is not None and frame[0] < APP_TYPE_MIN:
             self.observer.leaving(process, _b, frame)
 
     def founded(self, node: NodeId) -> bool:

@@ -22,7 +22,7 @@ from typing import Literal
 
 from quorate.consensus.ports import Family, StoreOp
 from quorate.consensus.storage.directory import VoterFileContent
-from quorate.consensus.storage.store import StoreDamagedError
+from quorate.consensus.storage.store import FAMILIES, StoreDamagedError
 from quorate.errors import StorageError
 from tests.sim.world import Call, Loop, World
 
@@ -527,7 +527,7 @@ class SimStore:
     def __init__(self, disk: SimDisk, random: Random) -> None:
         self._disk = disk
         self._random = random
-        self._families: dict[Family, dict[bytes, bytes]] = {}
+        self._families: dict[Family, dict[bytes, bytes]] = {family: {} for family in FAMILIES}
         self._sorted: dict[Family, list[bytes] | None] = {}
         self._undo: deque[list[StoreOp]] = deque()
         self._written = 0
@@ -537,24 +537,24 @@ class SimStore:
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """The value now."""
-        return self._family(family).get(key)
+        return self._families[family].get(key)
 
     def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with ``start <= key < stop`` in key order, as of the call."""
-        rows = self._family(family)
+        rows = self._families[family]
         found = [key for key in self._keys(family) if key >= start and (stop is None or key < stop)]
         return iter([(key, rows[key]) for key in found])
 
     def last(self, family: Family) -> tuple[bytes, bytes] | None:
         """The pair with the greatest key."""
         keys = self._keys(family)
-        return (keys[-1], self._family(family)[keys[-1]]) if keys else None
+        return (keys[-1], self._families[family][keys[-1]]) if keys else None
 
     def write(self, ops: Sequence[StoreOp]) -> None:
         """All or nothing; unsynced."""
         if self._disk.full:
             raise InjectedError("the store: no space left on device")
-        self._undo.append([StoreOp(op.family, op.key, self._family(op.family).get(op.key)) for op in reversed(ops)])
+        self._undo.append([StoreOp(op.family, op.key, self._families[op.family].get(op.key)) for op in reversed(ops)])
         self._written += 1
         self._do(ops)
 
@@ -597,7 +597,7 @@ class SimStore:
 
     def restore(self, rows: Rows) -> None:
         """A copy takes the place of everything."""
-        self._families, self._sorted = {family: dict(rows) for family, rows in rows.items()}, {}
+        self._families, self._sorted = {family: dict(rows.get(family, {})) for family in FAMILIES}, {}
         self._undo.clear()
 
     def content(self) -> tuple[Rows, deque[list[StoreOp]], int]:
@@ -613,18 +613,15 @@ class SimStore:
         while len(self._undo) > self._written - upto:
             self._undo.popleft()
 
-    def _family(self, family: Family) -> dict[bytes, bytes]:
-        return self._families.setdefault(family, {})
-
     def _keys(self, family: Family) -> list[bytes]:
         keys = self._sorted.get(family)
         if keys is None:
-            keys = self._sorted[family] = sorted(self._family(family))
+            keys = self._sorted[family] = sorted(self._families[family])
         return keys
 
     def _do(self, ops: Sequence[StoreOp]) -> None:
         for op in ops:
-            rows = self._family(op.family)
+            rows = self._families[op.family]
             if (op.key in rows) != (op.value is not None):
                 self._sorted[op.family] = None
             if op.value is None:

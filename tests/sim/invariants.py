@@ -19,7 +19,16 @@ from quorate.consensus.entry import decode_entry
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.raft.founding import directory_bytes
 from quorate.consensus.storage.directory import decode_voter
-from quorate.consensus.transport.codec import Ack, AppendEntries, RejoinIndex, RequestVote, VoteGranted, YouLost, decode
+from quorate.consensus.transport.codec import (
+    Ack,
+    AppendEntries,
+    RejoinIndex,
+    RequestVote,
+    VoteGranted,
+    YouLost,
+    decode,
+    encode,
+)
 from quorate.events import Event
 from quorate.metadata.sums import RING_MAX, Mark, shown
 from quorate.wire.avro import decode_events
@@ -68,6 +77,18 @@ MOMENTS = {
     "trims": "trim",
 }
 """What is counted → what the coverage table and the directed climates call it."""
+_APPENDS = encode(AppendEntries(Term(0), 0, Index(0), Term(0), Index(0), ()))[0]
+_VOUCHES = frozenset(
+    encode(message)[0]
+    for message in (
+        Ack(Term(0), 0, Index(0), reset=False, success=False, counts=False),
+        RejoinIndex(0, Index(0)),
+        VoteGranted(Term(0), 0),
+        RequestVote(Term(0), 0, Index(0), Term(0), handover=False),
+        YouLost(Term(0), Index(0)),
+    )
+)
+"""First bytes of the frames that say something which must be on a disk, or be so."""
 
 
 class Durable(Protocol):
@@ -210,7 +231,8 @@ class Invariants:
 
     def turn(self, process: Process) -> None:
         """All that must hold between turns."""
-        seen, journal, engine = self._seen[id(process)], process.node.journal, process.node.engine
+        node = process.node
+        seen, journal, engine, untold = self._seen[id(process)], node.journal, node.engine, self.cluster.untold
         mark = (journal.seq, journal.durable_index, engine.commit_index, engine.term)
         if mark != seen.mark:  # Who becomes leader appends an entry; so nothing else can have changed unseen.
             seen.mark = mark
@@ -220,19 +242,31 @@ class Invariants:
             self.look_at_commits(process)
             if journal.base_index > engine.commit_index:
                 self._fail(BASE_COMMITTED, f"n{process.node_id} begins at {journal.base_index}, {engine.commit_index}")
-        if not engine.voting:
-            self.cluster.untold.discard(process.node_id)
-        staged = process.node.staged_term
+        if untold and not engine.voting:
+            untold.discard(process.node_id)
+        installing = engine.installing
+        if installing != seen.installing:
+            seen.installing = installing
+            if installing:
+                self._moment(process, "snapshots begun")
+        if installing:
+            self._look_at_what_is_staged(process)
+        if node.applied_index != seen.index:
+            self._look_at_state(process, seen)
+
+    def _look_at_what_is_staged(self, process: Process) -> None:
+        staged, engine = process.node.staged_term, process.node.engine
         if staged is not None and engine.leader_id is not None and staged != engine.term:
             self._fail(STAGED, f"n{process.node_id} staged of term {staged} in term {engine.term}")
-        if engine.installing != seen.installing:
-            seen.installing = not seen.installing
-            if seen.installing:
-                self._moment(process, "snapshots begun")
-        self._look_at_state(process, seen)
 
     def leaving(self, process: Process, peer: NodeId, frame: bytes) -> None:
         """What a frame vouches for must be on the disk."""
+        kind = frame[0]
+        if kind == _APPENDS:
+            self._lead(Term(int.from_bytes(frame[1:9])), process)  # Its entries are looked at where they arrive.
+            return
+        if kind not in _VOUCHES:
+            return
         message = decode(frame)
         node = process.node_id
         match message:
@@ -254,8 +288,6 @@ class Invariants:
             case RequestVote(term=term):
                 self._check_vote(process, term, node)
                 self.on_moment("vote", node)
-            case AppendEntries(term=term):
-                self._lead(term, process)
             case YouLost(term=term):
                 self._check_loss(node, term, peer)
             case _:
@@ -479,15 +511,15 @@ class Invariants:
 
     def _look_at_state(self, process: Process, seen: _Seen) -> None:
         """Equal sums at equal offset and index; offsets only those that entries end at."""
-        node, offset = process.node, process.node.offset
-        if node.marked.index == seen.index:
-            return
-        for index in range(max(seen.index + 1, node.marked.index - RING_MAX + 1), node.marked.index + 1):
+        node = process.node
+        applied = node.applied_index
+        for index in range(max(seen.index + 1, applied - RING_MAX + 1), applied + 1):
             mark = node.sums.at(index)
             if mark is not None:
                 self._look_at_sums(process, mark)
-        seen.index = node.marked.index
-        if (node.marked.rows, node.marked.whole) != node.plain_sums():
+        seen.index = applied
+        marked, offset = node.marked, node.offset
+        if (marked.rows, marked.whole) != node.plain_sums():
             self._fail(TRUE_SUMS, f"n{process.node_id} at index {seen.index}")
         if offset == seen.offset:
             return

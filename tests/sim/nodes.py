@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.consensus.ports import NodeId, RaftEngine, Term
+from quorate.consensus.ports import Index, NodeId, RaftEngine, Term
 from quorate.consensus.raft.founding import directory_bytes
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.storage.event_log import EventLog
@@ -38,12 +38,13 @@ from quorate.events import NodeAddresses, Voter
 from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, RebuildVoter, RecordNodeStart
 from quorate.metadata.requests import RequestSettings
-from quorate.metadata.sums import Mark, RunningSums, plain_sums
+from quorate.metadata.sums import Mark, RunningSums
 from quorate.metrics import Metrics
 from quorate.node.compose import Core, CorePorts, CoreSettings, Disks, open_directory, peer_handlers
 from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
 from tests.sim.desk import Desk
+from tests.sim.fresh_sums import FreshSums
 from tests.sim.world import ViolationError
 
 IN_PRODUCTION = 0.25
@@ -230,6 +231,7 @@ class CoreNode:
         )
         self.handlers = peer_handlers(self.directory, ports.worker, lambda: self.core)
         self._ports = ports
+        self._fresh_sums = FreshSums()
         self.engine: RaftEngine = self.core.engine
         chance, expiry_s = Random(ports.seed ^ 1), limits.group_expiry_s
         self.desk = Desk(self.core.groups, ports.loop, chance, self._coordinated_term, expiry_s)
@@ -281,6 +283,11 @@ class CoreNode:
         return self.core.machine.sums
 
     @property
+    def applied_index(self) -> Index:
+        """See cluster.Node."""
+        return self.core.machine.applied_index()
+
+    @property
     def marked(self) -> Mark:
         """See cluster.Node."""
         return self.core.machine.marked
@@ -288,7 +295,7 @@ class CoreNode:
     def plain_sums(self) -> tuple[int, int]:
         """See cluster.Node."""
         machine = self.core.machine
-        return plain_sums(machine.state, machine.requests, machine.groups.starting_with(b""))
+        return self._fresh_sums.of(machine.state, machine.requests, machine.groups.starting_with(b""))
 
     def batches(self, offset: int) -> list[tuple[int, int, Term, bytes]]:
         """What a consumer of the event log reads from ``offset`` on."""
