@@ -15,6 +15,7 @@ from quorate.consensus.journal.frames import Owner, segment_id
 from quorate.consensus.journal.journal import Journal, JournalDamagedError, erase_journal
 from quorate.consensus.journal.recovery import recover
 from quorate.consensus.ports import Disk, DiskWorker, Network, NodeId, RaftEngine, Store, StorePlace, StoreT_co
+from quorate.consensus.raft.common import EnginePorts
 from quorate.consensus.raft.founding import directory_bytes
 from quorate.consensus.raft.lives import Lives
 from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
@@ -273,23 +274,21 @@ class Core:
         self._watch_directories()
 
     def _made_engine(self, voters: tuple[NodeId, ...], ports: CorePorts, settings: EngineSettings) -> RaftEngine:
-        return PySyncObjEngine(
-            self.node_id,
-            voters,
-            ports.journal,
-            self.machine,
-            ports.network,
-            ports.scheduler,
-            ports.rng,
-            settings,
+        engine_ports = EnginePorts(
+            journal=ports.journal,
+            machine=self.machine,
+            facts=self.machine,
             store=ports.store,
             event_log=ports.log,
+            directory=ports.directory,
+            network=ports.network,
             worker=ports.worker,
             store_worker=ports.store_worker,
-            directory=ports.directory,
-            facts=self.machine,
+            scheduler=ports.scheduler,
+            rng=ports.rng,
             on_fatal=ports.on_fatal,
         )
+        return PySyncObjEngine(self.node_id, voters, engine_ports, settings)
 
     def _add_reconcilers(self, ports: CorePorts, settings: CoreSettings, peers: PeerMessages) -> None:
         """What the leader does by itself, and what every node checks."""

@@ -13,6 +13,7 @@ import msgspec
 from quorate.clock import Timer
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Family, Index, LeaderCause, NodeId, StoreOp, Term
+from quorate.consensus.raft.common import EnginePorts
 from quorate.consensus.raft.founding import directory_bytes, directory_text
 from quorate.consensus.raft.lives import Lives
 from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
@@ -377,23 +378,21 @@ class Node:
         self.machine = ListMachine(self.store, self.log)
         if cluster.founding:
             self.machine.led = self._found
-        self.engine = PySyncObjEngine(
-            NodeId(self.id),
-            cluster.voters,
-            self.journal,
-            self.machine,
-            _NodeNetwork(cluster.wires, self.id),
-            cluster.time,
-            random.Random(cluster.seed * 1000 + self.id * 100 + self.lives),
-            cluster.settings,
-            on_fatal=self.fatal.append,
+        ports = EnginePorts(
+            journal=self.journal,
+            machine=self.machine,
+            facts=ListFacts(self.machine) if cluster.founding else None,
             store=self.store,
             event_log=self.log,
+            directory=self.directory,
+            network=_NodeNetwork(cluster.wires, self.id),
             worker=self.worker,
             store_worker=self.store_worker,
-            directory=self.directory,
-            facts=ListFacts(self.machine) if cluster.founding else None,
+            scheduler=cluster.time,
+            rng=random.Random(cluster.seed * 1000 + self.id * 100 + self.lives),
+            on_fatal=self.fatal.append,
         )
+        self.engine = PySyncObjEngine(NodeId(self.id), cluster.voters, ports, cluster.settings)
         self.said = Lives(self.directory, self.worker, self.engine.forget)
         self.up = True
         self.engine.start()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from quorate.consensus.ports import StoreOp
 from tests.unit.consensus.raft_rigs import RIGS, DefectSeenError, Rig, isolate, must, run
 
 MakeRig = Callable[..., Rig]
@@ -209,7 +210,8 @@ def unready(rig: Rig) -> None:
         leader._SyncObj__serializer._Serializer__pid = 1
         leader._SyncObj__serializer.checkSerializing = lambda: (1, None)
         return
-    engine = rig.cluster.nodes[1].engine  # type: ignore[attr-defined]
+    node = rig.cluster.nodes[1]  # type: ignore[attr-defined]
+    engine = node.engine
     engine._senders.clear()
-    engine._installer._store = None
+    node.store.write([StoreOp("meta", b"applied", None)])
     engine._core.set_next_index(3, 1)

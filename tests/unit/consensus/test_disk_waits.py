@@ -24,7 +24,7 @@ def slow_store(node: Node, sync_s: float) -> None:
 def busy_with_the_store(cluster: Cluster) -> bool:
     """Does a sync of the store go on at every node?"""
     syncs = [node.engine._store_syncs for node in cluster.nodes.values()]
-    return all(sync is not None and sync.pending() for sync in syncs)
+    return all(sync.pending() for sync in syncs)
 
 
 def commit_s(cluster: Cluster, leader: Node, entry: bytes) -> float:

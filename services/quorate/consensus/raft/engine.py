@@ -10,39 +10,32 @@ covered → apply a bounded slice → answer reads. Turns are asked for by frame
 timer, and grouped: many requests, one turn.
 """
 
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 import structlog
 
-from quorate.clock import Scheduler, Timer
-from quorate.consensus.journal.journal import Journal
+from quorate.clock import Timer
 from quorate.consensus.ports import (
     TERM_MAX,
-    DiskWorker,
     Index,
     LeaderCause,
-    Machine,
-    Network,
     NodeId,
     Progress,
-    Store,
     StoreOp,
     Term,
 )
 from quorate.consensus.raft.applied_check import check_applied, known_committed
+from quorate.consensus.raft.common import EnginePorts
 from quorate.consensus.raft.core import Core, CoreEvents, Role
-from quorate.consensus.raft.founding import NOT_LISTED, UNFOUNDED, Founding, FoundingFacts
+from quorate.consensus.raft.founding import NOT_LISTED, UNFOUNDED, Founding
 from quorate.consensus.raft.guard import Election, HeldFrames, PeerFlow, ReadRounds, Show, commit_ceiling, shape_append
 from quorate.consensus.raft.install import Installer
 from quorate.consensus.raft.pace import Pace
 from quorate.consensus.raft.rejoin import LONE_JOURNAL_BEHIND, LONE_JOURNAL_LOST, LONE_STORE_LOST, Rejoin
-from quorate.consensus.raft.snapshots import SnapshotSender, Trimmer, watched
+from quorate.consensus.raft.snapshots import SnapshotSender, Trimmer, WatchedWorker
 from quorate.consensus.settings import EngineSettings
-from quorate.consensus.storage.directory import Directory
-from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.transport import codec
 from quorate.consensus.transport.codec import (
     Ack,
@@ -97,35 +90,20 @@ class _Transfer(msgspec.Struct, frozen=True):
 class GuardedEngine(CoreEvents):
     """A ``RaftEngine`` (consensus/ports.py says what each method promises) around any ``Core``.
 
-    ``store``, ``event_log`` and ``worker`` are needed for snapshots and trimming; without them the journal only grows.
-    ``store_worker`` syncs the store, which may take long and no acknowledgement waits for; without one ``worker`` does.
-    With ``facts``, what the machine knows of the cluster's founding, a cluster is founded by all voters only.
-    ``directory`` says whether this node may vote; an empty journal beside a store that has applied something, or a
-    store behind the journal's beginning, is recognised here and said there. ``on_fatal`` is called once, when this node
-    must not go on; the engine has stopped by then. Raises UsageError for a lone node that forgot (nobody could tell it
-    what it acknowledged) and for impossible voters.
+    An empty journal beside a store that has applied something, or a store behind the journal's beginning, is recognised
+    here and said in the directory. Raises UsageError for a lone node that forgot (nobody could tell it what it
+    acknowledged) and for impossible voters.
     """
 
     def __init__(
         self,
         node_id: NodeId,
         voters: tuple[NodeId, ...],
-        journal: Journal,
-        machine: Machine,
-        network: Network,
-        scheduler: Scheduler,
-        rng: random.Random,
+        ports: EnginePorts,
         settings: EngineSettings,
-        *,
-        on_fatal: Callable[[Exception], None],
         core: Callable[[CoreEvents, list[NodeId]], Core],
-        store: Store | None = None,
-        event_log: EventLog | None = None,
-        worker: DiskWorker | None = None,
-        store_worker: DiskWorker | None = None,
-        directory: Directory | None = None,
-        facts: FoundingFacts | None = None,
     ) -> None:
+        journal, machine, scheduler, rng = ports.journal, ports.machine, ports.scheduler, ports.rng
         if node_id not in voters or len(set(voters)) != len(voters) or min(voters) < 1:
             raise UsageError(f"node {node_id} of voters {voters}: ids are distinct, from 1, and include the node's own")
         if max(journal.term, journal.last_term) > TERM_MAX:
@@ -134,14 +112,16 @@ class GuardedEngine(CoreEvents):
         self.voters = tuple(sorted(voters))
         self._others = [voter for voter in self.voters if voter != node_id]
         self._quorum = len(voters) // 2 + 1
-        self._journal, self._machine, self._network = journal, machine, network
+        self._journal, self._machine, self._network = journal, machine, ports.network
         self._scheduler, self._rng, self._settings = scheduler, rng, settings
-        self._on_fatal = on_fatal
-        self._store, self._worker = store, worker
-        self._directory = directory or Directory.in_memory(node_id)
+        self._on_fatal = ports.on_fatal
+        self._store, self._worker = ports.store, ports.worker
+        self._directory = ports.directory
         now = scheduler.monotonic()
         self._needs_state = False
-        self._founding = Founding(self._directory, self.voters, journal, facts) if facts is not None else None
+        self._founding: Founding | None = None
+        if ports.facts is not None:
+            self._founding = Founding(self._directory, self.voters, journal, ports.facts)
         self._rejoin = self._start_rejoin()
         self._rejoined_seq: int | None = None
         self._first_start = journal.term == 0 and self._rejoin is None
@@ -171,9 +151,11 @@ class GuardedEngine(CoreEvents):
         self._core = core(self, self._others)
         self._applied = machine.applied_index() if self._needs_state else Index(max(machine.applied_index(), 1))
         self._core.set_positions(applied=Index(max(self._applied, journal.base_index)))
-        self._store_syncs = syncs = watched(store_worker or worker, scheduler)
-        self._trimmer = Trimmer(journal, store, syncs, settings.snapshots, now)
-        self._installer = Installer(journal, machine, store, event_log, syncs, settings.snapshots, self._installed)
+        self._store_syncs = syncs = WatchedWorker(ports.store_worker, scheduler)
+        self._trimmer = Trimmer(journal, ports.store, syncs, settings.snapshots, now)
+        self._installer = Installer(
+            journal, machine, ports.store, ports.event_log, syncs, settings.snapshots, self._installed
+        )
         self._handlers = self._handler_table()
         journal.on_durable, journal.read_back.on_read = self._on_durable, self._on_read
 
@@ -512,7 +494,7 @@ class GuardedEngine(CoreEvents):
         awake_s, fatal_s = now - self._awake_since, self._settings.disk_stall_fatal_s
         if age > fatal_s and awake_s > fatal_s:
             raise StorageError(f"the disk has not finished a sync for {age:.1f} s")
-        store_age = 0.0 if self._store_syncs is None else self._store_syncs.oldest_age(now)
+        store_age = self._store_syncs.oldest_age(now)
         if store_age > fatal_s and awake_s > fatal_s:  # Nobody waits for it, but the journal would grow without end.
             raise StorageError(f"the disk has not finished a sync of the store for {store_age:.1f} s")
         if reads := self._journal.read_back.under_way:
@@ -1102,7 +1084,7 @@ class GuardedEngine(CoreEvents):
             self._needs_state = True
         if journal.state == "new" and applied > 0:
             reason = reason or "the journal is missing"
-        old = store is not None and store.get("meta", _FORGOTTEN_KEY) is not None
+        old = store.get("meta", _FORGOTTEN_KEY) is not None
         if old:
             reason = reason or "the journal was lost before"
         if not reason and not self._others and applied > journal.last_index:
@@ -1115,7 +1097,7 @@ class GuardedEngine(CoreEvents):
             raise UsageError(f"{LONE_JOURNAL_LOST} ({reason})")
         if reason != self._directory.may_not_vote:
             self._directory.forbid_vote(reason)
-        if old and store is not None:
+        if old:
             store.write([StoreOp("meta", _FORGOTTEN_KEY, None)])
             store.sync()
         return Rejoin(self._others, self._rng.getrandbits(61))

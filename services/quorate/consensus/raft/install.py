@@ -66,9 +66,9 @@ class Installer:
         self,
         journal: Journal,
         machine: Machine,
-        store: Store | None,
-        event_log: EventLog | None,
-        worker: DiskWorker | None,
+        store: Store,
+        event_log: EventLog,
+        worker: DiskWorker,
         settings: SnapshotSettings,
         done: Done,
     ) -> None:
@@ -83,7 +83,7 @@ class Installer:
         self._switching: SnapshotBegin | None = None
         self._steps: Iterator[None] | None = None
         """Of the switch under way."""
-        self._sweeper = None if store is None else Sweeper(store)
+        self._sweeper = Sweeper(store)
         self._stopped = False
 
     @property
@@ -98,7 +98,7 @@ class Installer:
 
     def snapshot(self, term: Term, snapshot_id: int, now: float) -> SnapshotSender | None:
         """A sender of the state as of now; None when this node has no state to send."""
-        if self._store is None or self._log is None or self.active:
+        if self.active:
             return None
         applied = read_applied(self._store)
         if applied is None or self._journal.term_at(applied.index) is None:
@@ -119,17 +119,12 @@ class Installer:
         """Forget what was staged; the state is as it was. Nothing happens once the switch is made."""
         if self._staged is not None:
             self._staged = None
-            self._clear_away()
-            if self._log is not None:
-                self._log.reload()
-
-    def _clear_away(self) -> None:
-        if self._sweeper is not None:
             self._sweeper.again()
+            self._log.reload()
 
     def sweep(self) -> None:
         """Clear away some rows that were staged and are not needed."""
-        if self._sweeper is not None and self._steps is None:
+        if self._steps is None:
             staged = self._staged
             self._sweeper.sweep(self._settings.switch_rows, None if staged is None else staged.begin.snapshot_id)
 
@@ -154,7 +149,7 @@ class Installer:
         switched = self._switching
         if switched is not None and switched.snapshot_id == begin.snapshot_id:
             return self._ack(begin, ALL_CHUNKS, 0, SNAPSHOT_ARRIVING)  # It takes a while: have patience.
-        if switched is not None or self._store is None or self._log is None:
+        if switched is not None:
             return None
         staged = self._staged
         if staged is not None and staged.begin.snapshot_id == begin.snapshot_id:
@@ -225,7 +220,7 @@ class Installer:
                 f"the leader's state is larger than engine.snapshots.staged_bytes_max "
                 f"({self._settings.staged_bytes_max} bytes) of this node: raise it and start the node again"
             )
-        if rows and self._store is not None:
+        if rows:
             stage(self._store, staged.begin.snapshot_id, rows)
         staged.rows += len(rows)
 
@@ -240,32 +235,28 @@ class Installer:
             offset += count
         if offset > staged.begin.next_offset:
             raise PeerError(f"snapshot batches up to {offset}, beyond {staged.begin.next_offset}")
-        if self._store is not None and self._log is not None:
-            self._store.write([op for batch in parsed for op in self._log.ops_for(*batch)])
+        self._store.write([op for batch in parsed for op in self._log.ops_for(*batch)])
         staged.offset = offset
 
     def _compare(self, base_offset: int, batch: bytes) -> None:
         """A batch that is here already must be the same: its term speaks for all before it."""
         log = self._log
-        if log is not None and base_offset < log.end_offset and log.read(base_offset, 1)[0] != batch:
+        if base_offset < log.end_offset and log.read(base_offset, 1)[0] != batch:
             raise InvariantBrokenError(f"the events at offset {base_offset} are not the leader's: {TWO_HISTORIES}")
 
     def _switch(self, staged: _Staged) -> None:
         """From here on nothing stops it."""
-        if self._store is None:
-            return
         self._staged, self._switching = None, staged.begin
         begin_switch(self._store, staged.begin)
-        self._steps = self._switch_steps(staged.peer, staged.begin, self._store)
+        self._steps = self._switch_steps(staged.peer, staged.begin)
 
-    def _switch_steps(self, peer: NodeId, begin: SnapshotBegin, store: Store) -> Iterator[None]:
+    def _switch_steps(self, peer: NodeId, begin: SnapshotBegin) -> Iterator[None]:
         """Move the rows, read them, and let everybody see them at once: log and state in the same step."""
-        yield from switching(store)
+        yield from switching(self._store)
         yield from self._machine.prepare()
-        if self._log is not None:
-            self._log.reload()
+        self._log.reload()
         self._machine.install(begin.index, begin.index_term)
-        self._clear_away()
+        self._sweeper.again()
         self._finish_switch(peer, begin)
 
     def _finish_switch(self, peer: NodeId, begin: SnapshotBegin) -> None:
@@ -280,9 +271,4 @@ class Installer:
                 self._journal.reset(begin.index, begin.index_term)
             self._done(peer, begin.index, self._ack(begin, 0, 0, SNAPSHOT_DONE))
 
-        if self._store is None or self._worker is None:
-            if self._store is not None:
-                self._store.sync()
-            synced()
-        else:
-            self._worker.submit(self._store.sync, synced)
+        self._worker.submit(self._store.sync, synced)

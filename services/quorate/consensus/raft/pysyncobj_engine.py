@@ -13,7 +13,6 @@ the past; entries are accepted when a dict of type ``append_entries`` is deliver
 
 import hashlib
 import inspect
-import random
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
@@ -24,16 +23,13 @@ from pysyncobj.journal import Journal as PySyncObjJournal
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from quorate.clock import Scheduler
 from quorate.consensus.journal.journal import Journal
-from quorate.consensus.ports import DiskWorker, Index, Machine, Network, NodeId, Store, Term
+from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.raft.common import EnginePorts
 from quorate.consensus.raft.core import CoreEvents, Role
 from quorate.consensus.raft.engine import GuardedEngine
-from quorate.consensus.raft.founding import FoundingFacts
 from quorate.consensus.raft.guard import Show
 from quorate.consensus.settings import EngineSettings
-from quorate.consensus.storage.directory import Directory
-from quorate.consensus.storage.event_log import EventLog
 from quorate.errors import InvariantBrokenError, UsageError
 
 PYSYNCOBJ_VERSION = "0.3.17"
@@ -418,28 +414,11 @@ class PySyncObjEngine(GuardedEngine):
     """
 
     def __init__(
-        self,
-        node_id: NodeId,
-        voters: tuple[NodeId, ...],
-        journal: Journal,
-        machine: Machine,
-        network: Network,
-        scheduler: Scheduler,
-        rng: random.Random,
-        settings: EngineSettings,
-        *,
-        on_fatal: Callable[[Exception], None],
-        store: Store | None = None,
-        event_log: EventLog | None = None,
-        worker: DiskWorker | None = None,
-        store_worker: DiskWorker | None = None,
-        directory: Directory | None = None,
-        facts: FoundingFacts | None = None,
+        self, node_id: NodeId, voters: tuple[NodeId, ...], ports: EnginePorts, settings: EngineSettings
     ) -> None:
         check_pysyncobj()
-        super().__init__(
-            node_id, voters, journal, machine, network, scheduler, rng, settings,
-            on_fatal=on_fatal, store=store, event_log=event_log, worker=worker, store_worker=store_worker,
-            directory=directory, facts=facts,
-            core=lambda events, others: _Core(events, _Log(journal), others, settings, scheduler.monotonic),
-        )  # fmt: skip
+
+        def core(events: CoreEvents, others: list[NodeId]) -> _Core:
+            return _Core(events, _Log(ports.journal), others, settings, ports.scheduler.monotonic)
+
+        super().__init__(node_id, voters, ports, settings, core)

@@ -218,16 +218,11 @@ class WatchedWorker:
         return now - self._since[0] if self._since else 0.0
 
 
-def watched(worker: DiskWorker | None, clock: Clock) -> WatchedWorker | None:
-    """The worker, if there is one, watched."""
-    return None if worker is None else WatchedWorker(worker, clock)
-
-
 class Trimmer:
     """Forgets journal entries that the store has synced, but for a retained tail."""
 
     def __init__(
-        self, journal: Journal, store: Store | None, worker: DiskWorker | None, settings: SnapshotSettings, now: float
+        self, journal: Journal, store: Store, worker: DiskWorker, settings: SnapshotSettings, now: float
     ) -> None:
         self._journal = journal
         self._store = store
@@ -245,7 +240,7 @@ class Trimmer:
         """Start a trim if it is time and worth it. ``applied``: and known to be committed, as the journal has it.
         ``keep_after``: indexes of snapshots under way.
         """
-        if now < self._check_at or self._busy or self._store is None:
+        if now < self._check_at or self._busy:
             return
         self._check_at = now + self._settings.check_period_s
         retain = self._retain()
@@ -255,11 +250,7 @@ class Trimmer:
             return
         target = Index(min([synced - retain, *keep_after]))
         self._busy = True
-        if self._worker is None:
-            self._store.sync()
-            self._trim(target)
-        else:
-            self._worker.submit(self._store.sync, lambda: self._trim(target))
+        self._worker.submit(self._store.sync, lambda: self._trim(target))
 
     def _retain(self) -> int:
         """Entries to keep: fewer when they are large."""

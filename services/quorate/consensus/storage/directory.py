@@ -137,11 +137,6 @@ class Directory:
             directory.save()
         return directory
 
-    @classmethod
-    def in_memory(cls, node_id: NodeId) -> "Directory":
-        """One that nothing remembers."""
-        return cls(MemoryVoterFile(), Voter(cluster_id="", node_id=node_id, incarnation=""))
-
     @property
     def node_id(self) -> NodeId:
         """Whose it is."""
