@@ -14,7 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from quorate.errors import AddressError, QuorateError
+from quorate.errors import QuorateError
+from quorate.listening import address_error
 from quorate_projections import status
 from quorate_projections.log_filter import hush
 from quorate_projections.settings import ProjectionSettings, as_environment, described, located, read_settings
@@ -114,7 +115,7 @@ def _look_at_port(settings: ProjectionSettings) -> None:
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
-            raise AddressError(f"--port {settings.port}: {error.strerror or error}") from error
+            raise address_error("--port", settings.host, settings.port, error) from error
 
 
 def _rebuild(options: Namespace) -> int:

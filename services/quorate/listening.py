@@ -1,4 +1,5 @@
-"""A listener of another HTTP server (aiohttp's, of the page and of the views), with our rule of who may stay.
+"""A listener of another HTTP server (aiohttp's, of the page and of the views), with our rule of who may stay; and what
+every program of ours says of an address that it cannot listen on.
 
 Rules: a ``ProtocolFactory`` makes the protocols of a listener and stands before each: who is let in is a rule of
 ``quorate.admission``; the first byte, each head and the pause between requests have deadlines, looked at in one sweep.
@@ -7,15 +8,33 @@ What a request says is not its business, but where its head ends. The applicatio
 """
 
 import asyncio
-from collections.abc import Callable
+import errno
+import os
+import socket
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import msgspec
 
 from quorate.admission import Admission
 from quorate.bounds import bounded
+from quorate.errors import AddressError
 
 _END = b"\r\n\r\n"
+_REMEDIES: Mapping[int | None, str] = {
+    errno.EADDRINUSE: "end what listens there, or give another port",
+    errno.EADDRNOTAVAIL: "give an address of this machine",
+    errno.EACCES: "give a port that this user may have",
+}
+
+
+def address_error(setting: str, host: str, port: int, error: OSError) -> AddressError:
+    """Says which setting names an address that cannot be had, why, and what to do. asyncio's own text says neither."""
+    reason = error.strerror or str(error)
+    if error.errno and not isinstance(error, socket.gaierror):  # The resolver has numbers of its own.
+        reason = os.strerror(error.errno).lower()
+    remedy = _REMEDIES.get(error.errno)
+    return AddressError(f"{setting}: cannot listen on {host}:{port}: {reason}" + (f"; {remedy}" if remedy else ""))
 
 
 class ListeningLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,8 @@ from types import FrameType
 from typing import Final
 
 from quorate.asking import add_node, addresses
-from quorate.errors import AddressError, UsageError
+from quorate.errors import UsageError
+from quorate.listening import address_error
 from quorate_projections.mirror.copying import MirrorCopier, Progress
 from quorate_projections.mirror.kafka import EventSource, MirrorTopic
 from quorate_projections.mirror.node import HttpNode
@@ -82,7 +83,7 @@ def _status(options: Namespace, copying: MirrorCopier) -> StatusServer:
     try:
         return StatusServer(options.host, options.port, lambda: copying.progress)
     except OSError as error:
-        raise AddressError(f"--port {options.port}: {error.strerror or error}") from error
+        raise address_error("--port", options.host, options.port, error) from error
 
 
 @contextmanager

@@ -99,15 +99,15 @@ def listeners(where: Iterable[NodePlace]) -> dict[str, str]:
     return {f"listeners.{name} of node {p.id}": address for p in where for name, address in p.addresses().items()}
 
 
-def unused(addresses: Mapping[str, str]) -> None:
-    """Look that nobody listens at these (whose → ``host:port``).
+def unused(addresses: Mapping[str, str], flag: str = "--base-port") -> None:
+    """Look that nobody listens at these (whose → ``host:port``), which ``flag`` would move.
 
     Raises AddressError, naming the first where somebody does; UsageError where a port cannot be.
     """
     for whose, address in addresses.items():
         host, _, port = address.rpartition(":")
         if not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
-            raise UsageError(f"{whose}: {address}: there is no such port; say another --base-port")
+            raise UsageError(f"{whose}: {address}: there is no such port; say another {flag}")
         host = host.strip("[]")
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As a listener does: what closed is no user.
@@ -118,7 +118,7 @@ def unused(addresses: Mapping[str, str]) -> None:
                     continue  # Not an address of this machine, not our port, …: the node itself says that best.
                 raise AddressError(
                     f"{whose}: {address} is in use, and nothing was started: end what listens there, "
-                    "or say another --base-port"
+                    f"or say another {flag}"
                 ) from error
 
 

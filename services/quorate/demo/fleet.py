@@ -8,7 +8,7 @@ import asyncio
 from argparse import Namespace
 from pathlib import Path
 
-from quorate.cli.cluster import PORT_MAX
+from quorate.cli.cluster import PORT_MAX, unused
 from quorate.cli.command import DONE
 from quorate.cli.processes import die_with
 from quorate.cli.up import Home, stop_asked
@@ -31,6 +31,7 @@ async def _run(options: Namespace, home: Path) -> None:
     asked = stop_asked()
     options.base_port = options.port - FIRST_BROKER_PORT
     cast = brokers(home, options, options.controllers)
+    unused({f"broker {one.number} of {one.broker_set}": one.address for one in cast}, "--port")
     try:
         for broker in cast:
             await broker.child.start()

@@ -22,6 +22,7 @@ import msgspec
 from quorate.cli.command import DONE
 from quorate.cli.processes import die_with, until_orphaned
 from quorate.demo.channel import CallError, Channel, connect
+from quorate.listening import address_error
 from quorate.wire import remoting as wire
 from quorate.wire.remoting_headers import (
     AlterReplyFields,
@@ -44,6 +45,7 @@ from quorate.wire.remoting_headers import (
     SyncStateSetBody,
 )
 
+HOST: Final = "127.0.0.1"
 COPY: Final = 31_001
 """Our own request from replica to master, in place of RocketMQ's HA connection."""
 HEARTBEAT_S = 1.0
@@ -95,7 +97,7 @@ class SimulatedBroker:
     def __init__(self, options: Namespace) -> None:
         self.cluster: str = options.cluster
         self.broker_set: str = options.broker_set
-        self.address = f"127.0.0.1:{options.port}"
+        self.address = f"{HOST}:{options.port}"
         self._port: int = options.port
         self._home: Path = options.home
         self._rng = random.Random(options.port)
@@ -355,7 +357,10 @@ class SimulatedBroker:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, ended.set)
-        server = await loop.create_server(lambda: Channel(self.answer), "127.0.0.1", self._port)
+        try:
+            server = await loop.create_server(lambda: Channel(self.answer), HOST, self._port)
+        except OSError as error:
+            raise address_error("--port", HOST, self._port, error) from error
         jobs = [
             self.keep_connected(),
             self.boot(),

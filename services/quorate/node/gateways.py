@@ -13,7 +13,6 @@ from typing import Protocol
 
 from quorate.clock import LoopScheduler
 from quorate.controller import QuorumIs, ReadResult, ReadView
-from quorate.errors import AddressError
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
@@ -24,6 +23,7 @@ from quorate.gateway.remoting.server import RemotingServer
 from quorate.gateway.remoting.service import RemotingService
 from quorate.history.past import Past
 from quorate.history.process import Processes
+from quorate.listening import address_error
 from quorate.metrics import Metrics
 from quorate.node.chance import seeded
 from quorate.node.compose import Core
@@ -227,9 +227,7 @@ class Gateways:
             try:
                 await listener.start(host, port)
             except OSError as error:
-                raise AddressError(
-                    f"listeners.{name}: cannot listen on {host}:{port}: {error.strerror or error}"
-                ) from error
+                raise address_error(f"listeners.{name}", host, port, error) from error
             ends.push_async_callback(listener.stop)
 
     def stop_answering(self) -> None:

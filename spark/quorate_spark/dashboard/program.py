@@ -11,8 +11,8 @@ from functools import partial
 from aiohttp import web
 
 from quorate.asking import addresses, kafka_addresses
-from quorate.errors import AddressError, UsageError
-from quorate.listening import ProtocolFactory
+from quorate.errors import UsageError
+from quorate.listening import ProtocolFactory, address_error
 from quorate_spark.dashboard.panels.view import Flapping
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
@@ -92,4 +92,4 @@ async def listen(runner: web.AppRunner, service: Service, settings: Settings) ->
             service.keeper, settings.host, settings.port, backlog=1024
         )
     except OSError as error:
-        raise AddressError(f"--port {settings.port}: {error.strerror or error}") from error
+        raise address_error("--port", settings.host, settings.port, error) from error

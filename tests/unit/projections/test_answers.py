@@ -346,5 +346,8 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         ended = quorate("projections", "serve", "--data-dir", str(tmp_path / "views"), "--port", str(port))
     assert ended.returncode == 2
-    assert ended.stderr == f"quorate: --port {port}: Address already in use\n"
+    assert ended.stderr == (
+        f"quorate: --port: cannot listen on 127.0.0.1:{port}: address already in use; "
+        "end what listens there, or give another port\n"
+    )
     assert not (tmp_path / "views").exists()

@@ -31,7 +31,8 @@ from quorate.consensus.transport.codec import HelloMessage, Refused, RefusedReas
 from quorate.consensus.transport.hello import Answering, Dialing, Links, Party, PeerHandlers, PeerIdentity
 from quorate.consensus.transport.packets import LENGTH, TagError, Tags
 from quorate.consensus.transport.seldom import LogThrottle
-from quorate.errors import AddressError, PeerError
+from quorate.errors import PeerError
+from quorate.listening import address_error
 
 _log = structlog.get_logger(__name__)
 
@@ -297,7 +298,7 @@ class Peers:
                 lambda: _Inbound(self), host, port, ssl=self._ssl_server, backlog=1024
             )
         except OSError as error:
-            raise AddressError(f"listeners.raft: cannot listen on {host}:{port}: {error.strerror or error}") from error
+            raise address_error("listeners.raft", host, port, error) from error
         self._dialers = [loop.create_task(self._dial(peer, *where)) for peer, where in self.addresses.items()]
 
     async def stop(self) -> None:
