@@ -2,8 +2,8 @@
 
 Rules: a row is a value that is a function of the log's first events; ``event_offset`` is the last event that touched
 it. Rows are put, never taken away: what is gone says so in a column. A table is its struct: column names, types and
-order are the fields', the key columns come from ``TABLES``; SQL is derived (sinks/sql.py). A change here raises
-``VERSION``; a store of another version is refused and built anew from the log.
+order are the fields', the key columns come from ``TABLES``; SQL is derived (sinks/sql.py). A store whose tables have
+another shape is refused and built anew from the log. Where only a column's meaning changes, ``VERSION`` is raised.
 
 ``progress`` tells how far all of this reflects the log: its ``position`` is the number of events reflected (the offset
 of the next one), for every table at once, because a batch is one transaction. Times end in ``_ms`` and are epoch

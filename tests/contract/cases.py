@@ -241,6 +241,9 @@ def topics(s: Speaker) -> None:
     }  # fmt: skip
     s.ask("create", 17, **create)
     s.ask("read", 351, topic=s.set)
+    listed = s.quiet(21)
+    names = sorted(json.loads(listed.body)["topicConfigTable"]) if listed.body else []
+    s.note("all", {"code": str(listed.code), "remark": json.dumps(listed.remark), "names": json.dumps(names)})
     s.ask("delete", 215, topic=s.set)
     s.ask("deleted", 351, topic=s.set)
 

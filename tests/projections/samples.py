@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quorate.wire.records import Record
+from quorate_projections.views import VIEWS as CATALOGUE
 from tests.projections.replay import Replay, Row
 from tests.projections.worker import Worker
 
-VIEWS = (
-    "broker_sets", "routes", "elections", "topics", "configs", "broker_availability", "controller_terms", "audit"
-)  # fmt: skip
+VIEWS = tuple(view.name for view in CATALOGUE)
 
 
 @dataclass

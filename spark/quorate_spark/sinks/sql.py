@@ -5,6 +5,7 @@ PostgreSQL by URL. A connection serves one writer. Names are those of serving.py
 has a deadline.
 """
 
+import hashlib
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -186,6 +187,11 @@ def tables(kind: str) -> Iterator[str]:
     yield _table(kind, "progress", Progress, ("name",))
     yield f"CREATE TABLE IF NOT EXISTS guards (query_id TEXT PRIMARY KEY, batch_id {_TYPES[kind][int]} NOT NULL)"
     yield "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+
+
+def shape(kind: str) -> str:
+    """What tells these tables from others: a table or a column more makes another shape, and another store."""
+    return hashlib.sha256("\n".join(tables(kind)).encode()).hexdigest()[:16]
 
 
 def _table(kind: str, name: str, row: type, key: Sequence[str]) -> str:

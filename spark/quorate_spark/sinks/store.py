@@ -17,10 +17,12 @@ import msgspec
 
 from quorate.errors import QuorateError, UsageError, check
 from quorate_spark.serving import TABLES, VERSION, Audit, Entity, Progress
-from quorate_spark.sinks.sql import Database, connect, tables, upsert
+from quorate_spark.sinks.sql import Database, connect, shape, tables, upsert
 
 SERVING: Final = "serving"
 ARCHIVE: Final = "archive"
+
+_REMEMBER: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 
 T = TypeVar("T")
 
@@ -59,14 +61,14 @@ class ServingStore:
                     for statement in tables(database.kind):
                         database.write(statement, [()])
                     known: dict[str, str] = dict(database.read("SELECT name, value FROM meta"))
-                    version = known.get("version")
-                    if version is None:
-                        database.write("INSERT INTO meta (name, value) VALUES ('version', ?)", [(str(VERSION),)])
-                    elif version != str(VERSION):
-                        raise OtherVersionError(
-                            f"{database.public_name} has tables of version {version}, not {VERSION}: "
-                            "give another sink and another checkpoint, both are built anew from the log"
-                        )
+                    for name, ours in (("version", str(VERSION)), ("shape", shape(database.kind))):
+                        theirs = known.setdefault(name, ours)  # A store of before there were shapes has today's.
+                        if theirs != ours:
+                            raise OtherVersionError(
+                                f"{database.public_name} has tables of {name} {theirs}, not {ours}: "
+                                "give another sink and another checkpoint, both are built anew from the log"
+                            )
+                        database.write(_REMEMBER, [(name, ours)])
             except QuorateError:
                 database.close()
                 raise

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from tests.spark.replay import replay
 from tests.spark.story import row, rows, story
 
 SEEDS = st.integers(0, 2**32)
+DOCS = Path(__file__).resolve().parents[3] / "docs/spark.md"
 
 
 def folded(facts: list[Any], cuts: random.Random) -> Tables:
@@ -50,6 +52,12 @@ def test_every_table_equals_a_plain_replay(seed: int, length: int) -> None:
     told = story(seed, length)
     found = folded([fact(Row(**one)) for one in rows(told)], random.Random(seed))
     assert differences(found, replay(told)) == []
+
+
+def test_every_table_is_in_the_documentation() -> None:
+    """Who asks the serving store finds each table, and what a row of it is."""
+    text = DOCS.read_text()
+    assert [table.name for table in TABLES if f"| `{table.name}` |" not in text] == []
 
 
 def test_the_stories_reach_every_corner() -> None:

@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.errors import InvariantBrokenError, StorageError, UsageError
+from quorate_spark.serving import TABLES, Entity, Table
+from quorate_spark.sinks import sql
 from quorate_spark.sinks.delta import Archive
 from quorate_spark.sinks.sql import connect
 from quorate_spark.sinks.store import LogGapError, OtherClusterError, OtherVersionError, ServingStore
@@ -110,14 +112,31 @@ def test_another_cluster_is_refused(tmp_path: Path) -> None:
     store.close()
 
 
-def test_another_version_of_the_tables_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["version", "shape"])
+def test_another_version_of_the_tables_is_refused(tmp_path: Path, name: str) -> None:
     """A store made by other tables is not written: it is to be built anew."""
     opened(tmp_path).close()
     with sqlite3.connect(tmp_path / "facts.db") as raw:
-        raw.execute("UPDATE meta SET value = '0' WHERE name = 'version'")
+        raw.execute("UPDATE meta SET value = '0' WHERE name = ?", (name,))
     raw.close()
-    with pytest.raises(OtherVersionError, match="version 0, not"):
+    with pytest.raises(OtherVersionError, match=f"{name} 0, not"):
         opened(tmp_path)
+
+
+def test_a_further_table_makes_another_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that lacks a table is refused: what came before would never be in it. One of before shapes is taken."""
+    opened(tmp_path).close()
+    with monkeypatch.context() as patched:
+        patched.setattr(sql, "TABLES", (*TABLES, Table("more", Entity, ("key",))))
+        with pytest.raises(OtherVersionError, match="tables of shape"):
+            opened(tmp_path)
+    with sqlite3.connect(tmp_path / "facts.db") as raw:
+        raw.execute("DELETE FROM meta WHERE name = 'shape'")
+    raw.close()
+    opened(tmp_path).close()
+    with sqlite3.connect(tmp_path / "facts.db") as raw:
+        assert dict(raw.execute("SELECT name, value FROM meta"))["shape"] == sql.shape("sqlite")
+    raw.close()
 
 
 def test_a_batch_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """What each request code answers: codes, remarks, fields and bodies of the Java controller, over the real rules."""
 
+import ast
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -9,11 +12,12 @@ from quorate.controller.live import Heartbeat
 from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.remoting.server import Connection
-from quorate.gateway.remoting.service import RemotingService
+from quorate.gateway.remoting.service import _ROUTES, RemotingService
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.commands import ChangeConfig, ElectMaster, RegisterBroker
 from quorate.metrics import Metrics
 from quorate.wire.remoting import (
+    REQUEST_TYPES,
     FrameSplitter,
     HeaderType,
     HeartbeatRequest,
@@ -30,6 +34,8 @@ from tests.unit.gateway.remoting.fakes import AtOnce, InstantController
 REJECTED = "Rejecting alter syncStateSet request"
 A1, A2 = "127.0.0.1:30911", "127.0.0.1:30921"
 SET = {"clusterName": "C", "brokerName": "b"}
+ROOT = Path(__file__).resolve().parents[4]
+PUSHED = {RequestCode.NOTIFY_BROKER_ROLE_CHANGED}
 NODES = {1: "127.0.0.1:9878", 2: "127.0.0.1:9868", 3: "127.0.0.1:9858"}
 
 
@@ -109,6 +115,22 @@ class Gateway:
             1001, {"syncStateSet": [1, 2], "syncStateSetEpoch": 1}, brokerName="b", masterBrokerId=1, masterEpoch=1
         )
         assert answer.code == 0
+
+
+def test_every_request_is_served_compared_with_java_and_documented() -> None:
+    """Each code but that of our own push has a route, is asked in a contract case, and stands in the table of codes."""
+    served = set(REQUEST_TYPES) - PUSHED
+    assert {code for code, kind in REQUEST_TYPES.items() if kind in (*_ROUTES, HeartbeatRequest)} == served
+    calls = [
+        node
+        for node in ast.walk(ast.parse((ROOT / "tests/contract/cases.py").read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    asked = {arg.value for call in calls for arg in call.args if isinstance(arg, ast.Constant)}
+    assert served - asked == set()
+    (table,) = re.findall(r"\| code \| what.*?\n\n", (ROOT / "docs/remoting.md").read_text(), re.DOTALL)
+    rows = re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
+    assert {int(code) for row in rows for code in row.split(",")} - PUSHED == served
 
 
 def said(answer: Response) -> tuple[int, str | None, dict[str, str], object]:
