@@ -19,8 +19,6 @@ from quorate_projections.store import Position, RowStore
 from quorate_projections.views import View
 from quorate_projections.views.view import Change
 
-_replace = msgspec.structs.replace
-
 
 class TakeResult(Enum):
     """What became of a record."""

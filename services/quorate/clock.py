@@ -43,26 +43,6 @@ class Scheduler(Clock, Protocol):
         """Run it once when the turn under way ends; without one like ``call_soon``. It must not raise."""
 
 
-class ManualClock:
-    """A clock that moves only when told to; for tests of pure code."""
-
-    def __init__(self, start_s: float = 0.0, epoch_ms: int = 1_700_000_000_000) -> None:
-        self.now_s = start_s
-        self._epoch_ms = epoch_ms
-
-    def advance(self, seconds: float) -> None:
-        """Move forward."""
-        self.now_s += seconds
-
-    def monotonic(self) -> float:
-        """Seconds since an arbitrary start."""
-        return self.now_s
-
-    def time_ms(self) -> int:
-        """Wall-clock milliseconds, moving with ``now_s``."""
-        return self._epoch_ms + int(self.now_s * 1000)
-
-
 class LoopScheduler:
     """The ``Scheduler`` of a running asyncio (uvloop) loop."""
 

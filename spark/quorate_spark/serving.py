@@ -279,7 +279,6 @@ TABLES: Final = (
 )
 """Every table with rows of the log. Beside them: ``progress``, ``guards`` (query_id, batch_id) and ``meta``."""
 
-BY_NAME: Final = {table.name: table for table in TABLES}
 BY_ROW: Final = {table.row: table for table in TABLES}
 
 

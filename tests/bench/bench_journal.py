@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from quorate.clock import ManualClock
 from quorate.consensus.entry import Entry, decode_entry, encode_entry
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import StoreOp, Term
-from quorate.consensus.storage.disk import FileDisk, InlineWorker, ThreadWorker
+from quorate.consensus.storage.disk import FileDisk, ThreadWorker
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import RocksStore, applied_ops
 from quorate.consensus.storage_settings import JournalSettings
+from tests.stand_ins import InlineWorker, ManualClock
 
 ENTRY = Entry(
     kind="events",

@@ -17,7 +17,7 @@ from quorate.consensus.storage.directory import Directory, MemoryVoterFile, Vote
 from quorate.consensus.storage.disk import FileDisk, FileVoterFile, StoreFolder
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.scrub import Scrub
-from quorate.consensus.storage.store import MemoryStore, RocksStore, StoreDamagedError
+from quorate.consensus.storage.store import RocksStore, StoreDamagedError
 from quorate.consensus.storage_settings import EventLogSettings, JournalSettings, ScrubSettings, StoreSettings
 from quorate.controller import Answered, Caller, ControllerSettings
 from quorate.errors import PeerError, StorageError
@@ -40,6 +40,7 @@ from quorate.node.compose import (
 )
 from quorate.wire.avro import decode_events
 from tests.sim.nodes import NoBrokers, addresses, founding
+from tests.stand_ins import MemoryStore
 from tests.unit.consensus.raft_cluster import MemoryDisk, SlowWorker, VirtualTime, Wires
 
 VOTERS = (NodeId(1), NodeId(2), NodeId(3))

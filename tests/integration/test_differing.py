@@ -9,10 +9,11 @@ import pytest
 from quorate.consensus.ports import StoreOp
 from quorate.consensus.storage.store import RocksStore, applied_ops, read_applied
 from quorate.gateway.http.answers import Done, Status
-from quorate.metadata.sums import SUM_BYTES, joined, sum_of
+from quorate.metadata.sums import SUM_BYTES, joined
 from quorate.model.state import Topic
 from tests.clusters import quorate, until, up
 from tests.integration.test_up import serving
+from tests.plain_sums import sum_of
 
 
 def forge(store: RocksStore) -> None:

@@ -16,13 +16,15 @@ from quorate.metadata import commands
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
-from quorate.metadata.policy import JAVA, PolicySettings
+from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings, RequestTable
-from quorate.metadata.sums import RunningSums, plain_sums
+from quorate.metadata.sums import RunningSums
 from quorate.model import queries, rows
 from quorate.model.evolve import evolve
 from quorate.model.state import EMPTY, BrokerSet, State
 from tests.facts import WRITTEN
+from tests.plain_sums import plain_sums
+from tests.policies import JAVA
 from tests.unit.metadata.kit import ADDRESSES, CREATE, Info, Live, applying, registering
 
 NAMES = st.sampled_from(["a", "b/ü"])

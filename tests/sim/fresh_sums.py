@@ -26,7 +26,7 @@ class FreshSums:
         self._requests: dict[int, tuple[RememberedReply, int]] = {}
 
     def of(self, state: State, requests: RequestTable, groups: Iterable[tuple[bytes, bytes]]) -> tuple[int, int]:
-        """``metadata.sums.plain_sums``."""
+        """``tests.plain_sums``."""
         entities = joined(*[_digest("rows", key, value) for key, value in rows(state)])
         rest = [_digest("groups", key, value) for key, value in groups]
         rest += [_digest("requests", key, value) for key, value in replace(requests, sequence=Map()).rows()]

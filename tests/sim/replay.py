@@ -19,13 +19,13 @@ import msgspec
 
 from quorate.consensus.ports import Index, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import MemoryStore
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.controller import ReplicatedState
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import shown
 from quorate.metrics import Metrics
 from tests.sim.world import ViolationError
+from tests.stand_ins import MemoryStore
 
 ROOT = Path(__file__).resolve().parents[2]
 HASH_SEEDS = ("1", "2", "3", "4242")

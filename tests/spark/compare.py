@@ -5,9 +5,10 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from quorate_spark.serving import BY_NAME, TABLES, Json, Row, key_of
+from quorate_spark.serving import TABLES, Json, Row, key_of
 from quorate_spark.sinks.sql import Database, connect
 
+BY_NAME = {table.name: table for table in TABLES}
 Tables = dict[str, dict[Any, dict[str, Any]]]
 
 

@@ -32,7 +32,7 @@ class StoreOp(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Store(Protocol):
-    """An ordered key-value store with atomic, unsynced writes. ``RocksStore``; ``MemoryStore`` in tests."""
+    """An ordered key-value store with atomic, unsynced writes. ``RocksStore``; in tests ``MemoryStore``."""
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """The value now."""

@@ -1,11 +1,9 @@
 """What an operator may choose about the rules; each default is the safe one (docs/rules.md has the table).
 
-Rules: a fix of a RocketMQ defect is a setting named after what it does, on by default; ``JAVA`` switches all of them
-off, so that one build answers as the Java controller does. Everything here is a plain value: where it comes from
-(file, environment, 1009) is the gateway's and the command line's business.
+Rules: a fix of a RocketMQ defect is a setting named after what it does, on by default; with all of them
+off a node answers as the Java controller does. Everything here is a plain value: where it comes from (file,
+environment, 1009) is the gateway's and the command line's business.
 """
-
-from typing import Final
 
 import msgspec
 
@@ -61,19 +59,3 @@ class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
         bounded(self, zero=("max_epoch_jump",))
-
-
-JAVA: Final = PolicySettings(
-    offset_comparison_64_bit=False,
-    single_epoch_bump_on_failed_election=False,
-    epoch_floor_from_reports=False,
-    first_election_registered_only=False,
-    no_failed_first_election=False,
-    exclude_learners=False,
-    clean_living_keeps_unlisted=False,
-    no_half_known_sets=False,
-    living_broker_keeps_address=False,
-    elect_moved_master_anew=False,
-    positive_broker_ids=False,
-)
-"""The Java controller's behaviour, defects included."""

@@ -19,7 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 from quorate.metadata.requests import RequestTable, RowChange, rows_gone
-from quorate.model.rows import ROWS_PER_STEP, row, rows
+from quorate.model.rows import ROWS_PER_STEP, row
 from quorate.model.state import State
 from quorate.slices import Steps
 
@@ -61,28 +61,14 @@ def digest(family: SummedFamily, key: bytes, value: bytes) -> int:
     return int.from_bytes(hashed.digest(), "little")
 
 
-def sum_of(family: SummedFamily, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-    """Of all these rows."""
-    total = 0
-    for key, value in pairs:
-        total += digest(family, key, value)
-    return total & _MASK
-
-
 def summing(family: SummedFamily, pairs: Iterable[tuple[bytes, bytes]]) -> Steps[int]:
-    """``sum_of``, a few rows a step."""
+    """Of all these rows, a few a step."""
     total = 0
     for count, (key, value) in enumerate(pairs, start=1):
         total += digest(family, key, value)
         if count % ROWS_PER_STEP == 0:
             yield
     return total & _MASK
-
-
-def plain_sums(state: State, requests: RequestTable, groups: Iterable[tuple[bytes, bytes]]) -> tuple[int, int]:
-    """Both sums, worked out from nothing; what ``RunningSums`` carries along must be the same."""
-    entities = sum_of("rows", rows(state))
-    return entities, (entities + sum_of("requests", requests.rows()) + sum_of("groups", groups)) & _MASK
 
 
 def joined(*sums: int) -> int:

@@ -17,9 +17,10 @@ from quorate.consensus.storage.directory import (
     VoterFile,
     decode_voter,
 )
-from quorate.consensus.storage.disk import FileVoterFile, InlineWorker
+from quorate.consensus.storage.disk import FileVoterFile
 from quorate.consensus.storage.store import Identity
 from quorate.errors import StorageError, UsageError
+from tests.stand_ins import InlineWorker
 
 IDENTITY = Identity(cluster_id="c", node_id=1, dir_uuid="d1")
 
@@ -70,7 +71,7 @@ def test_a_store_to_be_rebuilt_is_remembered(file: VoterFile) -> None:
     opened(file).want_store("a block is damaged")
     directory = opened(file)
     assert directory.rebuild_store == "a block is damaged"
-    directory.store_is_sound(InlineWorker())
+    directory.save_later(InlineWorker(), rebuild_store="")
     assert not opened(file).rebuild_store
 
 

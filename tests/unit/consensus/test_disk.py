@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.consensus.storage.disk import DirectoryLock, FileDisk, InlineWorker, ThreadWorker
+from quorate.consensus.storage.disk import DirectoryLock, FileDisk, ThreadWorker
 from quorate.errors import DiskFullError, StorageError, UsageError
+from tests.stand_ins import InlineWorker
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import pytest
 
 from quorate.consensus.ports import NodeId
-from quorate.consensus.storage.store import MemoryStore
 from quorate.consensus.transport import codec
 from quorate.consensus.transport.codec import NeedState, PreVote, RequestVote
 from quorate.errors import UsageError
+from tests.stand_ins import MemoryStore
 from tests.unit.consensus.raft_cluster import Cluster, Node
 from tests.unit.consensus.test_engine_rejoin import sent_by
 from tests.unit.consensus.test_snapshots import SETTINGS, same, write

@@ -8,10 +8,11 @@ import pytest
 
 from quorate.consensus.ports import StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog, parse_batch
-from quorate.consensus.storage.store import MemoryStore, RocksStore, applied_ops, offset_key
+from quorate.consensus.storage.store import RocksStore, applied_ops, offset_key
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
 from quorate.wire.records import HEADER_BYTES, assemble
+from tests.stand_ins import MemoryStore
 
 EVERYTHING = 1 << 40
 
@@ -70,7 +71,7 @@ def test_a_fresh_log_is_empty() -> None:
     """End 0, nothing to read, no term, no time."""
     log = EventLog(MemoryStore())
     assert (log.start_offset, log.end_offset, log.read(0, 1000), log.term_starts) == (0, 0, [], [])
-    assert (log.end_of_term(1), log.offset_for_time(0), list(log.batches_from(0))) == (None, None, [])
+    assert (log.offset_for_time(0), list(log.batches_from(0))) == (None, [])
 
 
 def test_every_offset_is_read_with_its_whole_batch(writer: Writer) -> None:
@@ -161,19 +162,6 @@ def test_a_slice_may_hold_several_terms() -> None:
     writer.slice((1, 4, 1))
     for log in both(writer):
         assert log.term_starts == [(1, 0), (3, 1), (4, 4)]
-
-
-def test_the_end_of_a_term_is_the_start_of_the_next(writer: Writer) -> None:
-    """As Kafka's leader epoch cache: an unknown term between answers the one below it, one above all answers None."""
-    log = writer.log
-    starts = dict(log.term_starts)
-    for log in both(writer):
-        assert log.end_of_term(0) == (0, 0)
-        assert log.end_of_term(1) == (1, starts[Term(2)])
-        assert log.end_of_term(2) == (2, starts[Term(5)])
-        assert log.end_of_term(4) == (2, starts[Term(5)])
-        assert log.end_of_term(5) == (5, log.end_offset)
-        assert log.end_of_term(6) is None
 
 
 def test_a_time_finds_the_first_offset_at_or_after_it(writer: Writer) -> None:

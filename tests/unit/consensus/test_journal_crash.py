@@ -12,16 +12,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quorate.clock import ManualClock
 from quorate.consensus.journal import frames
 from quorate.consensus.journal import journal as journal_module
 from quorate.consensus.journal import recovery as journal_recovery
 from quorate.consensus.journal.journal import FIRST, Journal, JournalDamagedError
 from quorate.consensus.ports import NodeId
-from quorate.consensus.storage.disk import InlineWorker
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.errors import StorageError
 from tests.sim.disk import InjectedError, SimDisk
+from tests.stand_ins import InlineWorker, ManualClock
 
 TINY = JournalSettings(segment_bytes=2048, max_entry_bytes=900, read_bytes=4096)
 SECTOR = 512

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from quorate.clock import ManualClock
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import NodeId
-from quorate.consensus.storage.disk import FileDisk, InlineWorker
+from quorate.consensus.storage.disk import FileDisk
 from quorate.consensus.storage.kernel_sync import KernelQueue, KernelSync, kernel_sync
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.errors import StorageError, UsageError
 from quorate.metrics import Metrics
+from tests.stand_ins import InlineWorker, ManualClock
 
 SMALL = JournalSettings(segment_bytes=4096, max_entry_bytes=512, read_bytes=4096)
 

@@ -4,13 +4,12 @@ from zlib import crc32
 
 import pytest
 
-from quorate.clock import ManualClock
 from quorate.consensus.journal import frames as journal_frames
 from quorate.consensus.journal.frames import Owner, SegmentHeader, encode_header, segment_name
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import NodeId
-from quorate.consensus.storage.disk import InlineWorker
 from quorate.errors import UsageError
+from tests.stand_ins import InlineWorker, ManualClock
 from tests.unit.consensus.raft_cluster import JOURNAL, Cluster, MemoryDisk, Node
 
 MINE, OTHER = Owner(1, bytes([1]) * 16), Owner(2, bytes([2]) * 16)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from quorate.clock import ManualClock
 from quorate.consensus.journal.frames import segment_name
 from quorate.consensus.journal.journal import Journal, JournalDamagedError
-from quorate.consensus.storage.disk import FileDisk, InlineWorker
+from quorate.consensus.storage.disk import FileDisk
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.errors import InvariantBrokenError, StorageError, UsageError
+from tests.stand_ins import InlineWorker, ManualClock
 
 SETTINGS = JournalSettings(
     segment_bytes=16 * 1024,

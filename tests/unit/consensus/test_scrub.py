@@ -8,12 +8,13 @@ import pytest
 from quorate.consensus.journal.frames import segment_name
 from quorate.consensus.journal.journal import Journal, JournalDamagedError
 from quorate.consensus.ports import StoreOp, Term
-from quorate.consensus.storage.disk import FileDisk, InlineWorker
+from quorate.consensus.storage.disk import FileDisk
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.scrub import Scrub
-from quorate.consensus.storage.store import MemoryStore, StoreDamagedError, applied_ops, offset_key
+from quorate.consensus.storage.store import StoreDamagedError, applied_ops, offset_key
 from quorate.consensus.storage_settings import EventLogSettings, JournalSettings, ScrubSettings
 from quorate.errors import StorageError
+from tests.stand_ins import InlineWorker, MemoryStore
 from tests.unit.consensus.raft_cluster import VirtualTime
 from tests.unit.consensus.test_event_log import batch
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from quorate.clock import ManualClock, Timer
+from quorate.clock import Timer
 from quorate.consensus.transport.seldom import LogThrottle
+from tests.stand_ins import ManualClock
 
 
 class Later(ManualClock):

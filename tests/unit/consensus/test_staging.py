@@ -10,9 +10,10 @@ from quorate.consensus.ports import Index, Store, StoreOp, Term
 from quorate.consensus.raft.engine import GuardedEngine
 from quorate.consensus.raft.snapshots import SNAPSHOT_FAMILIES
 from quorate.consensus.raft.staging import ROWS_PER_STEP, Sweeper, begin_switch, finish_switch, run, stage, switching
-from quorate.consensus.storage.store import MemoryStore, RocksStore, StoreDamagedError, applied_ops, read_applied
+from quorate.consensus.storage.store import RocksStore, StoreDamagedError, applied_ops, read_applied
 from quorate.consensus.transport.codec import SnapshotBegin
 from quorate.errors import StorageError
+from tests.stand_ins import MemoryStore
 from tests.unit.consensus.test_snapshots import PATIENT, at_step, behind, creep, same
 
 BEGIN = SnapshotBegin(Term(3), 77, Index(500), Term(2), 400, 1234)

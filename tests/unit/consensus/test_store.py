@@ -17,7 +17,6 @@ from quorate.consensus.storage.store import (
     FAMILIES,
     Applied,
     Identity,
-    MemoryStore,
     RocksStore,
     applied_ops,
     claim_identity,
@@ -29,6 +28,7 @@ from quorate.consensus.storage.store import (
 from quorate.consensus.storage_settings import StoreSettings
 from quorate.errors import InvariantBrokenError, StorageError, UsageError
 from tests.kills import power
+from tests.stand_ins import MemoryStore
 
 Open = Callable[[], Store]
 

@@ -8,16 +8,10 @@ import pytest
 
 from quorate.consensus.ports import StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import (
-    MemoryStore,
-    RocksStore,
-    StoreDamagedError,
-    applied_ops,
-    offset_key,
-    read_applied,
-)
+from quorate.consensus.storage.store import RocksStore, StoreDamagedError, applied_ops, offset_key, read_applied
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.errors import StorageError
+from tests.stand_ins import MemoryStore
 from tests.unit.consensus.test_event_log import batch
 
 ROWS = 3000

@@ -5,7 +5,6 @@ from typing import Any
 
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import MemoryStore
 from quorate.controller import (
     Caller,
     CommandLine,
@@ -25,6 +24,7 @@ from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 from tests.sim.world import Loop, World
+from tests.stand_ins import MemoryStore
 
 ADDRESSES = NodeAddresses(rpc="127.0.0.1:1", raft="127.0.0.1:2", kafka="127.0.0.1:3", http="127.0.0.1:4")
 FOUNDING = CreateCluster(cluster_id="bench", voters=(Voter(id=1, dir_uuid="u", addresses=ADDRESSES),), feature_level=1)

@@ -8,7 +8,6 @@ import pytest
 from quorate.consensus.entry import MAX_ENTRY_BYTES
 from quorate.consensus.ports import Family, Index, StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import MemoryStore
 from quorate.controller import (
     Answered,
     Busy,
@@ -29,6 +28,7 @@ from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic, RecordNod
 from quorate.metadata.refusals import response
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
+from tests.stand_ins import MemoryStore
 from tests.unit.controller.bench import ADDRESSES, CALLER, Bench
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import MemoryStore
 from quorate.controller import Comparison, ControllerSettings, ReplicatedState, Reread, messages
 from quorate.controller.comparing import StateIsWrongError, outvoted, packed
 from quorate.controller.messages import SumsAt, SumsOf
@@ -21,6 +20,7 @@ from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 from quorate.slices import Steps
 from tests.sim.world import Loop, World
+from tests.stand_ins import MemoryStore
 from tests.unit.controller.bench import Bench
 from tests.unit.controller.test_loop import topic
 

@@ -3,12 +3,13 @@
 from quorate.consensus.entry import Entry, decode_entry, encode_entry
 from quorate.consensus.ports import Index, StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import MemoryStore, applied_ops
+from quorate.consensus.storage.store import applied_ops
 from quorate.controller import ControllerSettings, GroupWriter, ReplicatedState, WriteResult
 from quorate.metadata.commands import ApplyBrokerId
 from quorate.metadata.group_rows import encode_changes
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
+from tests.stand_ins import MemoryStore
 from tests.unit.controller.bench import Bench
 
 SETTINGS = ControllerSettings(

@@ -4,7 +4,6 @@ import pytest
 
 from quorate.consensus.ports import StoreOp
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import MemoryStore
 from quorate.controller import (
     Answered,
     Busy,
@@ -26,9 +25,11 @@ from quorate.errors import StorageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
 from quorate.metadata.limits import limits_in_force
 from quorate.metadata.requests import RequestSettings
-from quorate.metadata.sums import Mark, plain_sums
+from quorate.metadata.sums import Mark
 from quorate.model.queries import TopicConfig
 from quorate.wire.avro import decode_events
+from tests.plain_sums import plain_sums
+from tests.stand_ins import MemoryStore
 from tests.unit.controller.bench import CALLER, Bench
 
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from quorate.clock import ManualClock
+from tests.stand_ins import ManualClock
 
 
 class Turns(ManualClock):

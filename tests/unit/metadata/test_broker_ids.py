@@ -4,8 +4,9 @@ import pytest
 
 from quorate.events import BrokerIdApplied
 from quorate.metadata import commands
-from quorate.metadata.policy import JAVA, PolicySettings
+from quorate.metadata.policy import PolicySettings
 from quorate.model.queries import NextBrokerId, NextBrokerIdIs, answer
+from tests.policies import JAVA
 from tests.unit.metadata.kit import World, applying
 
 

@@ -5,8 +5,8 @@ import pytest
 from quorate.events import BrokerDataCleaned
 from quorate.metadata import commands
 from quorate.metadata.commands import CleanBrokerData
-from quorate.metadata.policy import JAVA
 from quorate.model.queries import NextBrokerId, NextBrokerIdIs, answer
+from tests.policies import JAVA
 from tests.unit.metadata.kit import LOST, World, applying, registering
 
 

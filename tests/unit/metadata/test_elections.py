@@ -8,8 +8,9 @@ import pytest
 from quorate.events import ElectionFailed, MasterElected
 from quorate.metadata import commands
 from quorate.metadata.commands import ElectMaster, MasterIs
-from quorate.metadata.policy import JAVA, PolicySettings
+from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import response
+from tests.policies import JAVA
 from tests.unit.metadata.kit import CREATE, LOST, World, altering, applying, registering
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from quorate.events import BrokerAddressChanged, BrokerRegistered, Event, MasterElected
 from quorate.metadata import commands
-from quorate.metadata.policy import JAVA
+from tests.policies import JAVA
 from tests.unit.metadata.kit import World, applying, registering
 
 

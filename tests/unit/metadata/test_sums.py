@@ -4,9 +4,10 @@ import pytest
 
 from quorate.metadata.commands import RaiseFeatureLevel
 from quorate.metadata.requests import RequestSettings, RequestTable
-from quorate.metadata.sums import KEPT_MAX, RING_MAX, RunningSums, digest, plain_sums, shown, sum_of, summing
+from quorate.metadata.sums import KEPT_MAX, RING_MAX, RunningSums, digest, shown, summing
 from quorate.model import rows
 from quorate.model.state import EMPTY
+from tests.plain_sums import plain_sums, sum_of
 from tests.unit.metadata.kit import CREATE, World, counted, registering
 from tests.unit.metadata.test_cluster import START
 

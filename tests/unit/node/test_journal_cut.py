@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from quorate.clock import ManualClock
 from quorate.consensus.journal.frames import (
     FRAMES_AT,
     SEAL_AT,
@@ -20,9 +19,8 @@ from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.raft.staging import begin_switch, finish_switch, stage
 from quorate.consensus.storage.directory import Directory, MemoryVoterFile
-from quorate.consensus.storage.disk import InlineWorker
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import MemoryStore, applied_ops, read_applied
+from quorate.consensus.storage.store import applied_ops, read_applied
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.consensus.transport.codec import SnapshotBegin
 from quorate.controller import ReplicatedState
@@ -30,6 +28,7 @@ from quorate.errors import UsageError
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 from quorate.node.compose import Disks, open_directory
+from tests.stand_ins import InlineWorker, ManualClock, MemoryStore
 from tests.unit.consensus.raft_cluster import MemoryDisk
 
 SMALL = JournalSettings(segment_bytes=4096, max_entry_bytes=512, read_bytes=4096)

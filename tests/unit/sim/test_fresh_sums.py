@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from quorate.metadata.requests import RequestTable
-from quorate.metadata.sums import plain_sums
 from quorate.model.state import EMPTY, Config
+from tests.plain_sums import plain_sums
 from tests.sim.fresh_sums import FreshSums
 
 

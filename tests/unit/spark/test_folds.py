@@ -20,8 +20,8 @@ from quorate.errors import InvariantBrokenError
 from quorate_spark.pipelines.catalogue import folds
 from quorate_spark.pipelines.facts import UnknownEventError, fact
 from quorate_spark.pipelines.keyed import KeyedProcessor, KeyState, StaleCheckpointError, advance
-from quorate_spark.serving import BY_NAME, BY_ROW, TABLES
-from tests.spark.compare import Tables, differences, key, plain
+from quorate_spark.serving import BY_ROW, TABLES
+from tests.spark.compare import BY_NAME, Tables, differences, key, plain
 from tests.spark.replay import replay
 from tests.spark.story import row, rows, story
 

@@ -101,7 +101,6 @@ class _Batch(msgspec.Struct):
 class _InFlight(msgspec.Struct, frozen=True, gc=False):
     seq: int
     since: float
-    bytes: int
 
 
 class _Cut(msgspec.Struct, frozen=True, gc=False):
@@ -192,14 +191,12 @@ class Journal:
         self._commands: list[_Write | _Begin] = []
         self._chunks: list[bytes] | None = None
         self._queued_since = 0.0
-        self._queued_bytes = 0
         # Operations handed over, and what came back. The deques are shared with the worker's thread.
         self._batches: deque[_Batch] = deque()
         self._job_waits = False
         self._syncing: _Report | None = None
         """What the syncer makes durable now."""
         self._in_flight: deque[_InFlight] = deque()
-        self._bytes_in_flight = 0
         self._reports: deque[_Report] = deque()
         self._spare_asked = 0
         self._current = image.segments[-1].segment
@@ -417,12 +414,10 @@ class Journal:
         if not self._commands:
             return
         report = _Report(self.seq, self.generation, self._index.last_index, self._segments[-1].segment)
-        self._in_flight.append(_InFlight(self.seq, self._queued_since, self._queued_bytes))
-        self._bytes_in_flight += self._queued_bytes
+        self._in_flight.append(_InFlight(self.seq, self._queued_since))
         self._batches.append(_Batch(self._commands, report))
         self._commands = []
         self._chunks = None
-        self._queued_bytes = 0
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -466,11 +461,6 @@ class Journal:
             return self._in_flight[0].since
         return self._queued_since if self._commands else None
 
-    @property
-    def backlog_bytes(self) -> int:
-        """Bytes of operations that are not durable yet."""
-        return self._queued_bytes + self._bytes_in_flight
-
     def sealed_segments(self) -> list[int]:
         """Ids of the segments that are written and sealed: nothing in them changes any more."""
         return [live.segment for live in self._segments if live.segment < self._current]
@@ -496,7 +486,7 @@ class Journal:
         if report.generation == self.generation:
             self.durable_index = max(self.durable_index, report.last_index)
         while self._in_flight and self._in_flight[0].seq <= report.seq:
-            self._bytes_in_flight -= self._in_flight.popleft().bytes
+            self._in_flight.popleft()
         self._shrink_tail()
         self._ask_for_spare(report.segment)
         self._drop_segments(report.segment)
@@ -573,7 +563,6 @@ class Journal:
         lag = seq - self.durable_seq
         chunks += encode_frame(self._seed, kind, seq, lag if lag < LAG_UNKNOWN else LAG_UNKNOWN, index, term, payload)  # noqa: FURB136 - min() is a call
         self._offset = offset + size
-        self._queued_bytes += size
         return self._segment_position | offset
 
     def _enter_segment(self, segment: int) -> None:

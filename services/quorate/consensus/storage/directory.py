@@ -196,10 +196,6 @@ class Directory:
 
     # ── changes: while running, durable when ``done`` is called ──
 
-    def store_is_sound(self, worker: DiskWorker, done: Callable[[], None] | None = None) -> None:
-        """It was rebuilt, and is synced."""
-        self.save_later(worker, done, rebuild_store="")
-
     def meet(
         self, peer: NodeId, incarnation: str, life: str, worker: DiskWorker | None, done: Callable[[], None]
     ) -> None:

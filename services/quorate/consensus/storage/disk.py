@@ -372,37 +372,3 @@ class ThreadWorker:
         if not self._stopped:
             self._stopped = True
             self._on_fatal(error)
-
-
-class InlineWorker:
-    """A ``DiskWorker`` without a thread, for tests.
-
-    It runs a job and its ``done`` when submitted; while ``held``, only when told to ``run``.
-    """
-
-    def __init__(self) -> None:
-        self.held = False
-        self._waiting: deque[tuple[Job, Job]] = deque()
-        self._running = False
-
-    def submit(self, job: Job, done: Job) -> None:
-        """Run it now, unless held (or already running one: order is kept)."""
-        self._waiting.append((job, done))
-        if not self.held and not self._running:
-            self.run()
-
-    def run(self, count: int = -1) -> None:
-        """Run the first ``count`` waiting jobs, all when -1."""
-        self._running = True
-        try:
-            while self._waiting and count != 0:
-                job, done = self._waiting.popleft()
-                job()
-                done()
-                count -= 1
-        finally:
-            self._running = False
-
-    def pending(self) -> int:
-        """Jobs submitted and not yet run."""
-        return len(self._waiting)

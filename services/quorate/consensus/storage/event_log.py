@@ -202,18 +202,6 @@ class EventLog:
 
     # ── terms and times ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def end_of_term(self, term: int) -> tuple[Term, int] | None:
-        """(term, end offset) of the largest term with events at or below ``term``; None if ``term`` is above all.
-
-        As Kafka's ``LeaderEpochFileCache.endOffsetFor`` (KIP-320): a term before the first answers itself and the
-        first offset.
-        """
-        if not self.term_starts or term > self.term_starts[-1][0]:
-            return None
-        position = bisect_right(self.term_starts, term, key=lambda start: start[0])
-        end = self.term_starts[position][1] if position < len(self.term_starts) else self.end_offset
-        return (self.term_starts[position - 1][0] if position else Term(term)), end
-
     def stamp_before(self, offset: int) -> tuple[Term, int]:
         """Term and time (Unix ms) of the last event before ``offset``; zeros at 0. Raises UsageError, StorageError."""
         self._check_range(offset)

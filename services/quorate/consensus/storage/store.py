@@ -25,7 +25,6 @@ staged    snapshot id, family, key            rows of an arriving snapshot (cons
 Batches have the offset of their *last* event as key: the first key at or after an offset is the batch that holds it.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct as Layout
 from typing import get_args
@@ -44,7 +43,7 @@ from rocksdict import (
 
 from quorate.consensus.ports import Family, Index, Store, StoreOp, Term
 from quorate.consensus.storage_settings import StoreSettings
-from quorate.errors import StorageError, UsageError, check
+from quorate.errors import StorageError, UsageError
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
 FORMAT = 2
@@ -299,71 +298,3 @@ def _options(settings: StoreSettings, cache: Cache) -> Options:
 
 def _nobody(_: StorageError) -> None:
     """Nobody wants to know; whoever reads is told."""
-
-
-class MemoryStore:
-    """The ``Store`` port without files. ``crash`` goes back to a write boundary at or after the last sync."""
-
-    def __init__(self) -> None:
-        self.on_damage: Callable[[StorageError], None] = _nobody
-        self._values: dict[Family, dict[bytes, bytes]] = {family: {} for family in FAMILIES}
-        self._keys: dict[Family, list[bytes]] = {family: [] for family in FAMILIES}
-        self._undo: list[list[StoreOp]] = []
-
-    def get(self, family: Family, key: bytes) -> bytes | None:
-        """The value now."""
-        return self._values[family].get(key)
-
-    def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Pairs with ``start <= key < stop`` in key order, as of the call."""
-        keys, values = self._keys[family], self._values[family]
-        end = len(keys) if stop is None else bisect_left(keys, stop)
-        return iter([(key, values[key]) for key in keys[bisect_left(keys, start) : end]])
-
-    def last(self, family: Family) -> tuple[bytes, bytes] | None:
-        """The pair with the greatest key."""
-        keys = self._keys[family]
-        return (keys[-1], self._values[family][keys[-1]]) if keys else None
-
-    def write(self, ops: Sequence[StoreOp]) -> None:
-        """All or nothing; visible at once; not synced."""
-        self._undo.append([self._put(op) for op in ops][::-1])
-
-    def sync(self) -> None:
-        """What was written before cannot be lost any more."""
-        self._undo.clear()
-
-    def damaged(self, reason: object) -> StoreDamagedError:
-        """The error to raise for what was read from the store and cannot be what was written; the node will stop."""
-        error = StoreDamagedError.at("in memory", reason)
-        self.on_damage(error)
-        return error
-
-    @property
-    def unsynced(self) -> int:
-        """Writes since the last sync."""
-        return len(self._undo)
-
-    def crash(self, keep: int = 0) -> None:
-        """Lose all unsynced writes but the first ``keep``."""
-        check(0 <= keep <= len(self._undo), f"there are {len(self._undo)} unsynced writes, not {keep}")
-        for undo in reversed(self._undo[keep:]):
-            for op in undo:
-                self._put(op)
-        self._undo.clear()
-
-    def close(self) -> None:
-        """Nothing to release: the same object can be opened again."""
-
-    def _put(self, op: StoreOp) -> StoreOp:
-        """Do it; the operation that undoes it."""
-        values, keys = self._values[op.family], self._keys[op.family]
-        before = values.get(op.key)
-        if op.value is not None:
-            values[op.key] = op.value
-            if before is None:
-                insort(keys, op.key)
-        elif before is not None:
-            del values[op.key]
-            del keys[bisect_left(keys, op.key)]
-        return StoreOp(op.family, op.key, before)

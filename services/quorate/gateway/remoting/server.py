@@ -358,11 +358,6 @@ class RemotingServer:
         """How many are open."""
         return len(self._admission)
 
-    @property
-    def refused_connections(self) -> int:
-        """How many were closed because all places were taken."""
-        return self._admission.evicted
-
     def admit(self, connection: Connection, host: str) -> bool:
         """Let one more in, for which another may have to go; False: it was closed itself."""
         leaving = self._admission.enter(connection, host)

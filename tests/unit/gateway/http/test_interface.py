@@ -20,8 +20,9 @@ from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
 from quorate.metadata.commands import ElectMaster, PutTopic, RecordNodeStart
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.sums import plain_sums, shown
+from quorate.metadata.sums import shown
 from quorate.metrics import LATENCY_BOUNDS_US
+from tests.plain_sums import plain_sums
 from tests.unit.controller.bench import ADDRESSES, Bench, Line
 from tests.unit.history.kit import Times
 

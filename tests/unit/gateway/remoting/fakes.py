@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from quorate.clock import ManualClock
 from quorate.controller.live import Beat, Channel, LiveNow, LiveTable
 from quorate.controller.outcomes import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable
 from quorate.controller.views import ReadResult, ReadView
@@ -15,6 +14,7 @@ from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.model.evolve import evolve
 from quorate.model.state import EMPTY, State
+from tests.stand_ins import ManualClock
 
 
 class Viewed(Protocol):

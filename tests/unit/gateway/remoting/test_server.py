@@ -187,7 +187,7 @@ def test_when_nobody_can_go_the_newest_is_closed_at_once() -> None:
             await second[0].readexactly(1)
         first[1].write(encode_request(1005, 2))
         assert (await read_responses(first[0], 1))[0].opaque == 2
-        assert server.refused_connections == 1
+        assert server._admission.evicted == 1
         first[1].close()
         second[1].close()
 
@@ -221,7 +221,7 @@ def test_silent_and_heartbeating_strangers_make_room() -> None:
             known[1].write(encode_request(1005, 99))
             assert (await read_responses(known[0], 1))[0].opaque == 99
         assert server.connections == 10
-        assert server.refused_connections == 12
+        assert server._admission.evicted == 12
         await until(lambda: len(service.gone) == 12)
         for _, writer in opened:
             writer.close()
