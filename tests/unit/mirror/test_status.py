@@ -21,7 +21,10 @@ def test_a_port_in_use_is_named() -> None:
         port = taken.getsockname()[1]
         ended = quorate("mirror", "--to", "127.0.0.1:1", "--port", str(port))
     assert ended.returncode == 2
-    assert ended.stderr == f"quorate: --port {port}: Address already in use\n"
+    assert ended.stderr == (
+        f"quorate: --port: cannot listen on 127.0.0.1:{port}: address already in use; "
+        "end what listens there, or give another port\n"
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"read_wait_s": -1.0}, {"deadline_s": 0.0}, {"batch_events_max": 0}])
