@@ -229,9 +229,9 @@ def _request_not_remembered() -> None:
     machine: Any = import_module("quorate.controller.machine")
     original, calls = machine.remember, [0]
 
-    def remember(requests: Node, entry: Node, state: Node) -> Node:
+    def remember(requests: Node, entry: Node, state: Node, before_ms: int) -> Node:
         calls[0] += 1
-        return original(requests, entry, state) if calls[0] % 50 else (requests, ())
+        return original(requests, entry, state, before_ms) if calls[0] % 50 else (requests, ())
 
     swap(machine, "remember", remember)
 

@@ -13,7 +13,7 @@ until then nobody knows.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -33,7 +33,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
-from quorate.metadata.requests import RequestTable, command_digest
+from quorate.metadata.requests import SHORT_STEP_MS, RequestTable, RowChange, command_digest
 from quorate.model.live import LiveView
 from quorate.model.state import State
 from quorate.wire.avro import encode_events
@@ -57,25 +57,23 @@ class Tip:
         self.time_ms = time_ms
 
 
-class InFlight(msgspec.Struct, eq=False):
+class InFlight(EntryResult, gc=True, eq=False):
     """One entry proposed here and not yet applied."""
 
     index: Index
     term: Term
-    adopted: EntryResult
     pending: CommandPending
     answer: Answered
     events: tuple[Event, ...]
-    stamp: Stamp
     fate: bool | None = None
     """True: executed and stored. False: in doubt, or never executed. None: still in flight."""
-    waiting: list[tuple[CommandPending, Outcome]] = []
+    waiting: tuple[tuple[CommandPending, Outcome], ...] = ()
     """Answers that were read from this entry's tip, the leadership since confirmed."""
 
 
 class Decider:
     """The leader's speculation (controller.machine.Speculation). ``settle`` is told how each request ended,
-    ``committed`` the events of each entry decided here, once applied, and their first stamp.
+    ``committed`` what was decided here, once applied: offset and event, all of a slice together.
     """
 
     def __init__(
@@ -87,7 +85,7 @@ class Decider:
         *,
         live_now: Callable[[], LiveView],
         settle: Settle,
-        committed: Callable[[tuple[Event, ...], Stamp], None],
+        committed: Callable[[Sequence[tuple[int, Event]]], None],
         lacks_room: Callable[[Command], str | None],
     ) -> None:
         self._machine = ports.machine
@@ -154,30 +152,13 @@ class Decider:
         return Answered(reply, found.first_offset + found.count, repeated=True)
 
     def _propose(self, tip: Tip, pending: CommandPending, decision: Decision, now_ms: int, term: Term) -> bool:
-        caller, base = pending.caller, tip.offset
-        stamp = Stamp(
-            offset=base,
-            term=term,
-            time_ms=now_ms,
-            principal=caller.principal,
-            cause=pending.cause,
-            request_id=pending.request_id,
-        )
-        events = decision.events
-        keys = tuple([event_key(event) for event in events])
-        entry = Entry(
-            kind="events",
-            decided_term=term,
-            base_offset=base,
-            count=len(events),
-            time_ms=now_ms,
-            principal=caller.principal,
-            cause=pending.cause,
-            request_id=pending.request_id,
-            reply=_remembered(decision.reply) if pending.request_id else b"",
-            batch=encode_events(events, stamp, keys),
-            digest=command_digest(pending.request) if pending.request_id else b"",
-        )
+        base, events, reply = tip.offset, decision.events, decision.reply
+        principal, cause, request_id = pending.caller.principal, pending.cause, pending.request_id
+        stamp = Stamp(offset=base, term=term, time_ms=now_ms, principal=principal, cause=cause, request_id=request_id)
+        keys, count = tuple([event_key(event) for event in events]), len(events)
+        batch = encode_events(events, stamp, keys)
+        kept, digest = (_remembered(reply), command_digest(pending.request)) if request_id else (b"", b"")
+        entry = Entry("events", term, base, count, now_ms, principal, cause, request_id, kept, batch, digest)
         try:
             index = self.engine.propose(encode_entry(entry, self._command_bytes_max), term)
         except UsageError as error:
@@ -185,14 +166,17 @@ class Decider:
             return True
         if index is None:
             return False
-        state = fold(tip.state, events, stamp)
-        requests, request_rows = remember(tip.requests, entry, state, tip.time_ms)
-        adopted = EntryResult(entry, state, requests, keys, request_rows)
-        tip.state, tip.requests, tip.offset, tip.time_ms = state, requests, base + len(events), now_ms
+        state, requests = fold(tip.state, events, stamp), tip.requests
+        rows: tuple[RowChange, ...] = ()
+        if request_id or now_ms - tip.time_ms > SHORT_STEP_MS:
+            requests, rows = remember(requests, entry, state, tip.time_ms)
+        tip.state, tip.requests, tip.offset, tip.time_ms = state, requests, base + count, now_ms
         pending.stage = Stage.PROPOSED
-        self._in_flight.append(
-            InFlight(index, term, adopted, pending, Answered(decision.reply, tip.offset), events, stamp)
-        )
+        flight = InFlight(
+            base, count, now_ms, batch, state, requests, keys, rows,
+            index, term, pending, Answered(reply, base + count), events,
+        )  # fmt: skip
+        self._in_flight.append(flight)
         return True
 
     def keep(self, payload: bytes, term: Term) -> Index | None:
@@ -217,31 +201,32 @@ class Decider:
             elif last is None or last.fate:
                 self._settle(pending, outcome)
             else:
-                last.waiting.append((pending, outcome))
+                last.waiting += ((pending, outcome),)
 
         self.engine.read_index(confirmed)
 
     # -- controller.machine.Speculation
 
-    def claimed(self, index: Index, term: Term) -> EntryResult | None:
-        """What the entry was decided to make, if this node decided it in this very term and leads still. The log is the
-        same wherever (index, term) is: these are the bytes that were proposed.
-        """
+    def claimed(self, index: Index, term: Term, offset: int) -> EntryResult | None:
+        """See port. The log is the same wherever (index, term) is: these are the bytes that were proposed."""
         flight = self._in_flight
-        if flight and flight[0].index == index:
-            if flight[0].term != term:
-                raise InvariantBrokenError(f"entry {index} of term {flight[0].term} came back in term {term}")
-            return flight[0].adopted
-        return None
+        if not flight or flight[0].index != index:
+            return None
+        first = flight[0]
+        if first.term != term:
+            raise InvariantBrokenError(f"entry {index} of term {first.term} came back in term {term}")
+        if first.base_offset != offset:
+            return None
+        self._settled.append((flight.popleft(), True))
+        return first
 
     def settled(self, index: Index, term: Term, *, executed: bool) -> None:
-        """The entry at ``index`` came back committed, and this became of it."""
+        """See port. One of ours that is not executed was decided on a tip that never came to be."""
         flight = self._in_flight
         if flight and flight[0].index == index:
             self._settled.append((flight.popleft(), executed))
-            if not executed:
-                self.lost()
-                self._scheduler.call_soon(lambda: self.engine.step_down(f"own entry {index} was not executed"))
+            self.lost()
+            self._scheduler.call_soon(lambda: self.engine.step_down(f"own entry {index} was not executed"))
         elif self._in_doubt:
             lost = self._in_doubt.pop(index, None)
             if lost is not None:
@@ -254,6 +239,7 @@ class Decider:
             return
         settled, self._settled = self._settled, []
         now = self._scheduler.monotonic()
+        committed: list[tuple[int, Event]] = []
         for flight, executed in settled:
             flight.fate = executed
             if not executed:
@@ -263,7 +249,9 @@ class Decider:
             self._settle(flight.pending, flight.answer)
             for pending, outcome in flight.waiting:
                 self._settle(pending, outcome)
-            self._committed(flight.events, flight.stamp)
+            committed += enumerate(flight.events, flight.base_offset)
+        if committed:
+            self._committed(committed)
 
     def _never(self, flight: InFlight) -> None:
         """It provably was not and will not be executed."""
@@ -293,7 +281,7 @@ class Decider:
             flight.fate = False
             self._in_doubt[flight.index] = flight
         for flight in flights:  # Callers may come back with the next request: nothing above is touched any more.
-            waiting, flight.waiting = flight.waiting, []
+            waiting, flight.waiting = flight.waiting, ()
             for pending, _ in waiting:
                 self._settle(pending, _uncertain(pending, "the leadership ended"))
 

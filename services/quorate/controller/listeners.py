@@ -4,9 +4,11 @@ Rules: a part overrides what it wants to hear; each is told in the order in whic
 the other, in the turn in which it happened. Nobody is told of what was before he was named.
 """
 
+from collections.abc import Sequence
+
 from quorate.controller.live import LiveEntry
 from quorate.controller.messages import BrokersClosed, SumsMessage
-from quorate.events import Event, Stamp
+from quorate.events import Event
 
 
 class Listener:
@@ -18,8 +20,8 @@ class Listener:
     def lost(self) -> None:
         """It may no longer decide."""
 
-    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
-        """An entry that was decided here is applied: its events, and the stamp of the first. Also after ``lost``."""
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
+        """What was decided here is applied: offset and event, all of a slice together. Also after ``lost``."""
 
     def suspected(self, suspects: list[LiveEntry]) -> None:
         """The channel of these brokers just closed here."""
@@ -54,10 +56,10 @@ class Listeners(Listener):
         for listener in self._all:
             listener.lost()
 
-    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """See Listener: to each."""
         for listener in self._all:
-            listener.committed(events, first)
+            listener.committed(events)
 
     def suspected(self, suspects: list[LiveEntry]) -> None:
         """See Listener: to each."""

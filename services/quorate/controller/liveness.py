@@ -8,7 +8,7 @@ sets something happened to (watchlist.py), one pass at a time; what a pass asks 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
@@ -21,7 +21,7 @@ from quorate.controller.paced import PacedQueue
 from quorate.controller.ports import BrokerLink, DialResult, PeerLink
 from quorate.controller.settings import ControllerSettings
 from quorate.controller.watchlist import Watchlist
-from quorate.events import BrokerDataCleaned, Event, Stamp
+from quorate.events import BrokerDataCleaned, Event
 from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Evidence, FenceBroker, UnfenceBroker
 from quorate.model.state import BrokerSet, Replica
 
@@ -286,9 +286,9 @@ class Liveness(Listener):
         """Its set may need an election."""
         self._touched(entry.broker_set)
 
-    def committed(self, events: tuple[Event, ...], _: Stamp) -> None:
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """Leading, every change of a set passes here: nobody else decides."""
-        for event in events:
+        for _, event in events:
             name = getattr(event, "broker_set", None)
             if name is not None:
                 self._watchlist.changed(name)

@@ -37,11 +37,13 @@ from quorate.wire.avro import events_of
 class Speculation(Protocol):
     """The leader's side of the bargain (deciding.py)."""
 
-    def claimed(self, index: Index, term: Term) -> "EntryResult | None":
-        """What the entry was decided to make, if this node decided it in this very term and leads still."""
+    def claimed(self, index: Index, term: Term, offset: int) -> "EntryResult | None":
+        """The entry at ``index`` came back committed, and ``offset`` is the next one: what it was decided to make, if
+        this node decided it there, in this very term, and leads still. It is executed then.
+        """
 
     def settled(self, index: Index, term: Term, *, executed: bool) -> None:
-        """The entry at ``index`` came back committed, and this became of it."""
+        """An entry that was not claimed came back committed, and this became of it."""
 
     def slice_end(self) -> None:
         """The slice is stored: answer whoever waits."""
@@ -50,10 +52,14 @@ class Speculation(Protocol):
         """A snapshot took the place of every entry up to ``index``: what became of each of them was not seen here."""
 
 
-class EntryResult(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """The state after this entry, computed before it commits."""
+class EntryResult(msgspec.Struct, gc=False, eq=False):
+    """What an entry is, once executed, and the state after it: what its leader computes before it commits."""
 
-    entry: Entry
+    base_offset: int
+    count: int
+    time_ms: int
+    batch: bytes
+    """Its base offset and leader epoch are those it was decided at: else it is not executed."""
     state: State
     requests: RequestTable
     keys: tuple[bytes, ...]
@@ -223,42 +229,40 @@ class ReplicatedState:
         self._index = index
         self.term = term
         speculation = self._speculation
-        adopted = speculation.claimed(index, term) if speculation is not None else None
-        decoded = adopted.entry if adopted is not None else decode_entry(entry) if entry else None
-        executed = decoded is not None and decoded.decided_term == term and decoded.base_offset == self.offset
-        if speculation is not None:
-            speculation.settled(index, term, executed=executed)
-        if decoded is not None and executed:
-            if decoded.kind == "groups":
+        adopted = None if speculation is None else speculation.claimed(index, term, self.offset)
+        if adopted is not None:
+            self._execute(adopted, term)
+        else:
+            decoded = decode_entry(entry) if entry else None
+            executed = decoded is not None and decoded.decided_term == term and decoded.base_offset == self.offset
+            if speculation is not None:
+                speculation.settled(index, term, executed=executed)
+            if decoded is None:
+                pass
+            elif not executed:
+                self._metrics.entries_not_executed += 1
+            elif decoded.kind == "groups":
                 self._keep(decoded, index, term)
             else:
-                self._execute(decoded, term, adopted)
-        elif decoded is not None:
-            self._metrics.entries_not_executed += 1
+                self._execute(self._evolve(decoded, term), term)
         self.sums.mark(index, term, self.offset)
 
-    def _execute(self, entry: Entry, term: Term, adopted: EntryResult | None) -> None:
-        base = entry.base_offset
-        batch = entry.batch  # Its base offset and leader epoch are those it was decided at: else it is not executed.
-        if adopted is None:
-            adopted = self._evolve(entry, term)
-        if adopted.state.leader is not self.state.leader:
+    def _execute(self, made: EntryResult, term: Term) -> None:
+        before, sums, base, count, batch = self.state, self.sums, made.base_offset, made.count, made.batch
+        self.state = state = made.state
+        if state.leader is not before.leader:
             self._metrics.leader_changes += 1
-        before, sums = self.state, self.sums
-        self.state = state = adopted.state
-        for key in adopted.keys if entry.count == 1 else dict.fromkeys(adopted.keys):
+        for key in made.keys if count == 1 else dict.fromkeys(made.keys):
             self._touched[key] = written = row(state, key)
             sums.entity(before, key, written)
-        if adopted.request_rows:
-            sums.requests(self.requests, adopted.requests, adopted.request_rows)
-            self._ops += [StoreOp("requests", key, value) for key, value in adopted.request_rows]
-        self.requests = adopted.requests
-        self._batches.append((base, entry.count, term, batch))
-        self._ops += self._log.ops_for(base, entry.count, term, batch)
-        self.offset = base + entry.count
-        self.time_ms = entry.time_ms
-        self._metrics.commits += 1
-        self._metrics.events += entry.count
+        if made.request_rows:
+            sums.requests(self.requests, made.requests, made.request_rows)
+            self._ops += [StoreOp("requests", key, value) for key, value in made.request_rows]
+        self.requests = made.requests
+        self._batches.append((base, count, term, batch))
+        self._ops += self._log.ops_for(base, count, term, batch)
+        self.offset = base + count
+        self.time_ms = made.time_ms
 
     def _keep(self, entry: Entry, index: Index, term: Term) -> None:
         """What consumer groups keep; the entry takes no offset and does not tell the time."""
@@ -271,13 +275,17 @@ class ReplicatedState:
 
     def _evolve(self, entry: Entry, term: Term) -> EntryResult:
         """Decode and fold; the stamps in the records must say what the header said."""
-        stamp = _stamp(entry, term)
+        stamp, base, count, time_ms = _stamp(entry, term), entry.base_offset, entry.count, entry.time_ms
         found = events_of(entry.batch, stamp)
-        if len(found) != entry.count:
-            raise InvariantBrokenError(f"entry at {entry.base_offset} lies about its count")
+        if len(found) != count:
+            raise InvariantBrokenError(f"entry at {base} lies about its count")
         state = fold(self.state, [event for _, event in found], stamp)
-        requests, request_rows = remember(self.requests, entry, state, self.time_ms)
-        return EntryResult(entry, state, requests, tuple([key for key, _ in found]), request_rows)
+        requests = self.requests
+        request_rows: tuple[RowChange, ...] = ()
+        if entry.request_id or time_ms - self.time_ms > SHORT_STEP_MS:
+            requests, request_rows = remember(requests, entry, state, self.time_ms)
+        keys = tuple([key for key, _ in found])
+        return EntryResult(base, count, time_ms, entry.batch, state, requests, keys, request_rows)
 
     def applied(self) -> None:
         """End of a slice of applies: write the store, then answer callers. One store write for the slice, then publish,
@@ -290,6 +298,8 @@ class ReplicatedState:
         batches, kept = self._batches, self._kept
         self._clear()
         if batches:
+            self._metrics.commits += len(batches)
+            self._metrics.events += self.offset - batches[0][0]
             self._log.publish(batches)
         if self._speculation is not None:
             self._speculation.slice_end()
@@ -336,7 +346,8 @@ def remember(
     requests: RequestTable, entry: Entry, state: State, before_ms: int
 ) -> tuple[RequestTable, tuple[RowChange, ...]]:
     """The request table after an executed entry that led to ``state``, and the rows that change. ``before_ms``: the
-    log's time until then.
+    log's time until then. One without a request id, a short step after the one before, changes nothing: it need not be
+    asked about.
     """
     step_ms, skipped = entry.time_ms - before_ms, tuple[RowChange, ...]()
     if step_ms > SHORT_STEP_MS and entry.stepped and before_ms:

@@ -5,6 +5,8 @@ superseded by a later election, fenced, or the replica's heartbeat shows the new
 per election. Brokers also poll, so a lost push costs time, never correctness.
 """
 
+from collections.abc import Sequence
+
 from quorate.clock import Scheduler
 from quorate.controller.listeners import Listener
 from quorate.controller.live import LiveTable
@@ -13,7 +15,7 @@ from quorate.controller.outcomes import Caller, Outcome
 from quorate.controller.paced import Agenda
 from quorate.controller.ports import BrokerLink, RoleChange
 from quorate.controller.settings import ControllerSettings
-from quorate.events import Event, MasterElected, Stamp
+from quorate.events import Event, MasterElected
 from quorate.metadata.commands import AcknowledgedBy, AcknowledgeRoleChanges, RoleChangeDelivery
 from quorate.model.state import BrokerSet
 
@@ -64,12 +66,12 @@ class RoleChanges(Listener):
         """Elections whose delivery is under way."""
         return len(self._pushes)
 
-    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """Each election is pushed."""
-        for position, event in enumerate(events):
+        for offset, event in events:
             # An entry of a leadership that is over: whoever leads now pushes it.
             if event.__class__ is MasterElected and self._controller.is_leader:
-                self._push(event.broker_set, first.offset + position)
+                self._push(event.broker_set, offset)
 
     def opened(self, term: int) -> None:
         """A new leader finishes what the old one may not have."""

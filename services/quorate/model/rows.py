@@ -44,8 +44,9 @@ def row(state: State, key: bytes) -> bytes | None:
 
     Raises InvariantBrokenError for a key of no kind of ours.
     """
-    entity = entity_at(state, key)
-    return None if entity is None else encoded(entity)
+    find, name = _place(key)
+    entity = find(state, name)
+    return None if entity is None else _FORMAT + _ENCODER.encode(entity)
 
 
 def entity_at(state: State, key: bytes) -> Entity | None:

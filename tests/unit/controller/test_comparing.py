@@ -249,8 +249,8 @@ def test_a_request_that_is_not_remembered_is_told_by_the_journal(victim: int, lo
     execute, evolved = machine._execute, machine._evolve
     ask(rig, 8)
 
-    def losing(entry: Any, term: Term, adopted: Any) -> None:
-        execute(entry, term, msgspec.structs.replace(evolved(entry, term), requests=machine.requests, request_rows=()))
+    def losing(made: Any, term: Term) -> None:
+        execute(msgspec.structs.replace(made, requests=machine.requests, request_rows=()), term)
 
     if lost:
         machine._execute = losing  # type: ignore[method-assign]

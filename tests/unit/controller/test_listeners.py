@@ -1,10 +1,12 @@
 """Who hears of what a controller does, and in which order."""
 
+from collections.abc import Sequence
+
 from quorate.controller import Listener
 from quorate.controller.listeners import Listeners
 from quorate.controller.live import LiveEntry
 from quorate.controller.messages import BrokersClosed, SumsMessage
-from quorate.events import Event, Stamp
+from quorate.events import Event
 from tests.unit.controller.bench import Bench
 from tests.unit.controller.test_loop import topic
 
@@ -24,7 +26,7 @@ class Recorder(Listener):
     def lost(self) -> None:
         self._hear("lost")
 
-    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         self._hear("committed")
 
     def suspected(self, suspects: list[LiveEntry]) -> None:

@@ -90,17 +90,19 @@ class EventLog:
 
     def publish(self, batches: Sequence[Batch]) -> None:
         """Let readers see what was written. Raises InvariantBrokenError if it does not begin at the end."""
+        end, newest = self.end_offset, self.term_starts[-1][0] if self.term_starts else -1
         for base_offset, count, term, batch in batches:
-            if base_offset != self.end_offset:
-                raise InvariantBrokenError(f"batch at {base_offset} does not follow {self.end_offset}")
+            if base_offset != end:
+                raise InvariantBrokenError(f"batch at {base_offset} does not follow {end}")
             if not count:
                 continue
-            if not self.term_starts or term > self.term_starts[-1][0]:
+            if term > newest:
+                newest = term
                 self.term_starts.append((term, base_offset))
             self._bases.append(base_offset)
             self._batches.append(batch)
             self._tail_bytes += len(batch)
-            self.end_offset += count
+            self.end_offset = end = base_offset + count
         self._shrink_tail()
 
     def _shrink_tail(self) -> None:

@@ -98,9 +98,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     format_version: int = FORMAT
 
 
-def offset_key(offset: int) -> bytes:
-    """A number as a key: key order is number order."""
-    return _OFFSET.pack(offset)
+offset_key: Callable[[int], bytes] = _OFFSET.pack
+"""A number as a key: key order is number order."""
 
 
 def key_offset(key: bytes) -> int:

@@ -5,10 +5,10 @@ RocketMQ's microseconds, as in ``ControllerMetricsManager``. No label takes a va
 Source: Prometheus text format 0.0.4; RocketMQ ``ControllerMetricsConstant``.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from quorate.controller import Listener
-from quorate.events import ElectionFailed, Event, MasterElected, Stamp
+from quorate.events import ElectionFailed, Event, MasterElected
 from quorate.gateway.http.answers import BrokerCounts
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import Response
@@ -92,9 +92,9 @@ class Scrape(Listener):
         self._role = role
         context.controller.listeners.add(self)
 
-    def committed(self, events: tuple[Event, ...], first: Stamp) -> None:
-        """On the leader, for each entry it decided."""
-        for event in events:
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
+        """On the leader, what it decided."""
+        for _, event in events:
             if event.__class__ is MasterElected or event.__class__ is ElectionFailed:
                 result = "new_master_elected" if event.__class__ is MasterElected else "no_master_elected"
                 self._context.metrics.elections[event.cluster, event.broker_set, result] += 1
