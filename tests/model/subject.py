@@ -91,7 +91,7 @@ class Subject:
         return {"broker_sets": sets, "topics": topics}
 
     def _decide(self, command: commands.Command) -> commands.Reply | commands.Refusal:
-        context = Context(now_ms=self.now_ms, term=1, policy=self.policy, live=self.live, next_offset=self.offset)
+        context = Context(now_ms=self.now_ms, term=1, policy=self.policy, live=self.live)
         found = decide(self.state, command, context)
         if not isinstance(found, Decision):
             return found

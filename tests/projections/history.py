@@ -48,9 +48,7 @@ class History:
         while True:
             command = next(self._first, None) or self._some()
             policy = self._unclean if self._chance.random() < 0.1 else self._plain
-            context = Context(
-                now_ms=self._now_ms, term=self._term, policy=policy, live=self._live, next_offset=self._offset
-            )
+            context = Context(now_ms=self._now_ms, term=self._term, policy=policy, live=self._live)
             decision = decide(self._state, command, context)
             if isinstance(decision, Decision) and decision.events:
                 return self._written(decision.events, type(command).__name__)

@@ -240,7 +240,7 @@ class Run:
     def context(self) -> Context:
         offset = len(self.log)
         term = 1 + offset // 10
-        return Context(now_ms=1_000 + offset, term=term, policy=self.policy, live=self.live, next_offset=offset)
+        return Context(now_ms=1_000 + offset, term=term, policy=self.policy, live=self.live)
 
     def apply(self, decision: Decision) -> None:
         first = len(self.log)

@@ -14,6 +14,7 @@ until then nobody knows.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -21,7 +22,7 @@ from quorate.consensus.entry import MAX_REPLY_BYTES, Entry, encode_entry
 from quorate.consensus.ports import Index, Term
 from quorate.controller.cluster_clock import ClusterClock
 from quorate.controller.machine import EntryResult, fold, remember
-from quorate.controller.outcomes import Answered, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.controller.outcomes import Answered, Busy, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.pending import Pending, Stage
 from quorate.controller.ports import ControllerPorts
 from quorate.controller.settings import ControllerSettings
@@ -40,6 +41,9 @@ from quorate.wire.avro import encode_events
 
 CommandPending = Pending[Command, Outcome]
 Settle = Callable[[CommandPending, Outcome], None]
+
+CONTEXT_S: Final = 0.001
+"""Decisions within so long see one time and one live table: that of the first of them."""
 
 _reply_encoder = msgspec.msgpack.Encoder()
 _reply_decoder = msgspec.msgpack.Decoder(Reply)
@@ -92,7 +96,7 @@ class Decider:
         self._scheduler = ports.scheduler
         self._metrics = ports.metrics
         self.engine = ports.engine
-        self._command_bytes_max = settings.command_bytes_max
+        self._command_bytes_max, self._in_flight_max = settings.command_bytes_max, settings.in_flight_max
         self._policy = policy
         self._clock = clock
         self._live_now = live_now
@@ -101,6 +105,8 @@ class Decider:
         self._lacks_room = lacks_room
         self._tip: Tip | None = None
         self._term = Term(0)
+        self._context: Context | None = None
+        self._context_until = 0.0
         self._in_flight: deque[InFlight] = deque()
         self._in_doubt: dict[Index, InFlight] = {}
         self._settled: list[tuple[InFlight, bool]] = []
@@ -113,18 +119,23 @@ class Decider:
 
     def decide(self, pending: CommandPending, term: Term) -> bool:
         """Decide on the tip and propose. False: not the leader of ``term`` any more, nothing was proposed."""
+        if len(self._in_flight) >= self._in_flight_max:
+            self._settle(pending, Busy("too many commands are in flight"))
+            return True
         tip = self._tip
         if tip is None or term != self._term:
             machine = self._machine
             tip = self._tip = Tip(machine.state, machine.requests, machine.offset, machine.time_ms)
             self._term = term
-        now_ms = max(self._clock.now_ms(), tip.time_ms)
+            self._context = None
+        context = self._context
+        if context is None or self._scheduler.monotonic() >= self._context_until:
+            context = self._look(tip, term)
         if pending.request_id:
             known = self._known(tip, pending)
             if known is not None:
                 self._after_tip(pending, known)
                 return True
-        context = Context(now_ms=now_ms, term=term, policy=self._policy, live=self._live_now(), next_offset=tip.offset)
         decision = decide(tip.state, pending.request, context)
         if isinstance(decision, Refusal):
             self._after_tip(pending, Refused(decision, tip.offset))
@@ -136,7 +147,14 @@ class Decider:
         if lack is not None:
             self._after_tip(pending, Refused(refuse("NoRoom", lack), tip.offset))
             return True
-        return self._propose(tip, pending, decision, now_ms, term)
+        return self._propose(tip, pending, decision, context)
+
+    def _look(self, tip: Tip, term: Term) -> Context:
+        """What time it is and who lives; the decisions of the next moment see the same."""
+        self._context_until = self._scheduler.monotonic() + CONTEXT_S
+        now_ms = max(self._clock.now_ms(), tip.time_ms)
+        self._context = Context(now_ms=now_ms, term=term, policy=self._policy, live=self._live_now())
+        return self._context
 
     def _known(self, tip: Tip, pending: CommandPending) -> Outcome | None:
         """What an earlier run of this request id was told, if there was or may have been one. The id's time is judged
@@ -151,8 +169,9 @@ class Decider:
         reply = _reply_decoder.decode(found.reply) if found.reply else Accepted()
         return Answered(reply, found.first_offset + found.count, repeated=True)
 
-    def _propose(self, tip: Tip, pending: CommandPending, decision: Decision, now_ms: int, term: Term) -> bool:
+    def _propose(self, tip: Tip, pending: CommandPending, decision: Decision, context: Context) -> bool:
         base, events, reply = tip.offset, decision.events, decision.reply
+        now_ms, term = context.now_ms, self._term
         principal, cause, request_id = pending.caller.principal, pending.cause, pending.request_id
         stamp = Stamp(offset=base, term=term, time_ms=now_ms, principal=principal, cause=cause, request_id=request_id)
         keys, count = tuple([event_key(event) for event in events]), len(events)

@@ -1,13 +1,16 @@
 """How requests end: the one place where each gets its answer, its line in the log, and its deadline.
 
-Rules: ``done`` is called once. A timeout says what is known: *nothing happened* of what waited here, *unknown* of what
-was proposed or sent to the leader.
+Rules: ``done`` is called exactly once. A timeout says what is known: *nothing happened* of what waited here, *unknown*
+of what was proposed or sent to the leader. No timer per request: deadlines lie in one queue per patience, swept
+together; a request that ended leaves its queue as soon as those before it have.
 """
 
+from collections import deque
+from collections.abc import Iterator
 from functools import partial
 
 from quorate.controller.outcomes import Answered, Refused, Unavailable, UnknownOutcome
-from quorate.controller.pending import AnyPending, Deadlines, Stage
+from quorate.controller.pending import AnyPending, Stage
 from quorate.controller.ports import CommandLine, ControllerPorts
 
 
@@ -18,27 +21,34 @@ class Endings:
         self._scheduler, self._metrics = ports.scheduler, ports.metrics
         self._engine, self._command_log = ports.engine, ports.command_log
         self._sweep_s = sweep_s
-        self._deadlines = Deadlines()
+        self._queues: dict[float, deque[AnyPending]] = {}
 
     def __bool__(self) -> bool:
-        """Does a request wait for its answer?"""
-        return bool(self._deadlines)
+        """Is there a queue? (An empty one goes with the next sweep.)"""
+        return bool(self._queues)
 
     def watch(self, pending: AnyPending) -> None:
         """From now on it ends by its deadline at the latest."""
-        self._deadlines.add(pending, pending.patience_s)
+        queue = self._queues.get(pending.patience_s)
+        if queue is None:
+            queue = self._queues[pending.patience_s] = deque()
+        pending.queue = queue
+        queue.append(pending)
 
     def settle(self, pending: AnyPending, outcome: object) -> None:
         """Give it its answer; later ones are dropped.
 
         A caller that fails must not stop a node in the middle of an apply, and the next leader at the retry.
         """
-        if pending.stage is Stage.ENDED:
+        stage = pending.stage
+        if stage is Stage.ENDED:
             return
-        done = pending.done
-        decided_here = pending.stage is not Stage.FORWARDED
-        self._deadlines.ended(pending)
-        if isinstance(outcome, UnknownOutcome):
+        pending.stage = Stage.ENDED
+        queue, pending.queue = pending.queue, None
+        while queue and queue[0].stage is Stage.ENDED:
+            queue.popleft()
+        decided_here = stage is not Stage.FORWARDED
+        if outcome.__class__ is UnknownOutcome:
             self._metrics.unknown_outcomes += 1
         elif isinstance(outcome, Refused) and decided_here:
             self._metrics.refusals[outcome.refusal.code] += 1
@@ -46,7 +56,7 @@ class Endings:
         if self._command_log is not None and not pending.is_read and not relayed:
             self._command_log(self._line(pending, outcome))
         try:
-            done(outcome)
+            pending.done(outcome)
         except Exception as error:  # noqa: BLE001 - the caller's own trouble; raised in its own turn, below
             self._scheduler.call_soon(partial(_raise, error))
 
@@ -71,11 +81,21 @@ class Endings:
 
     def sweep(self) -> None:
         """End what would be overdue at the next sweep, with the truth about it."""
-        for pending in self._deadlines.expired(self._scheduler.monotonic() + self._sweep_s):
+        for pending in self._expired(self._scheduler.monotonic() + self._sweep_s):
             if pending.stage in (Stage.PROPOSED, Stage.FORWARDED):
                 self.settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
             else:
                 self.settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
+
+    def _expired(self, now: float) -> Iterator[AnyPending]:
+        """Those whose time is over then; whoever takes one ends it."""
+        for patience_s, queue in list(self._queues.items()):
+            while queue and queue[0].deadline <= now:
+                pending = queue.popleft()
+                if pending.stage is not Stage.ENDED:
+                    yield pending
+            if not queue:
+                del self._queues[patience_s]
 
 
 def _raise(error: Exception) -> None:

@@ -6,7 +6,7 @@ when confirmed (liveness.py); until then the broker is *suspect*, still alive.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -317,31 +317,36 @@ class LiveTable:
 
     def alive(self, cluster: str, broker_set: str, broker_id: int, now: float) -> bool | None:
         """True / False by evidence; None = never heard here and too early to say (one timeout after the start)."""
-        entry = self._entries.get((cluster, broker_set, broker_id))
-        if entry is None:
-            return None if now < self._started + self._timeout_s else False
-        return entry.alive and entry.seen + entry.timeout_s >= now
+        return self.at(now).alive(cluster, broker_set, broker_id)
+
+    def at(self, now: float, now_ms: int = 0) -> "LiveNow":
+        """The table at this moment, which is ``now_ms`` by the wall clock."""
+        return LiveNow(self._entries, self.judged_from, now, now_ms)
 
 
 class LiveNow(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The table at one moment, as ``decide`` and the queries see it (model.live.LiveView)."""
 
-    _table: LiveTable
+    _entries: Mapping[LiveKey, LiveEntry]
+    _judged_from: float
     _now: float
     _now_ms: int
 
     def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
         """True / False by evidence; None = never heard here and too early to say (one timeout after the start)."""
-        return self._table.alive(cluster, broker_set, broker_id, self._now)
+        entry = self._entries.get((cluster, broker_set, broker_id))
+        if entry is None:
+            return None if self._now < self._judged_from else False
+        return entry.alive and entry.seen + entry.timeout_s >= self._now
 
     def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
         """Did its channel close, unconfirmed?"""
-        entry = self._table.get(cluster, broker_set, broker_id)
+        entry = self._entries.get((cluster, broker_set, broker_id))
         return entry is not None and entry.suspect
 
     def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
         """What its last heartbeat said, or None."""
-        entry = self._table.get(cluster, broker_set, broker_id)
+        entry = self._entries.get((cluster, broker_set, broker_id))
         if entry is None:
             return None
         return LiveInfo(

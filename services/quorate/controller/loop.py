@@ -175,7 +175,7 @@ class Controller:
 
     def live_now(self) -> LiveNow:
         """The live table at this moment."""
-        return LiveNow(self.live, self._scheduler.monotonic(), self._scheduler.time_ms())
+        return self.live.at(self._scheduler.monotonic(), self._scheduler.time_ms())
 
     def policy_for(self, broker_set: str = "") -> PolicySettings:
         """The policy in force for a broker set: the node's own, overruled by what is configured in the log."""
@@ -212,24 +212,16 @@ class Controller:
         timeout_s: float | None = None,
     ) -> None:
         """Have it decided. ``done`` is called once, within ``timeout_s``; ``forward=False``: only by this node."""
-        patience_s = self._patience(timeout_s)
-        pending: AnyPending = Pending(
-            command,
-            done,
-            caller=caller,
-            cause=cause,
-            request_id=request_id,
-            forward=forward,
-            started=self._scheduler.monotonic(),
-            patience_s=patience_s,
-        )
+        patience_s = self.settings.answer_timeout_s if timeout_s is None else self._patience(timeout_s)
+        started = self._scheduler.monotonic()
+        pending: AnyPending = Pending(command, done, caller, started, patience_s, cause, request_id, forward)
         self._endings.watch(pending)
         self._router.route(pending)
 
-    def _patience(self, timeout_s: float | None) -> float:
+    def _patience(self, timeout_s: float) -> float:
         """At most the setting; in tenths of a second, so that few deadline queues exist."""
         most = self.settings.answer_timeout_s
-        return most if timeout_s is None or timeout_s >= most else max(int(timeout_s * 10), 1) / 10
+        return most if timeout_s >= most else max(int(timeout_s * 10), 1) / 10
 
     def read(
         self,
@@ -246,16 +238,9 @@ class Controller:
         if level == "stale":
             done(self.view())
             return
-        patience_s = self._patience(timeout_s)
-        pending: AnyPending = Pending(
-            None,
-            done,
-            caller=self._me,
-            forward=forward,
-            is_read=True,
-            started=self._scheduler.monotonic(),
-            patience_s=patience_s,
-        )
+        patience_s = self.settings.answer_timeout_s if timeout_s is None else self._patience(timeout_s)
+        started = self._scheduler.monotonic()
+        pending: AnyPending = Pending(None, done, self._me, started, patience_s, forward=forward, is_read=True)
         self._endings.watch(pending)
         self._router.route(pending)
 

@@ -1,11 +1,7 @@
-"""Requests on their way to an answer, and the deadlines that see to it that each gets one.
-
-Rules: ``done`` is called exactly once. No timer per request: deadlines lie in one queue per patience, swept together;
-a request that ended leaves its queue as soon as those before it have.
-"""
+"""Requests on their way to an answer (endings.py sees to it that each gets one, once)."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -51,40 +47,3 @@ class Pending(msgspec.Struct, Generic[R, O], eq=False):
 
 AnyPending = Pending[Any, Any]
 """Where commands and reads go the same way."""
-
-
-class Deadlines:
-    """All requests not yet ended, by deadline."""
-
-    def __init__(self) -> None:
-        self._queues: dict[float, deque[AnyPending]] = {}
-
-    def __bool__(self) -> bool:
-        """Is there a queue? (An empty one goes with the next sweep.)"""
-        return bool(self._queues)
-
-    def add(self, pending: AnyPending, patience_s: float) -> None:
-        """Watch it."""
-        queue = self._queues.get(patience_s)
-        if queue is None:
-            queue = self._queues[patience_s] = deque()
-        pending.queue = queue
-        queue.append(pending)
-
-    def ended(self, pending: AnyPending) -> None:
-        """It has its answer."""
-        pending.stage = Stage.ENDED
-        queue = pending.queue
-        pending.queue = None
-        while queue and queue[0].stage is Stage.ENDED:
-            queue.popleft()
-
-    def expired(self, now: float) -> Iterator[AnyPending]:
-        """Those whose time is over; the caller ends each."""
-        for patience_s, queue in list(self._queues.items()):
-            while queue and queue[0].deadline <= now:
-                pending = queue.popleft()
-                if pending.stage is not Stage.ENDED:
-                    yield pending
-            if not queue:
-                del self._queues[patience_s]

@@ -8,7 +8,7 @@ asked, whoever leads. Every queue is bounded.
 from collections import deque
 from collections.abc import Callable
 
-from quorate.consensus.ports import Index, Term
+from quorate.consensus.ports import Index
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
 from quorate.controller.forwarding import Forwarder
@@ -75,19 +75,13 @@ class Router:
         elif pending.is_read and engine.leader_id is not None:
             self._confirm(pending)
         elif term := self._terms.decidable():
-            self._here(pending, term)
+            if not self._decider.decide(pending, term):
+                self._park(pending)
         elif pending.is_read:
             self._park(pending)
         elif self.forwarder.full:
             self._settle(pending, Busy("too many requests are under way to the leader"))
         elif not self._forward(pending):
-            self._park(pending)
-
-    def _here(self, pending: AnyPending, term: Term) -> None:
-        """This node decides."""
-        if len(self._decider) >= self._settings.in_flight_max:
-            self._settle(pending, Busy("too many commands are in flight"))
-        elif not self._decider.decide(pending, term):
             self._park(pending)
 
     def _confirm(self, pending: AnyPending) -> None:

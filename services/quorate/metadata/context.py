@@ -21,8 +21,6 @@ class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The Raft term the decision will be proposed in."""
     policy: PolicySettings
     live: LiveView
-    next_offset: int = 0
-    """The offset the first event of the decision would get."""
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

@@ -474,7 +474,8 @@ def _text_fields(fields: Fields | Mapping[str, str] | None) -> dict[str, str]:
     for name, own in _names_of(type(fields)):
         value = getattr(fields, own)
         if value is not None:
-            found[name] = value if value.__class__ is str else _java_text(value)
+            kind = value.__class__
+            found[name] = value if kind is str else str(value) if kind is int else _java_text(value)
     return found
 
 

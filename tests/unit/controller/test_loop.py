@@ -19,6 +19,7 @@ from quorate.controller import (
     UnknownOutcome,
     messages,
 )
+from quorate.controller.deciding import CONTEXT_S
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.controller.views import answered
 from quorate.errors import StorageError
@@ -94,6 +95,24 @@ def test_many_entries_are_in_flight_and_decide_on_each_others_tip() -> None:
     assert isinstance(first[0], Answered)
     assert isinstance(second[0], Answered)
     assert "t" not in bench.machine.state.topics
+
+
+def test_decisions_of_one_moment_have_one_time_and_the_next_one_its_own() -> None:
+    """Time and live table are looked at once in ``CONTEXT_S``, and not less often; another term looks for itself."""
+    bench = Bench(settings=ControllerSettings(answer_timeout_s=100.0))
+    bench.open()
+    times: list[int] = []
+    for number, pause_s in enumerate((CONTEXT_S, CONTEXT_S / 2, CONTEXT_S / 2, 50 * CONTEXT_S)):
+        bench.after(pause_s)
+        bench.done(topic(f"t{number}"))
+        times.append(bench.machine.time_ms)
+    now_ms = bench.loop.time_ms()
+    assert times[0] == times[1] < times[2] < times[3] == now_ms
+    bench.engine.lose(None)
+    bench.after(CONTEXT_S / 2)
+    bench.loop.wall_skew_ms += 10
+    bench.open(2)
+    assert bench.machine.time_ms == bench.loop.time_ms()
 
 
 def test_a_refusal_read_from_the_tip_waits_for_it() -> None:

@@ -64,7 +64,7 @@ class World:
         self.log: list[tuple[Event, Stamp]] = []
 
     def context(self) -> Context:
-        return Context(now_ms=self.now_ms, term=self.term, policy=self.policy, live=self.live, next_offset=self.offset)
+        return Context(now_ms=self.now_ms, term=self.term, policy=self.policy, live=self.live)
 
     def decide(self, command: Command) -> Decision | Refusal:
         return decide(self.state, command, self.context())

@@ -97,7 +97,7 @@ def sync_state_set_body(members: Sequence[int], epoch: int) -> bytes:
     return _json(SyncStateSetBody(tuple(members), epoch))
 
 
-def command_answer(command: Command, outcome: Outcome) -> Message:
+def command_answer(command: Command | None, outcome: Outcome) -> Message:
     """The answer to a command."""
     match outcome:
         case Answered():
@@ -155,7 +155,7 @@ def _master(reply: MasterIs, code: int, remark: str | None) -> Message:
     )
 
 
-def _refused(command: Command, outcome: Refused) -> Message:
+def _refused(command: Command | None, outcome: Refused) -> Message:
     refusal = outcome.refusal
     code, remark = response(refusal)
     if isinstance(refusal.reply, MasterIs):

@@ -126,34 +126,37 @@ def needed(value: _T | None, name: str) -> _T:
     return value
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """One request until it is answered, exactly once."""
 
-    __slots__ = ("_header_type", "_opaque", "_service", "_started", "connection", "name", "oneway")
-
-    def __init__(
-        self, service: "RemotingService", request: Request, header_type: HeaderType, connection: Connection
-    ) -> None:
-        self._service = service
-        self._header_type = header_type
-        self._opaque = request.opaque
-        self._started = service.now()
-        self.connection = connection
-        self.oneway = request.oneway
-        self.name = _NAMES.get(request.__class__, "UNKNOWN")
+    service: "RemotingService"
+    connection: Connection
+    header_type: HeaderType
+    opaque: int
+    oneway: bool
+    name: str
+    started: float
+    command: Command | None = None
+    """What was made of it, if it is to be decided."""
 
     def later(self, make: Callable[[], Message]) -> None:
         """Answer with what is large, or long in the making."""
         self.connection.later(lambda: self.reply(make()))
 
+    def decided(self, outcome: Outcome) -> None:
+        """Answer what became of the command."""
+        message = answers.command_answer(self.command, outcome)
+        self.reply(message, unknown=outcome.__class__ is UnknownOutcome)
+
     def reply(self, message: Message, *, unknown: bool = False) -> None:
-        """Answer and count it; ``unknown``: what became of it was not known when the answer was due."""
-        self.connection.answer(self._header_type, self._opaque, None if self.oneway else message)
+        """Answer and count it (RocketMQ ``request_total``, ``request_latency``); ``unknown``: what became of it was not
+        known when the answer was due.
+        """
+        self.connection.answer(self.header_type, self.opaque, None if self.oneway else message)
         status = "timeout" if unknown else "failed" if message.code in (1, 2) else "success"
-        self._service.count(self.name, status, self._started)
-
-
-_NAMES: dict[type[Request], str] = {kind: RequestCode(code).name for code, kind in remoting.REQUEST_TYPES.items()}
+        metrics, name = self.service.metrics, self.name
+        metrics.requests[name, status] += 1
+        metrics.request_us[name].observe(int((self.service.now() - self.started) * 1e6))
 
 
 class RemotingService:
@@ -189,7 +192,7 @@ class RemotingService:
         self._access = access or OpenAccess()
         self._quota = quota or NoQuota()
         self._guarded = access is not None or quota is not None
-        self._metrics = metrics or Metrics()
+        self.metrics = metrics or Metrics()
         self._replica_info: dict[str, tuple[BrokerSet, Message]] = {}
         self._all_topics: tuple[State, int, Message] | None = None
         self.now = now
@@ -210,8 +213,9 @@ class RemotingService:
 
     def handle(self, request: Request, frame: Frame, connection: Connection) -> None:
         """Everything else."""
-        exchange = Exchange(self, request, frame.header_type, connection)
-        route = _ROUTES.get(request.__class__)
+        name, route = _KINDS.get(request.__class__, _UNKNOWN)
+        oneway = request.flag & remoting.ONEWAY_FLAG != 0
+        exchange = Exchange(self, connection, frame.header_type, request.opaque, oneway, name, self.now())
         if route is None:
             exchange.reply(answers.not_supported(remoting.code_of(request)))
         elif len(frame.body) > self._settings.body_bytes_max:
@@ -235,22 +239,13 @@ class RemotingService:
         replica = found.replica(heard.broker_id) if found is not None else None
         return replica is not None and replica.registered and replica.address == heard.address
 
-    # -- counting
-
-    def count(self, name: str, status: str, started: float) -> None:
-        """One request ended (RocketMQ ``request_total``, ``request_latency``)."""
-        self._metrics.requests[name, status] += 1
-        self._metrics.request_us[name].observe(int((self.now() - started) * 1e6))
-
     # -- the two ways out
 
     def _permitted(self, connection: Connection, operation: str, resource: str) -> bool:
         return self._access.authorize(connection.caller.principal, operation, resource)
 
     def _admitted(self, exchange: Exchange, operation: str, resource: str) -> bool:
-        """Ask both hooks, if there are any; a refusal is answered here."""
-        if not self._guarded:
-            return True
+        """Ask both hooks; a refusal is answered here."""
         if not self._permitted(exchange.connection, operation, resource):
             exchange.reply(answers.FORBIDDEN)
             return False
@@ -260,16 +255,16 @@ class RemotingService:
         return True
 
     def _submit(self, exchange: Exchange, command: Command, resource: str) -> None:
-        if self._admitted(exchange, command.__class__.__name__, resource):
-            self._controller.submit(
-                command,
-                exchange.connection.caller,
-                lambda outcome: exchange.reply(
-                    answers.command_answer(command, outcome), unknown=outcome.__class__ is UnknownOutcome
-                ),
-                cause=exchange.name,
-                forward=self._settings.forward_to_leader,
-            )
+        if self._guarded and not self._admitted(exchange, command.__class__.__name__, resource):
+            return
+        exchange.command = command
+        self._controller.submit(
+            command,
+            exchange.connection.caller,
+            exchange.decided,
+            cause=exchange.name,
+            forward=self._settings.forward_to_leader,
+        )
 
     def _look(
         self,
@@ -287,7 +282,7 @@ class RemotingService:
         of a thousand others may be known in the same one.
         """
         forward = self._settings.forward_to_leader
-        if not self._admitted(exchange, operation, resource):
+        if self._guarded and not self._admitted(exchange, operation, resource):
             return
         if fields.level is None and fields.at is None and fields.min_offset is None:
 
@@ -463,7 +458,7 @@ class RemotingService:
 
     def get_config(self, request: GetConfigRequest, body: bytes, exchange: Exchange) -> None:
         """1010."""
-        if self._admitted(exchange, "GetConfig", self._config.scope):
+        if not self._guarded or self._admitted(exchange, "GetConfig", self._config.scope):
             exchange.reply(Message(0, body=self._config.text(self._controller.state).encode()))
 
     def update_config(self, request: UpdateConfigRequest, body: bytes, exchange: Exchange) -> None:
@@ -522,7 +517,8 @@ class RemotingService:
         return message
 
 
-_ROUTES: Mapping[type[Request], Callable[[RemotingService, Any, bytes, Exchange], None]] = {
+_Route = Callable[[RemotingService, Any, bytes, Exchange], None]
+_ROUTES: Mapping[type[Request], _Route] = {
     AlterSyncStateSetRequest: RemotingService.alter_sync_state_set,
     ElectMasterRequest: RemotingService.elect_master,
     RegisterBrokerRequest: RemotingService.register_broker,
@@ -540,6 +536,12 @@ _ROUTES: Mapping[type[Request], Callable[[RemotingService, Any, bytes, Exchange]
     AllTopicsRequest: RemotingService.all_topics,
 }
 """904 is not here: the server takes it before anything else. 1008 goes the other way and is not supported."""
+
+_KINDS: Mapping[type[Request], tuple[str, _Route | None]] = {
+    kind: (RequestCode(code).name, _ROUTES.get(kind)) for code, kind in remoting.REQUEST_TYPES.items()
+}
+"""How each request is counted, and who answers it."""
+_UNKNOWN: tuple[str, _Route | None] = ("UNKNOWN", None)
 
 
 def _facts(node_id: int, group: str, addresses: Mapping[int, str], settings: RemotingSettings) -> dict[str, str]:

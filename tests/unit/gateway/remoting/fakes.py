@@ -64,7 +64,7 @@ class InstantController:
 
     def _decide(self, command: Command, caller: Caller, cause: str) -> Outcome:
         now_ms = self.clock.time_ms()
-        context = Context(now_ms=now_ms, term=1, policy=self.policy, live=self.live_now(), next_offset=len(self.events))
+        context = Context(now_ms=now_ms, term=1, policy=self.policy, live=self.live_now())
         decision = decide(self.state, command, context)
         if isinstance(decision, Refusal):
             return Refused(decision, len(self.events))
@@ -75,7 +75,7 @@ class InstantController:
         return Answered(decision.reply, len(self.events))
 
     def live_now(self) -> LiveNow:
-        return LiveNow(self.live, self.clock.monotonic(), self.clock.time_ms())
+        return self.live.at(self.clock.monotonic(), self.clock.time_ms())
 
     def view(self) -> ReadView:
         return ReadView(self.state, len(self.events), 1, self.clock.time_ms(), self.live_now())
