@@ -142,7 +142,8 @@ class LiveTable:
         self._dead: OrderedDict[LiveKey, LiveEntry] = OrderedDict()
         self._dead_of: dict[str, dict[LiveKey, LiveEntry]] = {}
         self._by_channel: dict[int, list[LiveEntry]] = {}
-        self._started = started
+        self.judged_from = started + timeout_s
+        """From here on a broker that was never heard counts as dead; before it is too early to say."""
         self._timeout_s = timeout_s
         self._timeout_max_s = timeout_max_s
         self._entries_max = entries_max
@@ -160,11 +161,6 @@ class LiveTable:
     def living(self) -> int:
         """How many entries are alive, suspects among them."""
         return len(self._living)
-
-    @property
-    def judged_from(self) -> float:
-        """From here on a broker that was never heard counts as dead; before it is too early to say."""
-        return self._started + self._timeout_s
 
     def __iter__(self) -> Iterator[LiveEntry]:
         """Entries, oldest first."""
@@ -315,10 +311,6 @@ class LiveTable:
         self._living.pop(entry.key, None)
         self.suspects -= entry.suspect
 
-    def alive(self, cluster: str, broker_set: str, broker_id: int, now: float) -> bool | None:
-        """True / False by evidence; None = never heard here and too early to say (one timeout after the start)."""
-        return self.at(now).alive(cluster, broker_set, broker_id)
-
     def at(self, now: float, now_ms: int = 0) -> "LiveNow":
         """The table at this moment, which is ``now_ms`` by the wall clock."""
         return LiveNow(self._entries, self.judged_from, now, now_ms)
@@ -329,15 +321,15 @@ class LiveNow(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     _entries: Mapping[LiveKey, LiveEntry]
     _judged_from: float
-    _now: float
-    _now_ms: int
+    now: float
+    now_ms: int
 
     def alive(self, cluster: str, broker_set: str, broker_id: int) -> bool | None:
         """True / False by evidence; None = never heard here and too early to say (one timeout after the start)."""
         entry = self._entries.get((cluster, broker_set, broker_id))
         if entry is None:
-            return None if self._now < self._judged_from else False
-        return entry.alive and entry.seen + entry.timeout_s >= self._now
+            return None if self.now < self._judged_from else False
+        return entry.alive and entry.seen + entry.timeout_s >= self.now
 
     def suspect(self, cluster: str, broker_set: str, broker_id: int) -> bool:
         """Did its channel close, unconfirmed?"""
@@ -354,5 +346,5 @@ class LiveNow(msgspec.Struct, frozen=True, gc=False, eq=False):
             max_offset=entry.max_offset,
             confirm_offset=entry.confirm_offset,
             priority=entry.priority,
-            last_heartbeat_ms=self._now_ms - int((self._now - entry.seen) * 1000),
+            last_heartbeat_ms=self.now_ms - int((self.now - entry.seen) * 1000),
         )

@@ -14,7 +14,7 @@ from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
 from quorate.controller import messages
 from quorate.controller.listeners import Listener
-from quorate.controller.live import LiveEntry, LiveKey
+from quorate.controller.live import LiveEntry, LiveKey, LiveNow
 from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
 from quorate.controller.paced import PacedQueue
@@ -374,12 +374,12 @@ class Liveness(Listener):
         nothing that depends on time alone is waited for otherwise.
         """
         self._forget_the_missed(broker_set)
-        now = self._scheduler.monotonic()
+        lives = self._controller.live.at(self._scheduler.monotonic())
         self.looks += len(broker_set.replicas)
         anyone, master_gone = False, broker_set.master is None and broker_set.master_epoch > 0
         wrong: list[int] = []
         for replica in broker_set.replicas:
-            alive = self._believed(broker_set, replica, now)
+            alive = self._believed(broker_set, replica, lives)
             anyone = anyone or alive is True
             if alive is False and replica.fenced:
                 master_gone = master_gone or broker_set.master == replica.broker_id
@@ -394,10 +394,13 @@ class Liveness(Listener):
             if self._correct(broker_set.name, broker_id):
                 yield self._settings.failover_pause_s
 
-    def _believed(self, broker_set: BrokerSet, replica: Replica, now: float) -> bool | None:
+    def _believed(self, broker_set: BrokerSet, replica: Replica, lives: LiveNow) -> bool | None:
         """Alive, or dead beyond doubt; None: too early to say, and the set will be looked at when it is not."""
-        live, name, broker_id = self._controller.live, broker_set.name, replica.broker_id
-        alive = live.alive(broker_set.cluster, name, broker_id, now)
+        name, broker_id = broker_set.name, replica.broker_id
+        alive = lives.alive(broker_set.cluster, name, broker_id)
+        if alive:
+            return True
+        live, now = self._controller.live, lives.now
         sure_from = now
         if alive is None:
             sure_from = live.judged_from
@@ -437,7 +440,7 @@ class Liveness(Listener):
         if entry is None:
             self._missed.add([(name, broker_id)])
             return False
-        alive = live.alive(broker_set.cluster, name, broker_id, now)
+        alive = live.at(now).alive(broker_set.cluster, name, broker_id)
         if alive is not replica.fenced:
             return False
         if not alive:
@@ -460,7 +463,8 @@ class Liveness(Listener):
         replica = broker_set.replica(broker_id) if broker_set is not None else None
         if broker_set is None or replica is None or replica.fenced:
             return False
-        if self._believed(broker_set, replica, self._scheduler.monotonic()) is not False:
+        lives = self._controller.live.at(self._scheduler.monotonic())
+        if self._believed(broker_set, replica, lives) is not False:
             return False
         self._fence(broker_set, replica, self._controller.live.get(broker_set.cluster, name, broker_id))
         return True

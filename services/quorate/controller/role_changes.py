@@ -115,7 +115,7 @@ class RoleChanges(Listener):
     def _alive(self, broker_set: BrokerSet, broker_id: int) -> bool:
         live: LiveTable = self._controller.live
         now = self._scheduler.monotonic()
-        return live.alive(broker_set.cluster, broker_set.name, broker_id, now) is True
+        return live.at(now).alive(broker_set.cluster, broker_set.name, broker_id) is True
 
     def _current(self, name: str, push: _Push) -> bool:
         return self._pushes.get(name) is push

@@ -21,8 +21,8 @@ def beat(broker_id: int = 1, **fields: int) -> Heartbeat:
 def test_never_heard_is_unknown_for_one_timeout_and_then_dead() -> None:
     """None while it is too early to say, False afterwards."""
     live = table()
-    assert live.alive("c", "a", 1, 109.9) is None
-    assert live.alive("c", "a", 1, 110.0) is False
+    assert live.at(109.9).alive("c", "a", 1) is None
+    assert live.at(110.0).alive("c", "a", 1) is False
 
 
 def test_heard_is_alive_until_its_own_timeout() -> None:
@@ -30,10 +30,10 @@ def test_heard_is_alive_until_its_own_timeout() -> None:
     live = table(timeout_max_s=20.0)
     live.heard(beat(1, timeout_ms=3000), Line(), 100.0)
     live.heard(beat(2, timeout_ms=900_000), Line(), 100.0)
-    assert live.alive("c", "a", 1, 103.0) is True
-    assert live.alive("c", "a", 1, 103.1) is False
+    assert live.at(103.0).alive("c", "a", 1) is True
+    assert live.at(103.1).alive("c", "a", 1) is False
     assert [entry.broker_id for entry in live.overdue(121.0)] == [1, 2]
-    assert live.alive("c", "a", 2, 120.0) is True
+    assert live.at(120.0).alive("c", "a", 2) is True
 
 
 def test_offsets_move_only_forward_as_a_pair() -> None:
@@ -56,7 +56,7 @@ def test_a_close_counts_only_on_the_channel_of_the_last_heartbeat() -> None:
     assert live.closed(old, 102.0) == []
     (entry,) = live.closed(new, 103.0)
     assert entry.suspect
-    assert live.alive("c", "a", 1, 103.0) is True
+    assert live.at(103.0).alive("c", "a", 1) is True
 
 
 def test_a_heartbeat_after_a_close_clears_the_suspicion() -> None:
@@ -84,7 +84,7 @@ def test_the_table_is_bounded() -> None:
     live.heard(beat(2), Line(), 100.0)
     live.heard(beat(1), line, 105.0)
     assert (len(live), live.ignored, live.beats) == (1, 1, 3)
-    assert live.alive("c", "a", 1, 115.0) is True
+    assert live.at(115.0).alive("c", "a", 1) is True
 
 
 def test_another_life_says_anew_how_far_its_log_reaches() -> None:
@@ -146,8 +146,8 @@ def test_a_heartbeat_without_a_timeout_gets_the_nodes_own() -> None:
     """Zero or less asks for nothing in particular."""
     live = table()
     live.heard(beat(timeout_ms=0), Line(), 100.0)
-    assert live.alive("c", "a", 1, 110.0) is True
-    assert live.alive("c", "a", 1, 110.1) is False
+    assert live.at(110.0).alive("c", "a", 1) is True
+    assert live.at(110.1).alive("c", "a", 1) is False
 
 
 STEPS = st.lists(

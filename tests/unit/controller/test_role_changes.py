@@ -240,7 +240,7 @@ def test_a_broker_that_was_fenced_is_not_called_again() -> None:
             cluster="c", broker_set="a", broker_id=2, evidence="heartbeat expired", last_heartbeat_ms=0, detected_ms=0
         )
     )
-    assert bench.controller.live.alive("c", "a", 2, bench.world.now)
+    assert bench.controller.live.at(bench.world.now).alive("c", "a", 2)
     bench.brokers.notified.clear()
     bench.after(1.0)
     assert {address for address, _, _ in bench.brokers.notified} == {"127.0.0.1:30001"}
