@@ -16,6 +16,8 @@ from tests.sim.world import EPOCH_MS, ViolationError, World
 
 FORGOTTEN = "not remembered"
 """What an id that is too old is told (metadata/requests.py)."""
+REFUSED_ID = "InvalidRequestId"
+"""What one that is too far ahead is told."""
 
 
 LIES_MS = (-86_400_000, -5000, 200, 5000, 50_000, 86_400_000, 31_536_000_000)
@@ -230,6 +232,9 @@ class Client:
                 self.answered += 1
                 self._favourite = node
                 self._finish(call, result)
+            case Nothing(reason=reason) if REFUSED_ID in reason:  # The cluster's last word as well.
+                self.answered += 1
+                self._finish(call, None)
             case Nothing():
                 self._again(call)
             case Unknown(reason=reason):

@@ -44,6 +44,8 @@ class Node(Service, Protocol):
     def start(self) -> None:
         """Begin."""
 
+    knows: int
+    """The feature level of its build."""
     identity: PeerIdentity
     handlers: PeerHandlers
     """What its links to others ask and tell."""

@@ -40,7 +40,7 @@ WEIGHTS = {
     "cut and stall": 1.0,
     "disk full": 0.7,
     "unreadable": 0.5,
-    "rot": 0.5,
+    "rot": 1.0,
     "drift": 0.7,
     "deafen": 0.7,
     "pair off": 2.0,

@@ -35,6 +35,7 @@ from quorate.wire.avro import decode_events
 from quorate.wire.records import patch
 from tests.sim.clients import Done, Nothing, Result
 from tests.sim.cluster import Cluster, Host, Process
+from tests.sim.levels_seen import KNOWN, LevelsSeen
 from tests.sim.network import End
 from tests.sim.world import ViolationError
 
@@ -143,8 +144,9 @@ class _Seen:
 class Invariants:
     """Implements cluster.Observer. ``cluster`` is set right after both exist."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, levels: LevelsSeen | None = None) -> None:
         self.cluster: Cluster
+        self._levels = levels or LevelsSeen(mixed=False)
         self.on_event: Callable[[Event], None] = lambda _event: None
         self.on_moment: Callable[[str, NodeId], None] = lambda _moment, _node: None
         self._reader = reader
@@ -499,6 +501,7 @@ class Invariants:
             if stamp.time_ms < self._time_ms:
                 self._fail(TIME, f"{stamp.time_ms} at offset {stamp.offset}, {self._time_ms} before it")
             self._time_ms = stamp.time_ms
+            self._levels.committed(event, stamp.offset)
             self.on_event(event)
         if entry.request_id:
             if entry.request_id in self._by_request:
@@ -525,6 +528,8 @@ class Invariants:
             return
         if offset < seen.offset or offset > self.next_offset:
             self._fail(GAPLESS, f"n{process.node_id} went from offset {seen.offset} to {offset} of {self.next_offset}")
+        if self._levels.needed(offset) > node.knows:
+            self._fail(KNOWN, f"n{process.node_id} knows {node.knows} and is at offset {offset}")
         if offset and seen.offset <= 0:
             self._founding = self._founding or node.cluster_uuid
             if node.cluster_uuid != self._founding:

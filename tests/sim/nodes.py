@@ -60,6 +60,9 @@ TIMING = (
     "disk_stall_step_down_s",
 )
 
+PACE = frozenset({"heartbeat_s", "tick_s"})
+"""Of these, nodes that work together have the same."""
+
 
 class Limits(msgspec.Struct, frozen=True):
     """Settings of production, as a seed draws them."""
@@ -138,6 +141,22 @@ def unhurried(limits: Limits) -> Limits:
     return replace(limits, core=replace(limits.core, engine=engine))
 
 
+def own(limits: Limits, random: Random) -> Limits:
+    """A node's own: whatever may differ from another's, sizes and thresholds of any kind, and its timeouts a little."""
+    drawn, replace, engine = Limits.draw(random), msgspec.structs.replace, limits.core.engine
+    scale = random.choice((1.0, 1.1, 1.25))
+    timing = {name: getattr(engine, name) * (1.0 if name in PACE else scale) for name in TIMING}
+    return replace(
+        drawn,
+        core=replace(
+            drawn.core,
+            engine=replace(drawn.core.engine, **timing),
+            requests=limits.core.requests,
+        ),
+        group_expiry_s=limits.group_expiry_s,
+    )
+
+
 def mixed(core: CoreSettings, node: NodeId) -> CoreSettings:
     """Each node's own limits of requests are others: what holds is in the log."""
     own = msgspec.structs.replace(core.requests, remembered_max=core.requests.remembered_max + node)
@@ -182,7 +201,9 @@ class CoreNode:
         limits: Limits,
         brokers: BrokerLink | None = None,
         command_log: CommandLog | None = None,
+        knows: int = 1,
     ) -> None:
+        self.knows = knows
         chance = Random(ports.seed)
         self.directory, self.journal = open_directory(
             Disks(
@@ -228,6 +249,7 @@ class CoreNode:
             node_id=ports.node_id,
             dir_uuid=directory_bytes(self.directory.incarnation),
             key=b"sim",
+            feature_max=knows,
         )
         self.handlers = peer_handlers(self.directory, ports.worker, lambda: self.core)
         self._ports = ports
@@ -246,7 +268,7 @@ class CoreNode:
             version="sim",
             addresses=addresses(self._ports.node_id),
             feature_min=1,
-            feature_max=1,
+            feature_max=self.knows,
         )
         self.core.start(start)
 

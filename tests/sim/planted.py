@@ -19,11 +19,15 @@ from quorate.consensus.raft.rejoin import Rejoin
 from quorate.consensus.raft.snapshots import Trimmer
 from quorate.consensus.storage.directory import Directory
 from quorate.consensus.transport import hello
+from quorate.controller import deciding
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
 from quorate.controller.group_writer import GroupWriter
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
+from quorate.metadata import cluster
+from quorate.metadata.commands import RaiseFeatureLevel
+from quorate.metadata.decide import DECIDERS
 from quorate.model import evolve
 from quorate_projections.mirror.copying import MirrorCopier
 from quorate_projections.store import RowStore
@@ -49,7 +53,30 @@ def _by_hash_order() -> None:
     swap(evolve, "_topic", topic)
 
 
+def _raised_unasked() -> None:
+    edit(
+        cluster, "raise_feature_level", "for voter in state.cluster.voters:", "for voter in state.cluster.voters[:1]:"
+    )()
+    deciders: Any = DECIDERS
+    deciders[RaiseFeatureLevel] = cluster.raise_feature_level
+
+
 EDITED: Final[dict[str, Mutant]] = {
+    "a level raised unasked": Mutant(
+        "the feature level is raised without every voter having said that it knows it", _raised_unasked
+    ),
+    "a command below its level": Mutant(
+        "a command is run below the level of its events", edit(deciding, "decide", "> state.feature_level", "> 9")
+    ),
+    "an upgrade unseen": Mutant(
+        "what a node said it knows at its first start holds for ever",
+        edit(
+            evolve,
+            "_node",
+            "feature_max=event.feature_max",
+            "feature_max=event.feature_max if found is None else found.feature_max",
+        ),
+    ),
     "suspect bytes not rewritten": Mutant(
         "recovery believes what a failed sync may have left in the page cache alone",
         edit(journal, "_make_durable", "if image.suspect:", "if False:"),

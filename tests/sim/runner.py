@@ -87,6 +87,13 @@ MINIMA = {
     "exchanged: store": 8,
     "exchanged: voter file": 8,
     "refused: directory": 50,
+    "seeds with settings of each node's own": 15,
+    "seeds of mixed builds": 8,
+    "nodes upgraded": 10,
+    "levels raised": 5,
+    "levels refused": 20,
+    "commands below their level refused": 20,
+    "commands of a level done": 8,
 }
 """What every hundred seeds must have seen at least; below ``MINIMA_FROM`` seeds nothing is asked."""
 MET_MINIMA: dict[tuple[str, str], int] = dict.fromkeys(

@@ -27,7 +27,9 @@ from tests.sim.consumers import Circle
 from tests.sim.disk_image import DiskImageReader
 from tests.sim.faults import Climate, Nemesis
 from tests.sim.invariants import FOUNDED_ONCE, Invariants
-from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, unhurried
+from tests.sim.levels import Builds, in_this_seed
+from tests.sim.levels_seen import LevelsSeen
+from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, own, unhurried
 from tests.sim.passengers import Mirrors, Projection
 from tests.sim.replay import Retold
 from tests.sim.world import START_S, ViolationError, World
@@ -37,6 +39,10 @@ STAYS = "a leader that a majority hears stays"
 CHECKPOINTS = "a checkpoint is the fold of the events before it"
 ALL_MENDED = 0.2
 """Share of seeds in which no core lives alone first."""
+OWN_SETTINGS = 0.3
+"""Share of seeds in which each start of a node has settings of its own."""
+MIXED_BUILDS = 0.25
+"""Share of seeds with nodes of two builds."""
 PASSENGERS = 0.35
 """Share of seeds with a mirror; and with a projection."""
 LONG_EVERY, LONG = 25, 4
@@ -82,9 +88,12 @@ class Simulation:
         self.limits = Limits.draw(random)
         if plan.clients and random.random() < IN_PRODUCTION:
             self.limits = unhurried(self.limits)
-        self.invariants = Invariants(DiskImageReader())
+        self.own_settings = random.random() < OWN_SETTINGS
+        mixed = bool(plan.clients) and size > 1 and random.random() < MIXED_BUILDS
+        self.invariants = Invariants(DiskImageReader(), LevelsSeen(mixed=mixed))
         self.cluster = Cluster(self.world, size, self._build, self.invariants)
         self.invariants.cluster = self.cluster
+        self.builds = Builds(self.cluster, mixed=mixed)
         self.history = History()
         self.history.on_denied = self.invariants.deny
         climate = Climate.draw(random, size)
@@ -100,7 +109,9 @@ class Simulation:
         self.clients = [self._client(number) for number in range(plan.clients)]
 
     def _build(self, ports: Ports) -> CoreNode:
-        return CoreNode(ports, self.limits, FleetLink(self.fleet, ports.loop))
+        limits = own(self.limits, self.world.random) if self.own_settings else self.limits
+        link = FleetLink(self.fleet, ports.loop)
+        return CoreNode(ports, limits, link, knows=self.builds.of(ports.node_id))
 
     def _committed(self, event: Event) -> None:
         if isinstance(event, MasterElected):
@@ -122,12 +133,20 @@ class Simulation:
 
     def run(self) -> Report:
         """Both phases and the last questions. Raises ViolationError."""
+        in_this_seed(mixed=self.builds.mixed)
+        try:
+            return self._run()
+        finally:
+            in_this_seed(mixed=False)
+
+    def _run(self) -> Report:
         for node in self.cluster.voters:
             self.world.after(self.world.random.random() * 0.02, self._starter(node))
         for client in self.clients:
             client.start()
         self.fleet.start()
         self.circle.start()
+        self.builds.start(self.plan.faults_s)
         for passenger in (self.mirrors, self.projection):
             if passenger is not None:
                 passenger.start()
@@ -145,6 +164,8 @@ class Simulation:
         answered, kept = [client.answered for client in self.clients], self.circle.commits
         self._wait("a client gets no answer", lambda: self._all_answered(answered))
         self._wait("no position is kept", lambda: self._any_kept(kept))
+        self._wait("a level that all know is not raised", lambda: self.builds.settled)
+        self.builds.stop()
         for client in self.clients:
             client.stop()
         self._wait("the nodes do not become equal", self._equal)
@@ -303,6 +324,7 @@ class Simulation:
         counts["store writes undone"] = sum(host.store.undone for host in hosts)
         counts["sectors lost"] = sum(host.disk.sectors_lost for host in hosts)
         counts["writes lost by a failed sync"] = sum(host.disk.pages_dropped for host in hosts)
+        counts["seeds with settings of each node's own"] = int(self.own_settings)
         counts["seeds with the product's timeouts"] = int(
             self.limits.core.engine.heartbeat_s == EngineSettings().heartbeat_s
         )
