@@ -1,4 +1,4 @@
-"""What the worker answers over HTTP: views, rows, pages of rows. No Faust and no sockets in here.
+"""The worker's answers over HTTP: views, rows, pages of rows. No Faust and no sockets in here.
 
 Rules: every answer carries ``offset`` (it reflects the events before this one), ``time_ms`` (of the last of them) and
 ``age_ms``. An answer is made without awaiting, so it is a snapshot of one offset. A page is bounded in rows, bytes and
@@ -35,7 +35,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: int
     under: str
-    """What the stored keys of the rows begin with, and those shown do not."""
+    """Prefix of the stored keys, which is not shown."""
     after: str | None
     prefix: str
     backwards: bool
@@ -194,7 +194,7 @@ class Answers:
 
 
 def _field_names(view: View[Any, Any]) -> tuple[str, ...]:
-    """What a row may be filtered by: the fields of the stored row."""
+    """The fields that a row may be filtered by: those of the stored row."""
     return tuple(field.name for field in msgspec.structs.fields(view.initial))
 
 

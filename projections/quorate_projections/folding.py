@@ -21,7 +21,7 @@ from quorate_projections.views.view import Change
 
 
 class TakeResult(Enum):
-    """What became of a record."""
+    """The outcome of a record."""
 
     APPLIED = auto()
     REPEATED = auto()

@@ -1,4 +1,4 @@
-"""What the worker knows: the rows, how far they are, how fresh, who waits for more. No Faust in here.
+"""The worker's tables: rows, position, freshness, and callers that wait for more. No Faust in here.
 
 Rules: ``offset`` is the number of events reflected (those before it), as in a node's own HTTP interface. ``age_ms`` is
 the time since the rows are known to have been all there was: a Fetch answer came and nothing in it was missing. It
@@ -26,7 +26,7 @@ class TooManyWaitersError(UsageError):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``/ready`` answers."""
+    """The answer of ``/ready``."""
 
     ready: bool
     reason: str

@@ -1,4 +1,4 @@
-"""What a projection worker may be told: one frozen struct, read from the environment and from flags.
+"""The settings of a projection worker: one frozen struct, read from the environment and from flags.
 
 Rules: environment (``QUORATE_PROJECTIONS_<NAME>``) under flags; every problem is listed at once, unknown names with a
 suggestion. A new setting is one field with a default and a description; its variable and its flag follow from it.
@@ -82,7 +82,7 @@ class ProjectionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bootstrap(self) -> list[str]:
-        """Whom to ask first, by Kafka's protocol; the usual place where nobody has looked (Faust's own commands)."""
+        """Kafka addresses to ask first; without any the usual one (for Faust's own commands)."""
         return [address.strip() for address in (self.mirror or self.nodes or USUAL_KAFKA).split(",")]
 
 

@@ -22,13 +22,13 @@ class AskError(QuorateError):
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Whom to ask."""
+    """The worker to ask."""
     parser.add_argument("--at", default="127.0.0.1:9951", metavar="HOST:PORT,…", help="workers; default: %(default)s")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
 
 
 def ask(address: str) -> Health:
-    """What a worker says of itself. Raises AskError, UsageError."""
+    """A worker's own account. Raises AskError, UsageError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise UsageError(f"--at {address}: expected HOST:PORT")

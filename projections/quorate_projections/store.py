@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Position(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What the rows reflect."""
+    """The part of the log that the rows reflect."""
 
     events: int = 0
     """Events reflected: those before this offset, which is the next one to apply."""
@@ -143,7 +143,7 @@ class RowStore:
     # Reading.
 
     def entity(self, key: bytes) -> Entity | None:
-        """What the model holds under an event's key; None when there is nothing."""
+        """The model's entity under an event's key; None when there is none."""
         for known in (self._dirty_entities, self._entities):
             if key in known:
                 return known[key]

@@ -208,7 +208,7 @@ class EventTable(faust.GlobalTable):
                 if self._partition in offsets:
                     offsets[self._partition] = kafka - 1
             await consumer.seek_wait({self._partition: kafka})
-        except Exception as error:  # noqa: BLE001  Whatever it was: the audit finds us behind and tries again.
+        except Exception as error:  # noqa: BLE001  The audit finds us behind and tries again.
             self.log.warning("reading again from %s: %r", kafka, error)
         finally:
             self._settled_at = asyncio.get_running_loop().time() + self._settle_s

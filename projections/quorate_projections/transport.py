@@ -30,7 +30,7 @@ STOP_S: Final = 2.0
 
 
 class DirectAssignor(PartitionAssignor):
-    """Whatever changelog there is, partition 0 of it is our standby."""
+    """Our standby: partition 0 of each changelog."""
 
     def assigned_actives(self) -> set[TP]:
         """Nothing: actives would be paused and resumed."""

@@ -41,7 +41,7 @@ class Entity(Row, frozen=True, kw_only=True):
     time_ms: int
     """Time of the last event that touched it."""
     value: Json | None
-    """What it is (pipelines/entities.py has one struct per kind); null = it is gone."""
+    """The entity (pipelines/entities.py has one struct per kind); null = it is gone."""
 
 
 class Election(Row, frozen=True, kw_only=True):
@@ -60,13 +60,13 @@ class Election(Row, frozen=True, kw_only=True):
     first: bool
     """Had the set never had a master before?"""
     trigger_by: str
-    """What asked for it: ``broker``, ``admin``, ``master lost`` or ``inactive master scan``."""
+    """Its trigger: ``broker``, ``admin``, ``master lost`` or ``inactive master scan``."""
     evidence: str
-    """What the loss was concluded from: ``connection closed``, ``heartbeat expired``, ``shut down``, or empty."""
+    """Evidence of the loss: ``connection closed``, ``heartbeat expired``, ``shut down``, or empty."""
     cause: str
     """Cause of the record."""
     principal: str
-    """Who asked."""
+    """Principal of the request."""
     old_master: int | None
     """Broker id of the master before; null = there was none."""
     new_master: int | None
@@ -255,7 +255,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """``running``, ``restarting``, ``halted`` (it needs somebody) or ``stopped``."""
     message: str
-    """What went wrong last; empty = nothing."""
+    """The last error; empty = none."""
 
 
 @dataclass(frozen=True)
@@ -283,5 +283,5 @@ BY_ROW: Final = {table.row: table for table in TABLES}
 
 
 def key_of(row: Row) -> tuple[object, ...]:
-    """What identifies a row within its table."""
+    """The key of a row within its table."""
     return tuple(getattr(row, name) for name in BY_ROW[type(row)].key)

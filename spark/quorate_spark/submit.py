@@ -1,4 +1,4 @@
-"""What ``spark-submit`` is given: the words of ``quorate stream`` on the cluster that was submitted to.
+"""The program for ``spark-submit``: ``quorate stream`` on the cluster that it was submitted to.
 
 ``spark-submit --master spark://HOST:PORT --py-files quorate.zip submit.py --nodes … --sink … --checkpoint …``;
 docs/spark.md has the whole of it.

@@ -67,7 +67,7 @@ def _positive(text: str) -> int:
 
 
 def settings(options: Namespace) -> MirrorSettings:
-    """What the command line asks for."""
+    """The settings of the command line."""
     numbers = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in _NUMBERS}
     seconds = {name.replace("-", "_") + "_s": getattr(options, name.replace("-", "_")) for name in _SECONDS}
     return MirrorSettings(topic=options.topic, **numbers, **seconds)

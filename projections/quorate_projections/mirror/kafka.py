@@ -27,7 +27,7 @@ LOOK_BACK = 64
 """Records of the target looked at first for the last committed one; eight times as many at each further try."""
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})  # noqa: SLF001 - the client's own codes
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""What the target topic must say, or the copy would lose its head."""
+"""Settings that the target topic must have, or Kafka would delete the beginning of the copy."""
 
 
 @contextlib.contextmanager

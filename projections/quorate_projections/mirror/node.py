@@ -44,7 +44,7 @@ class HttpNode:
         return found
 
     def _standing(self, address: str) -> NodeReport:
-        """What one says of itself. Raises MirrorError."""
+        """A node's own account. Raises MirrorError."""
         try:
             _, body = exchange(address, Request("GET", "/v1/quorum"), self._timeout_s)
             found = msgspec.json.decode(body, type=_Quorum)

@@ -1,4 +1,4 @@
-"""What the copy asks of the world: a node, a source, a target; and what each may answer."""
+"""The ports of the copy: a node, a source, a target; and their answers."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -32,7 +32,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True):
-    """What a node says of itself."""
+    """A node's role and log, as it tells them."""
 
     leads: bool
     cluster_id: str

@@ -1,4 +1,4 @@
-"""What may be set about a mirror."""
+"""The settings of a mirror."""
 
 import msgspec
 

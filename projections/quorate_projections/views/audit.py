@@ -12,7 +12,7 @@ from quorate.events import Event, key
 from quorate_projections.views.view import Change, Rows, View, index_key, offset_key
 
 AT = "at/"
-"""What the keys begin with that are shown; those of the second rows do not."""
+"""Prefix of the keys that are shown; those of the second rows lack it."""
 
 
 class AuditRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -57,22 +57,23 @@ class BrokerSetRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     changed_ms: int = 0
 
 
-def show(found: BrokerSet, before: BrokerSetRow, stamp: Stamp) -> BrokerSetRow:
+def show(broker_set: BrokerSet, before: BrokerSetRow, stamp: Stamp) -> BrokerSetRow:
     """The set, and when it changed."""
     return BrokerSetRow(
-        broker_set=found.name,
-        cluster=found.cluster,
-        master=found.master,
-        master_address=found.address(found.master),
-        master_epoch=found.master_epoch,
-        sync_state_set=found.sync_state_set,
-        sync_state_set_epoch=found.sync_state_set_epoch,
-        next_broker_id=found.next_broker_id,
+        broker_set=broker_set.name,
+        cluster=broker_set.cluster,
+        master=broker_set.master,
+        master_address=broker_set.address(broker_set.master),
+        master_epoch=broker_set.master_epoch,
+        sync_state_set=broker_set.sync_state_set,
+        sync_state_set_epoch=broker_set.sync_state_set_epoch,
+        next_broker_id=broker_set.next_broker_id,
         replicas=tuple(
-            row_of(ReplicaRow, replica, in_sync=replica.broker_id in found.sync_state_set) for replica in found.replicas
+            row_of(ReplicaRow, replica, in_sync=replica.broker_id in broker_set.sync_state_set)
+            for replica in broker_set.replicas
         ),
-        known=found.sync_known,
-        election=None if found.election is None else row_of(LastElection, found.election),
+        known=broker_set.sync_known,
+        election=None if broker_set.election is None else row_of(LastElection, broker_set.election),
         changed_offset=stamp.offset,
         changed_ms=stamp.time_ms,
     )

@@ -67,7 +67,7 @@ def fold(rows: Rows[ElectionRow], change: Change[Mine]) -> None:
 
 
 def _row(stamp: Stamp, event: MasterElected | ElectionFailed) -> ElectionRow:
-    """What the event says, under the names it says it by."""
+    """The event's fields, under their own names."""
     return row_of(
         ElectionRow,
         event,

@@ -21,7 +21,7 @@ MASTER_ID = "0"
 
 
 class TopicPart(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag="topic"):
-    """What a topic contributes to its route."""
+    """A topic's part of its route."""
 
     topic: str = ""
     read_queues: int = 0
@@ -42,7 +42,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SetPart(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag="set"):
-    """What a broker set contributes to routes."""
+    """A broker set's part of routes."""
 
     broker_set: str = ""
     cluster: str = ""
@@ -89,10 +89,10 @@ def show_topic(topic: Topic, before: Part, stamp: Stamp) -> Part:
     return row_of(TopicPart, topic)
 
 
-def show_set(found: BrokerSet, before: Part, stamp: Stamp) -> Part:
+def show_set(broker_set: BrokerSet, before: Part, stamp: Stamp) -> Part:
     """A broker set's part."""
-    brokers = tuple(row_of(Endpoint, replica) for replica in found.replicas)
-    return SetPart(broker_set=found.name, cluster=found.cluster, master=found.master, brokers=brokers)
+    brokers = tuple(row_of(Endpoint, replica) for replica in broker_set.replicas)
+    return SetPart(broker_set=broker_set.name, cluster=broker_set.cluster, master=broker_set.master, brokers=brokers)
 
 
 def compose(shelf: RowLookup[Part], row: Part) -> Route:

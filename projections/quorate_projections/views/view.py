@@ -1,7 +1,7 @@
-"""What a view is: a name, an initial value, and a pure fold from (rows, change) to rows.
+"""A view: a name, an initial value, and a pure fold from (rows, change) to rows.
 
 Rules: a fold looks at nothing but its arguments, changes nothing but rows of its own view, never reads a clock, and
-raises when an event cannot be: the table then stands still and says so. Whoever changes what a fold makes of the log
+raises when an event cannot be: the table then stands still and says so. A change to what a fold makes of the log
 raises ``version``: rows of another version are rebuilt, never read.
 
 Two kinds of views. One that shows *state* is a question to the model (``showing``): the row of an entity, and of what
@@ -75,13 +75,13 @@ class View(Generic[Row, Mine]):
     prefix: str = ""
     """Only rows whose key begins so are shown, without it; the others are for ``compose``."""
     compose: Callable[[RowLookup[Row], Row], msgspec.Struct] | None = None
-    """What is shown of a row, when that is more than the row."""
+    """The row as it is shown, when that is more than the stored one."""
     indexed: str = ""
     """Field by which every row stands a second time, under ``index_key``: filtering by it looks at those rows only."""
 
     @property
     def row_type(self) -> Any:
-        """What a stored row is decoded as."""
+        """The type of a stored row."""
         return self.row or type(self.initial)
 
 

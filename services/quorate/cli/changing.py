@@ -22,7 +22,7 @@ QUEUES = 8
 
 
 def topic_arguments(parser: ArgumentParser) -> None:
-    """What may be changed of a topic."""
+    """The settings of a topic that may be changed."""
     parser.add_argument("action", nargs="?", choices=("create", "change", "delete"), help="default: show all")
     parser.add_argument("topic", nargs="?", metavar="TOPIC")
     parser.add_argument("--read-queues", type=int, metavar="N", help=f"of a new topic: {QUEUES}")
@@ -64,7 +64,7 @@ def _topic(node: Node, path: str) -> TopicItem | None:
 
 
 def _topic_body(options: Namespace, now: TopicItem | None) -> TopicBody:
-    """What it is to be. Raises NodeError: there is one, or none; UsageError."""
+    """The topic as it is to be. Raises NodeError: there is one already, or none; UsageError."""
     if options.action == "create" and now is not None:
         raise NodeError(f"there is a topic {options.topic}: topics change")
     if options.action == "change" and now is None:

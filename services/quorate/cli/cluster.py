@@ -95,7 +95,7 @@ def _write(folder: Path, chosen: tuple[NodePlace, ...]) -> None:
 
 
 def listeners(where: Iterable[NodePlace]) -> dict[str, str]:
-    """Whose listener → address (``host:port``), of all of these nodes."""
+    """Listener (with its node) → address (``host:port``), of all of these nodes."""
     return {f"listeners.{name} of node {p.id}": address for p in where for name, address in p.addresses().items()}
 
 

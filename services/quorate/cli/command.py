@@ -1,4 +1,4 @@
-"""What a command of ``quorate`` is; other packages bring theirs in the entry-point group ``quorate.commands``.
+"""A command of ``quorate``; other packages bring theirs in the entry-point group ``quorate.commands``.
 
 Rules: the name of the entry point is the word that is typed, its object has the two functions of a ``Command`` (a
 module will do, so that other packages need not import this one); it is loaded when typed, so that
@@ -18,7 +18,7 @@ MISUSED: Final = 2
 
 @dataclass(frozen=True)
 class Command:
-    """What one word after ``quorate`` does."""
+    """One word after ``quorate``."""
 
     arguments: Callable[[ArgumentParser], None]
     """Adds the command's own arguments."""

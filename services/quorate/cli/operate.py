@@ -1,4 +1,4 @@
-"""What operators ask a running node: status, quorum, brokers, topics, config, elections, why, log, state-hash.
+"""The commands that ask a running node: status, quorum, brokers, topics, config, elections, why, state-hash.
 
 Rules: any node answers for the cluster. Every command says how fresh its answer must be (cli/freshness.py); status,
 quorum and state-hash are of the node itself unless told otherwise; state-hash then asks the others too, and compares.
@@ -96,12 +96,12 @@ def _patience(timeout_ms: int | None) -> str:
 
 
 def _known(value: object) -> object:
-    """What heartbeats and connections tell is not known of the past."""
+    """A value from heartbeats or connections; of the past it is not known."""
     return "?" if value is None else value
 
 
 def quorum(options: Namespace) -> int:
-    """Who votes, who leads."""
+    """The voters and the leader."""
     answer = asked_node(options).get("/v1/quorum", Quorum, **freshness(options))
     rows = [
         (v.id, "leader" if v.leader else "follower", v.connected, v.rpc, v.raft, v.kafka, v.http, v.version)
@@ -149,7 +149,7 @@ def topics(options: Namespace) -> int:
 
 
 def config(options: Namespace) -> int:
-    """What is in force and where it comes from; the settings of a scope of the log; or set some there."""
+    """Show the settings in force and their source, or those of a scope of the log; or change some there."""
     node = asked_node(options)
     if options.changes and options.at is not None:
         raise UsageError("the past cannot be changed")
@@ -173,7 +173,7 @@ def config(options: Namespace) -> int:
 
 
 def _in_force(node: Node, logged: Iterable[ConfigItem]) -> list[SettingItem] | None:
-    """What holds at the node that is asked, and whatever else the log says; None where a build does not tell."""
+    """The settings in force at the node, and the others in the log; None where a build does not tell."""
     try:
         found = node.get("/v1/settings", Settings).settings
     except NodeError as error:
@@ -264,11 +264,11 @@ def _candidate_row(candidate: Candidate) -> tuple[object, ...]:
 
 
 JAVA_INT_MAX = 2**31 - 1
-"""What brokers report as election priority when none is set."""
+"""The election priority that brokers report when none is set."""
 
 
 def state_hash(options: Namespace) -> int:
-    """What the state adds up to, on every node that can be reached; who differs where both reflect the same."""
+    """Compare the state hash of every node that can be reached, where they reflect the same offset."""
     first, fresh = asked_node(options), freshness(options)
     answers, silent = [first.get("/v1/state-hash", StateHash, **fresh)], []
     if not options.only:
@@ -291,7 +291,7 @@ def state_hash(options: Namespace) -> int:
 
 
 def agreement(answers: Iterable[StateHash]) -> Iterator[str]:
-    """Who agrees, offset by offset; who differs is told apart."""
+    """For each offset, which nodes agree and which differ."""
     found: dict[int, list[StateHash]] = {}
     for answer in answers:
         found.setdefault(answer.offset, []).append(answer)

@@ -17,7 +17,7 @@ __all__ = ["Plain", "add_output", "columns", "complain", "show", "yaml"]
 
 _PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
-"""What YAML (1.1, as most read it) takes for a truth or for nothing."""
+"""Words that YAML (1.1, as most read it) takes for a boolean or for null."""
 
 Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
 

@@ -51,11 +51,11 @@ BESIDE: Mapping[str, str] = {
     "stream": "The pipelines over the log, into a serving store; reports (Spark).",
     "dashboard": "The page: what is so, why, and what was so at any offset.",
 }
-"""What the help says of the commands that our other packages register."""
+"""Help of the commands that our other packages register."""
 
 
 class Parser(argparse.ArgumentParser):
-    """What is typed wrongly is answered by the command's own parser, with its own usage."""
+    """Errors are answered by the command's own parser, with its own usage."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         """As argparse does, but nothing unknown is left for the parser above."""

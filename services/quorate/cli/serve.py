@@ -41,7 +41,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def overrides_of(options: Namespace) -> dict[str, str]:
-    """What ``--set`` says. Raises UsageError."""
+    """The settings of ``--set``. Raises UsageError."""
     overrides = {}
     for text in options.set:
         name, equals, value = text.partition("=")

@@ -83,7 +83,7 @@ def _fields(change: Change) -> Iterable[tuple[str, str, str]]:
 
 
 def differences(name: str, before: object, after: object) -> Iterator[tuple[str, str, str]]:
-    """What differs inside, in words: a replica by its id, an election by its parts."""
+    """The values that differ, in words: a replica by its id, an election by its parts."""
     if before == after:
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):

@@ -1,4 +1,4 @@
-"""What stands beside a demonstration's nodes and reads their log: the views, the Spark application, the page.
+"""The programs beside a demonstration's nodes that read their log: the views, the Spark application, the page.
 
 Rules: each is a command of another package and a process of its own, ended with us; none is needed by the others. What
 cannot run here (a package that is not installed, no Java) is left out and named. The page and the views are waited for;
@@ -73,7 +73,7 @@ class Companion:
 
 
 def wanted(asked: str) -> tuple[str, ...]:
-    """What ``--with`` names: ``all``, ``none``, or some of them. Raises UsageError."""
+    """The companions that ``--with`` names: ``all``, ``none``, or some. Raises UsageError."""
     if asked in {"all", "none"}:
         return NAMES if asked == "all" else ()
     names = tuple(name for name in asked.split(",") if name)

@@ -62,21 +62,21 @@ _sync_set = msgspec.json.Decoder(SyncStateSetBody)
 
 
 class CopyFields(Fields, frozen=True):
-    """What a replica tells its master."""
+    """A replica's request to its master."""
 
     broker_id: int = 0
     max_offset: int = 0
 
 
 class CopyReplyFields(Fields, frozen=True):
-    """What the master answers."""
+    """The master's answer."""
 
     max_offset: int = 0
     epoch: int = 0
 
 
 class Disk(msgspec.Struct):
-    """What the broker knows again after a restart. Offsets in bytes."""
+    """State that the broker keeps over a restart. Offsets in bytes."""
 
     broker_id: int = 0
     epoch: int = -1
@@ -183,7 +183,7 @@ class SimulatedBroker:
                 channel.tell(RequestCode.BROKER_HEARTBEAT, fields)
 
     def _confirm_offset(self) -> int:
-        """What every in-sync replica has."""
+        """The offset that every in-sync replica has."""
         if self.master != self.disk.broker_id:
             return self.disk.max_offset
         others = [self._replicas[number].max_offset for number in self.sync_set if number in self._replicas]

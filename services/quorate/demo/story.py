@@ -26,7 +26,7 @@ LINES_KEPT = 10
 
 @dataclass
 class SetStory:
-    """What is known of one broker set."""
+    """State of one broker set."""
 
     master: int | None = None
     master_address: str = ""

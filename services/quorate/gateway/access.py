@@ -1,4 +1,4 @@
-"""Who may do what, and how often: two hooks that every gateway asks before a command or query leaves it.
+"""Access and quota: two hooks that every gateway asks before a command or query leaves it.
 
 Rules: an operation is the name of a command or query (``RegisterBroker``), a resource ``kind/name``
 (``broker-set/b-1``) or ``cluster``; both hooks answer at once, from memory. A refused request has changed nothing.

@@ -44,18 +44,18 @@ Seen = Callable[[ReadView | NotFresh], None]
 
 
 class Present(Protocol):
-    """What a reader needs of ``quorate.controller.Controller``; see there."""
+    """The part of ``quorate.controller.Controller`` that a reader needs."""
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as this node knows."""
+        """The leader's id, as far as this node knows."""
 
     @property
     def offset(self) -> int:
         """End of what is applied here."""
 
     def view(self) -> ReadView:
-        """What is applied here."""
+        """The state that this node has applied."""
 
     def read(
         self, level: Level, done: Callable[[ReadResult], None], *, forward: bool, timeout_s: float | None = None
@@ -64,7 +64,7 @@ class Present(Protocol):
 
 
 class History(Protocol):
-    """What a reader needs of ``quorate.history.past.Past``; see there."""
+    """The part of ``quorate.history.past.Past`` that a reader needs."""
 
     def at(self, offset: int, done: Callable[[ReadView | NoAnswer], None], timeout_s: float | None = None) -> None:
         """The state after the events before an offset that is applied here."""
@@ -76,7 +76,7 @@ def is_past(view: ReadView) -> bool:
 
 
 def asked(level: str, min_offset: str, at: str, default: Level = "linearizable") -> Freshness:
-    """What a request asks for in its own words, each of which may be empty. Raises UsageError."""
+    """The freshness that a request names; each text may be empty. Raises UsageError."""
     if at:
         if level or min_offset:
             raise UsageError("at: the past is what it is; level and min_offset do not go with it")

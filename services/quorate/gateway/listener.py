@@ -1,4 +1,4 @@
-"""What the Kafka and the HTTP server have in common: a listener, who may stay on it, and the sweep of the overdue.
+"""Shared by the Kafka and the HTTP server: a listener, admission, and the sweep of overdue connections.
 
 Rules: who is let in is a rule of ``quorate.admission``; no timer per connection, one sweep looks at all deadlines.
 """

@@ -60,7 +60,7 @@ class Checkpoints:
         self._stopped = True
 
     def _remove_torn(self) -> None:
-        """What a node that died left half written."""
+        """Delete checkpoints that a node left half written when it died."""
         for key, _ in list(self._store.scan("history", NOTE, bytes((NOTE[0] + 1,)))):
             torn = [row for row, _ in self._scan(key_offset(key))]
             self._store.write([StoreOp("history", row, None) for row in [*torn, key]])

@@ -2,7 +2,7 @@
 
 Rules: nothing is replayed on the node's own thread: it only hands rows and batches over, a slice a turn, to a process
 (process.py), and takes rows back. Questions are bounded in number and time; those about one offset share one replay;
-a few states are kept ready. What is asked about must be applied here: the caller sees to it. Soft state is gone.
+a few states are kept ready. The caller makes sure that the offset is applied here. Soft state is not kept.
 
 Theory: the nearest known state (kept by the process, or a checkpoint) and the events after it; docs/reads.md.
 """
@@ -45,7 +45,7 @@ Answer = Callable[[ReadView | NoAnswer], None]
 
 
 class Listener(Protocol):
-    """What a process's link calls."""
+    """Callbacks of a process's link."""
 
     def report(self, report: Report) -> None:
         """It said something."""
@@ -176,7 +176,7 @@ class Past:
             self.scheduler.call_later(min(rest, SWEEP_S), self._sweep)
 
     def _sweep(self) -> None:
-        """Who waited too long is told so; a process that takes too long, or has nothing to do, is ended."""
+        """Answer callers that waited too long; end a process that takes too long, or that has nothing to do."""
         self._sweeping = False
         now = self.scheduler.monotonic()
         if any(question.deadline <= now for question in self._questions):

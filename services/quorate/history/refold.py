@@ -26,7 +26,7 @@ class Refold:
         self._events_max = events_max
 
     def __call__(self, agreed: int, offset: int) -> Steps[int | None]:
-        """What the entities add up to at ``offset``; None: the events before it are not here, or too many."""
+        """The sum over the entities at ``offset``; None: the events before it are not here, or too many."""
         at, state = yield from self._beginning(min(agreed, offset))
         if offset - at > self._events_max:
             return None

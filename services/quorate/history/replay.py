@@ -112,7 +112,7 @@ class Replay:
         self._broken = ""
 
     def take(self, order: Order) -> Iterator[Report]:
-        """What is to be said about it; what goes wrong is said at the end of the replay, and harms no other."""
+        """The reports on a message. An error is reported at the end of its replay, and harms no other."""
         if isinstance(order, Begin):
             self._broken = ""
         try:

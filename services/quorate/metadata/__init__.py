@@ -1,1 +1,1 @@
-"""What is true in the cluster and who may change it: pure values and functions, no clock, no chance, no I/O."""
+"""The rules by which commands become events: pure values and functions, no clock, no chance, no I/O."""

@@ -1,7 +1,7 @@
 """Broker sets between elections: ids, addresses, who is in sync, what is forgotten, who is fenced, who was told.
 
 Rules: the order of checks, the codes and the remarks are those of Java ``ReplicasInfoManager``; what differs is a
-setting (docs/rules.md). Whoever says what is so already is answered, and nothing is written. A fenced master is
+setting (docs/rules.md). A command that changes nothing is answered, and nothing is written. A fenced master is
 replaced in the same decision (ADR 43), so that nobody reads of a master that is given up and has no successor.
 """
 
@@ -67,25 +67,25 @@ def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> D
         return refuse("InvalidText", "The register check code is empty, too long, or not UTF-8")
     reply = BrokerIdApplied(cluster=command.cluster, broker_set=name)
     cluster = command.cluster
-    found = state.broker_sets.get(name)
-    if found is None:
+    broker_set = state.broker_sets.get(name)
+    if broker_set is None:
         if broker_id != FIRST_BROKER_ID:
             remark = f"Broker-set: {name} hasn't been registered in controller, but broker try to apply brokerId:"
             return refuse("BrokerIdNotFirst", f"{remark} {broker_id}")
     else:
-        holder = found.replica(broker_id)
+        holder = broker_set.replica(broker_id)
         failed = f"Fail to apply brokerId: {broker_id} in broker-set: {name}"
         if holder is not None:
             if holder.register_check_code != check_code:
                 return refuse("BrokerIdTaken", failed)
-            if found.sync_known:
+            if broker_set.sync_known:
                 return Decision((), reply)
         elif not (FIRST_BROKER_ID if policy.positive_broker_ids else LONG_MIN) <= broker_id <= LONG_MAX:
             return refuse("BrokerIdInvalid", failed)
-        elif len(found.replicas) >= policy.replicas_max:
+        elif len(broker_set.replicas) >= policy.replicas_max:
             return refuse("BrokerSetFull", failed)
-        if found.sync_known:  # A half-known set begins anew, in the cluster of who applies.
-            cluster = found.cluster
+        if broker_set.sync_known:  # A half-known set begins anew, in the cluster of who applies.
+            cluster = broker_set.cluster
     event = BrokerIdAppliedEvent(
         cluster=cluster,
         broker_set=name,
@@ -104,10 +104,10 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
     InvalidText, InvalidAddress; BrokerAlreadyServes if the broker is alive at another address.
     """
     name, broker_id = command.broker_set, command.broker_id
-    found = state.known(name)
-    if found is None:
+    broker_set = state.known(name)
+    if broker_set is None:
         return refuse("BrokerSetNotRegistered", f"Broker-set: {name} hasn't been registered in controller")
-    replica = found.replica(broker_id)
+    replica = broker_set.replica(broker_id)
     if replica is None:
         remark = f"BrokerId: {broker_id} hasn't been registered in broker-set: {name}"
         return refuse("BrokerNotRegistered", remark)
@@ -115,23 +115,23 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
         return refuse("InvalidText", "An address, capability or topic is too long, or not UTF-8")
     if parse_address(command.address) is None:
         return refuse("InvalidAddress", "The broker address is not host:port")
-    master = found.master
+    master = broker_set.master
     if master is not None and context.live.alive(command.cluster, name, master) is not True:
         master = None
     reply = BrokerIsRegistered(
         cluster=command.cluster,
         broker_set=name,
         master=master,
-        master_address=None if master is None else found.address(master),
-        master_epoch=None if master is None else found.master_epoch,
-        sync_state_set=found.sync_state_set,
-        sync_state_set_epoch=found.sync_state_set_epoch,
-        master_sync_state_set_epoch=None if master is None else found.sync_state_set_epoch,
+        master_address=None if master is None else broker_set.address(master),
+        master_epoch=None if master is None else broker_set.master_epoch,
+        sync_state_set=broker_set.sync_state_set,
+        sync_state_set_epoch=broker_set.sync_state_set_epoch,
+        master_sync_state_set_epoch=None if master is None else broker_set.sync_state_set_epoch,
     )
-    news = _news(found, replica, command)
+    news = _news(broker_set, replica, command)
     if not isinstance(news, BrokerAddressChanged):
         return Decision(() if news is None else (news,), reply)
-    living = not replica.fenced and context.live.alive(found.cluster, name, broker_id) is True
+    living = not replica.fenced and context.live.alive(broker_set.cluster, name, broker_id) is True
     if living and context.policy.living_broker_keeps_address:
         remark = f"BrokerId: {broker_id} of broker-set: {name} is alive at {replica.address}"
         return refuse("BrokerAlreadyServes", remark)
@@ -151,15 +151,15 @@ def _can_be_kept(command: RegisterBroker, policy: PolicySettings) -> bool:
 
 
 def _news(
-    found: BrokerSet, replica: Replica, command: RegisterBroker
+    broker_set: BrokerSet, replica: Replica, command: RegisterBroker
 ) -> BrokerRegistered | BrokerAddressChanged | None:
-    """What a registration says that was not known; None when it is so already."""
+    """The event of a registration; None when it says nothing new."""
     address = command.address
     capabilities, topics = dict(sorted(command.capabilities.items())), tuple(sorted(set(command.topics)))
     if replica.registered and replica.address != address:
         return BrokerAddressChanged(
-            cluster=found.cluster,
-            broker_set=found.name,
+            cluster=broker_set.cluster,
+            broker_set=broker_set.name,
             broker_id=replica.broker_id,
             old_address=replica.address,
             new_address=address,
@@ -169,8 +169,8 @@ def _news(
     if replica.registered and replica.capabilities == capabilities and replica.topics == topics:
         return None
     return BrokerRegistered(
-        cluster=found.cluster,
-        broker_set=found.name,
+        cluster=broker_set.cluster,
+        broker_set=broker_set.name,
         broker_id=replica.broker_id,
         address=address,
         capabilities=capabilities,
@@ -189,27 +189,27 @@ def alter_sync_state_set(state: State, command: AlterSyncStateSet, context: Cont
     Refuses SyncStateSetOfUnknownBrokerSet, MissingField, SyncStateSetUnchanged, NotTheMaster, StaleMasterEpoch,
     StaleSyncStateSetEpoch, UnknownReplica, ReplicaNotAlive, MasterNotInSyncStateSet, EpochsExhausted.
     """
-    found = state.known(command.broker_set)
-    if found is None:
+    broker_set = state.known(command.broker_set)
+    if broker_set is None:
         return refuse("SyncStateSetOfUnknownBrokerSet", "Broker metadata is not existed")
     if command.sync_state_set is None:
         return refuse("MissingField", "The body with the syncStateSet is missing")
-    new, master = tuple(sorted(set(command.sync_state_set))), found.master
-    if new == found.sync_state_set:
+    new, master = tuple(sorted(set(command.sync_state_set))), broker_set.master
+    if new == broker_set.sync_state_set:
         remark = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
         return refuse("SyncStateSetUnchanged", remark)
     if master is None or master != command.master:
         remark = f"{_REJECTING} current leader is:{{{_shown(master)}}}, not {{{_shown(command.master)}}}"
         return refuse("NotTheMaster", remark)
-    if found.master_epoch != command.master_epoch:
-        remark = f"{_REJECTING} current master epoch is:{{{found.master_epoch}}}, not {{{command.master_epoch}}}"
+    if broker_set.master_epoch != command.master_epoch:
+        remark = f"{_REJECTING} current master epoch is:{{{broker_set.master_epoch}}}, not {{{command.master_epoch}}}"
         return refuse("StaleMasterEpoch", remark)
-    epoch = found.sync_state_set_epoch
+    epoch = broker_set.sync_state_set_epoch
     if epoch != command.sync_state_set_epoch:
         remark = f"{_REJECTING} current syncStateSet epoch is:{{{epoch}}}, not {{{command.sync_state_set_epoch}}}"
         return refuse("StaleSyncStateSetEpoch", remark)
-    alive, cluster, name = context.live.alive, found.cluster, found.name
-    held = {replica.broker_id for replica in found.replicas}
+    alive, cluster, name = context.live.alive, broker_set.cluster, broker_set.name
+    held = {replica.broker_id for replica in broker_set.replicas}
     for broker_id in new:
         if broker_id not in held:
             return refuse("UnknownReplica", f"{_REJECTING} replicas {{{broker_id}}} don't exist")
@@ -224,8 +224,8 @@ def alter_sync_state_set(state: State, command: AlterSyncStateSet, context: Cont
         cluster=cluster,
         broker_set=name,
         master=master,
-        master_epoch=found.master_epoch,
-        old=found.sync_state_set,
+        master_epoch=broker_set.master_epoch,
+        old=broker_set.sync_state_set,
         new=new,
         sync_state_set_epoch=epoch + 1,
     )
@@ -247,10 +247,10 @@ def clean_broker_data(state: State, command: CleanBrokerData, context: Context) 
     the request names; a recorded master counts as living when the whole set is to go.
     """
     name, listed = command.broker_set, command.broker_ids or ""
-    found = state.known(name)
+    broker_set = state.known(name)
     ids: tuple[int, ...] = ()
     if not listed.strip():
-        if not command.clean_living and found is not None and found.master is not None:
+        if not command.clean_living and broker_set is not None and broker_set.master is not None:
             return refuse("BrokerStillAlive", f"Broker {name} is still alive, clean up failure")
     elif not command.clean_living or context.policy.clean_living_keeps_unlisted:
         parsed = _ids_to_clean(listed)
@@ -261,9 +261,9 @@ def clean_broker_data(state: State, command: CleanBrokerData, context: Context) 
         for broker_id in ids:
             if context.live.alive(command.cluster, name, broker_id):
                 return refuse("BrokerStillAlive", f"Broker [{name},  {broker_id}] is still alive, clean up failure")
-    if found is None:
+    if broker_set is None:
         return refuse("CleanOfUnknownBrokerSet", f"Broker {name} is not existed,clean broker data failure.")
-    return _cleaned(found, ids, context.policy) if ids else _forgotten(found, (), whole_set=True)
+    return _cleaned(broker_set, ids, context.policy) if ids else _forgotten(broker_set, (), whole_set=True)
 
 
 def _ids_to_clean(listed: str) -> tuple[int, ...] | Refusal:
@@ -281,21 +281,23 @@ def _ids_to_clean(listed: str) -> tuple[int, ...] | Refusal:
     return tuple(sorted(ids))
 
 
-def _cleaned(found: BrokerSet, ids: tuple[int, ...], policy: PolicySettings) -> Decision:
+def _cleaned(broker_set: BrokerSet, ids: tuple[int, ...], policy: PolicySettings) -> Decision:
     """Without these ids. Java forgets who is in sync once nobody is, by whatever ids: what is left of the set is half
     known then, which is written as ``whole_set`` with ids (evolve.py).
     """
-    left = any(replica.broker_id not in ids for replica in found.replicas)
-    in_sync = any(broker_id not in ids for broker_id in found.sync_state_set)
+    left = any(replica.broker_id not in ids for replica in broker_set.replicas)
+    in_sync = any(broker_id not in ids for broker_id in broker_set.sync_state_set)
     half_known = left and not in_sync and not policy.no_half_known_sets
-    held = tuple(one for one in ids if one in found.sync_state_set or found.replica(one) is not None)
+    held = tuple(one for one in ids if one in broker_set.sync_state_set or broker_set.replica(one) is not None)
     if not held and not half_known:
         return _UNCHANGED
-    return _forgotten(found, held or ids, whole_set=half_known)
+    return _forgotten(broker_set, held or ids, whole_set=half_known)
 
 
-def _forgotten(found: BrokerSet, ids: tuple[int, ...], *, whole_set: bool) -> Decision:
-    event = BrokerDataCleaned(cluster=found.cluster, broker_set=found.name, broker_ids=ids, whole_set=whole_set)
+def _forgotten(broker_set: BrokerSet, ids: tuple[int, ...], *, whole_set: bool) -> Decision:
+    event = BrokerDataCleaned(
+        cluster=broker_set.cluster, broker_set=broker_set.name, broker_ids=ids, whole_set=whole_set
+    )
     return Decision((event,), Accepted())
 
 
@@ -308,25 +310,27 @@ def fence_broker(state: State, command: FenceBroker, context: Context) -> Decisi
     Refuses nothing: nothing is written about strangers and those fenced already, and an election that is refused
     leaves the fence alone.
     """
-    found = state.broker_sets.get(command.broker_set)
-    replica = None if found is None or found.cluster != command.cluster else found.replica(command.broker_id)
-    if found is None or replica is None or replica.fenced:
+    broker_set = state.broker_sets.get(command.broker_set)
+    replica = (
+        None if broker_set is None or broker_set.cluster != command.cluster else broker_set.replica(command.broker_id)
+    )
+    if broker_set is None or replica is None or replica.fenced:
         return _UNCHANGED
     fenced = BrokerFenced(
-        cluster=found.cluster,
-        broker_set=found.name,
+        cluster=broker_set.cluster,
+        broker_set=broker_set.name,
         broker_id=replica.broker_id,
         evidence=command.evidence,
         last_heartbeat_ms=command.last_heartbeat_ms,
         detected_ms=command.detected_ms,
         proposed_ms=context.now_ms,
     )
-    if found.master != replica.broker_id:
+    if broker_set.master != replica.broker_id:
         return Decision((fenced,), Accepted())
     succession = elect_master(
         state,
         ElectMaster(
-            broker_set=found.name,
+            broker_set=broker_set.name,
             trigger="master lost",
             evidence=command.evidence,
             last_heartbeat_ms=command.last_heartbeat_ms,
@@ -339,13 +343,15 @@ def fence_broker(state: State, command: FenceBroker, context: Context) -> Decisi
 
 def unfence_broker(state: State, command: UnfenceBroker, context: Context) -> Decision | Refusal:
     """Heard again. Refuses nothing: nothing is written about strangers and those that are not fenced."""
-    found = state.broker_sets.get(command.broker_set)
-    replica = None if found is None or found.cluster != command.cluster else found.replica(command.broker_id)
-    if found is None or replica is None or not replica.fenced:
+    broker_set = state.broker_sets.get(command.broker_set)
+    replica = (
+        None if broker_set is None or broker_set.cluster != command.cluster else broker_set.replica(command.broker_id)
+    )
+    if broker_set is None or replica is None or not replica.fenced:
         return _UNCHANGED
     event = BrokerUnfenced(
-        cluster=found.cluster,
-        broker_set=found.name,
+        cluster=broker_set.cluster,
+        broker_set=broker_set.name,
         broker_id=replica.broker_id,
         detected_ms=command.detected_ms,
         proposed_ms=context.now_ms,
@@ -360,11 +366,11 @@ def acknowledge_role_changes(state: State, command: AcknowledgeRoleChanges, cont
     """
     events: dict[str, RoleChangeAcknowledged] = {}
     for delivery in command.deliveries:
-        found = state.broker_sets.get(delivery.broker_set)
-        if found is not None and _is_news(found, delivery):
-            events[found.name] = RoleChangeAcknowledged(
-                cluster=found.cluster,
-                broker_set=found.name,
+        broker_set = state.broker_sets.get(delivery.broker_set)
+        if broker_set is not None and _is_news(broker_set, delivery):
+            events[broker_set.name] = RoleChangeAcknowledged(
+                cluster=broker_set.cluster,
+                broker_set=broker_set.name,
                 master_epoch=delivery.master_epoch,
                 election_offset=delivery.election_offset,
                 committed_ms=delivery.committed_ms,
@@ -381,12 +387,12 @@ def acknowledge_role_changes(state: State, command: AcknowledgeRoleChanges, cont
 _by_id: Final = attrgetter("broker_id")
 
 
-def _is_news(found: BrokerSet, delivery: RoleChangeDelivery) -> bool:
+def _is_news(broker_set: BrokerSet, delivery: RoleChangeDelivery) -> bool:
     """Is it of the last election of its set, and not recorded yet?"""
-    election = found.election
+    election = broker_set.election
     return (
         election is not None
         and not election.acknowledged
         and election.offset == delivery.election_offset
-        and found.master_epoch == delivery.master_epoch
+        and broker_set.master_epoch == delivery.master_epoch
     )

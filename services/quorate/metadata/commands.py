@@ -276,4 +276,4 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
     """A name of metadata/refusals.py, e.g. ``StaleMasterEpoch``; one table maps it to each protocol's code."""
     remark: str
     reply: Reply | None = None
-    """What is true instead (2011 carries the current master)."""
+    """The state of affairs instead (2011 carries the current master)."""

@@ -1,4 +1,4 @@
-"""What a decision may look at besides the state, and what it gives back.
+"""The input of a decision besides the state, and its output.
 
 Rules: ``decide`` sees time, liveness and policy only through ``Context``; whatever of it mattered is written into the
 events, so that ``evolve`` needs none of it. A refusal is not a ``Decision``: nothing may change with it.

@@ -41,7 +41,7 @@ LEVELS: Final[dict[type[Command], int]] = {}
 
 
 def decide(state: State, command: Command, context: Context) -> Decision | Refusal:
-    """What this command does to this state, or why it does nothing. Refuses UnsupportedFeatureLevel, and what the
+    """Decide a command on a state: its events, or a refusal. Refuses UnsupportedFeatureLevel, and what the
     command's own rule refuses.
     """
     if LEVELS and LEVELS.get(type(command), 0) > state.feature_level:

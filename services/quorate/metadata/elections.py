@@ -28,7 +28,7 @@ LEARNER_CAPABILITY: Final = "asyncLearner"
 
 
 class _Field(msgspec.Struct, frozen=True, gc=False):
-    """Who takes part, and what became of the epochs they reported."""
+    """The candidates, and the epochs they reported."""
 
     members: list[Member]
     epoch_floor: int
@@ -38,7 +38,7 @@ class _Field(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Unheard(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a broker that never reported (LiveInfo)."""
+    """Stands for the report of a broker that never sent one (LiveInfo)."""
 
     epoch: int = -1
     max_offset: int = -1
@@ -57,16 +57,16 @@ def elect_master(state: State, command: ElectMaster, context: Context) -> Decisi
     MasterStillExists; ElectMasterFailed when somebody asked, MasterNotAvailable when nobody did and nothing is new;
     EpochsExhausted.
     """
-    found = state.known(command.broker_set)
-    if found is None:
+    broker_set = state.known(command.broker_set)
+    if broker_set is None:
         return refuse("BrokerSetNotRegistered", "Broker hasn't been registered")
     policy = context.policy
     asker = None if command.broker_id == NOBODY else command.broker_id
-    learners = _learners(state, found) if policy.exclude_learners else frozenset[int]()
-    field = _field(found, learners, context)
-    if asker is not None and found.master_epoch == 0:
-        if policy.first_election_registered_only and found.replica(asker) is None:
-            remark = f"BrokerId: {asker} hasn't been registered in broker-set: {found.name}"
+    learners = _learners(state, broker_set) if policy.exclude_learners else frozenset[int]()
+    field = _field(broker_set, learners, context)
+    if asker is not None and broker_set.master_epoch == 0:
+        if policy.first_election_registered_only and broker_set.replica(asker) is None:
+            remark = f"BrokerId: {asker} hasn't been registered in broker-set: {broker_set.name}"
             return refuse("BrokerNotRegistered", remark)
         if asker in learners:
             return refuse("ElectMasterFailed", "Failed to elect a new master")
@@ -74,65 +74,65 @@ def elect_master(state: State, command: ElectMaster, context: Context) -> Decisi
     else:
         outcome = replica_set.elect(
             field.members,
-            incumbent=found.master,
+            incumbent=broker_set.master,
             wanted=asker if command.designate else None,
-            unclean=configs.policy_in_force(state, policy, found.name).enable_elect_unclean_master,
+            unclean=configs.policy_in_force(state, policy, broker_set.name).enable_elect_unclean_master,
             wide_offsets=policy.offset_comparison_64_bit,
         )
-    if outcome.winner is not None and outcome.winner == found.master:
-        return _stays(found, outcome.winner)
+    if outcome.winner is not None and outcome.winner == broker_set.master:
+        return _stays(broker_set, outcome.winner)
     if outcome.winner is None:
         if asker is not None:
             return refuse("ElectMasterFailed", "Failed to elect a new master")
-        known = found.failed_inputs == inputs(outcome.candidates)
+        known = broker_set.failed_inputs == inputs(outcome.candidates)
         repeated = known and policy.single_epoch_bump_on_failed_election
-        if repeated or (policy.no_failed_first_election and found.master_epoch == 0):
+        if repeated or (policy.no_failed_first_election and broker_set.master_epoch == 0):
             return refuse("MasterNotAvailable", NO_MASTER_REMARK)
     if field.epoch_floor >= EPOCH_MAX:
-        return refuse("EpochsExhausted", f"Broker set {found.name} has no master epoch left")
+        return refuse("EpochsExhausted", f"Broker set {broker_set.name} has no master epoch left")
     if outcome.winner is None:
-        return _failed(found, field, outcome, command, context)
-    if found.sync_state_set_epoch >= EPOCH_MAX:
-        return refuse("EpochsExhausted", f"Broker set {found.name} has no sync state set epoch left")
-    return _elected(found, outcome.winner, field, outcome, command, context)
+        return _failed(broker_set, field, outcome, command, context)
+    if broker_set.sync_state_set_epoch >= EPOCH_MAX:
+        return refuse("EpochsExhausted", f"Broker set {broker_set.name} has no sync state set epoch left")
+    return _elected(broker_set, outcome.winner, field, outcome, command, context)
 
 
 def elect_moved_master(state: State, moved: BrokerAddressChanged, context: Context) -> tuple[MasterElected, ...]:
     """The master as before, in a new epoch and at its new address; nothing if nobody else is there to be told, if it is
     no master, or if no epoch is left.
     """
-    found = state.known(moved.broker_set)
-    if not context.policy.elect_moved_master_anew or found is None or found.master != moved.broker_id:
+    broker_set = state.known(moved.broker_set)
+    if not context.policy.elect_moved_master_anew or broker_set is None or broker_set.master != moved.broker_id:
         return ()
-    field = _field(found, frozenset(), context)
-    exhausted = max(field.epoch_floor, found.sync_state_set_epoch) >= EPOCH_MAX
-    if exhausted or not any(one.registered for one in found.replicas if one.broker_id != moved.broker_id):
+    field = _field(broker_set, frozenset(), context)
+    exhausted = max(field.epoch_floor, broker_set.sync_state_set_epoch) >= EPOCH_MAX
+    if exhausted or not any(one.registered for one in broker_set.replicas if one.broker_id != moved.broker_id):
         return ()
     replicas = tuple(
         msgspec.structs.replace(one, address=moved.new_address) if one.broker_id == moved.broker_id else one
-        for one in found.replicas
+        for one in broker_set.replicas
     )
-    there = msgspec.structs.replace(found, replicas=replicas)
+    there = msgspec.structs.replace(broker_set, replicas=replicas)
     outcome = replica_set.appoint(field.members, moved.broker_id, replica_set.MOVED)
-    command = ElectMaster(broker_set=found.name, broker_id=moved.broker_id)
+    command = ElectMaster(broker_set=broker_set.name, broker_id=moved.broker_id)
     return (_event(there, moved.broker_id, field, outcome, command, context),)
 
 
-def _learners(state: State, found: BrokerSet) -> frozenset[int]:
+def _learners(state: State, broker_set: BrokerSet) -> frozenset[int]:
     """By the setting of the set, or by their own word."""
-    said = [r.broker_id for r in found.replicas if r.capabilities.get(LEARNER_CAPABILITY, "").lower() == "true"]
-    return configs.learners(state, found.name).union(said)
+    said = [r.broker_id for r in broker_set.replicas if r.capabilities.get(LEARNER_CAPABILITY, "").lower() == "true"]
+    return configs.learners(state, broker_set.name).union(said)
 
 
-def _field(found: BrokerSet, learners: frozenset[int], context: Context) -> _Field:
+def _field(broker_set: BrokerSet, learners: frozenset[int], context: Context) -> _Field:
     """The members as they are known now; Java also counts an id in sync that the set does not hold."""
-    policy, live, cluster, name = context.policy, context.live, found.cluster, found.name
-    in_sync = frozenset(found.sync_state_set)
-    floor = found.master_epoch
+    policy, live, cluster, name = context.policy, context.live, broker_set.cluster, broker_set.name
+    in_sync = frozenset(broker_set.sync_state_set)
+    floor = broker_set.master_epoch
     believed_max = floor + policy.max_epoch_jump
     doubted: list[tuple[int, int]] = []
     members: list[Member] = []
-    for broker_id in sorted(in_sync.union([replica.broker_id for replica in found.replicas])):
+    for broker_id in sorted(in_sync.union([replica.broker_id for replica in broker_set.replicas])):
         info = live.info(cluster, name, broker_id) or _UNHEARD
         epoch = info.epoch
         if policy.epoch_floor_from_reports:
@@ -156,45 +156,45 @@ def _field(found: BrokerSet, learners: frozenset[int], context: Context) -> _Fie
     return _Field(members, floor, doubted)
 
 
-def _stays(found: BrokerSet, master: int) -> Refusal:
+def _stays(broker_set: BrokerSet, master: int) -> Refusal:
     """Java's 2011: nothing changes, and the answer says what is."""
-    remark = f"The old master {master} is still alive, not need to elect new master for broker {found.name}"
-    return refuse("MasterStillExists", remark, _reply(found, master, found.master_epoch))
+    remark = f"The old master {master} is still alive, not need to elect new master for broker {broker_set.name}"
+    return refuse("MasterStillExists", remark, _reply(broker_set, master, broker_set.master_epoch))
 
 
 def _elected(
-    found: BrokerSet, winner: int, field: _Field, outcome: Outcome, command: ElectMaster, context: Context
+    broker_set: BrokerSet, winner: int, field: _Field, outcome: Outcome, command: ElectMaster, context: Context
 ) -> Decision:
-    event = _event(found, winner, field, outcome, command, context)
+    event = _event(broker_set, winner, field, outcome, command, context)
     reply = msgspec.structs.replace(
-        _reply(found, winner, event.master_epoch),
+        _reply(broker_set, winner, event.master_epoch),
         sync_state_set=event.sync_state_set,
         sync_state_set_epoch=event.sync_state_set_epoch,
-        members={replica.broker_id: replica.address for replica in found.replicas},
+        members={replica.broker_id: replica.address for replica in broker_set.replicas},
     )
     return Decision((event,), reply)
 
 
 def _event(
-    found: BrokerSet, winner: int, field: _Field, outcome: Outcome, command: ElectMaster, context: Context
+    broker_set: BrokerSet, winner: int, field: _Field, outcome: Outcome, command: ElectMaster, context: Context
 ) -> MasterElected:
     """The new master begins alone in its sync state set, as in Java."""
     master_epoch = field.epoch_floor + 1
     return MasterElected(
-        cluster=found.cluster,
-        broker_set=found.name,
+        cluster=broker_set.cluster,
+        broker_set=broker_set.name,
         trigger=command.trigger,
         evidence=command.evidence,
-        old_master=found.master,
+        old_master=broker_set.master,
         master=winner,
-        master_address=found.address(winner) or "",
+        master_address=broker_set.address(winner) or "",
         master_epoch=master_epoch,
         sync_state_set=(winner,),
-        sync_state_set_epoch=found.sync_state_set_epoch + 1,
-        old_sync_state_set=found.sync_state_set,
+        sync_state_set_epoch=broker_set.sync_state_set_epoch + 1,
+        old_sync_state_set=broker_set.sync_state_set,
         candidates=outcome.candidates,
         decided_by=outcome.decided_by,
-        explanation=_why(found, winner, master_epoch, field, outcome, command),
+        explanation=_why(broker_set, winner, master_epoch, field, outcome, command),
         unclean=outcome.unclean,
         last_heartbeat_ms=command.last_heartbeat_ms,
         detected_ms=command.detected_ms,
@@ -202,34 +202,34 @@ def _event(
     )
 
 
-def _failed(found: BrokerSet, field: _Field, outcome: Outcome, command: ElectMaster, context: Context) -> Decision:
+def _failed(broker_set: BrokerSet, field: _Field, outcome: Outcome, command: ElectMaster, context: Context) -> Decision:
     """The set loses its master and keeps its sync state set: whoever of it returns can be elected."""
     event = ElectionFailed(
-        cluster=found.cluster,
-        broker_set=found.name,
+        cluster=broker_set.cluster,
+        broker_set=broker_set.name,
         trigger=command.trigger,
         evidence=command.evidence,
-        old_master=found.master,
+        old_master=broker_set.master,
         master_epoch=field.epoch_floor + 1,
         candidates=outcome.candidates,
-        explanation=_why_nobody(found, field, outcome),
+        explanation=_why_nobody(broker_set, field, outcome),
         last_heartbeat_ms=command.last_heartbeat_ms,
         detected_ms=command.detected_ms,
         proposed_ms=context.now_ms,
     )
-    return Decision((event,), _reply(found, None, event.master_epoch))
+    return Decision((event,), _reply(broker_set, None, event.master_epoch))
 
 
-def _reply(found: BrokerSet, master: int | None, master_epoch: int) -> MasterIs:
+def _reply(broker_set: BrokerSet, master: int | None, master_epoch: int) -> MasterIs:
     """Of a set that keeps its sync state set."""
     return MasterIs(
-        cluster=found.cluster,
-        broker_set=found.name,
+        cluster=broker_set.cluster,
+        broker_set=broker_set.name,
         master=master,
-        master_address=found.address(master),
+        master_address=broker_set.address(master),
         master_epoch=master_epoch,
-        sync_state_set=found.sync_state_set,
-        sync_state_set_epoch=found.sync_state_set_epoch,
+        sync_state_set=broker_set.sync_state_set,
+        sync_state_set_epoch=broker_set.sync_state_set_epoch,
         members=None,
     )
 
@@ -249,33 +249,33 @@ _BEST: Final[Mapping[str, str]] = {
 }
 
 
-def _why(found: BrokerSet, winner: int, epoch: int, field: _Field, outcome: Outcome, command: ElectMaster) -> str:
+def _why(broker_set: BrokerSet, winner: int, epoch: int, field: _Field, outcome: Outcome, command: ElectMaster) -> str:
     """Why there was an election, why this one won it, and what is to be known about it."""
-    parts = [_occasion(found, outcome, command), _reason(winner, outcome, command)]
+    parts = [_occasion(broker_set, outcome, command), _reason(winner, outcome, command)]
     if outcome.unclean:
         parts.append("it was not in the sync state set and may lack acknowledged messages")
     parts += _doubts(field)
-    return f"Broker {winner} is master of {found.name} in epoch {epoch}: {'; '.join(parts)}."
+    return f"Broker {winner} is master of {broker_set.name} in epoch {epoch}: {'; '.join(parts)}."
 
 
-def _why_nobody(found: BrokerSet, field: _Field, outcome: Outcome) -> str:
+def _why_nobody(broker_set: BrokerSet, field: _Field, outcome: Outcome) -> str:
     unfit = ", ".join(f"broker {one.broker_id} is {_UNFIT[one.out_by]}" for one in outcome.candidates)
-    return f"{found.name} has no master: {'; '.join([unfit, *_doubts(field)])}."
+    return f"{broker_set.name} has no master: {'; '.join([unfit, *_doubts(field)])}."
 
 
-def _occasion(found: BrokerSet, outcome: Outcome, command: ElectMaster) -> str:
-    """What had become of the old master."""
+def _occasion(broker_set: BrokerSet, outcome: Outcome, command: ElectMaster) -> str:
+    """Why the set needs an election, in words."""
     if outcome.decided_by == replica_set.DESIGNATED:
         return "an administrator asked for it"
     if outcome.decided_by == replica_set.MOVED:
-        return f"it serves at {found.address(found.master)} now"
-    if found.master is None:
-        return "the set had lost its master" if found.master_epoch else "the set had no master before"
+        return f"it serves at {broker_set.address(broker_set.master)} now"
+    if broker_set.master is None:
+        return "the set had lost its master" if broker_set.master_epoch else "the set had no master before"
     evidence = f" ({command.evidence})" if command.evidence else ""
     for one in outcome.candidates:
-        if one.broker_id == found.master:
-            return f"broker {found.master} was {_UNFIT[one.out_by]}{evidence}"
-    return f"broker {found.master} was not of the set any more{evidence}"
+        if one.broker_id == broker_set.master:
+            return f"broker {broker_set.master} was {_UNFIT[one.out_by]}{evidence}"
+    return f"broker {broker_set.master} was not of the set any more{evidence}"
 
 
 def _reason(winner: int, outcome: Outcome, command: ElectMaster) -> str:

@@ -1,4 +1,4 @@
-"""What consumer groups keep: rows by key, the same on every node, beside the event log.
+"""The rows of consumer groups, by key: the same on every node, beside the event log.
 
 Rules: changed only at apply, by the row changes a ``groups`` entry carries, so equal on all nodes at equal index. What
 is in a row, when it lapses and how many there may be was decided by the leader before it proposed: applying asks

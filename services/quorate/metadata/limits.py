@@ -41,7 +41,7 @@ def limits_in_force(state: State) -> tuple[int, int]:
 
 
 def _limit(values: Mapping[str, str], name: str) -> int:
-    """What cannot be was written before anybody checked: it says nothing."""
+    """The value in the log; the constant where there is none, or one from before values were checked that cannot be."""
     value = values.get(name)
     return int(value) if value is not None and CHECKS[name](value) else UNSAID[name]
 
@@ -57,7 +57,7 @@ def own_limits(own: RequestSettings) -> dict[str, int]:
 
 
 def unrecorded(state: State, own: RequestSettings) -> dict[str, str]:
-    """What a leader with these settings has to record: what the log does not say, where it is not the same anyway."""
+    """The limits a leader with these settings has to record: those that differ and that the log does not have."""
     config = state.configs.get(SCOPE)
     said = {} if config is None else config.values
     return {name: str(value) for name, value in own_limits(own).items() if name not in said and value != UNSAID[name]}

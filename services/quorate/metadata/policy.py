@@ -1,4 +1,4 @@
-"""What an operator may choose about the rules; each default is the safe one (docs/rules.md has the table).
+"""The rules that an operator may choose; each default is the safe one (docs/rules.md has the table).
 
 Rules: a fix of a RocketMQ defect is a setting named after what it does, on by default; with all of them
 off a node answers as the Java controller does. Everything here is a plain value: where it comes from (file,

@@ -63,7 +63,7 @@ Rule = Callable[[list[Member]], list[Member]]
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """Who won, by which rule, and what became of each member, by rising id."""
+    """The winner, the deciding rule, and the verdict on each member, by rising id."""
 
     winner: int | None
     decided_by: str
@@ -151,7 +151,7 @@ def _compare(standing: list[Member], fallen: dict[int, str], rules: Sequence[tup
         left = best(standing)
         if len(left) < len(standing):
             decided_by = DECIDED_BY[verdict]
-            for member in standing:  # Who is left falls by a later rule, or wins.
+            for member in standing:  # The others fall by a later rule, or win.
                 fallen[member.broker_id] = verdict
             standing = left
     return standing[0].broker_id, decided_by

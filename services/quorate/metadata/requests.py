@@ -1,4 +1,4 @@
-"""What was answered to whom: so that a retried request is told its answer, and never runs twice.
+"""Remembers the answers to requests, so that a retried request gets its answer and never runs twice.
 
 Rules: part of the replicated state, changed only at apply, by offset and entry time; so it is equal on all nodes at
 equal offset. A request is known by (principal, id). Only requests that wrote events are kept: the others change
@@ -70,7 +70,7 @@ class RequestSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class RememberedReply(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What became of a request."""
+    """The outcome of a request."""
 
     principal: str
     request_id: str

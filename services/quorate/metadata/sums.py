@@ -159,7 +159,7 @@ class RunningSums:
         self._ring[index % RING_MAX] = (index, term, offset, self.rows, self._rest)
 
     def at(self, index: int) -> Mark | None:
-        """What the sums were once the entry at ``index`` was applied, if that is remembered."""
+        """The sums after the entry at ``index``, if they are remembered."""
         found, term, offset, entities, rest = self._ring[index % RING_MAX]
         if found != index:
             return None

@@ -1,4 +1,4 @@
-"""What text may enter the log: bounded, and encodable as UTF-8; and the numbers that Java reads from text."""
+"""Checks text before it enters the log: bounded and encodable as UTF-8. Reads numbers from text as Java does."""
 
 import re
 from typing import Final
@@ -31,7 +31,7 @@ def parse_address(text: str) -> tuple[str, int] | None:
 
 
 def java_long(text: str) -> int | None:
-    """What Java's ``Long.parseLong`` makes of it; None where that throws."""
+    """The number that Java's ``Long.parseLong`` reads; None where that throws."""
     parts = _LONG.fullmatch(text)
     if parts is None:
         return None

@@ -1,7 +1,7 @@
 """Topics: what RocketMQ lets one create, change and delete.
 
 Rules: names, attributes and remarks are those of Java ``TopicValidator``, ``AttributeUtil`` and ``TopicAttributes``;
-the order of checks is that of the broker's ``AdminBrokerProcessor``. What is so already writes nothing.
+the order of checks is that of the broker's ``AdminBrokerProcessor``. A command that changes nothing writes nothing.
 """
 
 import re

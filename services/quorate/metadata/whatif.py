@@ -1,4 +1,4 @@
-"""What would become of the masters if these nodes and brokers failed? Asked of ``decide`` itself; nothing is touched.
+"""Shows which masters there would be if these nodes and brokers failed. Asks ``decide`` itself; changes nothing.
 
 Rules: pure; works in steps, one broker set each. A broker is alive unless it fails, or is known to be dead: by
 heartbeats where there are any, else by its fence in the log. What is not known is not invented: where the reported
@@ -32,7 +32,7 @@ FURTHEST: Final = 1 << 62
 
 
 class Failures(msgspec.Struct, frozen=True):
-    """What fails: controllers by id, brokers by (broker set, broker id)."""
+    """The failures assumed: controllers by id, brokers by (broker set, broker id)."""
 
     nodes: frozenset[int] = frozenset()
     brokers: frozenset[tuple[str, int]] = frozenset()
@@ -46,7 +46,7 @@ class QuorumAfter(msgspec.Struct, frozen=True, kw_only=True):
     needed: int
     survives: bool
     leader: int | None
-    """Who led, as the log says."""
+    """The leader before, as the log has it."""
     leader_lost: bool
 
 
@@ -59,7 +59,7 @@ class SetAfter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of one broker set."""
+    """The outcome for one broker set."""
 
     set: str
     kind: Kind
@@ -70,10 +70,10 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True):
     winners: tuple[int, ...]
     """Everyone who could."""
     rule: str
-    """What decided: a rule of the election, ``master lives``, ``offsets unknown``, ``no quorum``, or a refusal."""
+    """A rule of the election, ``master lives``, ``offsets unknown``, ``no quorum``, or a refusal."""
     unclean: bool
     loses_bytes: int | None
-    """What an unclean winner lacks of the longest log in sync; None: not known."""
+    """Bytes that an unclean winner lacks of the longest log in sync; None: not known."""
     explanation: str
     after: SetAfter
 
@@ -98,9 +98,9 @@ class _Report(msgspec.Struct, frozen=True):
 class Survivors:
     """The live table without those that fail (LiveView). ``furthest``: of the unknown ones, this one is ahead."""
 
-    def __init__(self, live: LiveView, found: BrokerSet, failed: frozenset[tuple[str, int]]) -> None:
+    def __init__(self, live: LiveView, broker_set: BrokerSet, failed: frozenset[tuple[str, int]]) -> None:
         self._live = live
-        self._found = found
+        self._found = broker_set
         self._failed = failed
         self.furthest: int | None = None
 
@@ -136,16 +136,18 @@ def whatif(
     touched = {name for name, _ in failures.brokers}
     rows: list[SetRow] = []
     for name in sorted(state.broker_sets):
-        found = state.known(name)
-        if found is not None and (name in touched or (unclean and found.master is None and found.replicas)):
-            judge = _Judge(overruled(state, name, unclean), found, live, failures, policy, now_ms)
+        broker_set = state.known(name)
+        if broker_set is not None and (
+            name in touched or (unclean and broker_set.master is None and broker_set.replicas)
+        ):
+            judge = _Judge(overruled(state, name, unclean), broker_set, live, failures, policy, now_ms)
             rows.append(judge.row(quorum=quorum.survives))
         yield
     return WhatIf(quorum, rows)
 
 
 def quorum_after(state: State, failures: Failures) -> QuorumAfter:
-    """Who is left to decide."""
+    """The voters that remain, and whether they are a quorum."""
     voters = sorted(voter.id for voter in state.cluster.voters) if state.cluster else []
     left = [voter for voter in voters if voter not in failures.nodes]
     needed = len(voters) // 2 + 1
@@ -175,21 +177,21 @@ class _Judge:
     def __init__(
         self,
         state: State,
-        found: BrokerSet,
+        broker_set: BrokerSet,
         live: LiveView,
         failures: Failures,
         policy: PolicySettings,
         now_ms: int,
     ) -> None:
         self._state = state
-        self._found = found
+        self._found = broker_set
         self._known = live
-        self._failed = {broker_id for name, broker_id in failures.brokers if name == found.name}
-        self._live = Survivors(live, found, failures.brokers)
+        self._failed = {broker_id for name, broker_id in failures.brokers if name == broker_set.name}
+        self._live = Survivors(live, broker_set, failures.brokers)
         self._context = Context(now_ms=now_ms, term=1, policy=policy, live=self._live)
 
     def row(self, *, quorum: bool) -> SetRow:
-        """What becomes of it. Without a quorum nothing is decided: who has lost its master has none."""
+        """The outcome. Without a quorum nothing is decided: a set that has lost its master has none."""
         found = self._found
         if found.master is not None and found.master not in self._failed:
             left = tuple(one for one in found.sync_state_set if one not in self._failed)

@@ -78,14 +78,14 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
 
 
 def _broker_set(state: State, name: str) -> BrokerSet:
-    found = state.broker_sets.get(name)
-    if found is None:
+    broker_set = state.broker_sets.get(name)
+    if broker_set is None:
         raise InvariantBrokenError(f"an event about the broker set {name!r}, which is not there")
-    return found
+    return broker_set
 
 
 def _judged(
-    found: BrokerSet,
+    broker_set: BrokerSet,
     event: MasterElected | ElectionFailed | RoleChangeAcknowledged | BrokerFenced,
     stamp: Stamp,
 ) -> BrokerSet:
@@ -93,7 +93,7 @@ def _judged(
     match event:
         case MasterElected():
             return _replace(
-                found,
+                broker_set,
                 master=event.master,
                 master_epoch=event.master_epoch,
                 sync_state_set=event.sync_state_set,
@@ -103,18 +103,18 @@ def _judged(
             )
         case ElectionFailed():
             return _replace(
-                found,
+                broker_set,
                 master=None,
                 master_epoch=event.master_epoch,
                 election=_election(event, stamp, ""),
                 failed_inputs=inputs(event.candidates),
             )
         case RoleChangeAcknowledged():
-            if found.election is None:
-                raise InvariantBrokenError(f"an acknowledged role change of {found.name!r}, which had no election")
-            return _replace(found, election=_replace(found.election, acknowledged=True))
+            if broker_set.election is None:
+                raise InvariantBrokenError(f"an acknowledged role change of {broker_set.name!r}, which had no election")
+            return _replace(broker_set, election=_replace(broker_set.election, acknowledged=True))
         case BrokerFenced():
-            return _with_replica(found, _replace(_replica(found, event.broker_id), fenced=True))
+            return _with_replica(broker_set, _replace(_replica(broker_set, event.broker_id), fenced=True))
         case _:
             assert_never(event)
 
@@ -127,23 +127,23 @@ def inputs(candidates: Iterable[Candidate]) -> str:
     )
 
 
-def _announced(found: BrokerSet, event: BrokerUnfenced | BrokerRegistered | BrokerAddressChanged) -> BrokerSet:
+def _announced(broker_set: BrokerSet, event: BrokerUnfenced | BrokerRegistered | BrokerAddressChanged) -> BrokerSet:
     """What a broker said of itself, or by being there again."""
-    replica = _replica(found, event.broker_id)
+    replica = _replica(broker_set, event.broker_id)
     if isinstance(event, BrokerUnfenced):
-        return _with_replica(found, _replace(replica, fenced=False))
+        return _with_replica(broker_set, _replace(replica, fenced=False))
     address = event.address if isinstance(event, BrokerRegistered) else event.new_address
     changed = _replace(replica, address=address, registered=True, capabilities=event.capabilities, topics=event.topics)
-    return _with_replica(found, changed)
+    return _with_replica(broker_set, changed)
 
 
 def _applied(state: State, event: BrokerIdApplied) -> BrokerSet:
     """A new id, and the counter one further, whatever the id (Java ``BrokerReplicaInfo.addBroker``)."""
-    found = state.known(event.broker_set)
-    if found is None:
-        found = BrokerSet(name=event.broker_set, cluster=event.cluster)
+    broker_set = state.known(event.broker_set)
+    if broker_set is None:
+        broker_set = BrokerSet(name=event.broker_set, cluster=event.cluster)
     replica = Replica(broker_id=event.broker_id, address=event.address, register_check_code=event.register_check_code)
-    return _replace(_with_replica(found, replica), next_broker_id=found.next_broker_id + 1)
+    return _replace(_with_replica(broker_set, replica), next_broker_id=broker_set.next_broker_id + 1)
 
 
 def _cleaned(state: State, event: BrokerDataCleaned) -> Map[str, BrokerSet]:
@@ -201,9 +201,9 @@ def _governed(
             assert_never(event)
 
 
-def _node(found: Node | None, event: NodeStarted | VoterRebuilt, stamp: Stamp) -> Node:
+def _node(node: Node | None, event: NodeStarted | VoterRebuilt, stamp: Stamp) -> Node:
     """What founded the cluster stays as it was: a directory that came later is none that voted then."""
-    former = () if found is None else found.former
+    former = () if node is None else node.former
     match event:
         case NodeStarted():
             return Node(
@@ -222,11 +222,11 @@ def _node(found: Node | None, event: NodeStarted | VoterRebuilt, stamp: Stamp) -
             return Node(
                 node_id=event.node_id,
                 dir_uuid=event.new_dir_uuid,
-                version="" if found is None else found.version,
+                version="" if node is None else node.version,
                 addresses=event.addresses,
-                feature_min=0 if found is None else found.feature_min,
-                feature_max=0 if found is None else found.feature_max,
-                started_ms=0 if found is None else found.started_ms,
+                feature_min=0 if node is None else node.feature_min,
+                feature_max=0 if node is None else node.feature_max,
+                started_ms=0 if node is None else node.started_ms,
                 former=former,
             )
         case _:
@@ -256,17 +256,17 @@ def _election(event: MasterElected | ElectionFailed, stamp: Stamp, decided_by: s
     )
 
 
-def _replica(found: BrokerSet, broker_id: int) -> Replica:
-    replica = found.replica(broker_id)
+def _replica(broker_set: BrokerSet, broker_id: int) -> Replica:
+    replica = broker_set.replica(broker_id)
     if replica is None:
-        raise InvariantBrokenError(f"an event about broker {broker_id} of {found.name!r}, which is not there")
+        raise InvariantBrokenError(f"an event about broker {broker_id} of {broker_set.name!r}, which is not there")
     return replica
 
 
-def _with_replica(found: BrokerSet, changed: Replica) -> BrokerSet:
+def _with_replica(broker_set: BrokerSet, changed: Replica) -> BrokerSet:
     """The set with this replica instead of, or besides, the ones it has; by rising id."""
-    others = [replica for replica in found.replicas if replica.broker_id != changed.broker_id]
-    return _replace(found, replicas=tuple(sorted([*others, changed], key=_broker_id)))
+    others = [replica for replica in broker_set.replicas if replica.broker_id != changed.broker_id]
+    return _replace(broker_set, replicas=tuple(sorted([*others, changed], key=_broker_id)))
 
 
 def _broker_id(replica: Replica) -> int:

@@ -127,23 +127,23 @@ def answer(query: Query, state: State, live: LiveView) -> Result | Absent:
 
 def _next_broker_id(query: NextBrokerId, state: State, live: LiveView) -> Result | Absent:
     """Java ``getNextBrokerId``; it looks only at the ids, which a half-known set still has."""
-    found = state.broker_sets.get(query.broker_set)
-    following = 1 if found is None else found.next_broker_id
+    broker_set = state.broker_sets.get(query.broker_set)
+    following = 1 if broker_set is None else broker_set.next_broker_id
     return NextBrokerIdIs(cluster=query.cluster, broker_set=query.broker_set, next_broker_id=following)
 
 
 def _replica_info(query: ReplicaInfo, state: State, live: LiveView) -> Result | Absent:
     """Java ``getReplicaInfo``."""
-    found = state.known(query.broker_set)
-    if found is None:
+    broker_set = state.known(query.broker_set)
+    if broker_set is None:
         return Absent(code="BrokerSetUnknown", remark=UNKNOWN_SET)
     return ReplicaInfoIs(
-        broker_set=found.name,
-        master=found.master,
-        master_address=found.address(found.master),
-        master_epoch=found.master_epoch,
-        sync_state_set=found.sync_state_set,
-        sync_state_set_epoch=found.sync_state_set_epoch,
+        broker_set=broker_set.name,
+        master=broker_set.master,
+        master_address=broker_set.address(broker_set.master),
+        master_epoch=broker_set.master_epoch,
+        sync_state_set=broker_set.sync_state_set,
+        sync_state_set_epoch=broker_set.sync_state_set_epoch,
     )
 
 
@@ -157,10 +157,10 @@ def _sync_state_data(query: SyncStateData, state: State, live: LiveView) -> Resu
 
 def _topic_config(query: TopicConfig, state: State, live: LiveView) -> Result | Absent:
     """Java ``AdminBrokerProcessor.getTopicConfig``."""
-    found = state.topics.get(query.topic)
-    if found is None:
+    topic = state.topics.get(query.topic)
+    if topic is None:
         return Absent(code="UnknownTopic", remark=f"No topic in this broker. topic: {query.topic}")
-    return TopicConfigIs(topic=found)
+    return TopicConfigIs(topic=topic)
 
 
 def _topic_list(query: TopicList, state: State, live: LiveView) -> Result | Absent:
@@ -176,29 +176,29 @@ _ANSWERS: Final[Mapping[type[Query], Callable[[Any, State, LiveView], Result | A
 }
 
 
-def alive(found: BrokerSet, replica: Replica, live: LiveView) -> bool | None:
+def alive(broker_set: BrokerSet, replica: Replica, live: LiveView) -> bool | None:
     """Is it alive, as this node knows it? That the leader fenced it confirms the close this node alone had seen."""
-    heard = live.alive(found.cluster, found.name, replica.broker_id)
-    return heard and not (replica.fenced and live.suspect(found.cluster, found.name, replica.broker_id))
+    heard = live.alive(broker_set.cluster, broker_set.name, replica.broker_id)
+    return heard and not (replica.fenced and live.suspect(broker_set.cluster, broker_set.name, replica.broker_id))
 
 
-def _sync_state(found: BrokerSet, live: LiveView) -> SyncStateIs:
+def _sync_state(broker_set: BrokerSet, live: LiveView) -> SyncStateIs:
     replicas = [
         ReplicaIs(
             broker_id=replica.broker_id,
             address=replica.address,
-            alive=alive(found, replica, live),
+            alive=alive(broker_set, replica, live),
             registered=replica.registered,
             fenced=replica.fenced,
         )
-        for replica in found.replicas
+        for replica in broker_set.replicas
     ]
     return SyncStateIs(
-        broker_set=found.name,
-        master=found.master,
-        master_address=found.address(found.master),
-        master_epoch=found.master_epoch,
-        sync_state_set_epoch=found.sync_state_set_epoch,
-        in_sync=tuple(replica for replica in replicas if replica.broker_id in found.sync_state_set),
-        not_in_sync=tuple(replica for replica in replicas if replica.broker_id not in found.sync_state_set),
+        broker_set=broker_set.name,
+        master=broker_set.master,
+        master_address=broker_set.address(broker_set.master),
+        master_epoch=broker_set.master_epoch,
+        sync_state_set_epoch=broker_set.sync_state_set_epoch,
+        in_sync=tuple(replica for replica in replicas if replica.broker_id in broker_set.sync_state_set),
+        not_in_sync=tuple(replica for replica in replicas if replica.broker_id not in broker_set.sync_state_set),
     )

@@ -53,7 +53,7 @@ from quorate.metrics import Metrics
 
 
 class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the core needs to be told."""
+    """Values that the core is told."""
 
     engine: EngineSettings = EngineSettings()
     controller: ControllerSettings = ControllerSettings()
@@ -63,7 +63,7 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Disks(msgspec.Struct, frozen=True, kw_only=True):
-    """What one data directory consists of, as ports."""
+    """The parts of one data directory, as ports."""
 
     voter_file: VoterFile
     store: Store
@@ -146,7 +146,7 @@ def open_directory(
     clock: Clock,
     fresh: Callable[[], str],
 ) -> tuple[Directory, Journal]:
-    """Who this directory is, and its journal; another *life* has begun when this returns. Only at start.
+    """Open the directory's voter file and its journal; another *life* has begun when this returns. Only at start.
 
     ``fresh`` makes ids. A journal that was lost or damaged, or that holds less than the store knows was durable, is
     replaced by an empty one, once it is durable that this node may not vote; ``alone``, without another voter to ask,
@@ -175,7 +175,7 @@ def open_directory(
         opened = open_journal(must_exist=directory.voter.begun)
     except JournalDamagedError as error:
         if alone:
-            raise UsageError(f"{LONE_JOURNAL_LOST} ({error})") from error  # What is left is the operator's to save.
+            raise UsageError(f"{LONE_JOURNAL_LOST} ({error})") from error  # The operator must save the rest.
         directory.forbid_vote(str(error))
         erase_journal(disks.disk)
         opened = open_journal(must_exist=False)
@@ -187,7 +187,7 @@ def open_directory(
 
 
 def peer_handlers(directory: Directory, worker: DiskWorker, core: Callable[[], "Core"]) -> PeerHandlers:
-    """What the links to the other voters ask and tell; ``core`` is called once it is there."""
+    """Callbacks of the links to the other voters; they ask for ``core`` once it is there."""
     lives = Lives(directory, worker, lambda reason, done: core().forget(reason, done))
     return PeerHandlers(
         frame=lambda peer, frame: core().on_frame(peer, frame),
@@ -217,7 +217,7 @@ class PeerMessages:
 
 
 class CorePorts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a core stands on and reaches the world through: the node brings real ones, the simulator its own."""
+    """Ports through which a core reaches the world: real ones in a node, simulated ones in the simulator."""
 
     journal: Journal
     store: Store
@@ -291,7 +291,7 @@ class Core:
         return PySyncObjEngine(self.node_id, voters, engine_ports, settings)
 
     def _add_reconcilers(self, ports: CorePorts, settings: CoreSettings, peers: PeerMessages) -> None:
-        """What the leader does by itself, and what every node checks."""
+        """Build the leader's periodic work, and the checks of every node."""
         controller, machine, scheduler = self.controller, self.machine, ports.scheduler
         own = settings.controller
         self.checkpoints = Checkpoints(ports.store, machine, scheduler, settings.history, ports.on_fatal)

@@ -119,11 +119,11 @@ class DataDirectory:
             self.store.close()
         except StorageError as error:
             if sound:
-                self._fail(error)  # What is damaged is made anew at the next start.
+                self._fail(error)  # The next start makes a damaged store anew.
                 raise
 
     def info(self) -> StorageInfo:
-        """What it takes on the disk, and how long the oldest write has waited for it."""
+        """Bytes on the disk, and how long the oldest write has waited for it."""
         journal = self.journal
         since = journal.oldest_unsynced_since()
         store_bytes = sum(file.stat().st_size for file in (self.path / "store").iterdir() if file.is_file())

@@ -19,7 +19,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 SPARE: Final = 64
 """Standard streams, the loop's own, listeners, locks, logs, processes that replay; connections about to be closed."""
 STORE_SPARE: Final = 24
-"""What RocksDB opens beside its tables: logs, manifests, what a compaction writes."""
+"""Files that RocksDB opens beside its tables: logs, manifests, output of compactions."""
 LEAST: Final[dict[tuple[str, ...], int]] = {
     ("remoting", "connections_max"): 24,
     ("kafka", "connections_max"): 16,
@@ -41,7 +41,7 @@ def fixed(settings: NodeSettings) -> int:
 
 
 def wanted(settings: NodeSettings) -> int:
-    """What the settings ask for, all together."""
+    """The sum of what the settings ask for."""
     return fixed(settings) + sum(_get(settings, path) for path in LEAST)
 
 

@@ -1,4 +1,4 @@
-"""What a node listens with: remoting for brokers, Kafka for readers of the log, HTTP for everybody else.
+"""The listeners of a node: remoting for brokers, Kafka for readers of the log, HTTP for everybody else.
 
 Rules: built whole over a running node, so that each sees the same core; started last, stopped first.
 """
@@ -35,7 +35,7 @@ VERSION = version("quorate")
 
 
 class Host(Protocol):
-    """What the listeners ask of the node they belong to."""
+    """The node, as its listeners see it."""
 
     settings: NodeSettings
     sources: Mapping[str, str]
@@ -69,7 +69,7 @@ class Listener(Protocol):
 
 
 class ClusterView:
-    """What the Kafka listener sees of this node (gateway.kafka.view.LogView)."""
+    """This node, as the Kafka listener sees it (gateway.kafka.view.LogView)."""
 
     def __init__(self, node: Host) -> None:
         self._node = node
@@ -86,7 +86,7 @@ class ClusterView:
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as this node knows."""
+        """The leader's id, as far as this node knows."""
         return self._node.core.engine.leader_id
 
     @property
@@ -216,7 +216,7 @@ class Gateways:
         )
 
     async def start(self, ends: AsyncExitStack) -> None:
-        """Listen. Raises AddressError. What listens is closed by ``ends``."""
+        """Listen. Raises AddressError. ``ends`` closes the listeners."""
         listeners: tuple[tuple[ListenerName, Listener], ...] = (
             ("http", self._http),
             ("kafka", self._kafka),

@@ -1,4 +1,4 @@
-"""What is in force at a node, setting by setting, and where each value comes from.
+"""The settings in force at a node, and where each value comes from.
 
 Rules: pure. Default, file, environment, flag; over them the log, whose word holds wherever it has one (docs/rules.md).
 A secret is never shown.
@@ -48,7 +48,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _logged(state: State) -> Iterator[tuple[str, SettingItem]]:
-    """What the log says of a node's settings."""
+    """Settings of a node that the log overrules."""
     if state.cluster is None:
         return
     scopes = ["controller", *([f"node/{state.leader.node_id}"] if state.leader is not None else [])]

@@ -166,11 +166,11 @@ class Node:
 
 
 async def _told(ask: Callable[[Callable[[T], None]], None]) -> T:
-    """What a callback is called with."""
+    """The value that a callback is called with."""
     answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def done(found: T) -> None:
-        if not answer.done():  # Whoever waited may have gone.
+        if not answer.done():  # The caller may have given up.
             answer.set_result(found)
 
     ask(done)

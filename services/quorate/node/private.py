@@ -1,4 +1,4 @@
-"""What a node keeps is its owner's alone: folders 0700, files 0600, and a secret that others can read is no secret.
+"""Closes a node's folders (0700) and files (0600) to everybody but their owner; refuses a secret that others can read.
 
 Rules: what is new is made so (``only_ours``); what was there before is tightened, but nothing that is not ours: the
 folder of another user, or one that everybody shares, is named and left alone.
@@ -12,7 +12,7 @@ from typing import Final
 
 OTHERS: Final = 0o077
 OURS: Final = ("journal", "store", "lock")
-"""What lies in a data directory; whatever else is there is somebody else's, unless its name begins with ``voter``."""
+"""The names in a data directory that are ours, beside those that begin with ``voter``."""
 
 
 def only_ours() -> None:

@@ -67,7 +67,7 @@ unRegisterBrokerQueueCapacity useEpollNativeSelector useTLS waitSecondsForServic
 writeBufferLowWaterMark
 """
 ELSEWHERE = frozenset(_JAVA.split())
-"""What else a controller, a name server and their connections read from such a file."""
+"""Other keys that a controller, a name server and their connections read from such a file."""
 
 
 def unknown_keys(given: Mapping[str, str]) -> list[tuple[str, str]]:

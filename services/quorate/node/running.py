@@ -95,7 +95,7 @@ class Running:
     # -- what it is made of
 
     def _fitted(self, settings: NodeSettings) -> NodeSettings:
-        """Whatever may be open at a time has a descriptor. Raises UsageError when they are too few."""
+        """Share out the descriptors among all that may be open at a time. Raises UsageError when there are too few."""
         limit = descriptors.raised(descriptors.wanted(settings))
         fitted, smaller = descriptors.fitted(settings, limit)
         if smaller:
@@ -125,7 +125,7 @@ class Running:
             self.log.warning("the store was damaged; it is put aside and made anew", reason=reason)
 
         def damaged(error: StorageError) -> None:
-            """Whoever reads may be a caller who would go on without what is missing, or the scrub's thread."""
+            """Stops the node: the reader may be a caller that would go on without the data, or the scrub's thread."""
             self.loop.call_soon_threadsafe(self.fail, error)
 
         self.data.store.on_damage = damaged

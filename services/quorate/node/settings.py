@@ -40,7 +40,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class SettingsError(UsageError):
-    """What is wrong with the settings, all of it; the message has one problem per line."""
+    """Every problem of the settings; the message has one per line."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -75,13 +75,13 @@ class VoterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ClusterSection(msgspec.Struct, frozen=True, kw_only=True):
-    """What every node of the cluster has in common."""
+    """Settings that are the same on every node of the cluster."""
 
     id: str
     """Written into offset 0 and checked in every hello: two clusters never mix."""
     voters: tuple[VoterSettings, ...]
     name: str = "quorate"
-    """What operators call it; the group of RocketMQ's 1005."""
+    """Name for operators; the group that RocketMQ's 1005 answers."""
     key: str = ""
     """Shared secret of the voters; or ``key_file``. Only a cluster wholly on loopback may go without."""
     key_file: str = ""
@@ -98,7 +98,7 @@ class ListenersSection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogSection(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node writes to stderr about itself."""
+    """The node's own log, on stderr."""
 
     format: Literal["auto", "json", "text"] = "auto"
     """``auto``: text on a terminal, else JSON lines."""
@@ -309,7 +309,7 @@ def _open_key(path: Path) -> list[str]:
 
 
 def _contradictions(settings: NodeSettings) -> list[str]:
-    """What each value alone cannot show."""
+    """Problems that no value shows alone."""
     problems = _bad_addresses(settings)
     ids = [voter.id for voter in settings.cluster.voters]
     if not ids or len(ids) > VOTERS_MAX or len(ids) % 2 == 0:

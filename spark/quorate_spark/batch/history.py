@@ -29,7 +29,7 @@ class History:
     position: int
 
     def rows(self, *folds: AnyFold) -> DataFrame:
-        """What the folds put, as ``keyed.OUT``."""
+        """The rows that the folds put, as ``keyed.OUT``."""
         return keyed(self.events, folds)
 
 

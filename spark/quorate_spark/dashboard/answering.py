@@ -210,7 +210,7 @@ def from_store(view: View, page: Page, asked: ElectionQuery) -> bytes:
 
 
 def key_of(state: State, settings: Settings) -> str:
-    """What makes an answer about the past what it is, but for the offset: the cluster, the settings, the software."""
+    """Names all that an answer about the past depends on, but the offset: cluster, settings, software."""
     cluster = state.model.cluster.cluster_id if state.model.cluster else ""
     return f"{cluster}.{SHAPE}.{settings.flapping.elections}.{settings.flapping.window_ms}"
 

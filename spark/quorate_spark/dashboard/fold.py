@@ -92,7 +92,7 @@ def _sets(state: State, after: true.State, name: str, event: Event, stamp: Stamp
 
 
 def _as_is(found: true.BrokerSet, kept: BrokerSet, members: dict[int, Member], stamp: Stamp) -> BrokerSet:
-    """What is true of the set, with the times that were kept."""
+    """The set as the model has it, with the times that the page keeps."""
     return _replace(
         kept,
         members=tuple(_member(replica, members.get(replica.broker_id), stamp) for replica in found.replicas),
@@ -124,39 +124,39 @@ def _member(replica: true.Replica, before: Member | None, stamp: Stamp) -> Membe
     )
 
 
-def _dated(found: BrokerSet, event: Event, stamp: Stamp) -> BrokerSet:
+def _dated(broker_set: BrokerSet, event: Event, stamp: Stamp) -> BrokerSet:
     """Since when, and why: what the event says of it."""
     match event:
         case SyncStateSetAltered():
-            return _replace(found, sync_since=stamp.time_ms)
+            return _replace(broker_set, sync_since=stamp.time_ms)
         case MasterElected():
-            return _elected(found, event, stamp)
+            return _elected(broker_set, event, stamp)
         case ElectionFailed():
-            return _failed(found, event, stamp)
+            return _failed(broker_set, event, stamp)
         case RoleChangeAcknowledged():
-            return _acknowledged(found, event, stamp)
+            return _acknowledged(broker_set, event, stamp)
         case BrokerFenced():
-            fenced = _replace(found, members=_fenced(found, event))
-            if event.broker_id != found.master or found.lost_at is not None:
+            fenced = _replace(broker_set, members=_fenced(broker_set, event))
+            if event.broker_id != broker_set.master or broker_set.lost_at is not None:
                 return fenced
             return _lost(fenced, event, stamp)
         case BrokerUnfenced():
-            if event.broker_id != found.master:
-                return found
-            return _replace(found, lost_at=None, lost_estimated=False, lost_offset=None)
+            if event.broker_id != broker_set.master:
+                return broker_set
+            return _replace(broker_set, lost_at=None, lost_estimated=False, lost_offset=None)
         case _:
-            return found
+            return broker_set
 
 
-def _fenced(found: BrokerSet, event: BrokerFenced) -> tuple[Member, ...]:
-    return tuple(_replace(one, why=event.evidence) if one.id == event.broker_id else one for one in found.members)
+def _fenced(broker_set: BrokerSet, event: BrokerFenced) -> tuple[Member, ...]:
+    return tuple(_replace(one, why=event.evidence) if one.id == event.broker_id else one for one in broker_set.members)
 
 
-def _elected(found: BrokerSet, event: MasterElected, stamp: Stamp) -> BrokerSet:
+def _elected(broker_set: BrokerSet, event: MasterElected, stamp: Stamp) -> BrokerSet:
     first = event.decided_by == FIRST
     return _replace(
-        found,
-        members=_judged(found, event),
+        broker_set,
+        members=_judged(broker_set, event),
         master_since=stamp.time_ms,
         master_offset=stamp.offset,
         sync_since=stamp.time_ms,
@@ -165,15 +165,15 @@ def _elected(found: BrokerSet, event: MasterElected, stamp: Stamp) -> BrokerSet:
         lost_offset=None,
         last_failed=None,
         failure="",
-        elections=found.elections + 1,
-        recent=found.recent if first else (*found.recent, stamp.time_ms)[-RECENT_MAX:],
+        elections=broker_set.elections + 1,
+        recent=broker_set.recent if first else (*broker_set.recent, stamp.time_ms)[-RECENT_MAX:],
     )
 
 
-def _failed(found: BrokerSet, event: ElectionFailed, stamp: Stamp) -> BrokerSet:
+def _failed(broker_set: BrokerSet, event: ElectionFailed, stamp: Stamp) -> BrokerSet:
     return _replace(
-        found if found.lost_at is not None else _lost(found, event, stamp),
-        members=_judged(found, event),
+        broker_set if broker_set.lost_at is not None else _lost(broker_set, event, stamp),
+        members=_judged(broker_set, event),
         master_since=None,
         master_offset=None,
         last_failed=stamp.offset,
@@ -181,25 +181,26 @@ def _failed(found: BrokerSet, event: ElectionFailed, stamp: Stamp) -> BrokerSet:
     )
 
 
-def _lost(found: BrokerSet, event: ElectionFailed | BrokerFenced, stamp: Stamp) -> BrokerSet:
+def _lost(broker_set: BrokerSet, event: ElectionFailed | BrokerFenced, stamp: Stamp) -> BrokerSet:
     """From here on nobody serves; it began when the fault did, or now."""
     fault, estimated = fault_of(event)
     began = stamp.time_ms if fault is None else fault
-    return _replace(found, lost_at=began, lost_estimated=estimated, lost_offset=stamp.offset)
+    return _replace(broker_set, lost_at=began, lost_estimated=estimated, lost_offset=stamp.offset)
 
 
-def _judged(found: BrokerSet, event: MasterElected | ElectionFailed) -> tuple[Member, ...]:
+def _judged(broker_set: BrokerSet, event: MasterElected | ElectionFailed) -> tuple[Member, ...]:
     """The members with the priorities the election saw."""
     seen = {candidate.broker_id: candidate for candidate in event.candidates}
     return tuple(
-        _replace(member, priority=seen[member.id].priority) if member.id in seen else member for member in found.members
+        _replace(member, priority=seen[member.id].priority) if member.id in seen else member
+        for member in broker_set.members
     )
 
 
-def _acknowledged(found: BrokerSet, event: RoleChangeAcknowledged, stamp: Stamp) -> BrokerSet:
-    """Who answered has taken the epoch; a role told for an election that is over already is told all the same."""
+def _acknowledged(broker_set: BrokerSet, event: RoleChangeAcknowledged, stamp: Stamp) -> BrokerSet:
+    """Brokers that answered have taken the epoch, even of an election that another has followed already."""
     heard = {ack.broker_id for ack in event.acks if ack.acknowledged_ms > 0}
-    master = found.master if event.master_epoch == found.epoch else None
+    master = broker_set.master if event.master_epoch == broker_set.epoch else None
     members = tuple(
         _replace(
             member,
@@ -209,9 +210,9 @@ def _acknowledged(found: BrokerSet, event: RoleChangeAcknowledged, stamp: Stamp)
         )
         if member.id in heard
         else member
-        for member in found.members
+        for member in broker_set.members
     )
-    return _replace(found, members=members)
+    return _replace(broker_set, members=members)
 
 
 def _leader(event: ControllerLeaderElected, stamp: Stamp) -> Leader:

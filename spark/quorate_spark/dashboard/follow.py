@@ -145,12 +145,12 @@ class Follower:
                 self._look(consumer, partition)
                 self._heard(consumer.highwater(partition) or 0, now)
             elif now - heard > self._settings.silence_ms:
-                # Whoever answers next may be another cluster on the same ports: a new session asks for proof.
+                # The next node to answer may be another cluster's, on the same ports: a new session asks for proof.
                 self._tell(state="connecting", message=f"no node has answered a fetch for {now - heard} ms")
                 raise PeerError(self.following.message)
 
     def _look(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
-        """What the client knows of the nodes; it tells nobody in public."""
+        """The client's view of the nodes, which it has no public name for."""
         cluster = consumer._client.cluster  # noqa: SLF001
         racks = {int(broker.nodeId): broker.rack or "" for broker in cluster.brokers()}
         # A node without a zone has a rack that is its own name.

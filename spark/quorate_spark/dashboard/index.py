@@ -1,4 +1,4 @@
-"""What timelines, elections and marks are read from: built by the same pass over the same events as the state.
+"""The index of timelines, elections and marks: built by the same pass over the same events as the state.
 
 Rules: everything is a table whose rows begin with the offset of an event, so that "as of N" is a cut. A row that is
 completed later (a gap that ends, an election that is acknowledged) says by which event; before it, it is open.
@@ -80,7 +80,7 @@ class ElectionRow(msgspec.Struct, frozen=True, gc=False):
         return max(self.acked - self.fault, 0)
 
     def as_of(self, offset: int) -> "ElectionRow":
-        """What of it the first ``offset`` events tell."""
+        """The part of it that the first ``offset`` events tell."""
         if self.ack_offset is None or self.ack_offset < offset:
             return self
         return msgspec.structs.replace(self, ack_offset=None, committed=None, notified=None, acked=None)
@@ -92,7 +92,7 @@ _ACK: Final = _COLUMNS.index("ack_offset")
 
 
 class Lane:
-    """What happened to one broker set."""
+    """The history of one broker set."""
 
     def __init__(self) -> None:
         self.masters = Rows(3)
@@ -164,7 +164,7 @@ class Index:
         return lane
 
     def _follow(self, name: str, lane: Lane, fact: Fact, was: BrokerSet | None, now: BrokerSet | None) -> None:
-        """What changed of a set, whatever the event."""
+        """Note the changes of a set by any event."""
         offset, time = fact.stamp.offset, fact.stamp.time_ms
         size, old_size = len(now.members) if now else 0, len(was.members) if was else 0
         if size != old_size:

@@ -1,4 +1,4 @@
-"""What goes to browsers by itself: server-sent events.
+"""Sends news to browsers: server-sent events.
 
 Rules: a message is made once for all browsers. Facts leave within ``coalesce_ms`` of being folded. Every browser has a
 bounded queue; one that is too slow loses what waits and is told to read again. While a long way behind the log nothing
@@ -37,7 +37,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What came since the event before."""
+    """The facts since the message before."""
 
     offset: int
     time: int | None

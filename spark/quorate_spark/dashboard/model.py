@@ -1,4 +1,4 @@
-"""What the dashboard knows of a cluster at an offset: immutable values that share what did not change.
+"""The dashboard's state of a cluster at an offset: immutable values that share what did not change.
 
 Rules: everything here is a sum of events and nothing else; a value never changes. ``offset`` of a state counts the
 events in it; every other offset is the place of one event in the log. Times are epoch milliseconds.

@@ -38,11 +38,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     watch_ms: int = 10_000
     """How long after a live question somebody still counts as watching."""
     node_timeout_ms: int = 2_000
-    """What a node may take to answer."""
+    """Time for a node to answer."""
     silence_ms: int = 1_500
     """After so long without an answer to any fetch the connection is made anew, and the log proven to be the same."""
     connect_ms: int = 10_000
-    """What making it may take."""
+    """Time for making it."""
     coalesce_ms: int = 50
     """Facts folded within this time go to browsers together."""
     clients_max: int = 200
@@ -53,9 +53,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     facts_max: int = 500
     """Events in one message to browsers."""
     listening: ListeningLimits = ListeningLimits()
-    """Who may stay connected."""
+    """Limits of the listener."""
     body_ms: int = 5_000
-    """What the body of a question may take to come."""
+    """Time for the body of a question to arrive."""
     waiting_max: int = 64
     """Questions that wait for an answer at once; then 503."""
 

@@ -156,11 +156,11 @@ class SoftState:
             await self._session.close()
 
     async def get(self, number: int, path: str, kind: type[T]) -> T:
-        """What a node answers to a GET. Raises AskError."""
+        """A node's answer to a GET. Raises AskError."""
         return self._decoded(await self._fetch("GET", number, path), kind)
 
     async def ask_any(self, path: str, body: bytes, kind: type[T]) -> tuple[int, T]:
-        """What some node answers to a POST, and which. Raises AskError: of the last one, or a refusal."""
+        """Some node's answer to a POST, and which node. Raises AskError: of the last one, or a refusal."""
         failed = AskError("no node is known")
         for number in self._by_load():
             try:

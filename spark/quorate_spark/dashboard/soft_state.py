@@ -1,4 +1,4 @@
-"""What is true only now and in no event: what nodes and heartbeats say. Values; ``soft`` asks for them.
+"""Soft state: what nodes and heartbeats say now, and no event. Values; ``soft`` asks for them.
 
 Rules: soft state is shown beside facts, never folded into them; in the past there is none.
 """
@@ -48,4 +48,4 @@ class Soft(msgspec.Struct, frozen=True, kw_only=True):
     """The sentence of ``/v1/status`` of one node."""
     healthy: bool | None = None
     alarms: tuple[str, ...] = ()
-    """What is wrong and in no event, by that node."""
+    """Alarms of that node."""

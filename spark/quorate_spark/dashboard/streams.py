@@ -48,7 +48,7 @@ class StreamsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Worker(msgspec.Struct, frozen=True):
-    """What a projection worker says at /ready."""
+    """A projection worker's answer at /ready."""
 
     ready: bool
     offset: int

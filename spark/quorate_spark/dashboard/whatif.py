@@ -1,4 +1,4 @@
-"""What if these failed? Asked of a node: the answer is that of the very function it decides with."""
+"""Asks a node who would be master if these failed; it answers with the very function it decides with."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,7 +21,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class NodeWhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node answers."""
+    """A node's answer."""
 
     offset: int
     time_ms: int

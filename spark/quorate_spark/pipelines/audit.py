@@ -1,4 +1,4 @@
-"""Who did what, when and why: every event as a row.
+"""Every event as a row: principal, time, cause.
 
 Rules: every event, so that the rows up to the store's position are gapless; the sink counts on it.
 """

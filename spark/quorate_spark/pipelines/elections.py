@@ -32,7 +32,7 @@ _replace = msgspec.structs.replace
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a set's past the next event may concern."""
+    """The part of a set's past that its next event may concern."""
 
     master: int | None = None
     ever: bool = False
@@ -48,7 +48,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step(watch: Watch, fact: Fact) -> tuple[Watch, Iterable[Row]]:
-    """What the fact begins, ends or completes."""
+    """The outage or election that the fact begins, ends or completes."""
     event = fact.event
     match event:
         case MasterElected():

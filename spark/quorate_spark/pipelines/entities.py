@@ -60,20 +60,20 @@ def _fields(thing: Thing | Replica, but: str = "") -> dict[str, Any]:
     return {name: getattr(thing, name) for name in thing.__struct_fields__ if name != but}
 
 
-def _broker_set(found: BrokerSet, master: Master) -> dict[str, Any]:
+def _broker_set(broker_set: BrokerSet, master: Master) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "cluster": found.cluster,
-        "replicas": [_fields(replica, but="register_check_code") for replica in found.replicas],
-        "master": found.master,
-        "master_epoch": found.master_epoch,
+        "name": broker_set.name,
+        "cluster": broker_set.cluster,
+        "replicas": [_fields(replica, but="register_check_code") for replica in broker_set.replicas],
+        "master": broker_set.master,
+        "master_epoch": broker_set.master_epoch,
         "master_offset": master.offset,
         "master_since_ms": master.since_ms,
-        "sync_state_set": found.sync_state_set,
-        "sync_state_set_epoch": found.sync_state_set_epoch,
-        "sync_known": found.sync_known,
-        "election_offset": None if found.election is None else found.election.offset,
-        "election_acknowledged": found.election is not None and found.election.acknowledged,
+        "sync_state_set": broker_set.sync_state_set,
+        "sync_state_set_epoch": broker_set.sync_state_set_epoch,
+        "sync_known": broker_set.sync_known,
+        "election_offset": None if broker_set.election is None else broker_set.election.offset,
+        "election_acknowledged": broker_set.election is not None and broker_set.election.acknowledged,
     }
 
 

@@ -33,7 +33,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """The event as JSON, as the source gave it."""
     before: Entity | None = None
-    """What the model had under the key before the event, once a key's facts stand in their order (``keyed``)."""
+    """The model's entity under the key before the event; set once a key's facts are in order (``keyed``)."""
     after: Entity | None = None
 
     @property

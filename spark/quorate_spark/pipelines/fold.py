@@ -1,4 +1,4 @@
-"""What a stateful pipeline is: an initial value and a pure step, for the events of one key.
+"""A stateful pipeline: an initial value and a pure step, for the events of one key.
 
 Rules: a step sees the state and one fact, in the order of the log, and gives the next state and the rows it puts; no
 clock, no chance, no other key's events. States are small and bounded by what the entity is, for they are rewritten with

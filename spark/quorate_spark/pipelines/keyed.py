@@ -33,7 +33,7 @@ class StaleCheckpointError(UsageError):
 
 
 class KeyState(msgspec.Struct, frozen=True):
-    """What is kept of a key between batches."""
+    """The state of a key between batches."""
 
     folds: str
     position: int
@@ -41,7 +41,7 @@ class KeyState(msgspec.Struct, frozen=True):
     states: dict[str, msgspec.Raw]
     """Of the folds that have seen something, by name."""
     entity: bytes = b""
-    """What the model has under the key; empty: nothing."""
+    """The model's entity under the key; empty: none."""
 
 
 class KeyedProcessor(StatefulProcessor):
@@ -75,7 +75,7 @@ class KeyedProcessor(StatefulProcessor):
 
 
 def advance(folds: Iterable[AnyFold], kept: KeyState, facts: Sequence[Fact]) -> tuple[KeyState, list[Row]]:
-    """What is kept after the facts (one key's, in order), and the rows put, each in its last form."""
+    """The key's state after the facts (in order), and the rows put, each in its last form."""
     states, put = dict(kept.states), dict[tuple[object, ...], Row]()
     facts, entity = _modelled(kept.entity, facts)
     for fold in folds:

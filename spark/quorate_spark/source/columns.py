@@ -72,7 +72,7 @@ def typed(frame: DataFrame, event: str) -> DataFrame:
 
 
 def column_of(field: str) -> str:
-    """What ``typed`` calls a field of an event."""
+    """The name that ``typed`` gives a field of an event."""
     return f"event_{field}" if field in STAMP else field
 
 

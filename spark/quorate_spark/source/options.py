@@ -1,4 +1,4 @@
-"""What a user may say about where the log is and how much of it to read: the options of ``format("quorate")``.
+"""The options of ``format("quorate")``: where the log is, and how much of it to read.
 
 Rules: one frozen value, parsed once; Spark's option names are the fields in camel case, in any letter case; an unknown
 name is an error with a suggestion; what begins with ``kafka.`` goes to the Kafka client as it is (TLS, SASL).

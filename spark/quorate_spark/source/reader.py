@@ -58,7 +58,7 @@ class QuorateSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What comes after ``format``."""
+        """The word after ``format``."""
         return "quorate"
 
     def schema(self) -> StructType:
@@ -78,7 +78,7 @@ class QuorateSource(DataSource):
 
 
 class RangeReader:
-    """What both readers do in a worker: a range to Arrow batches."""
+    """Shared by both readers, in a worker: reads a range into Arrow batches."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

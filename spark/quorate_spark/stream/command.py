@@ -137,7 +137,7 @@ def _ended_in_time(stop: Event) -> Iterator[None]:
 
 
 def settings(options: Namespace) -> "StreamSettings":
-    """What the flags say; what they do not say is the default. Raises UsageError."""
+    """The settings of the flags, and defaults for the others. Raises UsageError."""
     from quorate_spark.source import SourceOptions  # noqa: PLC0415
     from quorate_spark.stream.settings import StreamSettings  # noqa: PLC0415
 

@@ -33,7 +33,7 @@ class SinkFailedError(QuorateError):
 
 
 class Feed:
-    """What carries a query's batches to its sink, and remembers why one could not be."""
+    """Delivers a query's batches to its sink, and keeps the error when one fails."""
 
     def __init__(self, deliver: Callable[[str, int, DataFrame], None]) -> None:
         self._deliver = deliver

@@ -206,7 +206,7 @@ def _names(kinds: tuple[type[BaseException], ...]) -> set[str]:
 
 
 def _short(error: BaseException) -> str:
-    """What a person needs of it: the line that says what was raised, not the way through two languages."""
+    """The line of an error that names what was raised, without the traceback through two languages."""
     raised = _RAISED.findall(str(error))
     if raised and not isinstance(error, QuorateError):
         return ": ".join(raised[-1])[:1000]

@@ -14,7 +14,7 @@ from quorate.model.diff import Change
 
 
 class StampedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What every answer says about itself."""
+    """The stamp of every answer."""
 
     offset: int
     """Events before this one are reflected."""
@@ -41,7 +41,7 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     """The state of the cluster in one sentence, and the figures behind it."""
 
     sentence: str
-    """What an operator could read out."""
+    """The cluster in one sentence."""
     healthy: bool
     """A leader is known, this node serves, every set with members has a master, and there is no alarm."""
     cluster_id: str
@@ -60,7 +60,7 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     election_timeout_ms: int | None = None
     """The smallest in force at this node: how long a silent leader is waited for; it grows with what the node lags."""
     alarms: list[str] | None = None
-    """What is wrong and in no figure: nodes whose state differs; null in the past."""
+    """Troubles that no figure shows, such as nodes whose state differs; null in the past."""
     overruled: list[str] | None = None
     """Which settings of the node itself the log overrules; null in the past."""
 
@@ -210,7 +210,7 @@ class SettingItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(StampedAnswer, frozen=True, kw_only=True):
-    """What is in force at the node that answers."""
+    """The settings in force at the node that answers."""
 
     settings: list[SettingItem]
 

@@ -29,7 +29,7 @@ class StampFields(TypedDict):
 
 
 def freshness(call: Call, default: Level) -> Freshness:
-    """What a request asks for. Raises HttpError ``invalid``."""
+    """The freshness that a request asks for. Raises HttpError ``invalid``."""
     try:
         level, min_offset, at = (call.request.query.get(name, "") for name in FRESHNESS)
         return asked(level, min_offset, at, default)
@@ -38,7 +38,7 @@ def freshness(call: Call, default: Level) -> Freshness:
 
 
 class Asking:
-    """What the handlers of reads have in common."""
+    """Base of the handlers of reads."""
 
     def __init__(self, context: HttpContext) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""What the HTTP interface needs of a node.
+"""A node, as the HTTP interface sees it.
 
 Rules: the composition root fills ``HttpContext``; everything in it lives on the node's thread.
 """
@@ -22,7 +22,7 @@ from quorate.metrics import Metrics
 from quorate.model.state import State
 
 PRINCIPAL = "anonymous"
-"""Whoever asks: there is no authentication on this listener yet."""
+"""The principal of every client: there is no authentication on this listener yet."""
 
 
 class StorageInfo(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class StorageInfo(msgspec.Struct, frozen=True):
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
-    """What a node is called."""
+    """The names of a node."""
 
     node_id: int
     cluster_id: str
@@ -73,7 +73,7 @@ class HttpContext:
     policy: PolicySettings
     """This node's own, before what the log says."""
     alarms: Callable[[], Sequence[str]] = tuple
-    """What an operator must know and no figure tells, in sentences."""
+    """Troubles that no figure shows, in sentences for an operator."""
     overruled: Callable[[], Sequence[str]] = tuple
     """Which of the node's own settings the log overrules, in sentences."""
     in_force: Callable[[State], Sequence[SettingItem]] = lambda _: ()

@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     address: str
-    """Who asks, ``host:port``."""
+    """The client's address, ``host:port``."""
 
 
 class Response(msgspec.Struct, frozen=True):

@@ -65,16 +65,16 @@ def last_election(election: Election | None) -> LastElection | None:
     return None if election is None else msgspec.convert(election, LastElection, from_attributes=True)
 
 
-def replica(found: BrokerSet, member: Replica, view: ReadView) -> ReplicaAnswer:
+def replica(broker_set: BrokerSet, member: Replica, view: ReadView) -> ReplicaAnswer:
     """One broker: what the log says, and what this node hears."""
-    info = view.live.info(found.cluster, found.name, member.broker_id)
+    info = view.live.info(broker_set.cluster, broker_set.name, member.broker_id)
     return ReplicaAnswer(
         broker_id=member.broker_id,
         address=member.address,
         registered=member.registered,
         fenced=member.fenced,
-        in_sync=member.broker_id in found.sync_state_set,
-        alive=alive(found, member, view.live),
+        in_sync=member.broker_id in broker_set.sync_state_set,
+        alive=alive(broker_set, member, view.live),
         last_heartbeat_ms=info.last_heartbeat_ms if info else None,
         epoch=info.epoch if info else None,
         max_offset=info.max_offset if info else None,
@@ -83,24 +83,24 @@ def replica(found: BrokerSet, member: Replica, view: ReadView) -> ReplicaAnswer:
     )
 
 
-def broker_set(found: BrokerSet, view: ReadView) -> BrokerSetItem:
+def broker_set_item(broker_set: BrokerSet, view: ReadView) -> BrokerSetItem:
     """One broker set."""
     return BrokerSetItem(
-        broker_set=found.name,
-        cluster=found.cluster,
-        master=found.master,
-        master_address=found.address(found.master),
-        master_epoch=found.master_epoch,
-        sync_state_set=found.sync_state_set,
-        sync_state_set_epoch=found.sync_state_set_epoch,
-        replicas=[replica(found, member, view) for member in found.replicas],
-        election=last_election(found.election),
+        broker_set=broker_set.name,
+        cluster=broker_set.cluster,
+        master=broker_set.master,
+        master_address=broker_set.address(broker_set.master),
+        master_epoch=broker_set.master_epoch,
+        sync_state_set=broker_set.sync_state_set,
+        sync_state_set_epoch=broker_set.sync_state_set_epoch,
+        replicas=[replica(broker_set, member, view) for member in broker_set.replicas],
+        election=last_election(broker_set.election),
     )
 
 
-def topic(found: Topic) -> TopicItem:
+def topic_item(topic: Topic) -> TopicItem:
     """One topic."""
-    return msgspec.convert(found, TopicItem, from_attributes=True)
+    return msgspec.convert(topic, TopicItem, from_attributes=True)
 
 
 class ReadHandlers:
@@ -253,7 +253,7 @@ class ReadHandlers:
             names, more = page(view.state.broker_sets, after, limit)
             found = []
             for name in names:
-                found.append(broker_set(view.state.broker_sets[name], view))
+                found.append(broker_set_item(view.state.broker_sets[name], view))
                 yield
             return BrokerSets(**self._asking.stamp(view), brokers=found, next=more)
 
@@ -265,7 +265,7 @@ class ReadHandlers:
         def make(view: ReadView) -> Steps[BrokerSetAnswer]:
             yield
             found = present(view.state.broker_sets.get(call.found["broker_set"]), "there is no such broker set")
-            item = broker_set(found, view)
+            item = broker_set_item(found, view)
             return BrokerSetAnswer(**self._asking.stamp(view), broker_set=item)
 
         self._asking.answered(call, "ReadBrokers", make)
@@ -277,7 +277,7 @@ class ReadHandlers:
         def make(view: ReadView) -> Steps[Topics]:
             yield
             names, more = page(view.state.topics, after, limit)
-            found = [topic(view.state.topics[name]) for name in names]
+            found = [topic_item(view.state.topics[name]) for name in names]
             return Topics(**self._asking.stamp(view), topics=found, next=more)
 
         self._asking.answered(call, "ReadTopics", make)
@@ -288,7 +288,7 @@ class ReadHandlers:
         def make(view: ReadView) -> Steps[TopicAnswer]:
             yield
             found = present(view.state.topics.get(call.found["topic"]), "there is no such topic")
-            return TopicAnswer(**self._asking.stamp(view), topic=topic(found))
+            return TopicAnswer(**self._asking.stamp(view), topic=topic_item(found))
 
         self._asking.answered(call, "ReadTopics", make)
 
@@ -406,18 +406,18 @@ class ReadHandlers:
 def count_brokers(view: ReadView) -> Steps[BrokerCounts]:
     """Sets, sets without a master, replicas, and how many of them this node hears."""
     without_master = replicas = heard = 0
-    for found in view.state.broker_sets.values():
-        without_master += found.master is None and bool(found.replicas)
-        replicas += len(found.replicas)
-        heard += living(found, view)
+    for broker_set in view.state.broker_sets.values():
+        without_master += broker_set.master is None and bool(broker_set.replicas)
+        replicas += len(broker_set.replicas)
+        heard += living(broker_set, view)
         yield
     sets, alive = len(view.state.broker_sets), None if is_past(view) else heard
     return BrokerCounts(sets=sets, without_master=without_master, replicas=replicas, alive=alive)
 
 
-def living(found: BrokerSet, view: ReadView) -> int:
+def living(broker_set: BrokerSet, view: ReadView) -> int:
     """How many replicas of a set this node hears."""
-    return sum(alive(found, member, view.live) is True for member in found.replicas)
+    return sum(alive(broker_set, member, view.live) is True for member in broker_set.replicas)
 
 
 def present(found: _T | None, otherwise: str) -> _T:
@@ -442,16 +442,16 @@ def log_event(stamp: Stamp, event: Event) -> LogEvent:
     )
 
 
-def election_item(found: BrokerSet) -> ElectionItem | None:
+def election_item(broker_set: BrokerSet) -> ElectionItem | None:
     """A set's last election."""
-    election = last_election(found.election)
+    election = last_election(broker_set.election)
     if election is None:
         return None
     return ElectionItem(
-        broker_set=found.name,
-        cluster=found.cluster,
-        master=found.master,
-        master_epoch=found.master_epoch,
+        broker_set=broker_set.name,
+        cluster=broker_set.cluster,
+        master=broker_set.master,
+        master_epoch=broker_set.master_epoch,
         election=election,
     )
 

@@ -44,7 +44,7 @@ class KafkaConnection(asyncio.Protocol):
         self._ended_at: float | None = None
         self._since = self._used_at = server.scheduler.monotonic()
         self.proven = False
-        """See ``quorate.admission``."""
+        """It has had an answer, so an unproven connection goes first (``quorate.admission``)."""
         self.host = ""
 
     @property

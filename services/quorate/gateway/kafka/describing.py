@@ -1,4 +1,4 @@
-"""What administrators' tools and UIs ask: the cluster, the quorum, configurations, who is in which group.
+"""Answers for administrators' tools and UIs: the cluster, the quorum, configurations, members of groups.
 
 Rules: pure reading; nothing here waits or changes anything. Every node tells of the cluster and of itself; only the
 coordinator tells of groups, as in Kafka. A config is told only if it is true of this node or this log.

@@ -1,4 +1,4 @@
-"""What a consumer group keeps in the cluster: its position, and while it has members, who they are and who reads what.
+"""The rows of a consumer group: its positions and, while it has members, these and their assignments.
 
 Rules: two rows a group, ``offset/<group>`` and ``members/<group>``, and one ``clock`` for all, msgpack, fields only
 ever added at the end. The leader alone writes them (controller/group_writer.py); every node has them.
@@ -31,7 +31,7 @@ class KeptClock(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """How much time has passed for positions: a jump of a leader's clock, or a time without a leader, is one step."""
 
     time_ms: int
-    """What the leader's clock said when this was written."""
+    """The leader's clock when this was written."""
     passed_ms: int
 
 

@@ -76,7 +76,7 @@ class Member:
             synced(error, b"" if error else self.assignment)
 
     def kept(self) -> KeptMember:
-        """What another coordinator needs to know of it."""
+        """The part that another coordinator needs to know."""
         times = int(self.session_s * 1000), int(self.rebalance_s * 1000)
         return KeptMember(self.id, self.instance_id, self.client_id, self.host, *times, self.protocols, self.assignment)
 
@@ -325,7 +325,7 @@ class Groups:
             self._after_removal(group)
 
     def _expire_syncs(self, group: Group) -> None:
-        """Who was told the generation, and did not sync, is out: nobody else gets what it reads, or would give."""
+        """Remove members that were told the generation and did not sync: nobody else would get their partitions."""
         group.timer = None
         overdue = [m for m in group.members.values() if m.owes_sync]
         for member in overdue:
@@ -432,7 +432,7 @@ class Groups:
         return error
 
     def _after_removal(self, group: Group) -> None:
-        """Whoever is left joins again."""
+        """The remaining members join again."""
         if group.state == "empty":
             return
         if not group.members:

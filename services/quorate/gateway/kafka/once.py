@@ -1,4 +1,4 @@
-"""What a request names twice: one question, worked for and answered once.
+"""Removes duplicate topics and partitions from a request, so that each is answered once.
 
 A topic or partition costs a client a few bytes to name and us an answer to give; ten thousand times the same is
 never meant.

@@ -62,7 +62,7 @@ from quorate.wire.kafka_responses import BrokerAddress, CommittedOffset, JoinedG
 _by_partition = attrgetter("partition")
 
 PRINCIPAL = "anonymous"
-"""Whoever reads: there is no authentication on this listener yet."""
+"""The principal of every reader: there is no authentication on this listener yet."""
 PLAIN = "this listener is plaintext: nobody signs in here (security.protocol=PLAINTEXT)"
 READ_ONLY = "this topic is the controller's log: it is read-only"
 
@@ -137,7 +137,7 @@ class KafkaServer(Listener[KafkaConnection]):
     # Life.
 
     async def stop(self) -> None:
-        """Who waits in a group waits for nothing more; then everyone is hung up on."""
+        """End every wait of a group's member, then close all connections."""
         self._groups.clear()
         await super().stop()
 
@@ -204,7 +204,7 @@ class KafkaServer(Listener[KafkaConnection]):
                 self._serve_group(connection, version, request)
 
     def _refuse_produce(self, connection: KafkaConnection, version: int, request: ProduceRequest) -> None:
-        """Who wants no answer cannot be told: hung up on, as by Kafka (``KafkaApis.handleProduceRequest``)."""
+        """Close the connection of a client that wants no answer, as Kafka does (``KafkaApis.handleProduceRequest``)."""
         if request.acks == 0:
             connection.end()
             return

@@ -1,4 +1,4 @@
-"""What the Kafka listener needs to know of a node: its log, its neighbours, its leader, what consumer groups keep.
+"""A node as the Kafka listener sees it: its log, its neighbours, its leader, the rows of consumer groups.
 
 Rules: the composition root implements ``LogView``; tests implement it in memory. Everything runs on the node's thread.
 """
@@ -82,7 +82,7 @@ class LogView(Protocol):
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as this node knows."""
+        """The leader's id, as far as this node knows."""
 
     @property
     def term(self) -> int:

@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
         self.inside = False
         """It was let in."""
         self.proven = False
-        """See ``quorate.admission``."""
+        """It has had an answer, so an unproven connection goes first (``quorate.admission``)."""
         self.seen = 0.0
         self.address = ""
         self.last: object | None = None
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         self.caller = Caller(self.ANONYMOUS.principal, self.address)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever tied something to this channel hears of it once."""
+        """Tell the service once that this channel is gone."""
         self._transport = None
         self._out.clear()
         self._held.clear()

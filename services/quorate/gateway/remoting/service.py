@@ -66,11 +66,11 @@ _names = msgspec.json.Decoder(tuple[str, ...] | None)
 
 
 class ControllerPort(Protocol):
-    """What the gateway needs of ``quorate.controller.Controller``; see there."""
+    """The part of ``quorate.controller.Controller`` that the gateway needs."""
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as this node knows."""
+        """The leader's id, as far as this node knows."""
 
     @property
     def is_leader(self) -> bool:
@@ -78,7 +78,7 @@ class ControllerPort(Protocol):
 
     @property
     def state(self) -> State:
-        """What is committed."""
+        """The committed state."""
 
     def submit(
         self, command: Command, caller: Caller, done: Callable[[Outcome], None], *, cause: str, forward: bool
@@ -103,7 +103,7 @@ class ControllerPort(Protocol):
 
 
 class FreshPort(Protocol):
-    """What the gateway needs of ``quorate.gateway.fresh.FreshReader``; see there."""
+    """The part of ``quorate.gateway.fresh.FreshReader`` that the gateway needs."""
 
     def read(self, freshness: Freshness, seen: Seen, *, forward: bool) -> None:
         """A state as fresh as asked, or why there is none; ``seen`` is called once."""
@@ -235,8 +235,8 @@ class RemotingService:
         heard = connection.last
         if not isinstance(heard, LiveEntry) or heard.channel is not connection:
             return False
-        found = self._controller.state.broker_sets.get(heard.broker_set)
-        replica = found.replica(heard.broker_id) if found is not None else None
+        broker_set = self._controller.state.broker_sets.get(heard.broker_set)
+        replica = broker_set.replica(heard.broker_id) if broker_set is not None else None
         return replica is not None and replica.registered and replica.address == heard.address
 
     # -- the two ways out
@@ -436,7 +436,7 @@ class RemotingService:
     def metadata(self, request: MetadataRequest, body: bytes, exchange: Exchange) -> None:
         """1005, by any node, which names a leader only when that one has just proved that it leads.
 
-        Whoever asks goes where it is told for the next 10 s; a paused or cut-off node believes the past.
+        A broker stays with the named leader for 10 s, and a paused or isolated node may still believe in an old one.
         """
 
         def asked(view: ReadResult) -> None:

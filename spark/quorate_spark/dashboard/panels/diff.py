@@ -1,4 +1,4 @@
-"""What differs between two offsets, entity by entity, field by field."""
+"""The differences between two offsets, entity by entity, field by field."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -106,20 +106,20 @@ def _change(
     yield Changed(kind=kind, name=name, change=change, fields=fields)
 
 
-def _set(found: BrokerSet | None) -> dict[str, Plain] | None:
+def _set(broker_set: BrokerSet | None) -> dict[str, Plain] | None:
     """The fields of a set that say how it is; not how the dashboard counts."""
-    if found is None:
+    if broker_set is None:
         return None
     flat: dict[str, Plain] = {
-        "cluster": found.cluster,
-        "master": found.master,
-        "epoch": found.epoch,
-        "sync": list(found.sync),
-        "sync_epoch": found.sync_epoch,
-        "lost_at": found.lost_at,
-        "last_failed": found.last_failed,
+        "cluster": broker_set.cluster,
+        "master": broker_set.master,
+        "epoch": broker_set.epoch,
+        "sync": list(broker_set.sync),
+        "sync_epoch": broker_set.sync_epoch,
+        "lost_at": broker_set.lost_at,
+        "last_failed": broker_set.last_failed,
     }
-    for member in found.members:
+    for member in broker_set.members:
         flat |= {
             f"members.{member.id}.addr": member.addr,
             f"members.{member.id}.alive": member.alive,

@@ -142,7 +142,7 @@ class ElectionDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kind_of(evidence: str, trigger: str) -> str:
-    """What makes elections alike: what was seen, or else what asked for it."""
+    """The kind of an election: its evidence, or else its trigger."""
     return evidence or trigger
 
 

@@ -23,7 +23,7 @@ WORDS_MAX = 16
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """What led to an event."""
+    """The cause of an event."""
 
     text: str
     offset: int | None

@@ -26,7 +26,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``quorate status`` says, from a node."""
+    """The sentence of ``quorate status``, from a node."""
 
     sentence: str
     healthy: bool | None
@@ -80,16 +80,16 @@ def health(view: View) -> Health:
     )
 
 
-def why_lost(found: BrokerSet) -> str:
+def why_lost(broker_set: BrokerSet) -> str:
     """Why a set has no master."""
-    if found.failure:
-        return found.failure.removeprefix(f"{found.name} has no master: ").rstrip(".")
-    master = found.member(found.master)
-    return f"broker {found.master} is fenced ({master.why})" if master else f"broker {found.master} is gone"
+    if broker_set.failure:
+        return broker_set.failure.removeprefix(f"{broker_set.name} has no master: ").rstrip(".")
+    master = broker_set.member(broker_set.master)
+    return f"broker {broker_set.master} is fenced ({master.why})" if master else f"broker {broker_set.master} is gone"
 
 
 def _alarms(view: View) -> list[Reason]:
-    """What a node says is wrong."""
+    """Alarms of the nodes."""
     found = view.soft.alarms if view.soft else ()
     return [Reason(kind="alarm", keys=[], text=alarm, since=None, offset=None) for alarm in found]
 
@@ -136,10 +136,10 @@ def _reasons(view: View, by: dict[str, list[BrokerSet]], flapping: list[BrokerSe
     return reasons
 
 
-def _diverged(found: BrokerSet) -> Reason:
-    text = f"broker {', '.join(map(str, found.diverged))} has not taken epoch {found.epoch} yet"
-    since, offset = found.master_since, found.master_offset
-    return Reason(kind="diverged", keys=[found.name], text=text, since=since, offset=offset)
+def _diverged(broker_set: BrokerSet) -> Reason:
+    text = f"broker {', '.join(map(str, broker_set.diverged))} has not taken epoch {broker_set.epoch} yet"
+    since, offset = broker_set.master_since, broker_set.master_offset
+    return Reason(kind="diverged", keys=[broker_set.name], text=text, since=since, offset=offset)
 
 
 def _sentence(

@@ -58,40 +58,40 @@ class Sets(msgspec.Struct, frozen=True, kw_only=True):
     total: int
 
 
-def recent(found: BrokerSet, now: int, rule: Flapping) -> int:
+def recent(broker_set: BrokerSet, now: int, rule: Flapping) -> int:
     """How many elections there were within the window."""
-    return len(found.recent) - bisect_right(found.recent, now - rule.window_ms)
+    return len(broker_set.recent) - bisect_right(broker_set.recent, now - rule.window_ms)
 
 
-def status(found: BrokerSet, flapping: bool) -> str:
+def status(broker_set: BrokerSet, flapping: bool) -> str:
     """One of STATUSES."""
-    return "flap" if flapping and found.status in ("shrunk", "full") else found.status
+    return "flap" if flapping and broker_set.status in ("shrunk", "full") else broker_set.status
 
 
-def row(found: BrokerSet, view: View) -> SetRow:
+def row(broker_set: BrokerSet, view: View) -> SetRow:
     """The set's row."""
-    elections = recent(found, view.now, view.flapping)
+    elections = recent(broker_set, view.now, view.flapping)
     flapping = elections >= view.flapping.elections
-    labels = view.state.model.configs.get(f"broker-set/{found.name}")
-    soft = view.soft.members.get(found.name, {}) if view.soft else {}
+    labels = view.state.model.configs.get(f"broker-set/{broker_set.name}")
+    soft = view.soft.members.get(broker_set.name, {}) if view.soft else {}
     return SetRow(
-        name=found.name,
-        cluster=found.cluster,
-        status=status(found, flapping),
+        name=broker_set.name,
+        cluster=broker_set.cluster,
+        status=status(broker_set, flapping),
         flapping=flapping,
-        master=found.master,
-        master_since=found.master_since,
-        master_offset=found.master_offset,
-        epoch=found.epoch,
-        sync=found.sync,
-        sync_epoch=found.sync_epoch,
-        sync_since=found.sync_since,
-        lost_at=found.lost_at,
-        last_failed=found.last_failed,
-        elections=found.elections,
+        master=broker_set.master,
+        master_since=broker_set.master_since,
+        master_offset=broker_set.master_offset,
+        epoch=broker_set.epoch,
+        sync=broker_set.sync,
+        sync_epoch=broker_set.sync_epoch,
+        sync_since=broker_set.sync_since,
+        lost_at=broker_set.lost_at,
+        last_failed=broker_set.last_failed,
+        elections=broker_set.elections,
         elections_30m=elections,
-        touched=found.touched,
-        members=[_member(member, labels, soft.get(member.id)) for member in found.members],
+        touched=broker_set.touched,
+        members=[_member(member, labels, soft.get(member.id)) for member in broker_set.members],
     )
 
 

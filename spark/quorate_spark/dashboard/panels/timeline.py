@@ -135,7 +135,7 @@ def _window(view: View, from_: int | None, to: int | None) -> _Window:
 
 
 def leaders(view: View, from_: int | None = None, to: int | None = None) -> list[LeaderSpan]:
-    """Who led when; a leader's time ends when the next winner had stopped hearing from it."""
+    """The leaders with their times; one ends when the next winner had stopped hearing from it."""
     table, found = view.log.index.leaders, []
     count = table.cut(view.offset)
     for number, (offset, t, node, term, _, _) in enumerate(table.rows(0, count)):

@@ -1,4 +1,4 @@
-"""What a panel is a function of: the log, an offset, and for the newest offset the clock and the soft state."""
+"""The input of a panel: the log, an offset, and for the newest offset the clock and the soft state."""
 
 from dataclasses import dataclass
 
