@@ -2,7 +2,7 @@
 
 from confluent_kafka import Message
 
-from quorate.wire.records import Record
+from tests.batches import Record
 
 
 def record_of(message: Message) -> Record:

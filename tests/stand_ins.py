@@ -1,10 +1,13 @@
-"""What stands in for a clock, a disk and its worker, so that nothing waits and nothing is written."""
+"""Stand-ins for a clock, a disk, its worker and a decoded heartbeat: nothing waits, nothing is written or sent."""
 
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from quorate.consensus.ports import Family, StoreOp
+from quorate.consensus.storage.directory import VoterFileContent
 from quorate.consensus.storage.disk import Job
 from quorate.consensus.storage.store import FAMILIES, StoreDamagedError
 from quorate.errors import StorageError, check
@@ -130,3 +133,37 @@ class MemoryStore:
             del values[op.key]
             del keys[bisect_left(keys, op.key)]
         return StoreOp(op.family, op.key, before)
+
+
+class MemoryVoterFile:
+    """The ``VoterFile`` port without a file. ``copy`` is what a copy of the directory finds."""
+
+    def __init__(self, data: bytes | None = None, *, copied: bool = False) -> None:
+        self.data = data
+        self.copied = copied
+
+    def read(self) -> VoterFileContent | None:
+        """What was written last; None when there is no file."""
+        return None if self.data is None else VoterFileContent(self.data, self.copied)
+
+    def replace(self, data: bytes) -> None:
+        """All or nothing; durable when it returns. Used on the worker's thread, or at start. Raises StorageError."""
+        self.data, self.copied = data, False
+
+    def copy(self) -> "MemoryVoterFile":
+        """The file at another place."""
+        return MemoryVoterFile(self.data, copied=True)
+
+
+class Heartbeat(msgspec.Struct, gc=False):
+    """904 as received (Java ``BrokerHeartbeatRequestHeader``); offsets in bytes of the commit log, -1 = unknown."""
+
+    cluster: str
+    broker_set: str
+    broker_id: int
+    address: str
+    epoch: int = -1
+    max_offset: int = -1
+    confirm_offset: int = -1
+    timeout_ms: int = 10_000
+    priority: int = 2_147_483_647

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from quorate.events import Stamp, decode
-from quorate.wire.records import Record
+from tests.batches import Record
 from tests.consumed import record_of
 from tests.dashboard.replay import Replay as PageReplay
 from tests.equality.world import Row, World, ask, world

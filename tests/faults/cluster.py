@@ -13,7 +13,7 @@ import msgspec
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Disk, Family, NodeId, Store
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
-from quorate.consensus.storage.directory import Directory, MemoryVoterFile, VoterFile
+from quorate.consensus.storage.directory import Directory, VoterFile
 from quorate.consensus.storage.disk import FileDisk, FileVoterFile, StoreFolder
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.scrub import Scrub
@@ -40,7 +40,7 @@ from quorate.node.compose import (
 )
 from quorate.wire.avro import decode_events
 from tests.sim.nodes import NoBrokers, addresses, founding
-from tests.stand_ins import MemoryStore
+from tests.stand_ins import MemoryStore, MemoryVoterFile
 from tests.unit.consensus.raft_cluster import MemoryDisk, SlowWorker, VirtualTime, Wires
 
 VOTERS = (NodeId(1), NodeId(2), NodeId(3))

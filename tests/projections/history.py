@@ -19,7 +19,7 @@ from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.model.evolve import evolve
 from quorate.model.state import EMPTY, State
-from quorate.wire.records import Record
+from tests.batches import Record
 
 ADDRESSES = NodeAddresses(rpc="h:1", raft="h:2", kafka="h:3", http="h:4")
 START_MS = 1_700_000_000_000

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 import google_crc32c
 
 from quorate.gateway.kafka import KafkaSettings
-from quorate.wire.records import Record
-from tests.batches import encode_batch
+from tests.batches import Record, encode_batch
 from tests.kafka_tools.fakes import ServedLog
 from tests.projections.history import commits
 

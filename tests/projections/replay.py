@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import fastavro
 
-from quorate.wire.records import Record
+from tests.batches import Record
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 Row = dict[str, Any]

@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from quorate.wire.records import Record
 from quorate_projections.views import VIEWS as CATALOGUE
+from tests.batches import Record
 from tests.projections.replay import Replay, Row
 from tests.projections.worker import Worker
 

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from quorate.cli.client import Node, NodeError
 from quorate.gateway.http.answers import Done, Status
-from quorate.wire.records import Record
+from tests.batches import Record
 from tests.clusters import up
 from tests.consumed import record_of
 from tests.projections.samples import VIEWS, Samples

@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("aiokafka", reason="projections are not installed (make setup-all)")
 
-from quorate.wire.records import Record
 from quorate_projections.folding import Folding
 from quorate_projections.reader import GapError, LogReader, OtherLogError, prepare
 from quorate_projections.settings import ProjectionSettings
 from quorate_projections.store import RowStore
+from tests.batches import Record
 from tests.projections.history import History, record
 from tests.projections.log import HistoryLog, MirrorLog
 

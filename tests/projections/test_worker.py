@@ -17,8 +17,8 @@ import pytest
 
 pytest.importorskip("faust", reason="projections are not installed (make setup-all)")
 
-from quorate.wire.records import Record
 from quorate_projections.log_filter import LONGEST_S, RepeatFilter
+from tests.batches import Record
 from tests.clusters import free_ports, until
 from tests.projections.history import History, commits, record
 from tests.projections.log import HistoryLog

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from quorate.consensus.ports import NodeId
-from quorate.controller import DialResult, Heartbeat, QueryResult, ReadResult, ReadView, RoleChange
+from quorate.controller import DialResult, QueryResult, ReadResult, ReadView, RoleChange
 from quorate.controller.views import answered
 from quorate.events import MasterElected
 from quorate.metadata.commands import (
@@ -33,6 +33,7 @@ from tests.sim.clients import Done, History, Result
 from tests.sim.cluster import Cluster, Process
 from tests.sim.nodes import CoreNode
 from tests.sim.world import Loop, ViolationError
+from tests.stand_ins import Heartbeat
 
 R = TypeVar("R")
 

@@ -32,7 +32,7 @@ from quorate.consensus.transport.codec import (
 from quorate.events import Event
 from quorate.metadata.sums import RING_MAX, Mark, shown
 from quorate.wire.avro import decode_events
-from quorate.wire.records import patch
+from tests.batches import patch
 from tests.sim.clients import Done, Nothing, Result
 from tests.sim.cluster import Cluster, Host, Process
 from tests.sim.levels_seen import KNOWN, LevelsSeen

@@ -18,7 +18,6 @@ from typing import Any
 
 from quorate.consensus.ports import NodeId
 from quorate.errors import StorageError
-from quorate.wire.records import decode_batch
 from quorate_projections import store as row_store
 from quorate_projections.folding import Folding, TakeResult
 from quorate_projections.mirror.copying import MirrorCopier
@@ -26,6 +25,7 @@ from quorate_projections.mirror.ports import Event, FencedError, MirrorError, No
 from quorate_projections.mirror.settings import MirrorSettings
 from quorate_projections.store import RowStore
 from quorate_projections.views import VIEWS
+from tests.batches import decode_batch
 from tests.sim.cluster import Cluster, Process
 from tests.sim.nodes import CoreNode
 from tests.sim.world import ViolationError

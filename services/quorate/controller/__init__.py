@@ -4,7 +4,7 @@ from quorate.controller.agreeing import SettingsAgreement
 from quorate.controller.comparing import Comparison, StateIsWrongError
 from quorate.controller.group_writer import GroupWriter, WriteResult
 from quorate.controller.listeners import Listener
-from quorate.controller.live import Channel, Heartbeat, LiveNow, LiveTable
+from quorate.controller.live import Channel, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
 from quorate.controller.loop import Controller
 from quorate.controller.machine import ReplicatedState
@@ -50,7 +50,6 @@ __all__ = [
     "ControllerSettings",
     "DialResult",
     "GroupWriter",
-    "Heartbeat",
     "Level",
     "Listener",
     "LiveNow",

@@ -18,22 +18,8 @@ LiveKey = tuple[str, str, int]
 """(cluster, broker set, broker id)."""
 
 
-class Heartbeat(msgspec.Struct, gc=False):
-    """904 as received (Java ``BrokerHeartbeatRequestHeader``); offsets in bytes of the commit log, -1 = unknown."""
-
-    cluster: str
-    broker_set: str
-    broker_id: int
-    address: str
-    epoch: int = -1
-    max_offset: int = -1
-    confirm_offset: int = -1
-    timeout_ms: int = 10_000
-    priority: int = 2_147_483_647
-
-
 class Beat(Spoken, Protocol):
-    """A heartbeat, whoever decoded it: wire.remoting_headers.HeartbeatFields, or ``Heartbeat``."""
+    """A heartbeat, whoever decoded it: such as wire.remoting_headers.HeartbeatFields."""
 
     @property
     def cluster(self) -> str:

@@ -28,23 +28,10 @@ _MAGIC = 2
 _LENGTH_COUNTS_FROM = 12
 _NO_PRODUCER = (-1, -1, -1)  # Producer id, its epoch, base sequence.
 _FIRST_MS, _FIRST_MS_AT = struct.Struct(">q"), 27
-_PATCH = struct.Struct(">q")
-_EPOCH = struct.Struct(">i")
 
 
 class BatchError(PeerError):
     """The bytes are not a whole, sound record batch of the kind we write."""
-
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record; ``offset`` is given by ``decode_batch``."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
-    time_ms: int
-    """Epoch milliseconds, UTC."""
-    offset: int = 0
 
 
 class BatchInfo(msgspec.Struct, frozen=True, gc=False):
@@ -89,16 +76,6 @@ def field(data: bytes) -> bytes:
     return (SMALL[size] if size < 2048 else write_long(size)) + data
 
 
-def patch(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """The same batch at another place in the log; neither number is under the CRC. Raises BatchError, UsageError."""
-    if len(batch) < HEADER_BYTES:
-        raise BatchError("shorter than a batch's header")
-    try:
-        return b"".join((_PATCH.pack(base_offset), batch[8:12], _EPOCH.pack(leader_epoch), batch[16:]))
-    except struct.error as error:
-        raise UsageError(f"not a place in a log: {error}") from error
-
-
 def scan(data: bytes) -> Iterator[BatchInfo]:
     """The headers of the batches that lie in ``data`` one after the other, the last one whole. Raises BatchError."""
     at = 0
@@ -106,24 +83,6 @@ def scan(data: bytes) -> Iterator[BatchInfo]:
         info = _info(data, at)
         yield info
         at += info.size
-
-
-def decode_batch(batch: bytes) -> tuple[Record, ...]:
-    """The records of exactly one batch. Raises BatchError: CRC, sizes, or a kind of batch we do not write."""
-    info, first_ms = open_batch(batch)
-    records: list[Record] = []
-    at = HEADER_BYTES
-    try:
-        for delta in range(info.count):
-            delta_ms, key, value, at, end = open_record(batch, at, delta)
-            headers = _read_headers(batch, at, end)
-            records.append(Record(key, value, headers, first_ms + delta_ms, info.base_offset + delta))
-            at = end
-    except (IndexError, DecodeError, UnicodeDecodeError) as error:
-        raise BatchError(f"record {len(records)} is malformed: {error}") from error
-    if at != len(batch):
-        raise BatchError("bytes after the last record")
-    return tuple(records)
 
 
 def open_batch(batch: bytes) -> tuple[BatchInfo, int]:
@@ -186,20 +145,3 @@ def _info(data: bytes, at: int) -> BatchInfo:
     if count < 1 or delta != count - 1:
         raise BatchError(f"{count} records up to delta {delta}")
     return BatchInfo(base_offset, base_offset + delta, size, epoch, max_ms, count)
-
-
-def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[str, bytes], ...]:
-    """The headers, which fill the record to its end."""
-    count, at = read_long(data, at)
-    if not 0 <= count <= end - at:
-        raise DecodeError("more headers than bytes")
-    headers: list[tuple[str, bytes]] = []
-    for _ in range(count):
-        name, at = read_field(data, at)
-        text, at = read_field(data, at)
-        if name is None or text is None:
-            raise DecodeError("a header that is null")
-        headers.append((name.decode(), text))
-    if at != end:
-        raise DecodeError("its length is not its size")
-    return tuple(headers)

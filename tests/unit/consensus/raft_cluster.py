@@ -19,12 +19,12 @@ from quorate.consensus.raft.lives import Lives
 from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.raft.staging import finish_switch
 from quorate.consensus.settings import EngineSettings
-from quorate.consensus.storage.directory import Directory, MemoryVoterFile
+from quorate.consensus.storage.directory import Directory
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import applied_ops, read_applied
 from quorate.consensus.storage_settings import JournalSettings
 from quorate.wire.records import assemble
-from tests.stand_ins import MemoryStore
+from tests.stand_ins import MemoryStore, MemoryVoterFile
 
 JOURNAL = JournalSettings(max_entry_bytes=4096, segment_bytes=16 * 1024, tail_bytes=8192, tail_entries=64)
 

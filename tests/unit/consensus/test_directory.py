@@ -7,20 +7,11 @@ import msgspec
 import pytest
 
 from quorate.consensus.ports import NodeId
-from quorate.consensus.storage.directory import (
-    COPIED,
-    DAMAGED,
-    MISSING,
-    Directory,
-    MemoryVoterFile,
-    Voter,
-    VoterFile,
-    decode_voter,
-)
+from quorate.consensus.storage.directory import COPIED, DAMAGED, MISSING, Directory, Voter, VoterFile, decode_voter
 from quorate.consensus.storage.disk import FileVoterFile
 from quorate.consensus.storage.store import Identity
 from quorate.errors import StorageError, UsageError
-from tests.stand_ins import InlineWorker
+from tests.stand_ins import InlineWorker, MemoryVoterFile
 
 IDENTITY = Identity(cluster_id="c", node_id=1, dir_uuid="d1")
 

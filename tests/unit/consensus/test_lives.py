@@ -7,9 +7,10 @@ import pytest
 from quorate.consensus.ports import NodeId
 from quorate.consensus.raft.founding import directory_text
 from quorate.consensus.raft.lives import Lives
-from quorate.consensus.storage.directory import Directory, MemoryVoterFile, Voter, decode_voter
+from quorate.consensus.storage.directory import Directory, Voter, decode_voter
 from quorate.consensus.transport.codec import NO_LIFE
 from quorate.errors import UsageError
+from tests.stand_ins import MemoryVoterFile
 from tests.unit.consensus.raft_cluster import Cluster, Node
 
 ONE, TWO = NodeId(1), NodeId(2)

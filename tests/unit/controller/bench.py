@@ -16,7 +16,6 @@ from quorate.controller import (
     RoleChange,
     SettingsAgreement,
 )
-from quorate.controller.live import Heartbeat
 from quorate.errors import UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.metadata.commands import AlterSyncStateSet, ApplyBrokerId, CreateCluster, ElectMaster, RegisterBroker
@@ -24,7 +23,7 @@ from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 from tests.sim.world import Loop, World
-from tests.stand_ins import MemoryStore
+from tests.stand_ins import Heartbeat, MemoryStore
 
 ADDRESSES = NodeAddresses(rpc="127.0.0.1:1", raft="127.0.0.1:2", kafka="127.0.0.1:3", http="127.0.0.1:4")
 FOUNDING = CreateCluster(cluster_id="bench", voters=(Voter(id=1, dir_uuid="u", addresses=ADDRESSES),), feature_level=1)

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.controller.live import Heartbeat, LiveTable
+from quorate.controller.live import LiveTable
+from tests.stand_ins import Heartbeat
 from tests.unit.controller.bench import Line
 
 

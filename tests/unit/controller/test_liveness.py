@@ -7,12 +7,13 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from quorate.controller import ControllerSettings, DialResult, Heartbeat, Liveness, messages
+from quorate.controller import ControllerSettings, DialResult, Liveness, messages
 from quorate.controller import liveness as liveness_rules
 from quorate.controller.liveness import LOOKS_PER_SLICE
 from quorate.events import BrokerFenced, BrokerUnfenced, Event, MasterElected
 from quorate.metadata.commands import ApplyBrokerId, CleanBrokerData
 from quorate.wire.avro import decode_events
+from tests.stand_ins import Heartbeat
 from tests.unit.controller.bench import Bench, Line
 
 

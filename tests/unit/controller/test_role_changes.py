@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from quorate.controller import Answered, Heartbeat, Liveness, RoleChange, RoleChanges
+from quorate.controller import Answered, Liveness, RoleChange, RoleChanges
 from quorate.controller.settings import ControllerSettings
 from quorate.events import RoleChangeAcknowledged
 from quorate.metadata.commands import (
@@ -17,6 +17,7 @@ from quorate.metadata.commands import (
     FenceBroker,
     RegisterBroker,
 )
+from tests.stand_ins import Heartbeat
 from tests.unit.controller.bench import Bench, Line
 from tests.unit.controller.test_liveness import facts
 

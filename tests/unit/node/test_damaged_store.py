@@ -9,7 +9,7 @@ import pytest
 from quorate.cli.cluster import found
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import StoreOp
-from quorate.consensus.storage.directory import Directory, MemoryVoterFile, Voter, encode_voter
+from quorate.consensus.storage.directory import Directory, Voter, encode_voter
 from quorate.consensus.storage.disk import FileDisk, FileVoterFile, StoreFolder
 from quorate.consensus.storage.store import RocksStore, StoreDamagedError
 from quorate.consensus.storage_settings import JournalSettings, StoreSettings
@@ -18,7 +18,7 @@ from quorate.node import Node
 from quorate.node.compose import give_up_store, open_store
 from quorate.node.settings import NodeSettings, read_settings
 from tests.clusters import free_ports
-from tests.stand_ins import InlineWorker
+from tests.stand_ins import InlineWorker, MemoryVoterFile
 from tests.unit.consensus.raft_cluster import VirtualTime
 from tests.unit.consensus.test_peers import until
 

@@ -18,7 +18,7 @@ from quorate.consensus.journal.frames import (
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.raft.staging import begin_switch, finish_switch, stage
-from quorate.consensus.storage.directory import Directory, MemoryVoterFile
+from quorate.consensus.storage.directory import Directory
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import applied_ops, read_applied
 from quorate.consensus.storage_settings import JournalSettings
@@ -28,7 +28,7 @@ from quorate.errors import UsageError
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 from quorate.node.compose import Disks, open_directory
-from tests.stand_ins import InlineWorker, ManualClock, MemoryStore
+from tests.stand_ins import InlineWorker, ManualClock, MemoryStore, MemoryVoterFile
 from tests.unit.consensus.raft_cluster import MemoryDisk
 
 SMALL = JournalSettings(segment_bytes=4096, max_entry_bytes=512, read_bytes=4096)

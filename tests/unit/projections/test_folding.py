@@ -14,7 +14,6 @@ import pytest
 from quorate.errors import StorageError
 from quorate.events import TopicCreated, key, kinds_about
 from quorate.events._generated import KEYS
-from quorate.wire.records import Record
 from quorate_projections.answers import Answers
 from quorate_projections.folding import Folding, TakeResult
 from quorate_projections.materialized_views import MaterializedViews
@@ -23,6 +22,7 @@ from quorate_projections.settings import ProjectionSettings
 from quorate_projections.store import RowStore, VersionsDifferError
 from quorate_projections.views import VIEWS
 from quorate_projections.views.view import Change, View, showing
+from tests.batches import Record
 from tests.facts import WRITTEN
 from tests.projections import former
 from tests.projections.history import records

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from quorate.errors import PeerError, UsageError
 from quorate.events import Event, Stamp, TopicDeleted, UnknownSchemaError, encode, key
 from quorate.wire.avro import HEADER_NAMES, decode_events, encode_events, events_of
-from quorate.wire.records import HEADER_BYTES, BatchError, Record, decode_batch, patch
-from tests.batches import encode_batch
+from quorate.wire.records import HEADER_BYTES, BatchError
+from tests.batches import Record, decode_batch, encode_batch, patch
 from tests.unit.events.strategies import any_event
 
 TEXT = st.text(max_size=20)

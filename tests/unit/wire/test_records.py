@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from quorate.errors import UsageError
 from quorate.events import DecodeError
-from quorate.wire.records import BatchError, BatchInfo, Record, decode_batch, patch, read_field, scan
-from tests.batches import encode_batch
+from quorate.wire.records import BatchError, BatchInfo, read_field, scan
+from tests.batches import Record, decode_batch, encode_batch, patch
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its own resources the old way.

@@ -60,11 +60,6 @@ class Pace:
         self._sync.note(age_s, now)
 
     @property
-    def lag_s(self) -> float:
-        """The largest lateness of heartbeats lately, or half that of our own turns."""
-        return self._lag.largest
-
-    @property
     def sync_s(self) -> float:
         """The longest that a sync took lately, as far as turns saw it."""
         return self._sync.largest

@@ -76,26 +76,6 @@ class Voter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Why the store is to be thrown away and fetched from the leader; empty when it is sound."""
 
 
-class MemoryVoterFile:
-    """The ``VoterFile`` port without a file. ``copy`` is what a copy of the directory finds."""
-
-    def __init__(self, data: bytes | None = None, *, copied: bool = False) -> None:
-        self.data = data
-        self.copied = copied
-
-    def read(self) -> VoterFileContent | None:
-        """What was written last; None when there is no file."""
-        return None if self.data is None else VoterFileContent(self.data, self.copied)
-
-    def replace(self, data: bytes) -> None:
-        """All or nothing; durable when it returns. Used on the worker's thread, or at start. Raises StorageError."""
-        self.data, self.copied = data, False
-
-    def copy(self) -> "MemoryVoterFile":
-        """The file at another place."""
-        return MemoryVoterFile(self.data, copied=True)
-
-
 class Directory:
     """The file's content in memory, and its changes. Made by ``open``. Belongs to the loop's thread."""
 

@@ -206,10 +206,6 @@ class YouLost(Message, frozen=True, gc=False):
     index: Index
 
 
-ChunkKind = Literal[0, 1]
-"""0: rows of the store, 1: event batches."""
-
-
 class SnapshotChunk(Message, frozen=True, gc=False):
     """Chunk ``number`` (from 0). Layout of ``payload``: consensus/raft/snapshots.py. The last chunk says so."""
 

@@ -9,7 +9,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.consensus.ports import Term
 from quorate.controller import Refused
-from quorate.controller.live import Heartbeat
 from quorate.events import SCHEMAS
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
@@ -23,6 +22,7 @@ from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import shown
 from quorate.metrics import LATENCY_BOUNDS_US
 from tests.plain_sums import plain_sums
+from tests.stand_ins import Heartbeat
 from tests.unit.controller.bench import ADDRESSES, Bench, Line
 from tests.unit.history.kit import Times
 

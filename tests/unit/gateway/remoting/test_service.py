@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from quorate.controller.live import Heartbeat
 from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.remoting.server import Connection
@@ -28,6 +27,7 @@ from quorate.wire.remoting import (
     encode_request,
 )
 from quorate.wire.remoting_headers import RequestCode
+from tests.stand_ins import Heartbeat
 from tests.unit.controller.bench import Bench
 from tests.unit.gateway.remoting.fakes import AtOnce, InstantController
 
