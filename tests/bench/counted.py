@@ -147,7 +147,7 @@ class CountedLoop(Loop):
     meter: Meter
 
     def time(self) -> float:
-        """See asyncio."""
+        """The loop's clock is the meter's."""
         return self.monotonic()
 
     def _plan_turn(self) -> None:
@@ -163,7 +163,7 @@ class Steady(Slowness):
     """A disk that always takes as long."""
 
     def job_s(self) -> float:
-        """See Slowness."""
+        """The same for every job."""
         return DISK_S
 
 
@@ -227,15 +227,15 @@ class Wire:
         self._hear = hear
 
     def get_extra_info(self, _name: str) -> object:
-        """See asyncio."""
+        """A peer on loopback."""
         return ("127.0.0.1", 1)
 
     def write(self, data: bytes) -> None:
-        """See asyncio."""
+        """The other side hears it at once."""
         self._hear(data)
 
     def is_closing(self) -> bool:
-        """See asyncio."""
+        """It never closes."""
         return False
 
     def set_write_buffer_limits(self, high: int) -> None:
@@ -245,7 +245,7 @@ class Wire:
         """A closed loop sends no more than is taken."""
 
     def resume_reading(self) -> None:
-        """See above."""
+        """Nothing was paused."""
 
     def close(self) -> None:
         """Nothing was done that a node would close it for."""

@@ -216,7 +216,7 @@ def draw(runs: Sequence[Path], into: Path) -> list[str]:
 
 
 def main() -> None:
-    """See the module."""
+    """Write the plots of the runs that are named."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.plots", description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders with figures-*.json, oldest first")
     parser.add_argument("--into", type=Path, default=Path("docs/plots"))

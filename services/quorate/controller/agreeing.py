@@ -13,7 +13,7 @@ from quorate.metadata.requests import RequestSettings
 
 
 class SettingsAgreement(Listener):
-    """See the module. One per node."""
+    """Has the leader record the limits that all nodes must share. One per node."""
 
     def __init__(self, controller: Controller, own: RequestSettings) -> None:
         self._controller = controller

@@ -43,7 +43,7 @@ class _Note(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClusterClock:
-    """See the module. ``on_news`` is called when something changes for the better or worse."""
+    """Compares this clock with a majority's. ``on_news`` is called when that changes for the better or worse."""
 
     def __init__(self, engine: RaftEngine, peers: PeerLink, scheduler: Scheduler, settings: ControllerSettings) -> None:
         self._peers = peers

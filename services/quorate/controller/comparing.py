@@ -67,7 +67,7 @@ class _Trial:
 
 
 class Comparison(Listener):
-    """See the module. ``wrong`` is called once, with why this node must stop."""
+    """Compares this node's sums with the others'. ``wrong`` is called once, with why this node must stop."""
 
     def __init__(
         self,

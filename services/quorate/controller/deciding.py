@@ -227,7 +227,7 @@ class Decider:
     # -- controller.machine.Speculation
 
     def claimed(self, index: Index, term: Term, offset: int) -> EntryResult | None:
-        """See port. The log is the same wherever (index, term) is: these are the bytes that were proposed."""
+        """The result that was computed when the entry was proposed: (index, term) names one entry wherever it is."""
         flight = self._in_flight
         if not flight or flight[0].index != index:
             return None
@@ -240,7 +240,7 @@ class Decider:
         return first
 
     def settled(self, index: Index, term: Term, *, executed: bool) -> None:
-        """See port. One of ours that is not executed was decided on a tip that never came to be."""
+        """Note the outcome. An entry of ours that is not executed was decided on a tip that never came to be."""
         flight = self._in_flight
         if flight and flight[0].index == index:
             self._settled.append((flight.popleft(), executed))

@@ -15,7 +15,7 @@ from quorate.controller.ports import CommandLine, ControllerPorts
 
 
 class Endings:
-    """See the module. ``sweep_s``: how often ``sweep`` is called."""
+    """Answers each request once. ``sweep_s``: how often ``sweep`` is called."""
 
     def __init__(self, ports: ControllerPorts, sweep_s: float) -> None:
         self._scheduler, self._metrics = ports.scheduler, ports.metrics

@@ -1,12 +1,12 @@
-"""The leader's pen for what consumer groups keep: many small changes become one entry of the log now and then.
+"""Writes consumer-group state to the log, batching many small changes into one entry.
 
 Rules: at most one entry in flight and one a window, of bounded size, so that decisions hardly notice. Changes of one
 key that wait together are one change, the last. ``done`` is called once, within ``answer_timeout_s``: *written* only
 after commit and apply. The queue is bounded.
 Theory: the first change after a quiet time is proposed at once; what comes while its entry is in flight, or before
 the window is over, waits and goes together. So a lone commit costs one round to a majority, and thousands of
-consumers cost twenty entries a second. Answers leave in a turn of their own: who takes them badly must not stop a node
-in the middle of an apply.
+consumers cost twenty entries a second. Callbacks run in a turn of their own, so an exception in one
+cannot interrupt an apply.
 """
 
 from collections import deque
@@ -59,7 +59,7 @@ class _Change:
 
 
 class GroupWriter(Listener):
-    """See the module. One per node; writes only while the node leads."""
+    """Batches changes of consumer groups. One per node; writes only while the node leads."""
 
     def __init__(
         self, controller: Controller, machine: ReplicatedState, scheduler: Scheduler, settings: ControllerSettings

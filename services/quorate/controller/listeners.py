@@ -47,36 +47,36 @@ class Listeners(Listener):
         self._all += listeners
 
     def opened(self, term: int) -> None:
-        """See Listener: to each."""
+        """Tell each that this node decides."""
         for listener in self._all:
             listener.opened(term)
 
     def lost(self) -> None:
-        """See Listener: to each."""
+        """Tell each that it decides no more."""
         for listener in self._all:
             listener.lost()
 
     def committed(self, events: Sequence[tuple[int, Event]]) -> None:
-        """See Listener: to each."""
+        """Tell each what is applied."""
         for listener in self._all:
             listener.committed(events)
 
     def suspected(self, suspects: list[LiveEntry]) -> None:
-        """See Listener: to each."""
+        """Tell each who is suspected."""
         for listener in self._all:
             listener.suspected(suspects)
 
     def closed_elsewhere(self, peer: int, note: BrokersClosed) -> None:
-        """See Listener: to each."""
+        """Tell each what another controller saw."""
         for listener in self._all:
             listener.closed_elsewhere(peer, note)
 
     def revived(self, entry: LiveEntry) -> None:
-        """See Listener: to each."""
+        """Tell each who is heard again."""
         for listener in self._all:
             listener.revived(entry)
 
     def sums_told(self, peer: int, message: SumsMessage) -> None:
-        """See Listener: to each."""
+        """Tell each another controller's sums."""
         for listener in self._all:
             listener.sums_told(peer, message)

@@ -1,10 +1,11 @@
 """From silence and closed channels to facts: who is fenced, whose master must be replaced.
 
 Rules: evidence per broker. A close makes it suspect; a refused dial, or a second controller whose channel closed too,
-confirms it; else only the heartbeat timeout does. Never heard here is *unknown* for one timeout: neither candidate nor
-fenceable. Only the leader acts, and when most brokers seem to vanish at once it first re-proves its quorum. Fencing has
-hysteresis. Every node keeps the evidence, so a new leader knows at once. A pass over facts and evidence visits the
-sets something happened to (watchlist.py), one pass at a time; what a pass asks for is asked with rests between.
+confirms it; else only the heartbeat timeout does. A broker this node has not heard from is *unknown* for one timeout:
+it can be neither elected nor fenced. Only the leader acts, and when most brokers seem to vanish at once it first
+re-proves its quorum. Fencing has hysteresis. Every node keeps the evidence, so a new leader knows at once. A pass over
+facts and evidence visits the sets something happened to (watchlist.py), one pass at a time; what a pass asks for is
+asked with rests between.
 """
 
 from collections import deque

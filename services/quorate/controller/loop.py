@@ -30,7 +30,7 @@ from quorate.model.state import State
 
 
 class Controller:
-    """See the module."""
+    """Takes commands and reads, and answers each once."""
 
     def __init__(
         self,

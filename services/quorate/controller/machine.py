@@ -311,7 +311,7 @@ class ReplicatedState:
                 told(index, term)
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
-        """See port."""
+        """Leadership began (with its cause) or ended: tell the controller."""
         self._leadership(term, cause)
 
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:

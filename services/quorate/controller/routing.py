@@ -29,7 +29,7 @@ FORWARDED_PER_COMMAND = 2
 
 
 class Router:
-    """See the module. ``view``: what a read is answered with."""
+    """Sends each request to the node that decides it. ``view``: the answer of a read."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from quorate.metadata.commands import Command, CreateCluster, RecordLeader
 
 
 class Terms:
-    """See the module. ``opened`` and ``lost`` are called when this node begins to decide, and when it has ended."""
+    """Opens and ends terms. ``opened`` and ``lost`` are called when this node begins to decide, and when it ends."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Terms:
         return term if term and self._engine.decidable_term() == term else Term(0)
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
-        """See consensus.ports.Machine.leadership: open the term with its first decision, or forget the tip."""
+        """This node leads: open the term with its first decision. Without a cause it leads no more: forget the tip."""
         if cause is None:
             self._lose()
             return

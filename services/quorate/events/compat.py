@@ -1,4 +1,4 @@
-"""May today's schemas and every schema that ever was read each other's events?
+"""Checks that current and past schemas can read each other's events.
 
 Rules: backward (a new reader, an old event) and forward (an old reader, a new event), against *every* version in the
 registry, not only the newest; events are kept for ever. Names and keys never change, and no event is taken away.

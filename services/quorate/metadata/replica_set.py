@@ -59,7 +59,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 Rule = Callable[[list[Member]], list[Member]]
-"""Of those that stand, by rising id, the ones that no other beats."""
+"""The candidates that no other candidate beats, ordered by id."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

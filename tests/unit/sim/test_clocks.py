@@ -36,7 +36,7 @@ def plain(draw: Callable[[Random], Limits]) -> Callable[[Random], Limits]:
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """See ``plain``."""
+    """Limits without extremes (``plain``)."""
     monkeypatch.setattr(Limits, "draw", staticmethod(plain(Limits.draw)))
 
 

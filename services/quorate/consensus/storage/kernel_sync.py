@@ -156,7 +156,7 @@ class KernelSync:
         return self._loop.time() >= self._not_before
 
     def write(self, name: str, offset: int, data: bytes, done: Callable[[], None]) -> bool:
-        """See port."""
+        """Write, and have the kernel sync; False when it cannot now. ``done`` runs on the loop once all is durable."""
         if self._failed or self._closed:
             return True  # And no report, ever: what the disk holds is not known, and no thread may vouch for it.
         if self._done is not None or not self.active:

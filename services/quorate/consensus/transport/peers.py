@@ -236,7 +236,7 @@ class _Outbound(_Link):
         self.hello.handle(frame)
 
     def turned_away(self, reason: RefusedReason) -> None:
-        """See _Link; who was dialed is believed so far."""
+        """The dialed peer refused us: it is believed, and the refusal is told on."""
         super().turned_away(reason)
         self._peers.turned_away(self.peer, reason)
 

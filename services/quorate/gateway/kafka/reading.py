@@ -114,9 +114,9 @@ class LogReader:
     def brokers(self, *, near: bool = False) -> tuple[list[BrokerAddress], int]:
         """The nodes clients are told of, and the leader among them; -1: none known.
 
-        Who asks for nodes alone (``near``) is a tool that will ask each of them, and fail if one is away: it is left
-        out, unless this node reaches no majority, for then it may be this one that is cut off. Readers are told of all:
-        the leader may send them to a node that was away when they asked.
+        ``near``: a tool asks for nodes alone. It will ask each of them and fail if one is away, so these are omitted if
+        this node reaches a majority; else this node may be the one that is cut off. Readers are told of all nodes: the
+        leader may send them to one that was away when they asked.
         """
         shown = self._shown()
         leader = self._leader_among(shown)
