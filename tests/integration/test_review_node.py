@@ -56,7 +56,7 @@ async def _hand_over(tmp_path: Path) -> None:
         successor = next(node for node in others if node.core.controller.is_leader)
         engine = successor.core.engine
         assert isinstance(engine, PySyncObjEngine)
-        assert engine._cause.kind == "handed over"
+        assert engine._elections.cause.kind == "handed over"
     finally:
         for node in cluster:
             await node.stop(handover=False)

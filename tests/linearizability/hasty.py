@@ -7,7 +7,7 @@ import sys
 
 from quorate.cli import main
 from quorate.consensus.ports import NodeId, Term
-from quorate.consensus.raft import engine
+from quorate.consensus.raft import reads
 from quorate.consensus.raft.guard import ReadRounds
 
 
@@ -21,5 +21,5 @@ class HastyRounds(ReadRounds):
 
 
 if __name__ == "__main__":
-    engine.ReadRounds = HastyRounds  # type: ignore[attr-defined]
+    reads.ReadRounds = HastyRounds  # type: ignore[attr-defined]
     sys.exit(main())

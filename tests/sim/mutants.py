@@ -17,12 +17,18 @@ import msgspec
 
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
-from quorate.consensus.raft import engine, guard
+from quorate.consensus.raft import following, guard
+from quorate.consensus.raft.core import Role
+from quorate.consensus.raft.elections import Elections
 from quorate.consensus.raft.engine import GuardedEngine
+from quorate.consensus.raft.following import Following
 from quorate.consensus.raft.guard import commit_ceiling
+from quorate.consensus.raft.leadership import Leadership
+from quorate.consensus.raft.membership import Membership
 from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.raft.pysyncobj_engine import _Core as Core
-from quorate.consensus.transport import codec
+from quorate.consensus.raft.reads import Reads
+from quorate.consensus.raft.replication import Replication
 from quorate.consensus.transport.codec import Ack, PreVoteAnswer, RequestVote, VoteGranted
 from quorate.controller import deciding
 from quorate.controller.deciding import Decider
@@ -40,33 +46,32 @@ Node = Any
 
 def _vote_not_durable() -> None:
     def grant_vote(self: Node, peer: NodeId, term: Term) -> None:
-        self._network.send(peer, codec.encode(VoteGranted(term, self._answering_ballot)))
+        self._outbox.send(peer, VoteGranted(term, self._answering_ballot))
 
-    swap(GuardedEngine, "grant_vote", grant_vote)
+    swap(Elections, "grant_vote", grant_vote)
 
 
 def _candidacy_not_durable() -> None:
     def ask_vote(self: Node, peer: NodeId, term: Term, last_index: Index, last_term: Term) -> None:
-        message = RequestVote(term, self._election.ballot, last_index, last_term, self._handover)
-        self._network.send(peer, codec.encode(message))
+        message = RequestVote(term, self.timing.ballot, last_index, last_term, self._handover)
+        self._outbox.send(peer, message)
 
-    swap(GuardedEngine, "ask_vote", ask_vote)
+    swap(Elections, "ask_vote", ask_vote)
 
 
 def _ack_not_durable() -> None:
     def acknowledge(self: Node, peer: NodeId, next_index: Index, *, reset: bool, success: bool) -> None:
-        counts = self._rejoin is None
-        message = Ack(self._core.term, self._answering_seq, next_index, reset, success, counts)
-        self._network.send(peer, codec.encode(message))
+        counts = self._membership.voting
+        self._outbox.send(peer, Ack(self._core.term, self._answering_seq, next_index, reset, success, counts))
 
-    swap(GuardedEngine, "acknowledge", acknowledge)
+    swap(Following, "acknowledge", acknowledge)
 
 
 def _own_copy_at_once() -> None:
-    def ceiling(self: Node) -> Index:
-        return commit_ceiling(self._journal.last_index, self._core.matches(), self._quorum)
+    def count(self: Node) -> None:
+        self._core.count(commit_ceiling(self._journal.last_index, self._core.matches(), self._quorum))
 
-    swap(GuardedEngine, "commit_ceiling", ceiling)
+    swap(Replication, "count", count)
 
 
 def _answer_before_commit() -> None:
@@ -115,30 +120,26 @@ def _stale_term_at_apply() -> None:
 
 
 def _stale_read() -> None:
-    def read_index(self: Node, done: Callable[[Index | None], None]) -> None:
-        done(self.applied_index if self.is_leader else None)
-
     def read_barrier(self: Node, done: Callable[[Index | None], None]) -> None:
-        if self.is_leader:
-            done(self.applied_index)
+        if self._core.role is Role.LEADER:
+            done(self._applying.applied)
         else:
             original(self, done)
 
-    original = GuardedEngine.read_barrier
-    swap(GuardedEngine, "read_index", read_index)
-    swap(GuardedEngine, "read_barrier", read_barrier)
+    original = Reads.barrier
+    swap(Reads, "barrier", read_barrier)
 
 
 def _follower_reads_alone() -> None:
-    original = GuardedEngine.read_barrier
+    original = Reads.barrier
 
     def read_barrier(self: Node, done: Callable[[Index | None], None]) -> None:
-        if self.is_leader:
+        if self._core.role is Role.LEADER:
             original(self, done)
         else:
-            done(self.applied_index)
+            done(self._applying.applied)
 
-    swap(GuardedEngine, "read_barrier", read_barrier)
+    swap(Reads, "barrier", read_barrier)
 
 
 def _follower_does_not_wait() -> None:
@@ -151,17 +152,17 @@ def _answer_unapplied(original: Callable[[Node, Index], None]) -> Callable[[Node
 
 def _no_barrier() -> None:
     def open_term(self: Node) -> None:
-        if not self._announced_term and self.is_leader and self._transfer is None:
-            self._announced_term = self._core.term
-            self._machine.leadership(self._core.term, self._cause)
+        if not self.term and self._core.role is Role.LEADER and self.transfer is None:
+            self.term = self._core.term
+            self._machine.leadership(self._core.term, self._elections.cause)
 
     turn = GuardedEngine._turn
 
     def eager(self: Node) -> None:
         turn(self)
-        open_term(self)
+        open_term(self._leadership)
 
-    swap(GuardedEngine, "_open_term", open_term)
+    swap(Leadership, "open", open_term)
     swap(GuardedEngine, "_turn", eager)
 
 
@@ -259,12 +260,12 @@ def _no_log_check() -> None:
         original(self, peer, term, Index(1 << 40), Term(1 << 40))
 
     def on_pre_vote(self: Node, peer: NodeId, message: Node) -> None:
-        protects = self.is_leader or self._election.protects_leader(self._scheduler.monotonic())
-        granted = self.voting and not protects and message.term > self._core.term
-        self._send(peer, PreVoteAnswer(self._core.term, message.round, granted))
+        protects = self._core.role is Role.LEADER or self.timing.protects_leader(self._clock.monotonic())
+        granted = self._membership.voting and not protects and message.term > self._core.term
+        self._outbox.send(peer, PreVoteAnswer(self._core.term, message.round, granted))
 
     swap(Core, "request_vote", request_vote)
-    swap(GuardedEngine, "_on_pre_vote", on_pre_vote)
+    swap(Elections, "on_pre_vote", on_pre_vote)
 
 
 def _no_generation_check() -> None:
@@ -285,16 +286,16 @@ def _truncates_what_matches() -> None:
     def shape(message: Node, _log: Node, _commit: Index) -> guard.Show:
         return guard.Show(message.prev_index, message.prev_term, message.entries, message.commit)
 
-    swap(engine, "shape_append", shape)
+    swap(following, "shape_append", shape)
 
 
 def _forgets_that_it_forgot() -> None:
-    swap(GuardedEngine, "_start_rejoin", lambda _self, **_forgotten: None)
+    swap(Membership, "_what_was_lost", lambda _self: "")
 
 
 def _old_entries_sent() -> None:
     """The encoded entries are known by their first and last index only, not by the truncations since."""
-    original = GuardedEngine._entries_from
+    original = Replication._entries_from
 
     def entries_from(self: Node, start: Index) -> tuple[bytes, int]:
         (known_start, known_last, _), blob, count = self._blob
@@ -302,12 +303,12 @@ def _old_entries_sent() -> None:
             return blob, count
         return original(self, start)
 
-    swap(GuardedEngine, "_entries_from", entries_from)
+    swap(Replication, "_entries_from", entries_from)
 
 
 def _clip_without_term() -> None:
-    def count(self: Node) -> None:
-        self._SyncObj__raftCommitIndex = max(self.raftCommitIndex, self._events.commit_ceiling())
+    def count(self: Node, ceiling: Index) -> None:
+        self._SyncObj__raftCommitIndex = max(self.raftCommitIndex, ceiling)
 
     swap(Core, "count", count)
 

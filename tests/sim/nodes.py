@@ -258,7 +258,7 @@ class CoreNode:
         chance, expiry_s = Random(ports.seed ^ 1), limits.group_expiry_s
         self.desk = Desk(self.core.groups, ports.loop, chance, self._coordinated_term, expiry_s)
         engine: Any = self.engine
-        self._installer = engine._installer
+        self._installer = engine._applying.installer
 
     def start(self) -> None:
         """Begin, and have the start recorded."""
@@ -336,8 +336,7 @@ class CoreNode:
     @property
     def forgot(self) -> bool:
         """See cluster.Node."""
-        engine: Any = self.engine
-        return engine._rejoin is not None
+        return not self.engine.voting
 
     @property
     def staged_term(self) -> Term | None:

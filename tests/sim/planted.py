@@ -8,13 +8,16 @@ from quorate.consensus.journal import journal
 from quorate.consensus.journal import recovery as journal_recovery
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.journal.read_back import ReadBack
-from quorate.consensus.raft import engine
-from quorate.consensus.raft.engine import GuardedEngine
+from quorate.consensus.raft import following, replication
+from quorate.consensus.raft.applying import Applying
+from quorate.consensus.raft.elections import Elections
 from quorate.consensus.raft.founding import Founding
 from quorate.consensus.raft.guard import Election, PeerFlow, ReadRounds
 from quorate.consensus.raft.install import Installer
 from quorate.consensus.raft.lives import Lives
+from quorate.consensus.raft.membership import Membership
 from quorate.consensus.raft.pysyncobj_engine import _Core
+from quorate.consensus.raft.reads import Reads
 from quorate.consensus.raft.rejoin import Rejoin
 from quorate.consensus.raft.snapshots import Trimmer
 from quorate.consensus.storage.directory import Directory
@@ -38,8 +41,8 @@ UNIT: Final = "tests/unit"
 
 
 def _majority_founds() -> None:
-    edit(GuardedEngine, "_ask_for_pre_votes", "self._election.unanimous = not self._founding.founded", "pass")()
-    edit(GuardedEngine, "_campaign", "self._election.unanimous = not self._founding.founded", "pass")()
+    edit(Elections, "ask", "self.timing.unanimous = not membership.founding.founded", "pass")()
+    edit(Elections, "campaign", "self.timing.unanimous = not founding.founded", "pass")()
 
 
 def _by_hash_order() -> None:
@@ -88,7 +91,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "trim beyond the commit": Mutant(
         "a journal is trimmed below what is applied, committed as it has it or not",
-        edit(GuardedEngine, "_do_chores", "min(self._applied, self._core.commit_index)", "self._applied"),
+        edit(Applying, "tidy", "min(self.applied, self._core.commit_index)", "self.applied"),
     ),
     "reset keeps the generation": Mutant(
         "a sync report from before a snapshot's reset is believed",
@@ -158,11 +161,11 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "back able to vote again": Mutant(
         "a node that lost its journal comes back without marking the terms it may have voted in",
-        edit(GuardedEngine, "_go_on_rejoining", "self._core.forbid_vote()", "pass"),
+        edit(Membership, "go_on", "core.forbid_vote()", "pass"),
     ),
     "lost acks still count": Mutant(
         "a leader goes on counting what a node acknowledged before it lost its journal",
-        edit(GuardedEngine, "_on_rejoin_read", "self._core.forget_match(peer)", "pass"),
+        edit(replication.Replication, "forget_acks", "self._core.forget_match(peer)", "pass"),
     ),
     "rejoin without all terms": Mutant(
         "a node that lost its journal comes back before it knows every other voter's term",
@@ -187,7 +190,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "one voice is a majority": Mutant(
         "of five too, a leader answers a follower's read by that follower's word alone",
-        edit(GuardedEngine, "_on_read_ask", "message.counts and self._quorum == 2", "message.counts"),
+        edit(Reads, "on_read_ask", "message.counts and self._quorum == 2", "message.counts"),
         test=f"{UNIT}/consensus/test_engine.py::test_the_asker_s_word_is_a_majority_of_three_only",
     ),
     "snapshot acknowledged unsynced": Mutant(
@@ -210,7 +213,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "everybody's copy is needed": Mutant(
         "an entry is committed only once every voter has it",
-        edit(engine, "commit_ceiling", "[quorum - 1]", "[-1]"),
+        edit(replication, "commit_ceiling", "[quorum - 1]", "[-1]"),
     ),
     "everybody's word is needed": Mutant(
         "a read is confirmed only once every voter answered",
@@ -230,7 +233,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "commit beyond what is matched": Mutant(
         "a follower believes a commit index for entries it was not shown",
-        edit(engine, "shape_append", "upto = min(message.commit, verified)", "upto = message.commit"),
+        edit(following, "shape_append", "upto = min(message.commit, verified)", "upto = message.commit"),
     ),
     "the core's own count": Mutant(
         "what pysyncobj counts is believed: the leader's copy before it is durable",

@@ -304,7 +304,7 @@ class GuardedRig:
             self.tick(0.002)
 
     def elect(self, node: int, voters: Iterable[int]) -> None:
-        elections = {n: made.engine._election for n, made in self.cluster.nodes.items()}
+        elections = {n: made.engine._elections.timing for n, made in self.cluster.nodes.items()}
 
         def only_one() -> None:
             for n, election in elections.items():
@@ -330,7 +330,7 @@ class GuardedRig:
         self._proposed[node].append((index, engine.term, value))
 
     def compact(self, node: int) -> None:
-        trimmer = self.cluster.nodes[node].engine._trimmer
+        trimmer = self.cluster.nodes[node].engine._applying.trimmer
         trimmer._settings = self._snapshots
         trimmer._check_at = 0.0
         run(self, 3)

@@ -119,7 +119,7 @@ def test_a_snapshot_that_contradicts_what_was_applied_is_not_taken() -> None:
     cluster.settle()
     node = next(node for node in cluster.nodes.values() if node is not leader)
     applied, term = node.engine.applied_index, node.machine.applied_term()
-    installer = node.engine._installer
+    installer = node.engine._applying.installer
     later = Term(term + 1)
     for index in (applied, Index(applied - 1)):
         with pytest.raises(InvariantBrokenError, match="snapshot there is of term"):

@@ -212,6 +212,6 @@ def unready(rig: Rig) -> None:
         return
     node = rig.cluster.nodes[1]  # type: ignore[attr-defined]
     engine = node.engine
-    engine._senders.clear()
+    engine._replication.senders.clear()
     node.store.write([StoreOp("meta", b"applied", None)])
     engine._core.set_next_index(3, 1)

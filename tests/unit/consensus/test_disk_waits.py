@@ -23,7 +23,7 @@ def slow_store(node: Node, sync_s: float) -> None:
 
 def busy_with_the_store(cluster: Cluster) -> bool:
     """Does a sync of the store go on at every node?"""
-    syncs = [node.engine._store_syncs for node in cluster.nodes.values()]
+    syncs = [node.engine._watch._store_syncs for node in cluster.nodes.values()]
     return all(sync.pending() for sync in syncs)
 
 

@@ -296,7 +296,7 @@ def test_a_read_confirmed_before_the_leadership_was_lost_sends_no_entries() -> N
     cluster.wires.watch = lambda source, target, frame: (
         told.append(codec.decode(frame)) if (source, target) == (leader.id, follower.id) else None
     )
-    leader.engine._answer_read(NodeId(follower.id), codec.ReadAsk(term, 1, counts=False), index)
+    leader.engine._reads.answer_read(NodeId(follower.id), codec.ReadAsk(term, 1, counts=False), index)
     assert told == [codec.ReadIndexIs(term, 1, index)]
 
 
@@ -386,7 +386,7 @@ def test_a_leader_does_not_read_before_its_barrier() -> None:
     old.kill()
     cluster.run_until(lambda: any(node.up and node.engine.is_leader for node in cluster.nodes.values()))
     new = next(node for node in cluster.nodes.values() if node.up and node.engine.is_leader)
-    new.engine._open_term()
+    new.engine._leadership.open()
     assert new.engine.decidable_term() == 0
     assert new.propose(b"early") is None
     answers: list[Index | None] = []
@@ -542,7 +542,7 @@ def test_a_vote_leaves_only_when_it_is_durable() -> None:
     cluster.wires.watch = lambda source, _, frame: frames.append(codec.decode(frame)) if source == voter.id else None
     cluster.wires.cut.add((candidate.id, voter.id))
     voter.worker.stuck = True
-    voter.engine._election.leader_alive = False
+    voter.engine._elections.timing.leader_alive = False
     ask = RequestVote(Term(5), 77, candidate.journal.last_index, candidate.journal.last_term, handover=False)
     voter.engine.receive(NodeId(candidate.id), codec.encode(ask))
     cluster.run(0.2)
@@ -643,7 +643,7 @@ def test_a_lagging_follower_is_fed_in_bounded_messages() -> None:
         message = codec.decode(frame)
         if target == lagging.id and isinstance(message, AppendEntries):
             sizes.append(len(message.entries))
-            assert leader.engine._flows[NodeId(target)].bytes_in_flight <= 1000 + 400
+            assert leader.engine._replication.flows[NodeId(target)].bytes_in_flight <= 1000 + 400
 
     cluster.wires.watch = watch
     cluster.wires.heal()
@@ -705,9 +705,9 @@ def test_no_turn_is_taken_for_news_that_entries_took_along() -> None:
     write(cluster, leader, 1)
     leader.propose(b"takes it along")
     cluster.run(0.0)
-    assert leader.engine._news_timer is not None
-    leader.engine._on_news_timer()
-    assert not leader.engine._kicked
+    assert leader.engine._replication._news_timer is not None
+    leader.engine._replication._on_news_timer()
+    assert not leader.engine._turns.asked
 
 
 def test_a_commit_index_alone_is_told_soon_and_not_acknowledged() -> None:
@@ -824,7 +824,7 @@ def test_frames_of_old_terms_are_answered_with_the_term() -> None:
     told: list[codec.Message] = []
     cluster.wires.watch = lambda _, receiver, frame: told.append(codec.decode(frame)) if receiver == old else None
     leader.engine.receive(NodeId(old), codec.encode(AppendEntries(Term(1), 1, Index(1), Term(0), Index(1), ())))
-    cluster.nodes[follower].engine._election.leader_alive = False
+    cluster.nodes[follower].engine._elections.timing.leader_alive = False
     stale = RequestVote(Term(1), 5, Index(99), Term(99), handover=False)
     cluster.nodes[follower].engine.receive(NodeId(old), codec.encode(stale))
     assert told.count(codec.TermNotice(Term(2))) == 2
@@ -848,7 +848,7 @@ def test_a_pre_vote_needs_an_up_to_date_log() -> None:
     last, term = voter.journal.last_index, voter.journal.last_term
     good = PreVote(Term(2), 1, last, term)
     voter.engine.receive(NodeId(asker.id), codec.encode(good))
-    voter.engine._election.leader_alive = False
+    voter.engine._elections.timing.leader_alive = False
     for question in (
         good,
         PreVote(Term(2), 1, Index(last - 1), term),
@@ -949,7 +949,7 @@ def test_a_leader_never_sends_what_it_truncated() -> None:
     cluster.wires.watch = lambda source, _target, frame: (
         cluster.wires.cut.add((second.id, third.id)) if source == second.id and frame[0] == 1 else None
     )
-    third.engine._election.due_at = cluster.time.now + 100
+    third.engine._elections.timing.due_at = cluster.time.now + 100
     cluster.run_until(lambda: second.engine.is_leader, 5)
     cluster.run(0.01)
     assert third.journal.last_index < start
@@ -958,7 +958,7 @@ def test_a_leader_never_sends_what_it_truncated() -> None:
     cluster.run_until(lambda: first.journal.term_at(start) == second.engine.term, 1)
     second.kill()
     cluster.wires.heal()
-    third.engine._election.due_at = cluster.time.now + 100
+    third.engine._elections.timing.due_at = cluster.time.now + 100
     cluster.run_until(first.engine.decidable_term, 5)
     assert first.journal.last_index == start + 1
     cluster.settle()
@@ -971,8 +971,8 @@ def test_a_candidacy_leaves_only_when_it_is_durable() -> None:
     leader = cluster.elect()
     cluster.settle()
     candidate, other = [node for node in cluster.nodes.values() if node is not leader]
-    other.engine._election.due_at = cluster.time.now + 100
-    other.engine._election.leader_alive = False
+    other.engine._elections.timing.due_at = cluster.time.now + 100
+    other.engine._elections.timing.leader_alive = False
     asked: list[RequestVote] = []
 
     def watch(source: int, _: int, frame: bytes) -> None:
@@ -983,7 +983,7 @@ def test_a_candidacy_leaves_only_when_it_is_durable() -> None:
     cluster.wires.watch = watch
     cluster.wires.cut |= {(leader.id, candidate.id), (leader.id, other.id)}
     candidate.worker.stuck = True
-    candidate.engine._campaign(cluster.time.now)
+    candidate.engine._elections.campaign(cluster.time.now)
     cluster.run(0.1)
     assert candidate.engine.term == 2
     assert asked == []
@@ -1005,12 +1005,14 @@ def test_the_clip_never_lands_in_an_older_term() -> None:
     floor = new.engine.commit_index
     assert new.journal.last_index == floor + 1
     old.kill()
-    third.engine._election.due_at = cluster.time.now + 100
-    new.engine.commit_ceiling = lambda: Index(floor + 1)  # type: ignore[method-assign]
+    third.engine._elections.timing.due_at = cluster.time.now + 100
+    new.worker.delay = 0.05
     cluster.run_until(lambda: new.engine.is_leader)
+    new.worker.stuck = True  # The old leader's entry is durable at both, the new one's at the third only.
     cluster.run(0.3)
+    assert new.journal.durable_index == floor + 1
     assert new.engine._core.match(NodeId(third.id)) == floor + 2
     assert new.engine.commit_index == floor
-    del new.engine.commit_ceiling
+    new.worker.release()
     cluster.run_until(new.engine.decidable_term)
     assert new.engine.commit_index == floor + 2

@@ -278,7 +278,7 @@ def test_old_acks_do_not_count_after_the_leader_was_told() -> None:
     assert leader.engine._core.match(peer) == index
     late = Ack(
         leader.engine.term,
-        leader.engine._flows[peer].last_seq,
+        leader.engine._replication.flows[peer].last_seq,
         Index(index + 1),
         reset=False,
         success=True,
@@ -299,7 +299,9 @@ def test_an_ack_to_a_leader_that_has_restarted_does_nothing() -> None:
     leader.kill()
     leader.start()
     follower = next(node for node in cluster.nodes.values() if node is not leader)
-    leader.engine._flows[NodeId(follower.id)].resend = False  # The follower's connection is up, this node's is not yet.
+    leader.engine._replication.flows[
+        NodeId(follower.id)
+    ].resend = False  # The follower's connection is up, this node's is not yet.
     late = Ack(leader.engine.term, 1, Index(4), reset=False, success=True, counts=True)
     leader.engine.receive(NodeId(follower.id), codec.encode(late))
     cluster.run_until(lambda: cluster.leader)

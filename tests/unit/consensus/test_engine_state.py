@@ -82,7 +82,7 @@ def test_it_is_not_handed_the_leadership() -> None:
     """Not while it lacks the state; afterwards it is as good as any."""
     cluster, leader, node = damaged(entries=300)
     node.start()
-    cluster.run_until(lambda: leader.engine._flows[NodeId(node.id)].needs_state)
+    cluster.run_until(lambda: leader.engine._replication.flows[NodeId(node.id)].needs_state)
     assert not leader.engine.transfer_leadership(NodeId(node.id))
     same(cluster)
     assert cluster.elect(node.id) is node
@@ -105,7 +105,7 @@ def test_a_new_leader_is_asked_anew() -> None:
     """The leader dies in the middle; the next one hears the same question."""
     cluster, leader, node = damaged(entries=300)
     node.start()
-    cluster.run_until(lambda: node.engine._installer.active)
+    cluster.run_until(lambda: node.engine._applying.installer.active)
     leader.kill()
     cluster.run_until(lambda: cluster.leader)
     leader.start()

@@ -135,9 +135,13 @@ def cut_short() -> tuple[Cluster, Node]:
         cluster.run(0.0005)
     leader = seen[0]
     cluster.run(0.2)
-    assert leader.engine._founding is not None
-    assert leader.engine._founding.founded
-    assert all(not node.engine._founding.founded for node in others(cluster, leader) if node.engine._founding)
+    assert leader.engine._membership.founding is not None
+    assert leader.engine._membership.founding.founded
+    assert all(
+        not node.engine._membership.founding.founded
+        for node in others(cluster, leader)
+        if node.engine._membership.founding
+    )
     leader.kill()
     cluster.wires.heal()
     return cluster, leader
@@ -184,7 +188,7 @@ def test_a_wiped_voter_comes_in_without_a_vote() -> None:
     wiped.wipe()
     cluster.wires.hold(others(cluster, leader)[1].id, wiped.id)  # Not every term can be known.
     leader.engine._core.forget_match(NodeId(wiped.id))  # As one elected since: else it proves the loss first.
-    leader.engine._flows[NodeId(wiped.id)] = PeerFlow()
+    leader.engine._replication.flows[NodeId(wiped.id)] = PeerFlow()
     wiped.start()
     cluster.run_until(lambda: b"acknowledged" in wiped.machine.values())
     before = leader.engine._core.match(NodeId(wiped.id))

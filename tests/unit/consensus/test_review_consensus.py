@@ -38,7 +38,7 @@ def test_a_snapshot_offer_that_comes_late_takes_nothing_back() -> None:
     cluster.settle()
     follower = follower_of(cluster, leader)
     cluster.run_until(lambda: follower.journal.base_index > 20)
-    follower.engine._trimmer.stop()
+    follower.engine._applying.trimmer.stop()
     for i in range(5):
         assert leader.propose(b"later %d" % i) is not None
     cluster.settle()
@@ -182,7 +182,7 @@ def test_a_store_that_fails_when_the_leader_goes_stops_the_node() -> None:
     def broken() -> None:
         raise StorageError("store: gone")
 
-    follower.engine._installer.drop = broken  # type: ignore[method-assign]
+    follower.engine._applying.installer.drop = broken  # type: ignore[method-assign]
     follower.engine.peer_disconnected(NodeId(leader.id))
     assert [str(error) for error in follower.fatal] == ["store: gone"]
     follower.fatal.clear()

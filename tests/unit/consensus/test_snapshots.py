@@ -189,7 +189,7 @@ STEPS = ["begin", "first chunk", "middle", "last chunk", "switched", "done"]
 
 def at_step(cluster: Cluster, lagging: Node, step: str) -> Callable[[], bool]:
     """True once the installation is as far as that."""
-    installer = lagging.engine._installer
+    installer = lagging.engine._applying.installer
 
     def reached() -> bool:
         staged = installer._staged
@@ -265,7 +265,7 @@ def test_a_node_that_stands_drops_what_was_staged() -> None:
     creep(cluster, at_step(cluster, lagging, "middle"))
     before = (lagging.journal.last_index, lagging.log.end_offset, lagging.machine.values())
     cluster.wires.isolate(lagging.id)
-    lagging.engine._campaign(cluster.time.now)
+    lagging.engine._elections.campaign(cluster.time.now)
     assert not lagging.engine.installing
     assert (lagging.journal.last_index, lagging.log.end_offset, lagging.machine.values()) == before
     cluster.wires.heal()
@@ -284,7 +284,7 @@ def test_between_store_and_journal_it_votes_and_does_not_stand() -> None:
     cluster.wires.watch = lambda source, _, frame: sent.append((source, codec.decode(frame)))
     cluster.wires.isolate(leader.id)
     cluster.run(0.4)
-    lagging.engine._election.leader_alive = False
+    lagging.engine._elections.timing.leader_alive = False
     cluster.run(1.6)
     asked = {source for source, message in sent if isinstance(message, codec.PreVote)}
     granted = [m for source, m in sent if source == lagging.id and isinstance(m, codec.PreVoteAnswer) and m.granted]
@@ -332,7 +332,7 @@ def test_the_entries_after_a_snapshot_are_kept_while_it_travels() -> None:
     cluster, leader, lagging = behind(entries=300)
     cluster.wires.heal()
     creep(cluster, at_step(cluster, lagging, "begin"))
-    index = leader.engine._senders[NodeId(lagging.id)].index
+    index = leader.engine._replication.senders[NodeId(lagging.id)].index
 
     def installs() -> int:
         return lagging.machine.installs

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from quorate.consensus.ports import Index, Store, StoreOp, Term
-from quorate.consensus.raft.engine import GuardedEngine
 from quorate.consensus.raft.snapshots import SNAPSHOT_FAMILIES
 from quorate.consensus.raft.staging import ROWS_PER_STEP, Sweeper, begin_switch, finish_switch, run, stage, switching
+from quorate.consensus.raft.turns import Turns
 from quorate.consensus.storage.store import RocksStore, StoreDamagedError, applied_ops, read_applied
 from quorate.consensus.transport.codec import SnapshotBegin
 from quorate.errors import StorageError
@@ -182,9 +182,9 @@ def test_a_long_switch_is_waited_for() -> None:
     creep(cluster, at_step(cluster, lagging, "last chunk"))
     lagging.store_worker.stuck = True
     creep(cluster, at_step(cluster, lagging, "switched"))
-    sender = next(iter(leader.engine._senders.values()))
+    sender = next(iter(leader.engine._replication.senders.values()))
     cluster.run(3.0)
-    assert next(iter(leader.engine._senders.values())) is sender
+    assert next(iter(leader.engine._replication.senders.values())) is sender
     lagging.store_worker.release()
     same(cluster)
     assert lagging.machine.installs == 1
@@ -194,14 +194,14 @@ def test_the_node_votes_and_hears_its_leader_between_the_steps_of_a_switch(monke
     """A state of many rows: heartbeats and reads are handled in the turns between."""
     cluster, leader, lagging = behind(entries=400, settings=SLOW)
     turns: list[bool] = []
-    turn = GuardedEngine._turn
+    take = Turns.take
 
-    def watched(self: GuardedEngine) -> None:
-        turn(self)
-        if self is lagging.engine:
-            turns.append(self._installer.switching)
+    def watched(self: Turns) -> None:
+        take(self)
+        if self is lagging.engine._turns:
+            turns.append(lagging.engine._applying.installer.switching)
 
-    monkeypatch.setattr(GuardedEngine, "_turn", watched)
+    monkeypatch.setattr(Turns, "take", watched)
     cluster.wires.heal()
     creep(cluster, lambda: lagging.machine.installs > 0)
     assert sum(turns) >= 400 // (2 * ROWS_PER_STEP)
@@ -218,20 +218,20 @@ def test_a_crash_in_the_middle_of_a_long_switch(after_turns: int, loss: str, mon
     """The node comes back with one state or the other, never a mixture, and catches up."""
     cluster, _, lagging = behind(entries=400, settings=SLOW)
     count = 0
-    turn = GuardedEngine._turn
+    take = Turns.take
 
-    def watched(self: GuardedEngine) -> None:
+    def watched(self: Turns) -> None:
         nonlocal count
-        if self is lagging.engine and count >= after_turns:
+        if self is lagging.engine._turns and count >= after_turns:
             return
-        turn(self)
-        count += self is lagging.engine and self._installer.switching
+        take(self)
+        count += self is lagging.engine._turns and lagging.engine._applying.installer.switching
 
-    monkeypatch.setattr(GuardedEngine, "_turn", watched)
+    monkeypatch.setattr(Turns, "take", watched)
     cluster.wires.heal()
     creep(cluster, lambda: count >= after_turns)
     lagging.kill(power_loss=loss == "of power")
-    monkeypatch.setattr(GuardedEngine, "_turn", turn)
+    monkeypatch.setattr(Turns, "take", take)
     cluster.run(0.05)
     lagging.start()
     same(cluster)

@@ -45,9 +45,9 @@ class Core(Protocol):
     def tick(self) -> None:
         """Leader: check the quorum, heartbeat when due."""
 
-    def count(self) -> None:
-        """Leader: commit up to what a majority holds durably, if that is an entry of its own term, for such a one
-        commits all before it (Raft §5.4.2).
+    def count(self, ceiling: Index) -> None:
+        """Leader: commit up to ``ceiling``, which a majority holds durably, if that is an entry of its own term, for
+        such a one commits all before it (Raft §5.4.2).
         """
 
     def stand(self) -> None:
@@ -106,15 +106,9 @@ class Core(Protocol):
 
 
 class CoreEvents(Protocol):
-    """The engine, as the core sees it."""
+    """The engine, as the core sees it. Nothing is called before the engine is whole."""
 
     node_id: NodeId
-
-    def commit_ceiling(self) -> Index:
-        """Highest index durable on a majority."""
-
-    def term_at(self, index: Index) -> Term | None:
-        """Of the journal."""
 
     def ask_vote(self, peer: NodeId, term: Term, last_index: Index, last_term: Term) -> None:
         """Send a vote request, when the candidacy is durable."""

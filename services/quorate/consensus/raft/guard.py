@@ -169,7 +169,7 @@ class PeerFlow:
         return True
 
 
-def commit_ceiling(durable_index: Index, matches: Iterable[int], quorum: int) -> Index:
+def commit_ceiling(durable_index: int, matches: Iterable[int], quorum: int) -> Index:
     """Highest index that a majority holds durably: the leader's own copy counts only when it is on its disk."""
     # A ceiling, not the commit index: an entry of an older term commits only below one of the leader's own (Raft
     # §5.4.2), which pysyncobj checks. A leader may send entries before its own write is durable (Raft thesis §10.2.1),
@@ -214,14 +214,16 @@ class HeldFrames:
                 frames.pop()
         frames.append(_Held(need, term, peer, frame, progress))
 
-    def release(self, durable_seq: int, term: Term) -> Iterable[tuple[NodeId, bytes]]:
+    def release(self, durable_seq: int, term: Term) -> list[tuple[NodeId, bytes]]:
         """Take out, in order, what may leave."""
         frames = self._frames
+        out: list[tuple[NodeId, bytes]] = []
         while frames and frames[0].need <= durable_seq:
             held = frames.popleft()
             # An ack or vote of an older term helps nobody: its receiver has moved on, or will once it hears of ours.
             if held.term == term:
-                yield held.peer, held.frame
+                out.append((held.peer, held.frame))
+        return out
 
 
 # ── elections ──
@@ -437,32 +439,29 @@ class ReadRounds:
         self._quorum = quorum
         self._limit = limit
         self._number = first
-        self._count = 0
-        self._queued: list[_Read] = []
+        self.waiting = 0
+        """Reads that were not answered yet."""
+        self.queued: list[_Read] = []
+        """What waits for a round."""
         self._rounds: dict[int, _Round] = {}
         self._confirmed: deque[tuple[Index, list[_Read]]] = deque()
 
     def __len__(self) -> int:
-        return self._count
-
-    @property
-    def queued(self) -> bool:
-        """Does a read wait for a round?"""
-        return bool(self._queued)
+        return self.waiting
 
     def add(self, deadline: float, done: ReadDone) -> bool:
         """Queue a read; False when there are too many."""
-        if self._count >= self._limit:
+        if self.waiting >= self._limit:
             return False
-        self._count += 1
-        self._queued.append(_Read(deadline, done))
+        self.waiting += 1
+        self.queued.append(_Read(deadline, done))
         return True
 
     def begin(self, term: Term, commit: Index) -> int:
         """Start a round for all queued reads; returns its number. The caller sends the probes, then counts itself."""
         self._number += 1
-        self._rounds[self._number] = _Round(self._number, term, commit, self._queued, {self._me})
-        self._queued = []
+        self._rounds[self._number] = _Round(self._number, term, commit, self.queued, {self._me})
+        self.queued = []
         return self._number
 
     def count(self, number: int, term: Term, voter: NodeId) -> None:
@@ -492,7 +491,7 @@ class ReadRounds:
         """Answer what is confirmed and applied."""
         while self._confirmed and self._confirmed[0][0] <= applied:  # An answer may make ``fail`` empty it.
             index, reads = self._confirmed.popleft()
-            self._count -= len(reads)
+            self.waiting -= len(reads)
             for read in reads:
                 read.done(index)
 
@@ -503,23 +502,23 @@ class ReadRounds:
             overdue += self._rounds.pop(number).reads
         while self._confirmed and self._confirmed[0][1][0].deadline <= now:
             overdue += self._confirmed.popleft()[1]
-        kept = [read for read in self._queued if read.deadline > now]
-        if len(kept) < len(self._queued):
-            overdue += [read for read in self._queued if read.deadline <= now]
-            self._queued = kept
+        kept = [read for read in self.queued if read.deadline > now]
+        if len(kept) < len(self.queued):
+            overdue += [read for read in self.queued if read.deadline <= now]
+            self.queued = kept
         self._refuse(overdue)
 
     def fail(self) -> None:
         """Leadership is lost: answer None to everything."""
-        everything = self._queued
+        everything = self.queued
         for round_ in self._rounds.values():
             everything += round_.reads
         for _, reads in self._confirmed:
             everything += reads
-        self._queued, self._rounds, self._confirmed = [], {}, deque()
+        self.queued, self._rounds, self._confirmed = [], {}, deque()
         self._refuse(everything)
 
     def _refuse(self, reads: list[_Read]) -> None:
-        self._count -= len(reads)
+        self.waiting -= len(reads)
         for read in reads:
             read.done(None)

@@ -81,7 +81,7 @@ class Installer:
         self._done = done
         self._staged: _Staged | None = None
         self._switching: SnapshotBegin | None = None
-        self._steps: Iterator[None] | None = None
+        self.steps: Iterator[None] | None = None
         """Of the switch under way."""
         self._sweeper = Sweeper(store)
         self._stopped = False
@@ -124,18 +124,18 @@ class Installer:
 
     def sweep(self) -> None:
         """Clear away some rows that were staged and are not needed."""
-        if self._steps is None:
+        if self.steps is None:
             staged = self._staged
             self._sweeper.sweep(self._settings.switch_rows, None if staged is None else staged.begin.snapshot_id)
 
     def go_on(self, late: Callable[[], bool]) -> bool:
         """Some steps of a switch under way. True: there are more."""
-        steps = self._steps
+        steps = self.steps
         if steps is None:
             return False
         if run(steps, self._settings.switch_rows // ROWS_PER_STEP + 1, late):
             return True
-        self._steps = None
+        self.steps = None
         return False
 
     def drop_unless(self, peer: NodeId, term: Term) -> None:
@@ -248,7 +248,7 @@ class Installer:
         """From here on nothing stops it."""
         self._staged, self._switching = None, staged.begin
         begin_switch(self._store, staged.begin)
-        self._steps = self._switch_steps(staged.peer, staged.begin)
+        self.steps = self._switch_steps(staged.peer, staged.begin)
 
     def _switch_steps(self, peer: NodeId, begin: SnapshotBegin) -> Iterator[None]:
         """Move the rows, read them, and let everybody see them at once: log and state in the same step."""

@@ -191,9 +191,15 @@ class _Core(SyncObj):  # type: ignore[misc]
     """``consensus.raft.core.Core`` on pysyncobj. Every use of a private name is in this class."""
 
     def __init__(
-        self, events: CoreEvents, log: _Log, others: list[NodeId], settings: EngineSettings, clock: _Read
+        self,
+        events: CoreEvents,
+        journal: Journal,
+        others: tuple[NodeId, ...],
+        settings: EngineSettings,
+        clock: _Read,
     ) -> None:
         self._events = events
+        self._journal = journal
         self._clock = clock
         self._floor = 0
         self._peers = {other: _Peer(other) for other in others}
@@ -206,7 +212,7 @@ class _Core(SyncObj):  # type: ignore[misc]
             leaderFallbackTimeout=settings.election_timeout_max_s,
             connectionTimeout=_NEVER_S,
             appendEntriesUseBatch=True,
-            journalFile=log,
+            journalFile=_Log(journal),
             logCompactionMinEntries=10**9,
             logCompactionMinTime=10**9,
             onStateChanged=lambda old, new: events.role_changed(Role(old), Role(new)),
@@ -299,10 +305,12 @@ class _Core(SyncObj):  # type: ignore[misc]
         _Clock.read = self._clock
         self._onTick(0.0)
 
-    def count(self) -> None:
-        """See port."""
-        ceiling = self._events.commit_ceiling()
-        if ceiling > self.raftCommitIndex and self._events.term_at(ceiling) == self.raftCurrentTerm:
+    def count(self, ceiling: Index) -> None:
+        """Leader: commit up to there, if that is an entry of its own term."""
+        if (
+            ceiling > self._SyncObj__raftCommitIndex
+            and self._journal.term_at(ceiling) == self._SyncObj__raftCurrentTerm
+        ):
             self._SyncObj__raftCommitIndex = ceiling
 
     def stand(self) -> None:
@@ -381,7 +389,8 @@ class _Core(SyncObj):  # type: ignore[misc]
 
     def match(self, peer: NodeId) -> Index:
         """Of one."""
-        return Index(self._SyncObj__raftMatchIndex[self._peers[peer]])
+        index: Index = self._SyncObj__raftMatchIndex[self._peers[peer]]
+        return index
 
     def last_response(self, peer: NodeId) -> float:
         """When this leader last heard of it, or began to lead; monotonic seconds."""
@@ -394,7 +403,8 @@ class _Core(SyncObj):  # type: ignore[misc]
 
     def next_index(self, peer: NodeId) -> Index:
         """What to send it next."""
-        return Index(self._SyncObj__raftNextIndex[self._peers[peer]])
+        index: Index = self._SyncObj__raftNextIndex[self._peers[peer]]
+        return index
 
     def set_next_index(self, peer: NodeId, index: Index) -> None:
         """Move the pipeline."""
@@ -418,7 +428,7 @@ class PySyncObjEngine(GuardedEngine):
     ) -> None:
         check_pysyncobj()
 
-        def core(events: CoreEvents, others: list[NodeId]) -> _Core:
-            return _Core(events, _Log(ports.journal), others, settings, ports.scheduler.monotonic)
+        def core(events: CoreEvents, others: tuple[NodeId, ...]) -> _Core:
+            return _Core(events, ports.journal, others, settings, ports.scheduler.monotonic)
 
         super().__init__(node_id, voters, ports, settings, core)
