@@ -2,8 +2,8 @@
 
 ``python -m tests.bench counts --write`` writes it anew; ``tests/integration/test_counts.py`` compares. A column is the
 same in every run of the same code and the same version of Python, so a tenth is a change of the code. Steps are those
-of one version of Python, and are compared only there; calls are compared everywhere. Counted without the native leaf,
-which not every machine can build.
+of one version of Python, and are compared only there; calls are compared everywhere. Counted twice: with the Python
+functions alone, and (what needs no thousands of sets) with the native leaf, which is compiled for it.
 """
 
 import json
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -21,6 +22,7 @@ from tests.bench.counted import Counts, Table, grown, operations
 TABLE = Path(__file__).with_name("counts.toml")
 ROOT = Path(__file__).resolve().parents[2]
 WRITE = "python -m tests.bench counts --write"
+Build = Literal["operations", "native"]
 SIZES = (100, 2000)
 TOLERANCE = 0.10
 DEADLINE_S = 300
@@ -28,8 +30,11 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 HEAD = f"""\
 # What one operation costs a node, counted in one process and in virtual time (tests/bench/counted.py): calls of Python
 # functions, calls of built-in ones, and bytecodes. Written by: {WRITE}
+# [operations]: with the Python functions alone (QUORATE_PURE=1). [native]: with the native leaf, whose work is no step.
 python = "{VERSION}"
 """
+NATIVE = "from quorate import leaf\nfrom tests.unit.leaf.kit import compiled\nleaf._library = compiled()\n"
+"""Said first in the process that counts, before anything asks for a native function."""
 
 
 def counted(*names: str, first: str = "") -> Table:
@@ -60,24 +65,30 @@ def tell(names: tuple[str, ...]) -> None:
     print(msgspec.json.encode(table).decode())
 
 
-def whole() -> Table:
+def whole() -> dict[Build, Table]:
     """All that the committed table holds."""
-    return counted("operations") | counted(*map(str, SIZES))
+    return {
+        "operations": counted("operations") | counted(*map(str, SIZES)),
+        "native": counted("operations", first=NATIVE),
+    }
 
 
-def committed() -> tuple[str, Table]:
-    """The version of Python whose steps it holds, and the table."""
+def committed(build: Build = "operations") -> tuple[str, Table]:
+    """The version of Python whose steps it holds, and the table of a build."""
     known = tomllib.loads(TABLE.read_text())
-    return known.pop("python"), msgspec.convert(known.pop("operations"), Table)
+    return known.pop("python"), msgspec.convert(known.pop(build), Table)
 
 
-def write(table: Table) -> None:
-    """Make it the committed one."""
-    rows = "".join(
-        f'"{name}" = {{ python = {row.python:.1f}, builtin = {row.builtin:.1f}, steps = {row.steps:.1f} }}\n'
-        for name, row in table.items()
-    )
-    TABLE.write_text(f"{HEAD}\n[operations]\n{rows}")
+def write(tables: dict[Build, Table]) -> None:
+    """Make them the committed ones."""
+    parts = [HEAD]
+    for build, table in tables.items():
+        rows = "".join(
+            f'"{name}" = {{ python = {row.python:.1f}, builtin = {row.builtin:.1f}, steps = {row.steps:.1f} }}\n'
+            for name, row in table.items()
+        )
+        parts.append(f"[{build}]\n{rows}")
+    TABLE.write_text("\n".join(parts))
 
 
 def differences(known: Table, found: Table, version: str = VERSION) -> list[str]:

@@ -6,7 +6,8 @@ that a failure names.
 
 import msgspec
 
-from tests.bench.counts import SIZES, WRITE, advice, committed, counted, differences
+from tests.bench.counts import NATIVE, SIZES, WRITE, advice, committed, counted, differences
+from tests.unit.leaf.kit import library
 
 ALONE = "commit alone: leader"
 SHARE = 0.12
@@ -40,6 +41,16 @@ def test_an_operation_costs_what_the_table_says_and_a_planted_loop_is_found() ->
     worse = counted("commit", first=loop)
     assert [line for line in differences(found, worse) if line.startswith(f"{ALONE}: dearer: steps")]
     assert [line for line in differences(worse, found) if line.startswith(f"{ALONE}: cheaper: steps")]
+
+
+def test_with_the_native_leaf_an_operation_costs_what_its_table_says() -> None:
+    """The same within a tenth for the other build; and there is no operation that it makes dearer."""
+    library()  # Skips where none can be compiled.
+    version, known = committed("native")
+    found = counted("operations", first=NATIVE)
+    assert not (told := differences(known, found, version)), advice(told)
+    _, pure = committed()
+    assert all(row.steps <= 1.01 * pure[name].steps for name, row in known.items())
 
 
 def test_twenty_times_the_sets_cost_no_more_for_each() -> None:

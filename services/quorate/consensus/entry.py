@@ -18,6 +18,7 @@ import msgspec
 
 from quorate.consensus.ports import Term
 from quorate.errors import PeerError, UsageError
+from quorate.leaf import native
 
 EntryKind = Literal["events", "groups", "membership"]
 
@@ -64,42 +65,70 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 def encode_entry(entry: Entry, max_bytes: int = MAX_ENTRY_BYTES) -> bytes:
     """The bytes to propose. Raises UsageError if a part or the whole is too long, or a number does not fit."""
-    principal = entry.principal.encode()
-    cause = entry.cause.encode()
-    request_id = entry.request_id.encode()
-    reply, batch = entry.reply, entry.batch
+    reply, digest, request_id = entry.reply, entry.digest, entry.request_id
     if len(reply) > MAX_REPLY_BYTES or (reply and not request_id):
         raise UsageError(f"a reply is kept only with a request id and up to {MAX_REPLY_BYTES} bytes")
-    if entry.digest and (len(entry.digest) != DIGEST_BYTES or not request_id or not entry.stepped):
+    if digest and (len(digest) != DIGEST_BYTES or not request_id or not entry.stepped):
         raise UsageError(f"a digest is kept only with a request id, not in format 1, and has {DIGEST_BYTES} bytes")
-    try:
-        head = _HEAD.pack(
-            FIRST if not entry.stepped else WITH_DIGEST if entry.digest else FORMAT,
-            _CODES[entry.kind],
-            len(principal),
-            len(cause),
-            len(request_id),
-            len(reply),
-            entry.count,
-            len(batch),
-            entry.decided_term,
-            entry.base_offset,
-            entry.time_ms,
-        )
-    except StructError as error:
-        raise UsageError(f"entry does not fit its format: {error}") from error
-    data = b"".join((head, principal, cause, request_id, reply, batch, entry.digest))
+    data = entry_bytes(
+        FIRST if not entry.stepped else WITH_DIGEST if digest else FORMAT,
+        _CODES[entry.kind],
+        entry.count,
+        entry.decided_term,
+        entry.base_offset,
+        entry.time_ms,
+        entry.principal,
+        entry.cause,
+        request_id,
+        reply,
+        entry.batch,
+        digest,
+    )
     if len(data) > max_bytes:
         raise UsageError(f"entry of {len(data)} bytes exceeds the limit of {max_bytes}")
     return data
 
 
+@native
+def entry_bytes(
+    version: int,
+    kind: int,
+    count: int,
+    term: int,
+    base_offset: int,
+    time_ms: int,
+    principal: str,
+    cause: str,
+    request_id: str,
+    reply: bytes,
+    batch: bytes,
+    digest: bytes,
+) -> bytes:
+    """Head and parts as they lie in an entry. Raises UsageError for what its field cannot hold."""
+    who, why, which = principal.encode(), cause.encode(), request_id.encode()
+    try:
+        head = _HEAD.pack(
+            version, kind, len(who), len(why), len(which), len(reply), count, len(batch), term, base_offset, time_ms
+        )
+    except StructError as error:
+        raise UsageError(f"entry does not fit its format: {error}") from error
+    return b"".join((head, who, why, which, reply, batch, digest))
+
+
 def decode_entry(data: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
     """The entry in ``data``, all of it. Raises EntryFormatError."""
+    return Entry(*entry_parts(data, max_bytes, MAX_REPLY_BYTES, _KINDS))  # By position: half the time.
+
+
+@native
+def entry_parts(
+    data: bytes, max_bytes: int, reply_max: int, kinds: tuple[EntryKind, ...]
+) -> tuple[EntryKind, Term, int, int, int, str, str, str, bytes, bytes, bytes, bool]:
+    """The fields of the ``Entry`` in ``data``, in their order. Raises EntryFormatError."""
     if not _HEAD.size <= len(data) <= max_bytes:
         raise EntryFormatError(f"an entry has {_HEAD.size} to {max_bytes} bytes, not {len(data)}")
     version, code, principals, causes, ids, replies, count, batches, term, base, time_ms = _HEAD.unpack_from(data)
-    if not FIRST <= version <= FORMAT or not 1 <= code <= len(_KINDS):
+    if not FIRST <= version <= FORMAT or not 1 <= code <= len(kinds):
         raise EntryFormatError(f"unknown entry version {version} or kind {code}")
     cause_at = _HEAD.size + principals
     id_at = cause_at + causes
@@ -107,11 +136,11 @@ def decode_entry(data: bytes, max_bytes: int = MAX_ENTRY_BYTES) -> Entry:
     batch_at = reply_at + replies
     batch_end = batch_at + batches
     tail = DIGEST_BYTES if version == WITH_DIGEST else 0
-    if batch_end + tail != len(data) or replies > MAX_REPLY_BYTES or ((replies or tail) and not ids):
+    if batch_end + tail != len(data) or replies > reply_max or ((replies or tail) and not ids):
         raise EntryFormatError("lengths of an entry do not add up")
     try:
-        return Entry(  # By position: half the time.
-            _KINDS[code - 1],
+        return (
+            kinds[code - 1],
             term,
             base,
             count,

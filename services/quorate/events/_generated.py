@@ -25,6 +25,7 @@ from quorate.events._avro import (
     write_string,
 )
 from quorate.events.varint import SMALL, read_int, read_long, write_int, write_long
+from quorate.leaf import record_reader, record_writer
 
 
 __all__ = [
@@ -478,6 +479,7 @@ Event = (
 """Any fact; ``match`` over it is exhaustive."""
 
 
+@record_writer(b"", ("rpc", "raft", "kafka", "http",), "ssss")
 def _write_node_addresses(value: NodeAddresses) -> bytes:
     return b"".join(
         (
@@ -509,6 +511,7 @@ def _write_config_change(value: ConfigChange) -> bytes:
     )
 
 
+@record_writer(b"", ("broker_id", "alive", "in_sync", "epoch", "max_offset", "confirm_offset", "priority", "learner", "verdict", "out_by",), "lbbillibss")
 def _write_candidate(value: Candidate) -> bytes:
     return b"".join(
         (
@@ -526,6 +529,7 @@ def _write_candidate(value: Candidate) -> bytes:
     )
 
 
+@record_writer(b"", ("broker_id", "notified_ms", "acknowledged_ms",), "lll")
 def _write_acknowledgement(value: Acknowledgement) -> bytes:
     return b"".join(
         (
@@ -551,6 +555,7 @@ def _write_broker_address_changed(value: BrokerAddressChanged) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x02", ("cluster", "broker_set", "broker_ids", "whole_set",), "ssLb")
 def _write_broker_data_cleaned(value: BrokerDataCleaned) -> bytes:
     return b"".join(
         (
@@ -563,6 +568,7 @@ def _write_broker_data_cleaned(value: BrokerDataCleaned) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x03", ("cluster", "broker_set", "broker_id", "evidence", "last_heartbeat_ms", "detected_ms", "proposed_ms",), "sslslll")
 def _write_broker_fenced(value: BrokerFenced) -> bytes:
     return b"".join(
         (
@@ -578,6 +584,7 @@ def _write_broker_fenced(value: BrokerFenced) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x04", ("cluster", "broker_set", "broker_id", "address", "register_check_code",), "sslss")
 def _write_broker_id_applied(value: BrokerIdApplied) -> bytes:
     return b"".join(
         (
@@ -605,6 +612,7 @@ def _write_broker_registered(value: BrokerRegistered) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x06", ("cluster", "broker_set", "broker_id", "detected_ms", "proposed_ms",), "sslll")
 def _write_broker_unfenced(value: BrokerUnfenced) -> bytes:
     return b"".join(
         (
@@ -671,6 +679,7 @@ def _write_election_failed(value: ElectionFailed) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x0b", ("old", "new",), "ii")
 def _write_feature_level_changed(value: FeatureLevelChanged) -> bytes:
     return b"".join(
         (
@@ -735,6 +744,7 @@ def _write_role_change_acknowledged(value: RoleChangeAcknowledged) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x0f", ("cluster", "broker_set", "master", "master_epoch", "old", "new", "sync_state_set_epoch",), "ssliLLi")
 def _write_sync_state_set_altered(value: SyncStateSetAltered) -> bytes:
     return b"".join(
         (
@@ -766,6 +776,7 @@ def _write_topic_created(value: TopicCreated) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x11", ("topic",), "s")
 def _write_topic_deleted(value: TopicDeleted) -> bytes:
     return b"".join(
         (
@@ -804,6 +815,7 @@ def _write_voter_rebuilt(value: VoterRebuilt) -> bytes:
     )
 
 
+@record_reader(NodeAddresses, ("rpc", "raft", "kafka", "http",), "ssss")
 def _read_node_addresses(data: bytes, at: int) -> tuple[NodeAddresses, int]:
     rpc, at = read_string(data, at)
     raft, at = read_string(data, at)
@@ -846,6 +858,7 @@ def _read_config_change(data: bytes, at: int) -> tuple[ConfigChange, int]:
     return value, at
 
 
+@record_reader(Candidate, ("broker_id", "alive", "in_sync", "epoch", "max_offset", "confirm_offset", "priority", "learner", "verdict", "out_by",), "lbbillibss")
 def _read_candidate(data: bytes, at: int) -> tuple[Candidate, int]:
     byte = data[at]
     if byte < 128:
@@ -892,6 +905,7 @@ def _read_candidate(data: bytes, at: int) -> tuple[Candidate, int]:
     return value, at
 
 
+@record_reader(Acknowledgement, ("broker_id", "notified_ms", "acknowledged_ms",), "lll")
 def _read_acknowledgement(data: bytes, at: int) -> tuple[Acknowledgement, int]:
     byte = data[at]
     if byte < 128:
@@ -940,6 +954,7 @@ def _read_broker_address_changed(data: bytes, at: int) -> tuple[BrokerAddressCha
     return value, at
 
 
+@record_reader(BrokerDataCleaned, ("cluster", "broker_set", "broker_ids", "whole_set",), "ssLb")
 def _read_broker_data_cleaned(data: bytes, at: int) -> tuple[BrokerDataCleaned, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
@@ -954,6 +969,7 @@ def _read_broker_data_cleaned(data: bytes, at: int) -> tuple[BrokerDataCleaned, 
     return value, at
 
 
+@record_reader(BrokerFenced, ("cluster", "broker_set", "broker_id", "evidence", "last_heartbeat_ms", "detected_ms", "proposed_ms",), "sslslll")
 def _read_broker_fenced(data: bytes, at: int) -> tuple[BrokerFenced, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
@@ -990,6 +1006,7 @@ def _read_broker_fenced(data: bytes, at: int) -> tuple[BrokerFenced, int]:
     return value, at
 
 
+@record_reader(BrokerIdApplied, ("cluster", "broker_set", "broker_id", "address", "register_check_code",), "sslss")
 def _read_broker_id_applied(data: bytes, at: int) -> tuple[BrokerIdApplied, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
@@ -1032,6 +1049,7 @@ def _read_broker_registered(data: bytes, at: int) -> tuple[BrokerRegistered, int
     return value, at
 
 
+@record_reader(BrokerUnfenced, ("cluster", "broker_set", "broker_id", "detected_ms", "proposed_ms",), "sslll")
 def _read_broker_unfenced(data: bytes, at: int) -> tuple[BrokerUnfenced, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
@@ -1060,6 +1078,7 @@ def _read_broker_unfenced(data: bytes, at: int) -> tuple[BrokerUnfenced, int]:
     return value, at
 
 
+@record_reader(NodeAddresses, ("rpc", "raft", "kafka", "http",), "ssss")
 def _read_node_addresses_of_7(data: bytes, at: int) -> tuple[NodeAddresses, int]:
     rpc, at = read_string(data, at)
     raft, at = read_string(data, at)
@@ -1182,6 +1201,7 @@ def _read_election_failed(data: bytes, at: int) -> tuple[ElectionFailed, int]:
     return value, at
 
 
+@record_reader(FeatureLevelChanged, ("old", "new",), "ii")
 def _read_feature_level_changed(data: bytes, at: int) -> tuple[FeatureLevelChanged, int]:
     byte = data[at]
     if byte < 128:
@@ -1326,6 +1346,7 @@ def _read_role_change_acknowledged(data: bytes, at: int) -> tuple[RoleChangeAckn
     return value, at
 
 
+@record_reader(SyncStateSetAltered, ("cluster", "broker_set", "master", "master_epoch", "old", "new", "sync_state_set_epoch",), "ssliLLi")
 def _read_sync_state_set_altered(data: bytes, at: int) -> tuple[SyncStateSetAltered, int]:
     cluster, at = read_string(data, at)
     broker_set, at = read_string(data, at)
@@ -1396,6 +1417,7 @@ def _read_topic_created(data: bytes, at: int) -> tuple[TopicCreated, int]:
     return value, at
 
 
+@record_reader(TopicDeleted, ("topic",), "s")
 def _read_topic_deleted(data: bytes, at: int) -> tuple[TopicDeleted, int]:
     topic, at = read_string(data, at)
     value = TopicDeleted(

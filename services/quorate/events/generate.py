@@ -24,6 +24,9 @@ MODULE = Path(__file__).with_name("_generated.py")
 _PYTHON = {"string": "str", "int": "int", "long": "int", "boolean": "bool"}
 _NUMBERS = ("int", "long")
 _LONG = Primitive("long")
+_PLAIN = {"string": "s", "int": "i", "long": "l", "boolean": "b"}
+_PLAIN_FIELDS_MAX = 16
+"""What the leaf reads and writes whole (``quorate.leaf.record_writer``)."""
 
 _HEAD = '''"""Events as frozen values, with their Avro readers and writers.
 
@@ -52,6 +55,7 @@ from quorate.events._avro import (
     write_string,
 )
 from quorate.events.varint import SMALL, read_int, read_long, write_int, write_long
+from quorate.leaf import record_reader, record_writer
 '''
 
 
@@ -119,14 +123,37 @@ def _snake(name: str) -> str:
 
 def _writer(record: Record, *, prefix: int | None) -> str:
     """The function from a value to its bytes; an event's start with the Confluent frame, magic 0 and the schema id."""
-    lines = [f"def _write_{_snake(record.name)}(value: {record.name}) -> bytes:"]
+    start = (bytes(1) + prefix.to_bytes(4, "big")) if prefix is not None else b""
+    lines = _leaf("record_writer", repr(start).replace("'", '"'), record)
+    lines.append(f"def _write_{_snake(record.name)}(value: {record.name}) -> bytes:")
     parts = [_write(field.type, f"value.{field.name}") for field in record.fields]
-    if prefix is not None:
-        parts.insert(0, f"{(bytes(1) + prefix.to_bytes(4, 'big'))!r}".replace("'", '"'))
+    if start:
+        parts.insert(0, repr(start).replace("'", '"'))
     if len(parts) == 1:
         return "\n".join([*lines, f"    return {parts[0]}\n"])
     body = [f"            {part}," for part in parts]
     return "\n".join([*lines, '    return b"".join(', "        (", *body, "        )", "    )\n"])
+
+
+def _leaf(decorator: str, first: str, record: Record) -> list[str]:
+    """What gives the leaf a record of plain fields to read or write whole; nothing for others."""
+    kinds = ""
+    for field in record.fields:
+        match field.type:
+            case Primitive(name):
+                kinds += _PLAIN[name]
+            case Array(items) if items == _LONG:
+                kinds += "L"
+            case _:
+                return []
+    if len(kinds) > _PLAIN_FIELDS_MAX:
+        return []
+    names = "".join(f'"{name}", ' for name in _names(record)).rstrip()
+    return [f'@{decorator}({first}, ({names}), "{kinds}")']
+
+
+def _names(record: Record) -> list[str]:
+    return [field.name for field in record.fields]
 
 
 def _write(kind: FieldType, value: str) -> str:
@@ -170,7 +197,8 @@ def _readers_of(entry: registry.Entry, event: Record, *, current: bool) -> Itera
 def _reader(writer: Record, reader: Record, suffix: str) -> str:
     """The function from bytes to today's value: what the writer had and today has not is read past."""
     name = _snake(writer.name)
-    lines = [f"def _read_{name}{suffix}(data: bytes, at: int) -> tuple[{reader.name}, int]:"]
+    lines = _leaf("record_reader", reader.name, writer) if all(map(reader.field, _names(writer))) else []
+    lines += [f"def _read_{name}{suffix}(data: bytes, at: int) -> tuple[{reader.name}, int]:"]
     for field in writer.fields:
         call = _read(field.type, suffix)
         if not reader.field(field.name):

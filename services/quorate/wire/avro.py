@@ -9,11 +9,12 @@ once. ``decode_events`` knows most of the headers before it reads them, and comp
 """
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from quorate.errors import UsageError
 from quorate.events import DecodeError, Event, Stamp, UnknownSchemaError, decode, encode, key
 from quorate.events.varint import SMALL, write_long
+from quorate.leaf import native
 from quorate.wire.records import (
     HEADER_BYTES,
     BatchError,
@@ -41,25 +42,52 @@ def encode_events(events: Sequence[Event], stamp_base: Stamp, keys: Sequence[byt
     """
     if not events:
         raise UsageError("a batch has an event at least")
-    stamp = stamp_base
-    try:
-        who = _who(stamp.principal, stamp.cause, stamp.request_id)
-    except UnicodeEncodeError as error:
-        raise UsageError(f"a stamp that is not UTF-8: {error}") from error
-    where = _where(stamp.term, stamp.time_ms)
-    offset, bodies = stamp.offset, []
     if keys is None:
         keys = [key(event) for event in events]
-    for delta, event in enumerate(events):
+    stamp = stamp_base
+    return stamped_batch(
+        stamp.offset,
+        stamp.term,
+        stamp.time_ms,
+        stamp.principal,
+        stamp.cause,
+        stamp.request_id,
+        [event.__class__.__name__ for event in events],
+        keys,
+        [encode(event) for event in events],
+    )
+
+
+@native
+def stamped_batch(
+    offset: int,
+    term: int,
+    time_ms: int,
+    principal: str,
+    cause: str,
+    request_id: str,
+    kinds: Sequence[str],
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+) -> bytes:
+    """A batch of records under one stamp, whose offset is that of the first. Raises UsageError."""
+    try:
+        who = _who(principal, cause, request_id)
+    except UnicodeEncodeError as error:
+        raise UsageError(f"a stamp that is not UTF-8: {error}") from error
+    where, bodies = _where(term, time_ms), []
+    for delta, (kind, name, value) in enumerate(zip(kinds, keys, values, strict=True)):
         parts = (
             _NO_DELTA_MS,
             SMALL[delta] if delta < 2048 else write_long(delta),
-            field(keys[delta]),
-            field(encode(event)),
-            _headers(offset + delta, where, event.__class__, who),
+            field(name),
+            field(value),
+            _ahead(offset + delta, where),
+            field(kind.encode()),
+            who,
         )
         bodies.append(frame(b"".join(parts)))
-    return assemble(bodies, stamp.time_ms, stamp.time_ms, base_offset=offset, leader_epoch=stamp.term)
+    return assemble(bodies, time_ms, time_ms, base_offset=offset, leader_epoch=term)
 
 
 def events_of(batch: bytes, stamp_base: Stamp) -> list[tuple[bytes, Event]]:
@@ -69,24 +97,47 @@ def events_of(batch: bytes, stamp_base: Stamp) -> list[tuple[bytes, Event]]:
     because a header that must be a certain text needs no parsing.
     """
     stamp = stamp_base
+    found: list[tuple[bytes, Event]] = []
+    records = stamped_records(
+        batch, stamp.offset, stamp.term, stamp.time_ms, stamp.principal, stamp.cause, stamp.request_id
+    )
+    for name, value, kind in records:
+        try:
+            event = decode(value)
+        except UnknownSchemaError:
+            raise
+        except DecodeError as error:
+            raise BatchError(f"the event at {stamp.offset + len(found)} is malformed: {error}") from error
+        if kind != event.__class__.__name__ or name != key(event):
+            raise BatchError(f"the event at {stamp.offset + len(found)} is not a {kind}, or has another's key")
+        found.append((name, event))
+    return found
+
+
+@native
+def stamped_records(
+    batch: bytes, offset: int, term: int, time_ms: int, principal: str, cause: str, request_id: str
+) -> list[tuple[bytes, bytes, str]]:
+    """Key, value and type of each record of a batch under that stamp. Raises BatchError for any other."""
     info, first_ms = open_batch(batch)
     said = (info.base_offset, info.leader_epoch, first_ms, info.max_time_ms)
-    if said != (stamp.offset, stamp.term, stamp.time_ms, stamp.time_ms):
-        raise BatchError(f"a batch of offset, epoch and times {said} is not stamped {stamp}")
-    who, where = _who(stamp.principal, stamp.cause, stamp.request_id), _where(stamp.term, stamp.time_ms)
-    found: list[tuple[bytes, Event]] = []
-    at, offset = HEADER_BYTES, stamp.offset
+    if said != (offset, term, time_ms, time_ms):
+        raise BatchError(f"a batch of offset, epoch and times {said} is not of {(offset, term, time_ms, time_ms)}")
+    who, where = _who(principal, cause, request_id), _where(term, time_ms)
+    found: list[tuple[bytes, bytes, str]] = []
+    at = HEADER_BYTES
     for delta in range(info.count):
         try:
             delta_ms, name, value, at, end = open_record(batch, at, delta)
-            event = decode(value or b"")
-        except UnknownSchemaError:
-            raise
-        except (IndexError, DecodeError) as error:
+            known = _ahead(offset + delta, where)
+            kind, _ = read_field(batch, _past(batch, at, known))
+            if delta_ms or name is None or value is None or kind is None:
+                raise DecodeError("a time of its own, or no key, value or type")
+            if batch[at:end] != known + field(kind) + who:
+                raise DecodeError("headers of another stamp")
+            found.append((name, value, kind.decode()))
+        except (IndexError, ValueError, DecodeError) as error:  # ValueError: not UTF-8.
             raise BatchError(f"the event at {offset + delta} is malformed: {error}") from error
-        if delta_ms or batch[at:end] != _headers(offset + delta, where, event.__class__, who) or name != key(event):
-            raise BatchError(f"the event at {offset + delta} is not stamped {stamp}, or has another's key")
-        found.append((name, event))
         at = end
     if at != len(batch):
         raise BatchError("bytes after the last record")
@@ -106,15 +157,9 @@ def _where(term: int, time_ms: int) -> bytes:
     return b"".join((_TERM, _text(term), _TIME_MS, _text(time_ms)))
 
 
-@cache
-def _what(event: type[Event]) -> bytes:
-    """The header that names the type."""
-    return _TYPE + field(event.__name__.encode())
-
-
-def _headers(offset: int, where: bytes, event: type[Event], who: bytes) -> bytes:
-    """All headers of a record, with their count."""
-    return b"".join((_COUNT_OFFSET, _text(offset), where, _what(event), who))
+def _ahead(offset: int, where: bytes) -> bytes:
+    """The count of a record's headers, and those before its type."""
+    return b"".join((_COUNT_OFFSET, _text(offset), where, _TYPE))
 
 
 def decode_events(batch: bytes) -> tuple[tuple[Stamp, Event], ...]:
