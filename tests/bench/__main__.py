@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from quorate.node.build import interpreter, leaf
 from tests.bench import counts
 from tests.bench.apart import apart
 from tests.bench.harness import Figure, Run, build_tools
@@ -59,7 +60,7 @@ def main() -> int:
 
 def _machine(seconds: int, took_s: float) -> str:
     return (
-        f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+        f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, {interpreter()}, leaf {leaf()}"
         f"; loads of {seconds} s; {took_s / 60:.1f} min in all"
     )
 

@@ -84,10 +84,19 @@ def _status_table(answer: Status) -> Iterable[str]:
         ("topics", answer.topics),
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),
+        *_runs_on(answer),
         *(("alarm", alarm) for alarm in answer.alarms or ()),
         *(("settings", sentence) for sentence in answer.overruled or ()),
     ]
     yield from (f"{name:<12}  {value}" for name, value in rows)
+
+
+def _runs_on(answer: Status) -> Iterable[tuple[str, str]]:
+    """Nothing of a node that does not tell it."""
+    if answer.python:
+        yield "runs on", f"{answer.python}; leaf {answer.leaf}"
+    if answer.journal_sync:
+        yield "journal", f"synced by {'the kernel' if answer.journal_sync == 'kernel' else 'a thread'}"
 
 
 def _patience(timeout_ms: int | None) -> str:

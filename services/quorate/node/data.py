@@ -98,7 +98,7 @@ class DataDirectory:
         if self.directory.may_not_vote:
             log.warning("rejoining without a vote", reason=self.directory.may_not_vote)
 
-        self.journal.syncer = syncer = kernel_sync(
+        self.journal.syncer = self._syncer = syncer = kernel_sync(
             lambda: KernelSync(loop, self.disk, self.disk.names()[-1], settings.storage.journal, fail, metrics),
             settings.storage.journal,
             lambda reason: log.info("a thread syncs the journal, for the kernel does not", reason=reason),
@@ -108,7 +108,7 @@ class DataDirectory:
         metrics.gauge(
             "journal_synced_by_kernel",
             "1: the kernel syncs the journal beside the node (AIO); 0: a thread does.",
-            lambda: int(syncer is not None and syncer.active),
+            lambda: int(self.journal_sync() == "kernel"),
         )
 
     def _close_store(self) -> None:
@@ -121,6 +121,10 @@ class DataDirectory:
             if sound:
                 self._fail(error)  # The next start makes a damaged store anew.
                 raise
+
+    def journal_sync(self) -> str:
+        """Who syncs the journal now: ``kernel`` or ``thread``."""
+        return "kernel" if self._syncer is not None and self._syncer.active else "thread"
 
     def info(self) -> StorageInfo:
         """Bytes on the disk, and how long the oldest write has waited for it."""

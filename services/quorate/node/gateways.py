@@ -25,6 +25,7 @@ from quorate.history.past import Past
 from quorate.history.process import Processes
 from quorate.listening import address_error
 from quorate.metrics import Metrics
+from quorate.node.build import interpreter, leaf
 from quorate.node.chance import seeded
 from quorate.node.compose import Core
 from quorate.node.data import DataDirectory
@@ -173,7 +174,7 @@ class Gateways:
         )
         self._kafka = KafkaServer(ClusterView(node), settings.kafka, metrics, scheduler, seeded(), access, quota)
         context = HttpContext(
-            node=NodeInfo(settings.node.id, settings.cluster.id, VERSION, settings.kafka.topic, settings.me.rpc),
+            node=_info(settings),
             controller=core.controller,
             engine=core.engine,
             log=core.log,
@@ -193,6 +194,7 @@ class Gateways:
             waits_for=lambda: core.waits_for,
             alive=lambda: node.alive,
             storage=node.data.info,
+            journal_sync=node.data.journal_sync,
             alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms(), *core.engine.alarms),
             overruled=core.agreeing.overruled,
             in_force=lambda state: in_force(node.settings, node.sources, state),
@@ -237,6 +239,18 @@ class Gateways:
     async def stop(self) -> None:
         """The processes that replay the past end."""
         await self._processes.stop()
+
+
+def _info(settings: NodeSettings) -> NodeInfo:
+    return NodeInfo(
+        settings.node.id,
+        settings.cluster.id,
+        VERSION,
+        settings.kafka.topic,
+        settings.me.rpc,
+        python=interpreter(),
+        leaf=leaf(),
+    )
 
 
 def _java_facts(settings: NodeSettings) -> dict[str, str]:

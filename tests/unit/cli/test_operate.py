@@ -60,6 +60,7 @@ def a_status(*, healthy: bool) -> Status:
         **AT, sentence="All is well.", healthy=healthy, cluster_id="c", version="1", role="leader", leader=1, term=3,
         voters=3, voters_connected=3, feature_level=1, topics=2, ready=True,
         brokers=BrokerCounts(sets=1, without_master=0, replicas=2, alive=2),
+        python="CPython 3.11.7, optimised", leaf="native", journal_sync="kernel",
     )  # fmt: skip
 
 
@@ -73,6 +74,22 @@ def test_status_says_one_sentence_and_exits_by_health(
     assert capsys.readouterr().out.startswith("All is well.\n")
     assert run(node, "status", "-o", "json") == code
     assert json.loads(capsys.readouterr().out)["healthy"] is healthy
+
+
+def test_status_names_what_the_node_runs_on(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Interpreter, leaf, and who syncs; an older node, which tells nothing of it, has no such lines."""
+    told = a_status(healthy=True)
+    node.answers["/v1/status"] = told
+    assert run(node, "status") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "runs on       CPython 3.11.7, optimised; leaf native" in lines
+    assert "journal       synced by the kernel" in lines
+    node.answers["/v1/status"] = msgspec.structs.replace(told, journal_sync="thread")
+    assert run(node, "status") == 0
+    assert "journal       synced by a thread" in capsys.readouterr().out.splitlines()
+    node.answers["/v1/status"] = msgspec.structs.replace(told, python="", leaf="", journal_sync=None)
+    assert run(node, "status") == 0
+    assert not {"runs", "journal"} & {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
 
 
 def test_config_shows_what_is_in_force_and_whence(node: Served, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,12 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     """Troubles that no figure shows, such as nodes whose state differs; null in the past."""
     overruled: list[str] | None = None
     """Which settings of the node itself the log overrules; null in the past."""
+    python: str = ""
+    """What the answering node runs on: which Python, and whether it was compiled with optimisation."""
+    leaf: str = ""
+    """``native`` (what is done to bytes for every commit is done in C), or ``pure`` and why."""
+    journal_sync: str | None = None
+    """Who makes its journal durable now: ``kernel`` (beside the node, AIO) or ``thread``; null in the past."""
 
 
 class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):

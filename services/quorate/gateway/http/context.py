@@ -45,6 +45,10 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """Kafka name of the log."""
     rpc: str = ""
     """Where brokers reach it, ``host:port``; the label ``address`` of RocketMQ's metrics."""
+    python: str = ""
+    """What it runs on."""
+    leaf: str = ""
+    """Native, or pure and why."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class HttpContext:
     agrees: Callable[[], bool] = lambda: True
     """False while this node's state is another than another node's, and nobody knows whose is wrong."""
     settings: HttpSettings = field(default_factory=HttpSettings)
+    journal_sync: Callable[[], str] = lambda: "thread"
+    """Who syncs the journal now: the kernel, or a thread."""
     waits_for: Callable[[], str] = lambda: ""
     """Why this node cannot take part in elections, and what would help; empty when it can."""
     info: Mapping[str, str] = field(default_factory=dict)

@@ -159,6 +159,9 @@ class ReadHandlers:
             election_timeout_ms=None if past else round(1000 * context.engine.election_timeout_s),
             alarms=None if past else alarms,
             overruled=None if past else list(context.overruled()),
+            python=context.node.python,
+            leaf=context.node.leaf,
+            journal_sync=None if past else context.journal_sync(),
         )
 
     def quorum(self, call: Call) -> None:

@@ -50,7 +50,8 @@ class House:
     def context(self) -> HttpContext:
         bench = self.bench
         return HttpContext(
-            node=NodeInfo(1, "bench", "1.2.3", "the.topic", "127.0.0.1:1"),
+            node=NodeInfo(1, "bench", "1.2.3", "the.topic", "127.0.0.1:1", python="CPython 3", leaf="pure: for a test"),
+            journal_sync=lambda: "kernel",
             controller=bench.controller,
             engine=bench.engine,  # type: ignore[arg-type]
             log=bench.machine._log,
@@ -134,6 +135,8 @@ def test_status_is_one_sentence_and_its_figures() -> None:
     assert (found["healthy"], found["role"], found["leader"], found["term"], found["node"]) == (True, "leader", 1, 1, 1)
     assert found["brokers"] == {"sets": 1, "without_master": 0, "replicas": 2, "alive": 2}
     assert found["offset"] == house.bench.controller.offset
+    assert (found["python"], found["leaf"], found["journal_sync"]) == ("CPython 3", "pure: for a test", "kernel")
+    assert house.get("/v1/status?at=1")["journal_sync"] is None
 
 
 def test_status_without_a_leader_says_so() -> None:
