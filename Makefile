@@ -1,6 +1,7 @@
 # Quorate. A bare `make` prints this help. Nothing here needs root, and nothing needs to be done by hand before it.
 
-PYTHON ?= python3
+# Which Python to set up with; empty: .ci/python finds the best.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 1..120
