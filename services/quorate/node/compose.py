@@ -186,9 +186,24 @@ def open_directory(
     return directory, opened
 
 
+def is_of_a_leader(frame: bytes) -> bool:
+    """May it come from a voter whose directory our log does not name? What a leader tells may: a majority that knows
+    that directory has elected it. Raises PeerError.
+    """
+    if codec.is_app_frame(frame):
+        return False
+    return isinstance(codec.decode(frame), codec.AppendEntries | codec.SnapshotBegin | codec.SnapshotChunk)
+
+
 def peer_handlers(directory: Directory, worker: DiskWorker, core: Callable[[], "Core"]) -> PeerHandlers:
     """Callbacks of the links to the other voters; they ask for ``core`` once it is there."""
     lives = Lives(directory, worker, lambda reason, done: core().forget(reason, done))
+
+    def meet(peer: NodeId, incarnation: bytes, life: bytes, told: bytes, done: Callable[[], None]) -> bool:
+        met = lives.meet(peer, incarnation, life, told, done)
+        core().on_met(peer, incarnation)
+        return met
+
     return PeerHandlers(
         frame=lambda peer, frame: core().on_frame(peer, frame),
         connected=lambda peer: core().on_connected(peer),
@@ -198,7 +213,7 @@ def peer_handlers(directory: Directory, worker: DiskWorker, core: Callable[[], "
         life=lambda: lives.life,
         met=lives.met,
         judge=lives.judge,
-        meet=lives.meet,
+        meet=meet,
     )
 
 
@@ -348,6 +363,9 @@ class Core:
     def _watch_directories(self) -> None:
         self._nodes_seen = self.machine.state.nodes
         self._turned_away: set[NodeId] = set()
+        self._met: dict[NodeId, bytes] = {}
+        self._unnamed: set[NodeId] = set()
+        """Peers on a directory that is not the one our log names; see ``directory_of``."""
         self.on_directories: Callable[[], None] = lambda: None
         """Called when the log may name other directories of voters than before."""
         self.machine.on_applied.append(self._applied)
@@ -371,6 +389,8 @@ class Core:
         nodes = self.machine.state.nodes
         if nodes is not self._nodes_seen:
             self._nodes_seen = nodes
+            for peer, incarnation in self._met.items():
+                self.on_met(peer, incarnation)
             self.on_directories()
 
     # -- callbacks of the peer links
@@ -380,13 +400,29 @@ class Core:
         self.engine.forget(reason, done)
 
     def directory_of(self, peer: NodeId) -> bytes | None:
-        """The data directory a voter is known to have; another one under its id has forgotten its votes."""
-        known = self.machine.directory_of(peer)
+        """The data directory that a voter must have; another one under its id has forgotten its votes.
+
+        None: any. So it is for a node whose own word counts for nothing: it counts nobody's either, and a voter that
+        leads after it was rebuilt may be the only one who can tell this node's log of that. Such a peer is heard as a
+        leader and in nothing else (``on_frame``).
+        """
+        known = self.machine.directory_of(peer) if self.engine.voting else ""
         return directory_bytes(known) if known else None
+
+    def on_met(self, peer: NodeId, incarnation: bytes) -> None:
+        """A peer has proven itself on this directory, or the log may name another one for it."""
+        self._met[peer] = incarnation
+        known = self.machine.directory_of(peer)
+        if known and directory_bytes(known) != incarnation:
+            self._unnamed.add(peer)
+        else:
+            self._unnamed.discard(peer)
 
     def on_frame(self, peer: NodeId, frame: bytes) -> None:
         """A frame of an authenticated peer. Raises PeerError."""
         try:
+            if peer in self._unnamed and not is_of_a_leader(frame):
+                return
             if codec.is_app_frame(frame):
                 self.controller.receive(peer, frame[1:])
             else:
