@@ -171,6 +171,7 @@ def at_length() -> list[Step]:
     """What is marked slow or oracle, by rooms."""
     marks = "(slow or oracle) and not bench"
     return [
+        pytest("integration, at length", 1200, ["tests/integration"], marks=marks),
         pytest("the oracle, and every recorded life", 600, ["tests/contract"], marks=marks),
         pytest("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], marks=marks),
         pytest("damaged files, at length", 1500, ["tests/faults"], marks=marks),
