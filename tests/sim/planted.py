@@ -26,6 +26,7 @@ from quorate.controller import deciding
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
 from quorate.controller.group_writer import GroupWriter
+from quorate.controller.machine import ReplicatedState
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.metadata import cluster
@@ -65,6 +66,11 @@ def _raised_unasked() -> None:
 
 
 EDITED: Final[dict[str, Mutant]] = {
+    "a snapshot of what is left": Mutant(
+        "rows that the leader's store lost are missing in its snapshot, and nobody is told",
+        edit(ReplicatedState, "_as_written", "if joined(total) != mark.whole:", "if False:"),
+        test=f"{UNIT}/controller/test_group_writer.py::test_a_row_that_the_store_lost_is_not_sent_as_the_state",
+    ),
     "a level raised unasked": Mutant(
         "the feature level is raised without every voter having said that it knows it", _raised_unasked
     ),

@@ -9,7 +9,7 @@ Theory: the leader decided an entry on a *tip* it still holds when the entry com
 instead of evolving twice. Every other node decodes the batch and evolves.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -25,7 +25,7 @@ from quorate.metadata.cluster import directory_of
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
 from quorate.metadata.requests import SHORT_STEP_MS, RequestSettings, RequestTable, RowChange
-from quorate.metadata.sums import Mark, RunningSums
+from quorate.metadata.sums import Mark, RunningSums, SummedFamily, digest, joined
 from quorate.metrics import Metrics
 from quorate.model.evolve import evolve
 from quorate.model.rows import ROWS_PER_STEP, restoring, row
@@ -317,11 +317,23 @@ class ReplicatedState:
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
         """Every row of ``rows``, ``requests`` and ``groups`` as of ``applied_index`` at the call, read as it is
         iterated; what is applied later is not in it. Read from the store, which holds exactly the rows of
-        ``applied_index`` between slices.
+        ``applied_index`` between slices. Raises StorageError at its end if it is not what was written.
         """
-        families: tuple[Family, ...] = ("rows", "requests", "groups")
+        families: tuple[SummedFamily, ...] = ("rows", "requests", "groups")
         scans = [(family, self._store.scan(family)) for family in families]  # All opened now, read as they are sent.
-        return ((family, key, value) for family, scan in scans for key, value in scan)
+        return self._as_written(scans, self.marked)
+
+    def _as_written(
+        self, scans: Sequence[tuple[SummedFamily, Iterator[tuple[bytes, bytes]]]], mark: Mark
+    ) -> Iterator[tuple[Family, bytes, bytes]]:
+        """A row that the disk lost without a word must not become another node's state."""
+        total = 0
+        for family, scan in scans:
+            for key, value in scan:
+                total += digest(family, key, value)
+                yield family, key, value
+        if joined(total) != mark.whole:
+            raise self._store.damaged(f"the rows do not add up to what was applied at index {mark.index}")
 
     def install(self, index: Index, term: Term) -> None:
         """The store was replaced by a snapshot at ``index``, and ``prepare`` has read it: that is the state now."""

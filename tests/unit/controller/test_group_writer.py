@@ -1,9 +1,11 @@
 """What consumer groups keep: many changes in few entries, on every node alike, and decisions never wait for them."""
 
+import pytest
+
 from quorate.consensus.entry import Entry, decode_entry, encode_entry
 from quorate.consensus.ports import Index, StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import applied_ops
+from quorate.consensus.storage.store import StoreDamagedError, applied_ops
 from quorate.controller import ControllerSettings, GroupWriter, ReplicatedState, WriteResult
 from quorate.metadata.commands import ApplyBrokerId
 from quorate.metadata.group_rows import encode_changes
@@ -280,6 +282,19 @@ def test_a_snapshot_brings_the_rows() -> None:
     assert taker.groups.get(b"a") == b"1"
     assert b"z" not in taker.groups
     assert taker.marked == giver.marked
+
+
+def test_a_row_that_the_store_lost_is_not_sent_as_the_state() -> None:
+    """No checksum tells of a write that never reached the disk: who reads a snapshot to its end is told."""
+    store = MemoryStore()
+    giver = machine(store)
+    giver.apply(Index(1), Term(1), groups_entry(1, 0, (b"a", b"1"), (b"b", b"2")))
+    giver.applied()
+    sound = list(giver.snapshot_rows())
+    store.write([StoreOp("groups", b"a", None)])
+    with pytest.raises(StoreDamagedError, match="do not add up to what was applied at index 1"):
+        list(giver.snapshot_rows())
+    assert [row for row in sound if row[0] == "groups"] == [("groups", b"a", b"1"), ("groups", b"b", b"2")]
 
 
 def replace(target: MemoryStore, source: MemoryStore) -> None:
