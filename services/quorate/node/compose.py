@@ -201,7 +201,7 @@ def peer_handlers(directory: Directory, worker: DiskWorker, core: Callable[[], "
 
     def meet(peer: NodeId, incarnation: bytes, life: bytes, told: bytes, done: Callable[[], None]) -> bool:
         met = lives.meet(peer, incarnation, life, told, done)
-        core().on_met(peer, incarnation)
+        core().on_met(peer)
         return met
 
     return PeerHandlers(
@@ -363,7 +363,6 @@ class Core:
     def _watch_directories(self) -> None:
         self._nodes_seen = self.machine.state.nodes
         self._turned_away: set[NodeId] = set()
-        self._met: dict[NodeId, bytes] = {}
         self._unnamed: set[NodeId] = set()
         """Peers on a directory that is not the one our log names; see ``directory_of``."""
         self.on_directories: Callable[[], None] = lambda: None
@@ -389,8 +388,8 @@ class Core:
         nodes = self.machine.state.nodes
         if nodes is not self._nodes_seen:
             self._nodes_seen = nodes
-            for peer, incarnation in self._met.items():
-                self.on_met(peer, incarnation)
+            for peer in self.directory.voter.met:
+                self.on_met(NodeId(peer))
             self.on_directories()
 
     # -- callbacks of the peer links
@@ -406,14 +405,17 @@ class Core:
         leads after it was rebuilt may be the only one who can tell this node's log of that. Such a peer is heard as a
         leader and in nothing else (``on_frame``).
         """
-        known = self.machine.directory_of(peer) if self.engine.voting else ""
+        return self._named(peer) if self.engine.voting else None
+
+    def _named(self, peer: NodeId) -> bytes | None:
+        """The data directory that the log names for a voter."""
+        known = self.machine.directory_of(peer)
         return directory_bytes(known) if known else None
 
-    def on_met(self, peer: NodeId, incarnation: bytes) -> None:
-        """A peer has proven itself on this directory, or the log may name another one for it."""
-        self._met[peer] = incarnation
-        known = self.machine.directory_of(peer)
-        if known and directory_bytes(known) != incarnation:
+    def on_met(self, peer: NodeId) -> None:
+        """A peer has proven itself on a directory, or the log may name another one for it."""
+        named, met = self._named(peer), self.directory.met(peer)
+        if named is not None and met is not None and directory_bytes(met.incarnation) != named:
             self._unnamed.add(peer)
         else:
             self._unnamed.discard(peer)

@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.consensus.ports import Index, NodeId, Term
-from quorate.consensus.raft.founding import directory_bytes
+from quorate.consensus.raft.founding import directory_bytes, directory_text
 from quorate.consensus.transport.codec import AppendEntries, Message, RequestVote, TermNotice, app_frame, encode
 from quorate.node.compose import Core, is_of_a_leader
 from tests.sim.nodes import CoreNode
@@ -29,6 +29,12 @@ def peer_of(core: Core) -> NodeId:
     return NodeId(core.node_id % 3 + 1)
 
 
+def meet(core: Core, peer: NodeId, incarnation: bytes) -> None:
+    """The peer proves itself on this directory."""
+    core.directory.meet(peer, directory_text(incarnation), directory_text(OTHER), None, lambda: None)
+    core.on_met(peer)
+
+
 def append(term: Term) -> Message:
     """What a leader of that term says when it has nothing new."""
     return AppendEntries(term, 1, Index(10_000), term, Index(0), ())
@@ -51,7 +57,7 @@ def test_who_may_not_vote_hears_any_directory(core: Core) -> None:
 def test_of_a_directory_that_is_not_named_only_a_leader_is_heard(core: Core) -> None:
     """Neither its wish for a vote nor its term nor its controller's words change anything; what it appends does."""
     peer = peer_of(core)
-    core.on_met(peer, OTHER)
+    meet(core, peer, OTHER)
     term = core.engine.term
     for frame in (
         encode(RequestVote(LATER, 1, Index(10_000), LATER, handover=True)),
@@ -67,7 +73,7 @@ def test_of_a_directory_that_is_not_named_only_a_leader_is_heard(core: Core) -> 
 def test_a_directory_that_is_named_is_heard_in_all_it_says(core: Core) -> None:
     """Also after another one was there for a while."""
     peer = peer_of(core)
-    core.on_met(peer, OTHER)
-    core.on_met(peer, directory_bytes(core.machine.directory_of(peer)))
+    meet(core, peer, OTHER)
+    meet(core, peer, directory_bytes(core.machine.directory_of(peer)))
     core.on_frame(peer, encode(TermNotice(LATER)))
     assert core.engine.term == LATER
