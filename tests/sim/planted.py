@@ -33,6 +33,7 @@ from quorate.metadata import cluster
 from quorate.metadata.commands import RaiseFeatureLevel
 from quorate.metadata.decide import DECIDERS
 from quorate.model import evolve
+from quorate.node.compose import Core
 from quorate_projections.mirror.copying import MirrorCopier
 from quorate_projections.store import RowStore
 from tests.sim.planting import Mutant, edit, swap
@@ -139,6 +140,16 @@ EDITED: Final[dict[str, Mutant]] = {
     "any directory is heard": Mutant(
         "a voter is heard whatever directory it has",
         edit(hello, "judge_hello", "if directory is not None and hello.dir_uuid != directory:", "if False:"),
+    ),
+    "a directory comes back with an old store": Mutant(
+        "which directory a voter has is asked of the store alone, which may be older than what was applied",
+        edit(Core, "_name_of", "return applied if not kept or", "return applied if True or"),
+        test=f"{UNIT}/node/test_unnamed_directory.py::test_a_store_that_is_older_does_not_bring_a_given_up_directory_back",
+    ),
+    "named before it is kept": Mutant(
+        "a voter's new directory is heard before its name is durable",
+        edit(Core, "on_met", "not self.directory.named_durably(peer)", "False"),
+        test=f"{UNIT}/node/test_unnamed_directory.py::test_a_new_name_is_heard_once_it_is_durable",
     ),
     "whoever comes was there": Mutant(
         "a directory that did not found the cluster votes at once",

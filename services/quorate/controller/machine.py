@@ -21,7 +21,7 @@ from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import Applied, applied_ops, read_applied
 from quorate.errors import InvariantBrokenError, check
 from quorate.events import ClusterCreated, Event, Stamp
-from quorate.metadata.cluster import directory_of
+from quorate.metadata.cluster import directory_of, former_directories
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
 from quorate.metadata.requests import SHORT_STEP_MS, RequestSettings, RequestTable, RowChange
@@ -211,6 +211,10 @@ class ReplicatedState:
     def directory_of(self, node_id: int) -> str:
         """The directory a voter has now, as the log names it; empty when it names none."""
         return directory_of(self.state, node_id)
+
+    def former_directories(self, node_id: int) -> tuple[str, ...]:
+        """Those it had before."""
+        return former_directories(self.state, node_id)
 
     # -- consensus.ports.Machine, going on
 

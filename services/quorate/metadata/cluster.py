@@ -119,7 +119,7 @@ def rebuild_voter(state: State, command: RebuildVoter, context: Context) -> Deci
     if new == old:
         return Decision((), Accepted())
     for voter in state.cluster.voters:
-        if new in {directory_of(state, voter.id), voter.dir_uuid, *_former(state, voter.id)}:
+        if new in {directory_of(state, voter.id), voter.dir_uuid, *former_directories(state, voter.id)}:
             told = "was given up before; remove it and start with an empty one"
             what = told if voter.id == command.node_id else f"is or was the one of node {voter.id}"
             return refuse("DirectoryTaken", f"Directory {new} {what}")
@@ -142,7 +142,8 @@ def directory_of(state: State, node_id: int) -> str:
     return next((voter.dir_uuid for voter in voters if voter.id == node_id), "")
 
 
-def _former(state: State, node_id: int) -> tuple[str, ...]:
+def former_directories(state: State, node_id: int) -> tuple[str, ...]:
+    """Those a voter had before the one it has now, the oldest first."""
     node = state.nodes.get(node_id)
     return () if node is None else node.former
 

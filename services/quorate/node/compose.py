@@ -263,6 +263,7 @@ class Core:
         self.node_id = node_id
         self.directory, self.journal = ports.directory, ports.journal
         self.store, self.log = ports.store, ports.log
+        self._worker = ports.worker
         self.metrics = ports.metrics
         self.machine = ReplicatedState(
             ports.store, ports.log, ports.metrics, settings.requests, lambda: ports.journal.durable_seq
@@ -285,6 +286,7 @@ class Core:
         )
         self._add_reconcilers(ports, settings, peers)
         self._voters = set(voters)
+        self._others = tuple(voter for voter in voters if voter != node_id)
         self._judged = self._judge_voters()
         self._watch_directories()
 
@@ -331,6 +333,7 @@ class Core:
 
     def start(self, node_start: RecordNodeStart | None = None) -> None:
         """Begin taking part."""
+        self._keep_names()
         self.controller.start(node_start)
         self.liveness.start()
         self.comparison.start()
@@ -364,7 +367,7 @@ class Core:
         self._nodes_seen = self.machine.state.nodes
         self._turned_away: set[NodeId] = set()
         self._unnamed: set[NodeId] = set()
-        """Peers on a directory that is not the one our log names; see ``directory_of``."""
+        """Peers on another directory than the one of that voter; see ``directory_of``."""
         self.on_directories: Callable[[], None] = lambda: None
         """Called when the log may name other directories of voters than before."""
         self.machine.on_applied.append(self._applied)
@@ -388,9 +391,19 @@ class Core:
         nodes = self.machine.state.nodes
         if nodes is not self._nodes_seen:
             self._nodes_seen = nodes
-            for peer in self.directory.voter.met:
-                self.on_met(NodeId(peer))
+            self._keep_names()
+            self._judge_met()
             self.on_directories()
+
+    def _keep_names(self) -> None:
+        """Make durable which directories the log names, before one that is new is heard: see ``Directory``."""
+        names = {peer: self._name_of(peer) for peer in self._others}
+        if any(names[peer] != self.directory.named(peer) for peer in self._others):
+            self.directory.name({peer: name for peer, name in names.items() if name}, self._worker, self._judge_met)
+
+    def _judge_met(self) -> None:
+        for peer in self._others:
+            self.on_met(peer)
 
     # -- callbacks of the peer links
 
@@ -405,17 +418,20 @@ class Core:
         leads after it was rebuilt may be the only one who can tell this node's log of that. Such a peer is heard as a
         leader and in nothing else (``on_frame``).
         """
-        return self._named(peer) if self.engine.voting else None
+        name = self._name_of(peer) if self.engine.voting else ""
+        return directory_bytes(name) if name else None
 
-    def _named(self, peer: NodeId) -> bytes | None:
-        """The data directory that the log names for a voter."""
-        known = self.machine.directory_of(peer)
-        return directory_bytes(known) if known else None
+    def _name_of(self, peer: NodeId) -> str:
+        """The directory of a voter by the newest entry that was ever applied here. The store may be older than that: it
+        is synced seldom, and a damaged one begins empty. Empty: nothing names one.
+        """
+        applied, kept = self.machine.directory_of(peer), self.directory.named(peer)
+        return applied if not kept or kept in self.machine.former_directories(peer) else kept
 
     def on_met(self, peer: NodeId) -> None:
         """A peer has proven itself on a directory, or the log may name another one for it."""
-        named, met = self._named(peer), self.directory.met(peer)
-        if named is not None and met is not None and directory_bytes(met.incarnation) != named:
+        name, met = self._name_of(peer), self.directory.met(peer)
+        if name and met is not None and (met.incarnation != name or not self.directory.named_durably(peer)):
             self._unnamed.add(peer)
         else:
             self._unnamed.discard(peer)

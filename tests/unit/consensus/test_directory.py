@@ -66,6 +66,24 @@ def test_a_store_to_be_rebuilt_is_remembered(file: VoterFile) -> None:
     assert not opened(file).rebuild_store
 
 
+def test_the_directory_of_a_peer_is_remembered_as_it_was_named(file: VoterFile) -> None:
+    """Until the new name is on disk a crash would leave the old one, and that can be asked. A first name replaces none:
+    nothing is lost with it.
+    """
+    directory, peer, worker, told = opened(file), NodeId(2), InlineWorker(), list[str]()
+    worker.held = True
+    directory.name({2: "a"}, worker, lambda: told.append("a"))
+    assert (directory.named(peer), directory.named_durably(peer)) == ("a", True)
+    worker.run()
+    directory.name({2: "b"}, worker, lambda: told.append("b"))
+    assert (directory.named(peer), directory.named_durably(peer)) == ("b", False)
+    assert opened(file).named(peer) == "a"
+    directory.name({2: "c"}, worker, lambda: told.append("c"))
+    assert not directory.named_durably(peer)
+    worker.run()
+    assert (told, directory.named_durably(peer), opened(file).named(peer)) == (["a", "b", "c"], True, "c")
+
+
 @pytest.mark.parametrize(
     ("voter", "name"),
     [

@@ -325,8 +325,8 @@ def test_only_voters_who_remember_are_believed() -> None:
     rejoin.on_index(RejoinIndex(5, Index(3)))
     assert rejoin.read_index is None
     rejoin.on_index(RejoinIndex(6, Index(10)))
-    assert not rejoin.complete(Index(10), Index(9))
-    assert not rejoin.complete(Index(9), Index(10))
+    assert not rejoin.complete(applied=Index(10), durable=Index(9))
+    assert not rejoin.complete(applied=Index(9), durable=Index(10))
     assert rejoin.complete(Index(10), Index(10))
 
 

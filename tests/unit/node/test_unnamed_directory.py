@@ -1,5 +1,6 @@
 """A voter on a directory that this node's log does not name: who hears it, and what of it is heard."""
 
+import msgspec
 import pytest
 
 from quorate.consensus.ports import Index, NodeId, Term
@@ -8,6 +9,7 @@ from quorate.consensus.transport.codec import AppendEntries, Message, RequestVot
 from quorate.node.compose import Core, is_of_a_leader
 from tests.sim.nodes import CoreNode
 from tests.sim.scripted import Stage
+from tests.stand_ins import InlineWorker
 
 OTHER = b"\x07" * 16
 LATER = Term(1_000)
@@ -75,5 +77,51 @@ def test_a_directory_that_is_named_is_heard_in_all_it_says(core: Core) -> None:
     peer = peer_of(core)
     meet(core, peer, OTHER)
     meet(core, peer, directory_bytes(core.machine.directory_of(peer)))
+    core.on_frame(peer, encode(TermNotice(LATER)))
+    assert core.engine.term == LATER
+
+
+def named_as(core: Core, peer: NodeId, incarnation: bytes, former: tuple[str, ...] = ()) -> None:
+    """The log, as far as it is applied here, names this directory for the peer."""
+    state = core.machine.state
+    node = msgspec.structs.replace(state.nodes[peer], dir_uuid=directory_text(incarnation), former=former)
+    core.machine.state = msgspec.structs.replace(state, nodes=state.nodes.set(peer, node))
+
+
+def test_a_store_that_is_older_does_not_bring_a_given_up_directory_back(core: Core) -> None:
+    """A new directory votes once every voter has heard it, and each hears it once its name is durable. So a node that
+    was killed before its store was synced still refuses the old one, whose vote would be a second one, and still
+    hears the new one, without which a majority may stand still.
+    """
+    peer = peer_of(core)
+    old = directory_bytes(core.machine.directory_of(peer))
+    named_as(core, peer, OTHER, (directory_text(old),))
+    core.machine.on_applied[-1](0)
+    assert core.directory.named(peer) == directory_text(OTHER)
+    named_as(core, peer, old)  # As its store says after the kill, and an empty one says nothing.
+    assert core.directory_of(peer) == OTHER
+
+
+def test_a_name_in_the_log_replaces_a_remembered_one(core: Core) -> None:
+    """What is remembered may be older too: a node learns of two rebuilds in one snapshot."""
+    peer, newest = peer_of(core), b"\x08" * 16
+    core.directory.name({int(peer): directory_text(OTHER)}, None, lambda: None)
+    named_as(core, peer, newest, (directory_text(OTHER),))
+    assert core.directory_of(peer) == newest
+
+
+def test_a_new_name_is_heard_once_it_is_durable(core: Core) -> None:
+    """Else a crash would bring the old directory back after the new one was heard."""
+    peer, worker = peer_of(core), InlineWorker()
+    worker.held = True
+    old = core.machine.directory_of(peer)
+    named_as(core, peer, OTHER, (old,))
+    meet(core, peer, OTHER)
+    core.directory.name({int(peer): directory_text(OTHER)}, worker, lambda: core.on_met(peer))
+    core.on_met(peer)
+    term = core.engine.term
+    core.on_frame(peer, encode(TermNotice(LATER)))
+    assert core.engine.term == term
+    worker.run()
     core.on_frame(peer, encode(TermNotice(LATER)))
     assert core.engine.term == LATER

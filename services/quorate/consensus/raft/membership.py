@@ -153,7 +153,8 @@ class Membership:
     def go_on(self, rejoin: Rejoin, leader: NodeId | None, now: float, *, installing: bool) -> None:
         """Ask, or be back."""
         core, journal = self._core, self._journal
-        if rejoin.complete(core.commit_index, Index(journal.durable_index)) and not installing:
+        applied = Index(self._ports.machine.applied_index())
+        if rejoin.complete(applied, Index(journal.durable_index)) and not installing:
             # One vote per term (Raft §5.2), also of a node that does not know which it gave: every term that somebody
             # remembers counts as voted in, for nobody. The mark is in the journal before ``back_seq``, so no vote
             # leaves, and the directory does not say that it may vote, before that is durable.

@@ -2,7 +2,7 @@
 
 Rules (a forgotten vote is never guessed): such a node does not vote, does not campaign, and its acks are part of no
 majority, until it (1) heard from *every* other voter: its term, or that it forgot as well, (2) got a read index from a
-leader that first forgot all acks of this node, and (3) holds the log up to there, committed and durable. Then it marks
+leader that first forgot all acks of this node, and (3) holds the log up to there, durable and applied. Then it marks
 every term it learned as voted in (for nobody), durably, so that it votes only in later ones. Those that forgot, this
 node included, must be fewer than a majority, and a term counts only if it was asked for after the last of them said so.
 
@@ -99,8 +99,9 @@ class Rejoin:
         if message.nonce == self._nonce and self._heard:
             self._read_index = message.index
 
-    def complete(self, commit: Index, durable: Index) -> bool:
+    def complete(self, applied: Index, durable: Index) -> bool:
         """May the node vote again (in later terms)?"""
         # The leader's log holds every entry that this node's forgotten acks helped commit, and it took its read index
         # (Raft §8) after it stopped counting those acks. Holding the log durably up to there makes them true again.
-        return self._read_index is not None and min(commit, durable) >= self._read_index
+        # Applied: it knows again which directories of other voters were given up, and hears none of them as a voter.
+        return self._read_index is not None and min(applied, durable) >= self._read_index

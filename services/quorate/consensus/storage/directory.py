@@ -10,9 +10,13 @@ keep the last life they met of this node. A life they met that is not in the lis
 directory: what was voted and acknowledged then is not known here (consensus/raft/rejoin.py says how it comes back).
 A file knows the place it was written at (``consensus.storage.disk.FileVoterFile``): one that stands elsewhere was
 copied, and then the directory it was copied from may have gone on.
+
+A voter's new directory is heard once its name is durable here, and not only in the store, which is synced seldom: a
+node that took its store's older word for the newest would hear the directory that was given up, whose place another
+one has taken in elections, and refuse that one (docs/adr/0065).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 from zlib import crc32
 
@@ -70,6 +74,8 @@ class Voter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Ids of the starts of this directory, the latest last."""
     met: dict[int, PeerLife] = {}
     """By node id."""
+    named: dict[int, str] = {}
+    """The directories of the other voters, by node id, as the log named them when it was last applied here."""
     may_not_vote: str = ""
     """Why it may have forgotten votes or acknowledgements; empty when it has not."""
     rebuild_store: str = ""
@@ -83,6 +89,7 @@ class Directory:
         self._file = file
         self.voter = voter
         self._meeting: set[int] = set()
+        self._naming: set[int] = set()
 
     @classmethod
     def open(
@@ -154,6 +161,14 @@ class Directory:
         """Would this be known after a crash now?"""
         return peer in self.voter.met and peer not in self._meeting
 
+    def named(self, peer: NodeId) -> str:
+        """The directory of another voter, as the log named it when it was last applied here; empty if it did not."""
+        return self.voter.named.get(peer, "")
+
+    def named_durably(self, peer: NodeId) -> bool:
+        """Would a crash now leave it the directory it had before?"""
+        return peer not in self._naming
+
     # ── changes: at start, durable at once ──
 
     def begin(self, life: str) -> None:
@@ -190,6 +205,18 @@ class Directory:
 
         self.save_later(worker, durable, met={**self.voter.met, int(peer): met})
 
+    def name(self, names: Mapping[int, str], worker: DiskWorker | None, done: Callable[[], None]) -> None:
+        """The log names these directories of other voters."""
+        changed = {peer for peer, name in names.items() if self.voter.named.get(peer, name) != name}
+        self._naming |= changed
+
+        def durable() -> None:
+            if all(self.voter.named[peer] == names[peer] for peer in changed):
+                self._naming -= changed
+            done()
+
+        self.save_later(worker, durable, named={**self.voter.named, **names})
+
     def save_later(self, worker: DiskWorker | None, done: Callable[[], None] | None = None, **changes: object) -> None:
         """Make the changes in memory now, on disk when the worker comes to it. Without a worker: at once."""
         self.voter = msgspec.structs.replace(self.voter, **changes)
@@ -204,7 +231,7 @@ class Directory:
 
 def encode_voter(voter: Voter) -> bytes:
     """As it stands in the file: JSON, and a line with its checksum."""
-    voter = msgspec.structs.replace(voter, met=dict(sorted(voter.met.items())))
+    voter = msgspec.structs.replace(voter, met=dict(sorted(voter.met.items())), named=dict(sorted(voter.named.items())))
     text = msgspec.json.format(msgspec.json.encode(voter), indent=1)
     return b"%s\n%08x\n" % (text, crc32(text))
 
