@@ -129,6 +129,12 @@ class Directories:
             cluster.crash(host.node_id, loss, down_s)
         if any(host.process is not None for host in hosts):
             return
+        # Only the headers of a journal's segments say whose it is. Damage may have taken every one of them: nothing
+        # then tells this journal from the node's own, damaged, and a start rightly begins a new one, as a node that
+        # forgot. One header that can be read is enough to refuse it. Voter file and store name their owner themselves.
+        if part == "journal" and not all(host.disk.names_owner for host in hosts):
+            cluster.counts["exchanges left out: a journal names nobody"] += 1
+            return
         self._swap(part, *hosts)
         for host in hosts:
             self._refused(host, f"exchanged: {part}")

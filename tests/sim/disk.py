@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Literal
 
+from quorate.consensus.journal.frames import decode_header, segment_id
 from quorate.consensus.ports import Family, StoreOp
 from quorate.consensus.storage.directory import VoterFileContent
 from quorate.consensus.storage.store import FAMILIES, StoreDamagedError
@@ -360,6 +361,14 @@ class SimDisk:
     def begun(self) -> bool:
         """Is there a journal that was written to?"""
         return any(name.endswith(".journal") and any(content[:SECTOR]) for name, content in self.view.items())
+
+    @property
+    def names_owner(self) -> bool:
+        """Does a segment of the journal still say whose it is?"""
+        headers = [
+            decode_header(bytes(data[:SECTOR])) for name, data in self.view.items() if segment_id(name) is not None
+        ]
+        return any(header is not None and header.owner is not None for header in headers)
 
     def copied(self, *, running: bool, loss: Loss) -> dict[str, bytes]:
         """A copy of the journal: what reads see, or what a power loss now would leave."""

@@ -13,7 +13,7 @@ import msgspec
 from quorate.clock import Clock, Scheduler
 from quorate.consensus.journal.frames import Owner, segment_id
 from quorate.consensus.journal.journal import Journal, JournalDamagedError, erase_journal
-from quorate.consensus.journal.recovery import recover
+from quorate.consensus.journal.recovery import check_owner, recover
 from quorate.consensus.ports import Disk, DiskWorker, Network, NodeId, RaftEngine, Store, StorePlace, StoreT_co
 from quorate.consensus.raft.common import EnginePorts
 from quorate.consensus.raft.founding import directory_bytes
@@ -168,7 +168,14 @@ def open_directory(
         )
 
     known = read_identity(disks.store)
-    directory = Directory.open(disks.voter_file, cluster_id=cluster_id, node_id=node_id, store=known, fresh=fresh())
+    directory = Directory.open(
+        disks.voter_file,
+        cluster_id=cluster_id,
+        node_id=node_id,
+        store=known,
+        fresh=fresh(),
+        check=lambda incarnation: check_owner(disks.disk, Owner(node_id, directory_bytes(incarnation))),
+    )
     owner = Owner(node_id, directory_bytes(directory.incarnation))
     try:
         # The first life is written after the journal was made: who has lived must find a journal.

@@ -6,7 +6,7 @@ import pytest
 
 from quorate.consensus.journal import frames as journal_frames
 from quorate.consensus.journal.frames import Owner, SegmentHeader, encode_header, segment_name
-from quorate.consensus.journal.journal import Journal
+from quorate.consensus.journal.journal import Journal, JournalDamagedError
 from quorate.consensus.ports import NodeId
 from quorate.errors import UsageError
 from tests.stand_ins import InlineWorker, ManualClock
@@ -46,6 +46,31 @@ def test_every_later_segment_names_the_owner_too() -> None:
     disk.files[last] = foreign.files[last]
     with pytest.raises(UsageError, match="journal of node 2"):
         opened(disk, MINE)
+
+
+@pytest.mark.parametrize("damage", ["first header", "first short", "second gone"])
+def test_another_owners_journal_is_refused_by_name_though_it_is_damaged(damage: str) -> None:
+    """One segment that names the owner is enough: what is only found damaged would be erased, and it is another's."""
+    disk = MemoryDisk()
+    journal = opened(disk, OTHER)
+    for index in range(2, 100):
+        journal.append(index, 1, bytes(1000))
+        journal.flush()
+    names = sorted(disk.files)
+    assert len(names) > 3
+    match damage:
+        case "first header":
+            disk.files[names[0]][20] ^= 1
+        case "first short":
+            del disk.files[names[0]][82:]
+        case _:
+            del disk.files[names[1]]
+    before = {name: bytes(content) for name, content in disk.files.items()}
+    with pytest.raises(JournalDamagedError):
+        opened(disk, None)
+    with pytest.raises(UsageError, match="journal of node 2"):
+        opened(disk, MINE)
+    assert {name: bytes(content) for name, content in disk.files.items()} == before
 
 
 def test_a_segment_without_an_owner_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

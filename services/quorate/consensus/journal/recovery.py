@@ -81,8 +81,10 @@ class RecoveredJournal(msgspec.Struct, kw_only=True):
 def recover(disk: Disk, owner: Owner | None = None) -> tuple[RecoveredJournal | None, list[str]]:
     """The image in the files (None: there is no journal), and names of files that never began and are to be removed.
 
-    Raises JournalDamagedError, StorageError; UsageError if a segment names another owner.
+    Raises JournalDamagedError, StorageError; UsageError if a segment names another owner than ``owner``.
     """
+    if owner is not None:
+        check_owner(disk, owner)
     ids = sorted(found for name in disk.names() if (found := segment_id(name)) is not None)
     if not ids:
         return None, []
@@ -92,10 +94,24 @@ def recover(disk: Disk, owner: Owner | None = None) -> tuple[RecoveredJournal | 
     if _unborn(disk.read(segment_name(ids[-1]))):
         leftovers.append(segment_name(ids.pop()))
     if ids:
-        return _Replay(disk, ids, owner).run(), leftovers
+        return _Replay(disk, ids).run(), leftovers
     if leftovers != [segment_name(1)]:
         raise JournalDamagedError(f"{leftovers[0]} is empty and those before it are missing")
     return None, leftovers
+
+
+def check_owner(disk: Disk, owner: Owner) -> None:
+    """Is the journal another's? One segment that says so is enough, whatever became of the others: a journal that is
+    found damaged is erased, and another's is not ours to erase. Reads headers only. Raises UsageError, StorageError.
+    """
+    for name in disk.names():
+        header = decode_header(disk.read(name, 0, HEADER_BYTES)) if segment_id(name) is not None else None
+        if header is not None and header.owner not in (None, owner):
+            whose = f"node {header.owner.node_id}, directory {header.owner.incarnation.hex()}"
+            raise UsageError(
+                f"{name} is part of the journal of {whose}, and this is node {owner.node_id}, directory "
+                f"{owner.incarnation.hex()}: put back the journal that belongs here"
+            )
 
 
 def erase_journal(disk: Disk) -> None:
@@ -116,9 +132,8 @@ class _Segment(msgspec.Struct):
 class _Replay:
     """One pass over the segments ``ids``: consecutive, not empty, the last one begun."""
 
-    def __init__(self, disk: Disk, ids: list[int], owner: Owner | None) -> None:
+    def __init__(self, disk: Disk, ids: list[int]) -> None:
         self._disk = disk
-        self._owner = owner
         self._ids = ids
         self._live: list[LiveSegment] = []
         self._proven = 0
@@ -162,12 +177,6 @@ class _Replay:
         header = decode_header(data)
         if header is None or header.segment != segment or header.size != len(data):
             raise JournalDamagedError(f"{name} has no valid header, or not its size")
-        if self._owner is not None and header.owner not in (None, self._owner):
-            whose = f"node {header.owner.node_id}, directory {header.owner.incarnation.hex()}"
-            raise UsageError(
-                f"{name} is part of the journal of {whose}, and this is node {self._owner.node_id}, directory "
-                f"{self._owner.incarnation.hex()}: put back the journal that belongs here"
-            )
         return _Segment(header, data, decode_seal(data))
 
     def _frames(self) -> Iterator[Frame]:

@@ -93,11 +93,19 @@ class Directory:
 
     @classmethod
     def open(
-        cls, file: VoterFile, *, cluster_id: str, node_id: NodeId, store: Identity | None, fresh: str
+        cls,
+        file: VoterFile,
+        *,
+        cluster_id: str,
+        node_id: NodeId,
+        store: Identity | None,
+        fresh: str,
+        check: Callable[[str], None] = lambda _incarnation: None,
     ) -> "Directory":
         """The directory of this node: as found, or new with the incarnation ``fresh``. Durable when it returns.
 
-        ``store``: the identity in the store beside it, which must be the same. Raises UsageError, naming the
+        ``store``: the identity in the store beside it, which must be the same. ``check`` is told the incarnation before
+        anything is written, and raises UsageError if what else lies here is another's. Raises UsageError, naming the
         difference, if it is another's; StorageError if it is damaged and nothing tells who it was.
         """
         found = file.read()
@@ -117,6 +125,7 @@ class Directory:
                     f"the store belongs to directory {store.dir_uuid}, voter.json to {voter.incarnation}: put back "
                     "the store that belongs here"
                 )
+        check(voter.incarnation)
         directory = cls(file, voter)
         if found is not None and found.copied and voter.begun:
             directory.voter = msgspec.structs.replace(voter, may_not_vote=voter.may_not_vote or COPIED)
