@@ -173,7 +173,7 @@ class Member:
                 other.core.on_connected(self.id)
 
     def _give_up(self, damage: StoreDamagedError) -> None:
-        give_up_store(self.file, self.disk, damage, alone=False)
+        give_up_store(self.file, self.disk, damage, cluster_id="sim", node_id=self.id, alone=False)
 
     def fail(self, error: BaseException) -> None:
         """As ``node.running.Node.fail`` does."""
@@ -225,7 +225,9 @@ class Victim(Member):
         """As a node does."""
         self.files = self.disk = FileDisk(str(self.folder / "journal"))
         self.file = FileVoterFile(str(self.folder))
-        self.rocks = self.store = open_store(StoreFolder(str(self.folder), STORE), self.file, self.disk, alone=False)
+        self.rocks = self.store = open_store(
+            StoreFolder(str(self.folder), STORE), self.file, self.disk, cluster_id="sim", node_id=self.id, alone=False
+        )
 
     def _alive(self) -> None:
         assert self.rocks is not None
@@ -247,7 +249,7 @@ class Victim(Member):
     def _give_up(self, damage: StoreDamagedError) -> None:
         disk = FileDisk(str(self.folder / "journal"))
         try:
-            give_up_store(FileVoterFile(str(self.folder)), disk, damage, alone=False)
+            give_up_store(FileVoterFile(str(self.folder)), disk, damage, cluster_id="sim", node_id=self.id, alone=False)
         finally:
             disk.close()
 

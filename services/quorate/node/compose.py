@@ -21,7 +21,7 @@ from quorate.consensus.raft.lives import Lives
 from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.raft.rejoin import LONE_JOURNAL_LOST, LONE_STORE_LOST
 from quorate.consensus.settings import EngineSettings
-from quorate.consensus.storage.directory import Directory, Voter, VoterFile, decode_voter
+from quorate.consensus.storage.directory import Directory, Voter, VoterFile, check_voter, decode_voter
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import Identity, StoreDamagedError, claim_identity, read_applied, read_identity
 from quorate.consensus.storage_settings import JournalSettings
@@ -73,12 +73,14 @@ class Disks(msgspec.Struct, frozen=True, kw_only=True):
     """Of the journal's entries that left memory: what ``worker`` syncs must not wait behind a read."""
 
 
-def open_store(place: StorePlace[StoreT_co], voter_file: VoterFile, disk: Disk, *, alone: bool) -> StoreT_co:
+def open_store(
+    place: StorePlace[StoreT_co], voter_file: VoterFile, disk: Disk, *, cluster_id: str, node_id: NodeId, alone: bool
+) -> StoreT_co:
     """The store of this data directory: as it was, or an empty one in the place of one found damaged (``give_up_store``
-    said so): it is filled from the journal or by the leader. Only at start. Raises StoreDamagedError, StorageError,
-    UsageError.
+    said so): it is filled from the journal or by the leader. Nothing is done beside another's voter file or journal.
+    Only at start. Raises StoreDamagedError, StorageError, UsageError.
     """
-    voter = _read_voter(voter_file)
+    voter = _own_voter(voter_file, disk, cluster_id, node_id)
     if voter is not None and voter.rebuild_store:
         _check_can_rebuild(disk, voter.rebuild_store, alone=alone)
         place.set_aside(f"{crc32(voter.rebuild_store.encode()):08x}")
@@ -88,13 +90,19 @@ def open_store(place: StorePlace[StoreT_co], voter_file: VoterFile, disk: Disk, 
 
 
 def give_up_store(
-    voter_file: VoterFile, disk: Disk, error: StoreDamagedError | StateIsWrongError, *, alone: bool
+    voter_file: VoterFile,
+    disk: Disk,
+    error: StoreDamagedError | StateIsWrongError,
+    *,
+    cluster_id: str,
+    node_id: NodeId,
+    alone: bool,
 ) -> None:
     """The store is damaged, or holds another state than the log says: make it durable that the next start puts an empty
     one in its place. Nothing is done, and StorageError or UsageError says what an operator must do, where that would
-    lose what nobody else has.
+    lose what nobody else has, or where voter file or journal are another's, whose store is sound.
     """
-    voter = _read_voter(voter_file)
+    voter = _own_voter(voter_file, disk, cluster_id, node_id)
     if voter is None:
         raise StorageError(
             f"{error}: but voter.json, which says whose journal this is, is missing or damaged too: restore the data "
@@ -123,9 +131,16 @@ def open_mending(
     return str(damage)
 
 
-def _read_voter(voter_file: VoterFile) -> Voter | None:
+def _own_voter(voter_file: VoterFile, disk: Disk, cluster_id: str, node_id: NodeId) -> Voter | None:
+    """What the voter file says; None if there is none, or it is damaged. Raises UsageError if it or the journal is
+    another's.
+    """
     found = voter_file.read()
-    return None if found is None else decode_voter(found.data)
+    voter = None if found is None else decode_voter(found.data)
+    if voter is not None:
+        check_voter(voter, cluster_id, node_id)
+        check_owner(disk, Owner(node_id, directory_bytes(voter.incarnation)))
+    return voter
 
 
 def _check_can_rebuild(disk: Disk, reason: str, *, alone: bool) -> None:

@@ -75,7 +75,10 @@ class DataDirectory:
         ends.callback(self.disk.close)
         voter_file = FileVoterFile(str(data))
         folder = StoreFolder(str(data), settings.storage.store)
-        self.store = open_store(folder, voter_file, self.disk, alone=alone(settings))
+        cluster_id, node_id = settings.cluster.id, NodeId(settings.node.id)
+        self.store = open_store(
+            folder, voter_file, self.disk, cluster_id=cluster_id, node_id=node_id, alone=alone(settings)
+        )
         ends.callback(self._close_store)
         loop = asyncio.get_running_loop()
         self.worker = ThreadWorker(loop, fail, settings.storage.worker_jobs_max)
@@ -88,8 +91,8 @@ class DataDirectory:
         ends.callback(self.reader.close, STOP_PATIENCE_S)
         self.directory, self.journal = open_directory(
             Disks(voter_file=voter_file, store=self.store, disk=self.disk, worker=self.worker, reader=self.reader),
-            cluster_id=settings.cluster.id,
-            node_id=NodeId(settings.node.id),
+            cluster_id=cluster_id,
+            node_id=node_id,
             alone=alone(settings),
             journal=settings.storage.journal,
             clock=clock,
@@ -142,7 +145,14 @@ def give_up_damaged(settings: NodeSettings, damage: StoreDamagedError | StateIsW
     """Put a damaged store aside; the directory need not be open. Raises StorageError, UsageError."""
     disk = FileDisk(str(Path(settings.node.data_dir) / "journal"))
     try:
-        give_up_store(FileVoterFile(settings.node.data_dir), disk, damage, alone=alone(settings))
+        give_up_store(
+            FileVoterFile(settings.node.data_dir),
+            disk,
+            damage,
+            cluster_id=settings.cluster.id,
+            node_id=NodeId(settings.node.id),
+            alone=alone(settings),
+        )
     finally:
         disk.close()
 

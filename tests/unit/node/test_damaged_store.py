@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from quorate.cli.cluster import found
+from quorate.consensus.journal.frames import Owner
 from quorate.consensus.journal.journal import Journal
-from quorate.consensus.ports import StoreOp
-from quorate.consensus.storage.directory import Directory, Voter, encode_voter
+from quorate.consensus.ports import NodeId, StoreOp
+from quorate.consensus.storage.directory import Directory, Voter, decode_voter, encode_voter
 from quorate.consensus.storage.disk import FileDisk, FileVoterFile, StoreFolder
 from quorate.consensus.storage.store import RocksStore, StoreDamagedError
 from quorate.consensus.storage_settings import JournalSettings, StoreSettings
@@ -23,6 +25,7 @@ from tests.unit.consensus.raft_cluster import VirtualTime
 from tests.unit.consensus.test_peers import until
 
 DAMAGE = StoreDamagedError.at("there", "a block")
+ID = "6b645de4-61cd-431d-a69a-8b2b548f430f"
 
 
 @pytest.fixture
@@ -123,12 +126,12 @@ class Place:
         self.path = folder
         self.disk = FileDisk(str(folder / "journal"))
         self.file = FileVoterFile(str(folder))
-        Directory(self.file, Voter(cluster_id="c", node_id=1, incarnation="i", begun=True)).save()
+        Directory(self.file, Voter(cluster_id="c", node_id=1, incarnation=ID, begun=True)).save()
         self.place = StoreFolder(str(folder), StoreSettings())
 
     def open(self, *, alone: bool = False) -> RocksStore:
         """As a start does."""
-        return open_store(self.place, self.file, self.disk, alone=alone)
+        return open_store(self.place, self.file, self.disk, cluster_id="c", node_id=NodeId(1), alone=alone)
 
     def names(self) -> set[str]:
         """What is there of stores."""
@@ -154,13 +157,13 @@ def test_a_store_that_should_be_there_is_not_begun_silently(place: Place) -> Non
     with pytest.raises(StoreDamagedError):
         place.open()
     assert not place.names()
-    Directory(place.file, Voter(cluster_id="c", node_id=1, incarnation="i")).save()
+    Directory(place.file, Voter(cluster_id="c", node_id=1, incarnation=ID)).save()
     place.open().close()
 
 
 def test_every_crash_on_the_way_leaves_one_damaged_store_and_one_new(place: Place) -> None:
     """Marked; moved; begun; begun twice: the store that was damaged is kept, what was begun is not mistaken for it."""
-    give_up_store(place.file, place.disk, DAMAGE, alone=False)
+    give_up_store(place.file, place.disk, DAMAGE, cluster_id="c", node_id=NodeId(1), alone=False)
     kept = ""
     for _ in range(3):
         store = place.open()
@@ -171,7 +174,14 @@ def test_every_crash_on_the_way_leaves_one_damaged_store_and_one_new(place: Plac
     old = RocksStore(str(place.path / kept))
     assert old.get("rows", b"k") == b"damaged"
     old.close()
-    give_up_store(place.file, place.disk, StoreDamagedError.at("there", "another block"), alone=False)
+    give_up_store(
+        place.file,
+        place.disk,
+        StoreDamagedError.at("there", "another block"),
+        cluster_id="c",
+        node_id=NodeId(1),
+        alone=False,
+    )
     place.open().close()
     (second,) = place.names() - {"store"}
     assert second != kept
@@ -184,14 +194,14 @@ def test_a_lone_node_with_a_trimmed_journal_touches_nothing(place: Place) -> Non
     for index in range(2, 30):
         journal.append(index, 1, b"entry")
     journal.flush()
-    give_up_store(place.file, place.disk, DAMAGE, alone=True)
+    give_up_store(place.file, place.disk, DAMAGE, cluster_id="c", node_id=NodeId(1), alone=True)
     journal.trim_to(20)
     journal.flush()
     with pytest.raises(UsageError, match=r"restore the whole data directory from a backup.*a block"):
         place.open(alone=True)
-    Directory(place.file, Voter(cluster_id="c", node_id=1, incarnation="i", begun=True)).save()
+    Directory(place.file, Voter(cluster_id="c", node_id=1, incarnation=ID, begun=True)).save()
     with pytest.raises(UsageError, match="restore the whole data directory from a backup"):
-        give_up_store(place.file, place.disk, DAMAGE, alone=True)
+        give_up_store(place.file, place.disk, DAMAGE, cluster_id="c", node_id=NodeId(1), alone=True)
     assert place.names() == {"store"}
     place.open(alone=True).close()
 
@@ -201,7 +211,29 @@ def test_without_voter_json_nobody_knows_whose_journal_it_is(tmp_path: Path) -> 
     disk = FileDisk(str(tmp_path / "journal"))
     for file in (
         MemoryVoterFile(),
-        MemoryVoterFile(encode_voter(Voter(cluster_id="c", node_id=1, incarnation="i"))[:-3]),
+        MemoryVoterFile(encode_voter(Voter(cluster_id="c", node_id=1, incarnation=ID))[:-3]),
     ):
         with pytest.raises(StorageError, match=r"a block.*voter.json.*missing or damaged too.*member rebuild"):
-            give_up_store(file, disk, DAMAGE, alone=False)
+            give_up_store(file, disk, DAMAGE, cluster_id="c", node_id=NodeId(1), alone=False)
+
+
+@pytest.mark.parametrize("foreign", ["voter file", "voter file of another directory", "journal"])
+def test_a_store_beside_what_is_another_s_is_neither_given_up_nor_put_aside(place: Place, foreign: str) -> None:
+    """What the other's voter file says of its store is not about this one; nothing is written to it either."""
+    journal = JournalSettings(max_entry_bytes=4096, segment_bytes=16 * 1024)
+    of_node = NodeId(2) if foreign == "voter file" else NodeId(1)
+    mine, other = UUID(ID).bytes, UUID(int=2).bytes
+    owner = Owner(1, other if foreign == "journal" else mine)
+    Journal.open(place.disk, InlineWorker(), journal, VirtualTime(), owner=owner)
+    incarnation = ID if foreign == "journal" else str(UUID(bytes=other))
+    for reason in ("", "its own store was damaged"):
+        voter = Voter(cluster_id="c", node_id=of_node, incarnation=incarnation, begun=True, rebuild_store=reason)
+        Directory(place.file, voter).save()
+        with pytest.raises(UsageError, match=r"belongs to node_id 2|part of the journal of node 1"):
+            place.open()
+        with pytest.raises(UsageError, match=r"belongs to node_id 2|part of the journal of node 1"):
+            give_up_store(place.file, place.disk, DAMAGE, cluster_id="c", node_id=NodeId(1), alone=False)
+        found = place.file.read()
+        assert found is not None
+        assert decode_voter(found.data) == voter
+        assert place.names() == {"store"}

@@ -117,7 +117,7 @@ class Directory:
                     "remove the whole data directory and have the node rebuilt (quorate member rebuild)"
                 )
             voter = _from_store(store, cluster_id, node_id, fresh, MISSING if found is None else DAMAGED)
-        _same("voter.json", voter.cluster_id, voter.node_id, cluster_id, node_id)
+        check_voter(voter, cluster_id, node_id)
         if store is not None:
             _same("the store", store.cluster_id, store.node_id, cluster_id, node_id)
             if store.dir_uuid != voter.incarnation:
@@ -258,6 +258,11 @@ def decode_voter(data: bytes) -> Voter | None:
     if voter.format_version != VOTER_FORMAT:
         raise StorageError(f"voter.json of format {voter.format_version} is not known to this version")
     return voter
+
+
+def check_voter(voter: Voter, cluster_id: str, node_id: NodeId) -> None:
+    """Is the file this node's? Raises UsageError, naming the difference."""
+    _same("voter.json", voter.cluster_id, voter.node_id, cluster_id, node_id)
 
 
 def _from_store(store: Identity | None, cluster_id: str, node_id: NodeId, fresh: str, lost: str) -> Voter:
