@@ -11,7 +11,15 @@ from typing import Literal
 
 import msgspec
 
-from quorate.consensus.journal.frames import FRAMES_AT, SEAL_AT, SEAL_BYTES, decode_frame, decode_header, seed_of
+from quorate.consensus.journal.frames import (
+    FRAMES_AT,
+    LAG_UNKNOWN,
+    SEAL_AT,
+    SEAL_BYTES,
+    decode_frame,
+    decode_header,
+    seed_of,
+)
 from quorate.consensus.ports import NodeId
 from quorate.consensus.storage.store import read_applied
 from tests.sim.cluster import Cluster, Host, Process
@@ -555,12 +563,29 @@ def damage_journal(disk: SimDisk, random: Random, known_seq: int) -> str:
     elif kind == "bit":
         content[random.randrange(used)] ^= 1 << random.randrange(8)
     else:  # Below the sector that was written last: of that, nothing but the other nodes can know.
-        sectors = max(1, (used - 1) // SECTOR)
-        at = random.randrange(sectors) * SECTOR
+        below = range(0, max(1, (used - 1) // SECTOR) * SECTOR, SECTOR)
+        at = random.choice([at for at in below if name != names[-1] or shows(bytes(content), at, known_seq)])
         new = disk.view[random.choice(names)][SECTOR : 2 * SECTOR] if kind == "misdirected sector" else bytes(SECTOR)
         content[at : at + SECTOR] = new
     disk.image[name] = bytearray(content)
     return kind
+
+
+def shows(data: bytes, at: int, known_seq: int) -> bool:
+    """Is it seen that the sector at ``at`` of the last segment is gone? Not if all that spoke for the first record in
+    it goes with it: what is left is what a power loss may leave of a write that was under way (journal/recovery.py).
+    """
+    header = decode_header(data)
+    if at < FRAMES_AT or header is None:
+        return True
+    first, offset, seed = 0, FRAMES_AT, seed_of(header.segment)
+    while (frame := decode_frame(data, offset, seed)) is not None and frame.intact:
+        offset = frame.end
+        if not first and frame.end > at:
+            first = frame.seq
+        if first and frame.start >= at + SECTOR and frame.lag != LAG_UNKNOWN and frame.seq - frame.lag >= first:
+            return True
+    return not first or first <= known_seq
 
 
 def _hand_over(process: Process) -> None:

@@ -1,0 +1,51 @@
+"""What the simulator does to a journal can be seen from what is left of it."""
+
+from random import Random
+
+import pytest
+
+from quorate.consensus.journal.journal import Journal, JournalDamagedError
+from quorate.consensus.journal.recovery import recover
+from quorate.consensus.ports import NodeId
+from quorate.consensus.storage_settings import JournalSettings
+from tests.sim.disk import SimDisk
+from tests.sim.faults import damage_journal
+from tests.stand_ins import InlineWorker, ManualClock
+
+SMALL = JournalSettings(segment_bytes=8192, max_entry_bytes=2048, read_bytes=4096)
+
+
+def written(sizes: list[int], *, at_once: bool) -> SimDisk:
+    """A journal of a vote and of entries of these sizes."""
+    disk = SimDisk(Random(1))
+    journal = Journal.open(disk, InlineWorker(), SMALL, ManualClock())
+    journal.set_vote(3, NodeId(2))
+    journal.flush()
+    for size in sizes:
+        journal.append(journal.last_index + 1, 3, b"x" * size)
+        if not at_once:
+            journal.flush()
+    journal.flush()
+    return disk
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("sizes", [[400, 400], [400, 60, 500], [30] * 6 + [900], [700, 700, 700], [100] * 30])
+def test_damage_is_done_only_where_something_durable_shows_it(sizes: list[int], at_once: bool) -> None:
+    """The last write may lie in several sectors, and with one of them goes all that speaks for what was in it: recovery
+    rightly takes that for a write under way. Whatever is damaged else is found, or takes nothing.
+    """
+    found = 0
+    for seed in range(200):
+        disk = written(sizes, at_once=at_once)
+        whole, _ = recover(disk)
+        assert whole is not None
+        kind = damage_journal(disk, Random(seed), 0)
+        assert kind != "nothing"
+        try:
+            left, _ = recover(disk)
+        except JournalDamagedError:
+            found += 1
+        else:
+            assert left is None or left.seq == whole.seq, (seed, kind)
+    assert found > 50
