@@ -406,6 +406,7 @@ class Nemesis:
     def _rot_of(self, node: NodeId, down_s: float) -> bool:
         self._cluster.crash(node, self._loss(), down_s)
         self._cluster.forgetful.add(node)  # Until it is seen to vote.
+        self._cluster.lost_at[node] = self._cluster.world.now  # In the last frames it looks like a crash to the node.
         host = self._cluster.hosts[node]
         applied = read_applied(host.store)
         damage = damage_journal(host.disk, self._random, 0 if applied is None else applied.durable_seq)
