@@ -59,11 +59,13 @@ class Member:
         self._committed = -1
         self._asked = 0
         self._busy_until = 0.0
-        self._node = self._random_node()
+        self._node = self._world.random.choice(self._cluster.voters)
         self.commits = 0
 
-    def _random_node(self) -> NodeId:
-        return self._world.random.choice(self._cluster.voters)
+    def _next_node(self) -> NodeId:
+        """In turn: one that chooses by chance may miss the coordinator for as long as a core has to answer."""
+        voters = self._cluster.voters
+        return voters[(voters.index(self._node) + 1) % len(voters)]
 
     def start(self) -> None:
         """Begin."""
@@ -116,12 +118,12 @@ class Member:
         if asked == self._asked and self._busy_until:
             self._busy_until = 0.0
             self._asked += 1
-            self._node = self._random_node()
+            self._node = self._next_node()
 
     def _refused(self, error: int) -> None:
         """What Kafka's clients do about each error, roughly."""
         if error in {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}:
-            self._node = self._random_node()
+            self._node = self._next_node()
         elif error == ErrorCode.REBALANCE_IN_PROGRESS:
             self._generation, self._assigned = -1, False
         elif error in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}:
@@ -234,7 +236,7 @@ class Member:
 
     def _read(self) -> None:
         """A little of the log, from any node that lives."""
-        process = self._cluster.hosts[self._random_node()].process
+        process = self._cluster.hosts[self._world.random.choice(self._cluster.voters)].process
         if process is not None and self.position is not None and not process.host.disk.unreadable:
             self.position = self._circle.follow(process, self.position)
 
