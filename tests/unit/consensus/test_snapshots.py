@@ -197,7 +197,7 @@ def at_step(cluster: Cluster, lagging: Node, step: str) -> Callable[[], bool]:
             "begin": staged is not None,
             "first chunk": staged is not None and staged.next_chunk >= 1,
             "middle": staged is not None and staged.next_chunk >= 4,
-            "last chunk": staged is not None and bool(staged.rows),
+            "last chunk": staged is not None and bool(staged.summed.rows),
             "switched": installer._switching is not None,
             "done": lagging.machine.installs > 0 and not installer.active,
         }[step]

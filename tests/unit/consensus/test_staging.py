@@ -8,7 +8,16 @@ import pytest
 
 from quorate.consensus.ports import Index, Store, StoreOp, Term
 from quorate.consensus.raft.snapshots import SNAPSHOT_FAMILIES
-from quorate.consensus.raft.staging import ROWS_PER_STEP, Sweeper, begin_switch, finish_switch, run, stage, switching
+from quorate.consensus.raft.staging import (
+    ROWS_PER_STEP,
+    StagedSum,
+    Sweeper,
+    begin_switch,
+    finish_switch,
+    run,
+    stage,
+    switching,
+)
 from quorate.consensus.raft.turns import Turns
 from quorate.consensus.storage.store import RocksStore, StoreDamagedError, applied_ops, read_applied
 from quorate.consensus.transport.codec import SnapshotBegin
@@ -36,12 +45,14 @@ def old_state(store: Store) -> None:
     store.sync()
 
 
-def staged(store: Store) -> None:
+def staged(store: Store) -> StagedSum:
     """All of the snapshot has arrived, beside some of another that was dropped."""
-    stage(store, 76, [("rows", b"of another", b"!")])
+    summed = StagedSum()
+    stage(store, 76, [("rows", b"of another", b"!")], StagedSum())
     rows = [(family, key, value) for (family, key), value in NEW.items()]
     for start in range(0, len(rows), 20):
-        stage(store, BEGIN.snapshot_id, rows[start : start + 20])  # type: ignore[arg-type]
+        stage(store, BEGIN.snapshot_id, rows[start : start + 20], summed)  # type: ignore[arg-type]
+    return summed
 
 
 def test_whatever_is_lost_of_a_switch_the_next_start_has_the_old_state_or_the_new() -> None:
@@ -53,9 +64,9 @@ def test_whatever_is_lost_of_a_switch_the_next_start_has_the_old_state_or_the_ne
     while True:
         store = MemoryStore()
         old_state(store)
-        staged(store)
+        summed = staged(store)
         before_marker = store.unsynced
-        begin_switch(store, BEGIN)
+        begin_switch(store, BEGIN, summed)
         for _ in switching(store):
             pass
         if kept > store.unsynced:
@@ -76,8 +87,7 @@ def test_a_crash_while_the_next_start_ends_a_switch_is_ended_by_the_one_after() 
     """Ending it is as safe as the switch itself."""
     store = MemoryStore()
     old_state(store)
-    staged(store)
-    begin_switch(store, BEGIN)
+    begin_switch(store, BEGIN, staged(store))
     store.sync()
     for taken in range(12):
         steps = switching(store)
@@ -99,9 +109,10 @@ def test_a_step_moves_a_bounded_number_of_rows() -> None:
 
     store = Watched()
     rows = [("rows", b"%06d" % number, b"v") for number in range(5000)]
+    summed = StagedSum()
     for start in range(0, len(rows), 500):
-        stage(store, BEGIN.snapshot_id, rows[start : start + 500])  # type: ignore[arg-type]
-    begin_switch(store, BEGIN)
+        stage(store, BEGIN.snapshot_id, rows[start : start + 500], summed)  # type: ignore[arg-type]
+    begin_switch(store, BEGIN, summed)
     sizes.clear()
     steps, turns = switching(store), 1
     while run(steps, 4, lambda: False):
@@ -127,7 +138,7 @@ def test_what_is_not_needed_is_cleared_away_in_steps() -> None:
     store = MemoryStore()
     for snapshot_id in (5, 77, 200):
         rows = [("rows", b"%04d" % number, b"v") for number in range(100)]
-        stage(store, snapshot_id, rows)  # type: ignore[arg-type]
+        stage(store, snapshot_id, rows, StagedSum())  # type: ignore[arg-type]
     sweeper = Sweeper(store)
     before = len(list(store.scan("staged")))
     sweeper.sweep(30, 77)
@@ -149,6 +160,71 @@ def test_a_marker_that_cannot_be_read_is_a_damaged_store() -> None:
     store.write([StoreOp("meta", b"consensus/switching", b"\xff\xff")])
     with pytest.raises(StoreDamagedError, match="marker of a switch"):
         finish_switch(store)
+
+
+MARKER = b"consensus/switching"
+
+
+def marker_of(store: MemoryStore) -> bytes:
+    """The marker as it lies in the store."""
+    value = store.get("meta", MARKER)
+    assert value is not None
+    return value
+
+
+def ended() -> tuple[MemoryStore, bytes]:
+    """A store that has switched to the snapshot, and the marker it had meanwhile."""
+    store = MemoryStore()
+    old_state(store)
+    begin_switch(store, BEGIN, staged(store))
+    marker = marker_of(store)
+    assert finish_switch(store)
+    return store, marker
+
+
+@pytest.mark.parametrize("swept", [False, True])
+@pytest.mark.parametrize("index", [500, 700])
+@pytest.mark.parametrize("fields", [5, 7])
+def test_a_marker_whose_removal_was_lost_is_a_damaged_store(swept: bool, index: int, fields: int) -> None:
+    """A switch that has ended is not made again, whether its rows are still staged or cleared away, whoever began it
+    (earlier builds wrote five fields): the state stays as it is.
+    """
+    store, marker = ended()
+    store.write(applied_ops(index, 2, 400, 1234))
+    if swept:
+        Sweeper(store).sweep(10_000, None)
+    old = msgspec.msgpack.encode(msgspec.msgpack.decode(marker)[:fields])
+    store.write([StoreOp("meta", MARKER, old)])
+    with pytest.raises(StoreDamagedError, match=r"which has ended.*start the node again"):
+        finish_switch(store)
+    assert rows_of(store) == NEW
+
+
+@pytest.mark.parametrize("what", ["one row lost", "one row changed", "one row too many", "all rows lost"])
+def test_staged_rows_that_are_not_those_that_arrived_are_a_damaged_store(what: str) -> None:
+    """The start does not end a switch with them: the old state stays, and the store is named."""
+    store = MemoryStore()
+    old_state(store)
+    begin_switch(store, BEGIN, staged(store))
+    keys = [key for key, _ in store.scan("staged") if key.startswith(BEGIN.snapshot_id.to_bytes(8, "big"))]
+    if what == "all rows lost":
+        store.write([StoreOp("staged", key, None) for key in keys])
+    else:
+        key = keys[7] + b"!" if what == "one row too many" else keys[7]
+        store.write([StoreOp("staged", key, None if what == "one row lost" else b"another")])
+    with pytest.raises(StoreDamagedError, match="are not those that had arrived"):
+        finish_switch(store)
+    assert rows_of(store) == OLD
+
+
+def test_a_switch_that_an_earlier_build_began_is_ended() -> None:
+    """Its marker has no sum: it is read, and what is staged becomes the state."""
+    store = MemoryStore()
+    old_state(store)
+    begin_switch(store, BEGIN, staged(store))
+    store.write([StoreOp("meta", MARKER, msgspec.msgpack.encode(msgspec.msgpack.decode(marker_of(store))[:5]))])
+    assert finish_switch(store)
+    assert rows_of(store) == NEW
 
 
 def test_rows_are_those_of_the_moment_they_were_asked_for(tmp_path: Path) -> None:

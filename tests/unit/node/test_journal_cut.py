@@ -17,7 +17,7 @@ from quorate.consensus.journal.frames import (
 )
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, Term
-from quorate.consensus.raft.staging import begin_switch, finish_switch, stage
+from quorate.consensus.raft.staging import StagedSum, begin_switch, finish_switch, stage
 from quorate.consensus.storage.directory import Directory
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import applied_ops, read_applied
@@ -230,8 +230,9 @@ def test_a_snapshot_that_becomes_the_state_keeps_the_number() -> None:
     store = MemoryStore()
     store.write(applied_ops(9, 1, 5, 7, b"", 33))
     begin = SnapshotBegin(Term(2), 77, Index(50), Term(2), 40, 8)
-    stage(store, 77, [("rows", b"k", b"v")])
-    begin_switch(store, begin)
+    summed = StagedSum()
+    stage(store, 77, [("rows", b"k", b"v")], summed)
+    begin_switch(store, begin, summed)
     assert finish_switch(store)
     applied = read_applied(store)
     assert applied is not None

@@ -22,7 +22,7 @@ from quorate.consensus.ports import DiskWorker, Index, Machine, NodeId, Store, T
 from quorate.consensus.raft.applied_check import check_offered
 from quorate.consensus.raft.guard import TWO_HISTORIES
 from quorate.consensus.raft.snapshots import BATCHES, SnapshotSender, unpack_batches, unpack_rows
-from quorate.consensus.raft.staging import ROWS_PER_STEP, Sweeper, begin_switch, run, stage, switching
+from quorate.consensus.raft.staging import ROWS_PER_STEP, StagedSum, Sweeper, begin_switch, run, stage, switching
 from quorate.consensus.settings import SnapshotSettings
 from quorate.consensus.storage.event_log import EventLog, parse_batch
 from quorate.consensus.storage.store import read_applied
@@ -50,7 +50,7 @@ class _Staged:
         self.have_offset = have_offset
         self.offset = have_offset
         self.next_chunk = 0
-        self.rows = 0
+        self.summed = StagedSum()
         self.bytes = 0
         self.progress_at = now
 
@@ -221,8 +221,7 @@ class Installer:
                 f"({self._settings.staged_bytes_max} bytes) of this node: raise it and start the node again"
             )
         if rows:
-            stage(self._store, staged.begin.snapshot_id, rows)
-        staged.rows += len(rows)
+            stage(self._store, staged.begin.snapshot_id, rows, staged.summed)
 
     def _stage_batches(self, staged: _Staged, batches: list[bytes]) -> None:
         """Straight into the store: beyond the high watermark nobody sees them."""
@@ -247,7 +246,7 @@ class Installer:
     def _switch(self, staged: _Staged) -> None:
         """From here on nothing stops it."""
         self._staged, self._switching = None, staged.begin
-        begin_switch(self._store, staged.begin)
+        begin_switch(self._store, staged.begin, staged.summed)
         self.steps = self._switch_steps(staged.peer, staged.begin)
 
     def _switch_steps(self, peer: NodeId, begin: SnapshotBegin) -> Iterator[None]:
