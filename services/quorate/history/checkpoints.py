@@ -19,7 +19,7 @@ from quorate.clock import Scheduler
 from quorate.consensus.ports import Store, StoreOp
 from quorate.consensus.storage.store import key_offset, offset_key
 from quorate.controller import ReplicatedState
-from quorate.errors import InvariantBrokenError
+from quorate.errors import InvariantBrokenError, StorageError
 from quorate.history.replay import spacing
 from quorate.history.settings import HistorySettings
 from quorate.metadata.sums import SUM_BYTES, digest, joined
@@ -121,6 +121,17 @@ class Checkpoints:
         """The nearest checkpoint that is not after ``offset``."""
         position = bisect_right(self.offsets, offset)
         return self.offsets[position - 1] if position else None
+
+    def forget(self, offset: int) -> None:
+        """Its rows are not those that were written: use it no more. The next start removes them."""
+        if offset not in self.offsets:
+            return  # Another replay has met it too.
+        self.offsets.remove(offset)
+        place = offset_key(offset)
+        try:
+            self._store.write([StoreOp("history", NOTE + place, b""), StoreOp("history", MARK + place, None)])
+        except StorageError as error:
+            self._on_fatal(error)
 
     def sum_at(self, offset: int) -> int | None:
         """What the rows of the checkpoint at ``offset`` added up to when they were written; None: not written down."""

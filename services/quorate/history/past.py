@@ -2,18 +2,20 @@
 
 Rules: nothing is replayed on the node's own thread: it only hands rows and batches over, a slice a turn, to a process
 (process.py), and takes rows back. Questions are bounded in number and time; those about one offset share one replay;
-a few states are kept ready. The caller makes sure that the offset is applied here. Soft state is not kept.
+a few states are kept ready. The caller makes sure that the offset is applied here. Soft state is not kept. A checkpoint
+whose rows do not add up to what was written is told in the log and forgotten: the one before it is taken.
 
 Theory: the nearest known state (kept by the process, or a checkpoint) and the events after it; docs/reads.md.
 """
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Literal, Protocol
 
 import msgspec
+import structlog
 
 from quorate.clock import Scheduler
 from quorate.consensus.storage.event_log import EventLog
@@ -22,11 +24,14 @@ from quorate.errors import QuorateError
 from quorate.history.checkpoints import Checkpoints, Pair
 from quorate.history.replay import Batches, Begin, Done, End, Failed, Order, Passed, Report, Rows, told
 from quorate.history.settings import HistorySettings
+from quorate.metadata.sums import digest, joined
 from quorate.metrics import Metrics
 from quorate.model.live import Silence
 from quorate.model.rows import restoring
 from quorate.model.state import State
 from quorate.slices import TURN_S, in_slices
+
+_log = structlog.get_logger(__name__)
 
 BATCH_BYTES = 16 * 1024
 """Batches handed over in one message."""
@@ -208,20 +213,25 @@ class _Runner:
             self._kept = []
             self.link = past.start(self)
         self.stop, self._since = stop, past.scheduler.monotonic()
+        self._pairs = []
+        self._source = self._orders(stop)
+        self.drained()
+
+    def _beginning(self, stop: int) -> Begin:
+        """The nearest state that is known."""
+        past, settings = self._past, self._past.settings
         checkpoint = past.checkpoints.at_or_before(stop) or 0
         kept = max((offset for offset in self._kept if checkpoint <= offset <= stop), default=None)
         start = checkpoint if kept is None else kept
-        settings = past.settings
-        begin = Begin(start, stop, kept is not None, settings.checkpoint_events, settings.worker_states)
-        self._pairs = []
-        self._source = self._orders(begin)
-        self.drained()
+        return Begin(start, stop, kept is not None, settings.checkpoint_events, settings.worker_states)
 
-    def _orders(self, begin: Begin) -> Iterator[Order]:
+    def _orders(self, stop: int) -> Iterator[Order]:
         """Everything to hand over, each step a small piece of work."""
+        begin = self._beginning(stop)
         yield begin
-        if begin.start and not begin.kept:
-            yield from told(self._past.checkpoints.rows(begin.start))
+        while begin.start and not begin.kept and not (yield from self._checkpoint(begin.start)):
+            begin = self._beginning(stop)
+            yield begin  # What was handed over is dropped: nothing was made of it yet.
         some: list[bytes] = []
         size = 0
         for base, _, _, batch in self._past.log.batches_from(begin.start):
@@ -234,6 +244,19 @@ class _Runner:
                 some, size = [], 0
         yield Batches(some)
         yield End()
+
+    def _checkpoint(self, offset: int) -> Generator[Order, None, bool]:
+        """Hand over its rows. False: they are not those that were written, and it is forgotten."""
+        checkpoints, total = self._past.checkpoints, 0
+        expected = checkpoints.sum_at(offset)
+        for some in told(checkpoints.rows(offset)):
+            total += sum(digest("rows", key, value) for key, value in some.pairs)
+            yield some
+        if joined(total) == expected:
+            return True
+        _log.warning("a checkpoint has no sum or does not add up; the one before it is taken", offset=offset)
+        checkpoints.forget(offset)
+        return False
 
     def drained(self) -> None:
         """Hand over what fits a turn and the link."""

@@ -5,7 +5,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from quorate.consensus.ports import StoreOp
+from quorate.consensus.storage.store import offset_key
 from quorate.controller import ReadView
 from quorate.errors import StorageError, UsageError
 from quorate.history.checkpoints import MARK, NOTE, ROW, Checkpoints
@@ -205,6 +208,45 @@ def test_a_node_without_checkpoints_keeps_those_it_replays_past() -> None:
     assert again.checkpoints.offsets
     for offset in again.checkpoints.offsets:
         assert plain(from_rows(again.checkpoints.rows(offset))) == plain(times.folded(offset))
+
+
+@pytest.mark.parametrize("what", ["a row changed", "a row lost", "a row too many", "no sum"])
+@pytest.mark.parametrize("how_many", [1, 2, 100])
+def test_a_checkpoint_that_does_not_add_up_is_not_used(what: str, how_many: int) -> None:
+    """The one before it is, or the beginning of the log: the answer is the fold of the events. The node's log names the
+    checkpoint, which is forgotten, and its rows are removed at the next start.
+    """
+    times = lived()
+    store, before = times.bench.store, list(times.checkpoints.offsets)
+    damaged = before[-how_many:]
+    for offset in damaged:
+        key, value = next(store.scan("history", ROW + offset_key(offset)))
+        match what:
+            case "a row changed":
+                other = [row for row, _ in store.scan("history", ROW) if row[9:] == key[9:]][-1]
+                was = store.get("history", other)
+                op = StoreOp("history", key, b"\0" if was == value else was)
+            case "a row lost":
+                op = StoreOp("history", key, None)
+            case "a row too many":
+                op = StoreOp("history", key + b"!", value)
+            case _:
+                op = StoreOp("history", MARK + offset_key(offset), b"")
+        store.write([op])
+    stop = before[-1] + 1
+    with capture_logs() as logged:
+        view = at(times, stop)
+    assert plain(view.state) == plain(times.folded(stop))
+    assert [line["offset"] for line in logged] == damaged[::-1]
+    sound = before[: -len(damaged)]
+    assert times.links[0].orders[0] == Begin(damaged[-1], stop, False, SMALL.checkpoint_events, SMALL.worker_states)
+    begun = [order.start for order in times.links[0].orders if isinstance(order, Begin)]
+    assert begun == [*damaged[::-1], sound[-1] if sound else 0]
+    again = Times(times.bench, SMALL)
+    assert set(sound) <= set(again.checkpoints.offsets)
+    for offset in again.checkpoints.offsets:
+        assert plain(from_rows(again.checkpoints.rows(offset))) == plain(times.folded(offset))
+    assert times.fatal == again.fatal == []
 
 
 def test_checkpoints_get_rarer_as_the_state_grows() -> None:
