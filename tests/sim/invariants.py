@@ -582,5 +582,8 @@ def _says_something(process: Process, next_index: int) -> bool:
     Who holds such a log may be a new directory and not know it: it votes only in a founding, which needs every voter,
     and so also that candidate for whom the directory before it voted.
     """
-    journal = process.node.journal
-    return journal.base_index > 1 or any(journal.entry(Index(at)) for at in range(2, next_index))
+    journal, disk = process.node.journal, process.host.disk
+    unreadable, disk.unreadable = disk.unreadable, False
+    found = journal.base_index > 1 or any(journal.entry(Index(at)) for at in range(2, next_index))
+    disk.unreadable = unreadable
+    return found

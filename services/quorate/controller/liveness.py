@@ -304,7 +304,7 @@ class Liveness(Listener):
         live = self._controller.live
         self._forget_strangers(live.some_dead(len(live)))
         self._to_dial.add(live.suspected())
-        self._go_on(self._look_at(iter(self._controller.state.broker_sets), masters=True))
+        self._go_on(self._look_at(sorted(self._controller.state.broker_sets), masters=True))
 
     def lost(self) -> None:
         """What was found and asked for belongs to a term that is over."""

@@ -76,10 +76,15 @@ class RoleChanges(Listener):
     def opened(self, term: int) -> None:
         """A new leader finishes what the old one may not have."""
         del term
-        for broker_set in self._controller.state.broker_sets.values():
-            election = broker_set.election
-            if broker_set.master is not None and election is not None and not election.acknowledged:
-                self._push(broker_set.name, election.offset)
+        due = [
+            (broker_set.election.offset, broker_set.name)
+            for broker_set in self._controller.state.broker_sets.values()
+            if broker_set.master is not None
+            and broker_set.election is not None
+            and not broker_set.election.acknowledged
+        ]
+        for offset, name in sorted(due):  # The oldest first, whatever the order of the map.
+            self._push(name, offset)
 
     def lost(self) -> None:
         """Whoever leads next finds in the log what was not recorded."""

@@ -51,6 +51,6 @@ class Watchlist:
         taken, self._changed = self._changed, {}
         share = list(islice(self._round, self._round_sets))
         if len(share) < self._round_sets:
-            self._round = iter(sets)
+            self._round = iter(sorted(sets))  # One round is like the last, whatever the order of the map.
         taken.update(dict.fromkeys(share))
         return list(taken)

@@ -25,15 +25,17 @@ ONE = Options(first=1, last=1, faults_s=1.5)
 def trace(seeds: str, hash_seed: str) -> str:
     """The line with the digest of these seeds, from a process started with another order of sets."""
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT}:{ROOT / 'services'}"}
-    command = [sys.executable, "-m", "tests.sim", "--seeds", seeds, "--jobs", "1", "--faults-seconds", "2"]
+    command = [sys.executable, "-m", "tests.sim", "--seeds", seeds, "--jobs", "1"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("trace: ")]
     return line
 
 
 def test_a_seed_is_the_same_run_everywhere() -> None:
-    """Two processes started with different hash seeds agree on every event of some runs."""
-    assert trace("3..6", "1") == trace("3..6", "2") != trace("7..7", "1")
+    """Two processes started with different hash seeds agree on every event of some runs. In these a new leader goes
+    over the broker sets, and which it takes first is seen in all that follows.
+    """
+    assert trace("7..11", "0") == trace("7..11", "1") != trace("7..7", "0")
 
 
 def test_other_seeds_are_other_runs() -> None:
