@@ -13,6 +13,7 @@ import msgspec
 
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, RaftEngine, Term
+from quorate.consensus.storage.directory import decode_voter
 from quorate.consensus.transport.codec import APP_TYPE_MIN
 from quorate.consensus.transport.hello import Links, Party, PeerHandlers, PeerIdentity
 from quorate.errors import StorageError
@@ -341,10 +342,15 @@ class Cluster:
 
     def remembers(self, node: NodeId) -> bool:
         """May it vote as soon as it hears of anybody? Not if its journal was lost, and it has not come back since."""
-        process = self.hosts[node].process
-        if process is not None and process.node.engine.voting and node not in self.untold:
+        if self.votes(node) and node not in self.untold:
             self.forgetful.discard(node)
         return node not in self.forgetful
+
+    def votes(self, node: NodeId) -> bool:
+        """Does it vote, and would it after a crash now? That it is back is on its disk a moment after it votes."""
+        host = self.hosts[node]
+        kept = None if host.disk.small is None else decode_voter(host.disk.small)
+        return host.process is not None and host.process.node.engine.voting and not (kept and kept.may_not_vote)
 
     def journal_damaged(self, host: Host) -> None:
         """Its node found it so, and begins another. Never after a crash alone, whatever that left of what was not

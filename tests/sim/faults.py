@@ -393,8 +393,7 @@ class Nemesis:
         """And is the cluster founded? Before that, one that lost its journal waits for an operator (ADR 47)."""
         if self._cluster.untold - {node}:
             return False
-        others = [self._cluster.hosts[peer].process for peer in self._others(node)]
-        return all(process is not None and process.node.engine.voting and process.node.offset for process in others)
+        return all(self._cluster.votes(peer) and self._cluster.founded(peer) for peer in self._others(node))
 
     def _rot(self) -> None:
         """A bit flips, a sector is never written or written elsewhere, a file is cut short (at a record's edge, as by a

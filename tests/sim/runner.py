@@ -15,6 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 
@@ -108,6 +109,10 @@ MET_MINIMA: dict[tuple[str, str], int] = dict.fromkeys(
 MINIMA_FROM = 50
 RETOLD_EVERY = 10
 """Every so many seeds, one's log is told again by processes with other hash seeds (``replay``)."""
+
+
+SEEDS_PER_LIFE = 200
+"""Of a process that runs them."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -305,9 +310,20 @@ class Tally:
 
 
 def run(options: Options) -> Tally:
-    """All seeds, or as many as ``seconds`` allow."""
+    """All seeds, or as many as ``seconds`` allow. New processes now and then: each keeps some megabytes of a seed."""
     tally = Tally(options)
     seeds = iter(range(options.first, options.last + 1))
+    while not tally.unfinished:
+        before = tally.seeds
+        _run_some(options, tally, islice(seeds, SEEDS_PER_LIFE * options.jobs))
+        if tally.seeds == before:
+            break
+    tally.tell_again()
+    return tally
+
+
+def _run_some(options: Options, tally: Tally, seeds: Iterator[int]) -> None:
+    """In processes of their own."""
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(options.jobs, context, initializer=prepare, initargs=(options.mutant,)) as pool:
         waiting: dict[Future[Outcome], int] = {}
@@ -316,15 +332,13 @@ def run(options: Options) -> Tally:
                 for seed in _more(tally, seeds, 2 * options.jobs - len(waiting)):
                     waiting[pool.submit(run_seed, options, seed)] = seed
                 if not waiting:
-                    tally.tell_again()
-                    return tally
+                    return
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
                     seed = waiting.pop(future)
                     tally.add(future.result())
         except Exception as error:  # noqa: BLE001  # A child died: its seeds are unfinished.
             tally.unfinished.append(f"unfinished seeds {sorted(waiting.values())}: {type(error).__name__}: {error}")
-            return tally
 
 
 def _more(tally: Tally, seeds: Iterator[int], count: int) -> Iterator[int]:
