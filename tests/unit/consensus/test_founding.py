@@ -246,3 +246,13 @@ def test_ids_of_directories_travel_as_bytes() -> None:
     for bad in ("", "x", text[:-1]):
         with pytest.raises(UsageError, match="no id of a directory"):
             directory_bytes(bad)
+
+
+def test_every_founder_is_known_as_one_whatever_becomes_of_its_store() -> None:
+    """The leader too, which acknowledges nothing: once its log no longer holds the founding, its voter file alone tells
+    that this directory need not ask before it votes.
+    """
+    cluster, leader = founded()
+    cluster.run(1.0)
+    assert leader.engine.is_leader
+    assert {node.directory.voter.admitted for node in cluster.nodes.values()} == {True}

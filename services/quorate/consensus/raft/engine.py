@@ -344,6 +344,7 @@ class GuardedEngine(CoreEvents):
         if chores:
             self._chores_at = now + self._settings.tick_s
             self._watch.look(now)
+            self._membership.counts()  # A leader acknowledges nothing, and must be known as a founder all the same.
         if self._core.role is Role.LEADER:
             self._lead(now)
         else:
