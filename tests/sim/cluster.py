@@ -14,10 +14,12 @@ import msgspec
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, RaftEngine, Term
 from quorate.consensus.storage.directory import decode_voter
+from quorate.consensus.storage.store import StoreDamagedError
 from quorate.consensus.transport.codec import APP_TYPE_MIN
 from quorate.consensus.transport.hello import Links, Party, PeerHandlers, PeerIdentity
 from quorate.errors import StorageError
 from quorate.metadata.sums import Mark, RunningSums
+from quorate.node.compose import give_up_store, open_mending
 from tests.sim.clients import Answer, Result, Service
 from tests.sim.coverage import Coverage
 from tests.sim.disk import (
@@ -27,6 +29,7 @@ from tests.sim.disk import (
     Loss,
     SimDisk,
     SimStore,
+    SimStorePlace,
     SimSyncer,
     SimVoterFile,
     SimWorker,
@@ -109,7 +112,7 @@ class Ports(msgspec.Struct, frozen=True):
     syncer: SimSyncer | None
     """The kernel's, of half of all processes."""
     reader: SimWorker
-    store: SimStore
+    store: SimStorePlace
     network: SimNetwork
     seed: int
     voter_file: SimVoterFile
@@ -134,6 +137,8 @@ class Host:
         self.rate = 1.0
         """Seconds its clocks count in a second."""
         self.kept_down = False
+        self.store_hurt = False
+        """Something was done to its store since it was last opened."""
         self.incarnations = 0
         self.process: Process | None = None
 
@@ -198,14 +203,25 @@ class Process:
             store_worker=store_worker,
             syncer=SimSyncer(kernel, host.disk, cluster.world.random) if by_kernel else None,
             reader=reader,
-            store=host.store,
+            store=SimStorePlace(host.store),
             network=SimNetwork(cluster.fabric, self.node_id, self.loop.at_turns_end),
             seed=cluster.world.random.getrandbits(32),
             voter_file=host.voter_file,
             fatal=self.fatal,
             journal_erased=lambda: cluster.journal_damaged(host),
         )
-        self.node = cluster.build(ports)
+
+        def attempt() -> None:
+            self.node = cluster.build(ports)
+
+        def give_up(damage: StoreDamagedError) -> None:
+            cluster.counts["stores given up"] += 1
+            alone = len(cluster.voters) == 1
+            give_up_store(host.voter_file, host.disk, damage, cluster_id="sim", node_id=self.node_id, alone=alone)
+
+        if open_mending(attempt, lambda: None, give_up) and not host.store_hurt:
+            raise ViolationError("no store is given up that is sound", f"n{self.node_id}")
+        host.store_hurt = False
         if host.disk.cut:
             raise ViolationError("a journal that was cut is found", f"n{self.node_id} begins with what is left")
         cluster.observer.started(self)
@@ -347,10 +363,14 @@ class Cluster:
         return node not in self.forgetful
 
     def votes(self, node: NodeId) -> bool:
-        """Does it vote, and would it after a crash now? That it is back is on its disk a moment after it votes."""
+        """Does it vote, and would it after a crash now? That it is back is on its disk a moment after it votes; and a
+        new directory believes that it may until it holds a log that does not list it.
+        """
         host = self.hosts[node]
         kept = None if host.disk.small is None else decode_voter(host.disk.small)
-        return host.process is not None and host.process.node.engine.voting and not (kept and kept.may_not_vote)
+        if host.process is None or kept is None or not host.process.node.engine.voting:
+            return False
+        return kept.admitted and not kept.may_not_vote
 
     def journal_damaged(self, host: Host) -> None:
         """Its node found it so, and begins another. Never after a crash alone, whatever that left of what was not

@@ -22,6 +22,7 @@ from typing import Literal
 
 from quorate.consensus.journal.frames import decode_header, segment_id
 from quorate.consensus.ports import Family, StoreOp
+from quorate.consensus.raft.snapshots import SNAPSHOT_FAMILIES
 from quorate.consensus.storage.directory import VoterFileContent
 from quorate.consensus.storage.store import FAMILIES, StoreDamagedError
 from quorate.errors import StorageError
@@ -542,6 +543,7 @@ class SimStore:
         self._written = 0
         self.undone = 0
         self.rotten = False
+        """It cannot be opened."""
         disk.store_synced = self._synced
 
     def get(self, family: Family, key: bytes) -> bytes | None:
@@ -606,8 +608,27 @@ class SimStore:
 
     def restore(self, rows: Rows) -> None:
         """A copy takes the place of everything."""
+        self.rotten = False
         self._families, self._sorted = {family: dict(rows.get(family, {})) for family in FAMILIES}, {}
         self._undo.clear()
+
+    def damage(self) -> str:
+        """While nobody uses it: it cannot be opened any more, or one row of the state is gone or another; what was
+        done. Nobody is told of the row.
+        """
+        rows = [(family, key) for family in SNAPSHOT_FAMILIES for key in self._keys(family)]
+        kind = self._random.choice(("unreadable", "row lost", "row lost", "bit of a row", "bit of a row"))
+        if kind == "unreadable" or not rows:
+            self.rotten = True
+            return "unreadable"
+        family, key = self._random.choice(rows)
+        value = bytearray(self._families[family][key])
+        if kind == "row lost" or not value:
+            self._do([StoreOp(family, key, None)])
+            return "row lost"
+        value[self._random.randrange(len(value))] ^= 1 << self._random.randrange(8)
+        self._do([StoreOp(family, key, bytes(value))])
+        return kind
 
     def content(self) -> tuple[Rows, deque[list[StoreOp]], int]:
         """All of it, to be put back."""
@@ -637,3 +658,22 @@ class SimStore:
                 rows.pop(op.key, None)
             else:
                 rows[op.key] = op.value
+
+
+class SimStorePlace:
+    """The ``StorePlace`` port: one store, or an empty one in its place."""
+
+    def __init__(self, store: SimStore) -> None:
+        self._store = store
+
+    def open(self, *, must_exist: bool) -> SimStore:
+        """The store."""
+        del must_exist  # A machine that lost its store's folder alone is not simulated.
+        if self._store.rotten:
+            raise self._store.damaged("block checksum mismatch")
+        return self._store
+
+    def set_aside(self, tag: str) -> None:
+        """From now on it is empty."""
+        del tag
+        self._store.restore({})

@@ -57,6 +57,7 @@ WEIGHTS = {
     "put back": 4.0,
     "clone": 0.4,
     "exchange": 0.4,
+    "store rot": 0.5,
 }
 """How often each kind of fault strikes, relative to the others."""
 AMONG_SEVERAL = {
@@ -75,6 +76,7 @@ AMONG_SEVERAL = {
     "put back",
     "clone",
     "exchange",
+    "store rot",
 }
 LASTS_S = {
     "partition": 0.5,
@@ -191,6 +193,7 @@ class Nemesis:
             "put back": self._put_back,
             "clone": self._clone,
             "exchange": self._exchange,
+            "store rot": self._rot_store,
         }
 
     def start(self) -> None:
@@ -410,6 +413,17 @@ class Nemesis:
         applied = read_applied(host.store)
         damage = damage_journal(host.disk, self._random, 0 if applied is None else applied.durable_seq)
         self._cluster.counts[f"rot: {damage}"] += 1
+        return True
+
+    def _rot_store(self) -> None:
+        """The store cannot be opened, or a row of the state is not what was written: while its node is down."""
+        self._of_one(self._rot_store_of)
+
+    def _rot_store_of(self, node: NodeId, down_s: float) -> bool:
+        host = self._cluster.hosts[node]
+        self._cluster.crash(node, self._loss(), down_s)
+        host.store_hurt = True
+        self._cluster.counts[f"store rot: {host.store.damage()}"] += 1
         return True
 
     def _wipe(self) -> None:

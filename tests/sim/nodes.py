@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 import msgspec
 
@@ -40,7 +41,7 @@ from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, Rebu
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark, RunningSums
 from quorate.metrics import Metrics
-from quorate.node.compose import Core, CorePorts, CoreSettings, Disks, open_directory, peer_handlers
+from quorate.node.compose import Core, CorePorts, CoreSettings, Disks, open_directory, open_store, peer_handlers
 from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
 from tests.sim.desk import Desk
@@ -204,18 +205,21 @@ class CoreNode:
         knows: int = 1,
     ) -> None:
         self.knows = knows
-        chance = Random(ports.seed)
+        chance, alone = Random(ports.seed ^ crc32(ports.disk.small or b"")), len(ports.voters) == 1
+        store = open_store(
+            ports.store, ports.voter_file, ports.disk, cluster_id="sim", node_id=ports.node_id, alone=alone
+        )
         self.directory, self.journal = open_directory(
             Disks(
                 voter_file=ports.voter_file,
-                store=ports.store,
+                store=store,
                 disk=ports.disk,
                 worker=ports.worker,
                 reader=ports.reader,
             ),
             cluster_id="sim",
             node_id=ports.node_id,
-            alone=len(ports.voters) == 1,
+            alone=alone,
             journal=limits.journal,
             clock=ports.loop,
             fresh=lambda: str(UUID(int=chance.getrandbits(128), version=4)),
@@ -229,8 +233,8 @@ class CoreNode:
             CorePorts(
                 journal=self.journal,
                 directory=self.directory,
-                store=ports.store,
-                log=EventLog(ports.store, limits.log),
+                store=store,
+                log=EventLog(store, limits.log),
                 network=ports.network,
                 brokers=brokers or NoBrokers(),
                 scheduler=ports.loop,

@@ -8,7 +8,7 @@ from quorate.consensus.journal import journal
 from quorate.consensus.journal import recovery as journal_recovery
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.journal.read_back import ReadBack
-from quorate.consensus.raft import following, replication
+from quorate.consensus.raft import following, replication, staging
 from quorate.consensus.raft.applying import Applying
 from quorate.consensus.raft.elections import Elections
 from quorate.consensus.raft.founding import Founding
@@ -120,6 +120,15 @@ EDITED: Final[dict[str, Mutant]] = {
         "a segment that a trim removed while it was being read is called damaged",
         edit(Journal, "_valid", "return plan.generation", "return True or plan.generation"),
         test=f"{UNIT}/consensus/test_read_back.py::test_a_segment_that_went_while_it_was_read_is_no_damage",
+    ),
+    "the store is not added up": Mutant(
+        "what a start reads from its store is believed, whatever was written",
+        edit(ReplicatedState, "prepare", "applied is not None and applied.sums", "False and applied.sums"),
+    ),
+    "a snapshot's rows are not added up": Mutant(
+        "a snapshot becomes the state without what its rows add up to",
+        edit(staging, "switching", "marker.time_ms, marker.sums,", "marker.time_ms, b'',"),
+        test=f"{UNIT}/consensus/test_staging.py::test_a_switch_leaves_what_its_rows_add_up_to",
     ),
     "staged survives its leader": Mutant(
         "what an old leader's snapshot staged is kept under a new one",

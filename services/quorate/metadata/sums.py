@@ -76,6 +76,11 @@ def joined(*sums: int) -> int:
     return sum(sums) & _MASK
 
 
+def packed(rows: int, whole: int) -> bytes:
+    """Both sums, as a store keeps them."""
+    return (rows | whole << 256).to_bytes(2 * SUM_BYTES, "little")
+
+
 def shown(total: int) -> str:
     """A sum as people and programs compare it: 64 hexadecimal digits."""
     return f"{total:064x}"
@@ -102,7 +107,7 @@ class RunningSums:
 
     def packed(self) -> bytes:
         """Both, as the store keeps them."""
-        return (self.rows | self.whole << 256).to_bytes(2 * SUM_BYTES, "little")
+        return packed(self.rows, self.whole)
 
     def loading(self, family: SummedFamily, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         """The rows as they are read, each added on its way."""

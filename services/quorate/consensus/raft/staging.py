@@ -21,7 +21,7 @@ from quorate.consensus.ports import Store, StoreOp
 from quorate.consensus.raft.snapshots import SNAPSHOT_FAMILIES, Row
 from quorate.consensus.storage.store import applied_ops, read_applied
 from quorate.consensus.transport.codec import SnapshotBegin
-from quorate.metadata.sums import SUM_BYTES, SummedFamily, digest, joined
+from quorate.metadata.sums import SummedFamily, digest, joined, packed
 
 ROWS_PER_STEP = 32
 """Rows of one step: some tens of microseconds."""
@@ -44,19 +44,23 @@ class _Marker(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StagedSum(msgspec.Struct):
-    """How many rows of a snapshot were staged, and what they add up to."""
+    """How many rows of a snapshot were staged, and what they add up to: entities, and all of them."""
 
     rows: int = 0
-    total: int = 0
+    entities: int = 0
+    whole: int = 0
 
     def add(self, family: SummedFamily, key: bytes, value: bytes) -> None:
         """One more."""
+        found = digest(family, key, value)
         self.rows += 1
-        self.total = joined(self.total, digest(family, key, value))
+        self.whole = joined(self.whole, found)
+        if family == "rows":
+            self.entities = joined(self.entities, found)
 
     def packed(self) -> bytes:
-        """The sum, as the marker keeps it."""
-        return self.total.to_bytes(SUM_BYTES, "little")
+        """Both sums, as the marker keeps them and the store of who has applied it (``RunningSums.packed``)."""
+        return packed(self.entities, self.whole)
 
 
 def _prefix(snapshot_id: int) -> bytes:
@@ -144,7 +148,9 @@ def switching(store: Store) -> Iterator[None]:
             yield
     before = read_applied(store)  # What it says of the journal goes on to hold.
     durable_seq = 0 if before is None else before.durable_seq
-    ops = applied_ops(marker.index, marker.term, marker.next_offset, marker.time_ms, durable_seq=durable_seq)
+    ops = applied_ops(
+        marker.index, marker.term, marker.next_offset, marker.time_ms, marker.sums, durable_seq=durable_seq
+    )
     store.write([*ops, StoreOp("meta", _MARKER_KEY, None)])
 
 
