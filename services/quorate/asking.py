@@ -154,7 +154,7 @@ def _quorum(address: str, timeout_s: float) -> _Quorum:
     status, body = exchange(address, Request("GET", "/v1/quorum?level=stale"), timeout_s)
     try:
         return msgspec.json.decode(body, type=_Quorum)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreachedError(f"node {address}: {status}, not the answer of a node", sent=True) from error
 
 

@@ -16,13 +16,15 @@ import confluent_kafka
 
 from quorate.cli.client import Node, NodeError
 from quorate.cli.cluster import PORTS_PER_NODE, NodePlace, found
+from quorate.consensus.storage.directory import decode_voter
+from quorate.consensus.storage.disk import FileVoterFile
 from quorate.consensus.storage.store import RocksStore
 from quorate.events import TopicCreated
 from quorate.gateway.http.answers import StateHash, Status
 from quorate.wire.avro import decode_events
 from quorate.wire.remoting import FrameSplitter, decode_header, encode_request
 from quorate.wire.remoting_headers import CreateTopicFields
-from tests.clusters import free_ports
+from tests.clusters import free_ports, until
 from tests.kills import power
 
 TOPIC = "quorate.metadata.events"
@@ -97,13 +99,21 @@ class Cluster:
 
     @contextmanager
     def lying(self) -> Iterator[None]:
-        """As long as this lasts, every node's syncs do nothing, and say that they did."""
+        """As long as this lasts, every node's syncs do nothing, and say that they did. It begins once every directory
+        knows itself and the others: whoever lost its voter file may not vote.
+        """
+        until(lambda: all(map(self._knows_all, self.places.values())), "voter files that name all", 30)
         lie = self._folder / "lie"
         lie.touch()
         try:
             yield
         finally:
             lie.unlink()
+
+    def _knows_all(self, place: NodePlace) -> bool:
+        found = FileVoterFile(str(place.folder / "data")).read()
+        voter = None if found is None else decode_voter(found.data)
+        return voter is not None and voter.admitted and len(voter.named) == len(voter.met) == len(self.places) - 1
 
     def lose_power(self, *nodes: int) -> int:
         """Take back what these (dead) nodes never synced; returns the bytes."""

@@ -14,7 +14,7 @@ import msgspec
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, RaftEngine, Term
 from quorate.consensus.storage.directory import decode_voter
-from quorate.consensus.storage.store import StoreDamagedError
+from quorate.consensus.storage.store import StoreDamagedError, read_applied
 from quorate.consensus.transport.codec import APP_TYPE_MIN
 from quorate.consensus.transport.hello import Links, Party, PeerHandlers, PeerIdentity
 from quorate.errors import StorageError
@@ -371,6 +371,12 @@ class Cluster:
         if host.process is None or kept is None or not host.process.node.engine.voting:
             return False
         return kept.admitted and not kept.may_not_vote
+
+    def has_state(self, node: NodeId) -> bool:
+        """Is its store as it was written, and not waiting for a leader to fill it?"""
+        host = self.hosts[node]
+        installing = host.process is not None and host.process.node.engine.installing
+        return not host.store_hurt and not installing and read_applied(host.store) is not None
 
     def journal_damaged(self, host: Host) -> None:
         """Its node found it so, and begins another. Never after a crash alone, whatever that left of what was not

@@ -59,7 +59,7 @@ class Directories:
         """For later: of a node that is stopped, or an image of the disk while it runs."""
         host = self._cluster.hosts[node]
         disk = host.disk
-        if disk.small is None or disk.hurt or host.store.rotten or not self._cluster.remembers(node):
+        if disk.small is None or disk.hurt or host.store_hurt or not self._cluster.remembers(node):
             return
         running = host.process is not None
         self._cluster.counts["directories copied: running" if running else "directories copied: stopped"] += 1

@@ -387,7 +387,8 @@ class Nemesis:
 
     def _majority_remembers_without(self, node: NodeId) -> bool:
         """Two of five may forget together, in a cluster that is founded."""
-        others = [peer for peer in self._others(node) if self._cluster.remembers(peer)]
+        cluster = self._cluster
+        others = [peer for peer in self._others(node) if cluster.remembers(peer) and cluster.has_state(peer)]
         running = [self._cluster.hosts[peer].process for peer in self._others(node)]
         founded = any(process is not None and process.node.offset for process in running)
         return founded and len(others) >= self._cluster.quorum and not self._cluster.untold - {node}
@@ -396,7 +397,8 @@ class Nemesis:
         """And is the cluster founded? Before that, one that lost its journal waits for an operator (ADR 47)."""
         if self._cluster.untold - {node}:
             return False
-        return all(self._cluster.votes(peer) and self._cluster.founded(peer) for peer in self._others(node))
+        cluster, others = self._cluster, self._others(node)
+        return all(cluster.votes(peer) and cluster.has_state(peer) and cluster.founded(peer) for peer in others)
 
     def _rot(self) -> None:
         """A bit flips, a sector is never written or written elsewhere, a file is cut short (at a record's edge, as by a
@@ -421,6 +423,8 @@ class Nemesis:
 
     def _rot_store_of(self, node: NodeId, down_s: float) -> bool:
         host = self._cluster.hosts[node]
+        if not self._cluster.has_state(node):
+            return False
         self._cluster.crash(node, self._loss(), down_s)
         host.store_hurt = True
         self._cluster.counts[f"store rot: {host.store.damage()}"] += 1

@@ -192,7 +192,8 @@ class Simulation:
         random.shuffle(nodes)
         lost, left = nodes[: cluster.quorum], nodes[cluster.quorum :]
         committed = self.invariants.last_committed
-        held = [found.last_index for node, found in self.invariants.durable.items() if node in lost]
+        had = {node: found.last_index for node, found in self.invariants.durable.items()}
+        held = [had[node] for node in lost if node in had]
         for node in lost:
             self.nemesis.directories.wipe(node, random.random() * 0.5)
         for node in left if random.random() < 0.5 else ():
@@ -201,7 +202,7 @@ class Simulation:
         cluster.counts["majorities lost"] += 1
         for process in cluster.processes():
             found, gone = process.node, process.node_id in lost
-            kept = found.offset == 0 if gone else found.journal.last_index >= committed
+            kept = found.offset == 0 if gone else found.journal.last_index >= had[process.node_id]
             if not kept or found.engine.decidable_term():
                 raise ViolationError(FOUNDED_ONCE, f"without the founders: {self._picture()}")
             if gone and not found.waits_for:
@@ -244,10 +245,11 @@ class Simulation:
 
     def _rest(self) -> list[NodeId]:
         """Who is not mended with the core: a minority, now and then of nobody. A node that lost its journal needs to
-        hear of all others (consensus/raft/rejoin.py), so no core counts on one.
+        hear of all others (consensus/raft/rejoin.py), so no core counts on one; nor on one that lost its store, which
+        votes and cannot lead, and may be the one whose log is longest.
         """
         nodes, random = list(self.cluster.voters), self.world.random
-        sure = [node for node in nodes if self.cluster.remembers(node)]
+        sure = [node for node in nodes if self.cluster.remembers(node) and self.cluster.has_state(node)]
         if len(sure) < self.cluster.quorum or random.random() < ALL_MENDED:
             return []
         if not any(entry for _, _, entry in self.invariants.entries):  # A founding takes all of them.

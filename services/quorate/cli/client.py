@@ -69,7 +69,7 @@ class Node:
             if status < http.HTTPStatus.BAD_REQUEST:
                 return msgspec.json.decode(text, type=kind)
             trouble = msgspec.json.decode(text, type=Failed).error
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise NodeError(f"{self.address}{path}: {status}, {error}", status) from error
         if status == http.HTTPStatus.BAD_REQUEST and trouble.code == "invalid" and not trouble.reason:
             raise UsageError(trouble.message)  # Asked wrongly; with a reason it is the rules that say no.

@@ -147,5 +147,5 @@ def decode(payload: bytes) -> Message:
     """A message from a peer. Raises PeerError."""
     try:
         return _decoder.decode(payload)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PeerError(f"malformed controller message: {error}") from error

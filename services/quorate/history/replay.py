@@ -86,7 +86,7 @@ def read_order(body: bytes) -> Order:
     """A message to the process. Raises PeerError."""
     try:
         return _orders.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PeerError(f"malformed order: {error}") from error
 
 
@@ -94,7 +94,7 @@ def read_report(body: bytes) -> Report:
     """A message of the process. Raises PeerError."""
     try:
         return _reports.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PeerError(f"malformed report: {error}") from error
 
 

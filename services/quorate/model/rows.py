@@ -127,7 +127,7 @@ def decoded(key: bytes, value: bytes) -> Entity:
         raise InvariantBrokenError(f"the row under {key!r} is of no kind and format known here")
     try:
         return _DECODERS[kind].decode(memoryview(value)[1:])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvariantBrokenError(f"the row under {key!r} is damaged: {error}") from error
 
 

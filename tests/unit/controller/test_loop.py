@@ -491,7 +491,9 @@ def test_a_malformed_peer_message_changes_nothing() -> None:
     from quorate.errors import PeerError
 
     bench = Bench()
-    for garbage in (b"", b"\x81", b"\xc0", messages.encode(CommandOutcome(1, NotLeader(None)))[:-1]):
+    asked = messages.encode(ForwardedCommand(1, 1, CALLER, "text", "", DeleteTopic(topic="t")))
+    whole = messages.encode(CommandOutcome(1, NotLeader(None)))
+    for garbage in (b"", b"\x81", b"\xc0", whole[:-1], asked.replace(b"text", b"\xf4ext")):
         with pytest.raises(PeerError):
             bench.controller.receive(2, garbage)
     assert bench.controller.offset == 0

@@ -108,10 +108,11 @@ def test_defaults_are_values_that_have_one_identity(entity: type[msgspec.Struct]
         (b"topic/default/x", b""),
         (b"topic/default/x", b"\x01\x80"),
         (b"topic/default/x", b"\x01\xc1"),
+        (b"topic/default/x", b"\x01\x81\xa5topic\xa1\xf4"),
     ],
 )
 def test_a_row_that_is_none_of_ours_stops_the_node(name: bytes, value: bytes) -> None:
-    """Unknown kind, unknown format, damaged body."""
+    """Unknown kind, unknown format, damaged body, text that is not UTF-8."""
     with pytest.raises(InvariantBrokenError):
         rows.from_rows([(name, value)])
 

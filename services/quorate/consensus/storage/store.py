@@ -135,7 +135,7 @@ def read_identity(store: Store) -> Identity | None:
         return None
     try:
         return msgspec.msgpack.decode(value, type=Identity)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise store.damaged(f"the identity cannot be read: {error}") from error
 
 
