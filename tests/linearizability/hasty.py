@@ -8,7 +8,7 @@ import sys
 from quorate.cli import main
 from quorate.consensus.ports import NodeId, Term
 from quorate.consensus.raft import reads
-from quorate.consensus.raft.guard import ReadRounds
+from quorate.consensus.raft.read_rounds import ReadRounds
 
 
 class HastyRounds(ReadRounds):

@@ -27,6 +27,7 @@ from quorate.consensus.raft.leadership import Leadership
 from quorate.consensus.raft.membership import Membership
 from quorate.consensus.raft.pysyncobj_engine import PySyncObjEngine
 from quorate.consensus.raft.pysyncobj_engine import _Core as Core
+from quorate.consensus.raft.read_rounds import ReadRounds
 from quorate.consensus.raft.reads import Reads
 from quorate.consensus.raft.replication import Replication
 from quorate.consensus.transport.codec import Ack, PreVoteAnswer, RequestVote, VoteGranted
@@ -143,7 +144,7 @@ def _follower_reads_alone() -> None:
 
 
 def _follower_does_not_wait() -> None:
-    swap(guard.ReadRounds, "answer", _answer_unapplied(guard.ReadRounds.answer))
+    swap(ReadRounds, "answer", _answer_unapplied(ReadRounds.answer))
 
 
 def _answer_unapplied(original: Callable[[Node, Index], None]) -> Callable[[Node, Index], None]:

@@ -10,13 +10,15 @@ from quorate.consensus.journal.journal import Journal
 from quorate.consensus.journal.read_back import ReadBack
 from quorate.consensus.raft import following, replication, staging
 from quorate.consensus.raft.applying import Applying
+from quorate.consensus.raft.election_timing import ElectionTiming
 from quorate.consensus.raft.elections import Elections
+from quorate.consensus.raft.flow import PeerFlow
 from quorate.consensus.raft.founding import Founding
-from quorate.consensus.raft.guard import Election, PeerFlow, ReadRounds
 from quorate.consensus.raft.install import Installer
 from quorate.consensus.raft.lives import Lives
 from quorate.consensus.raft.membership import Membership
 from quorate.consensus.raft.pysyncobj_engine import _Core
+from quorate.consensus.raft.read_rounds import ReadRounds
 from quorate.consensus.raft.reads import Reads
 from quorate.consensus.raft.rejoin import Rejoin
 from quorate.consensus.raft.snapshots import Trimmer
@@ -189,7 +191,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "no stickiness": Mutant(
         "who just heard its leader votes for another all the same",
-        edit(Election, "protects_leader", "return self.leader_alive and", "return False and"),
+        edit(ElectionTiming, "protects_leader", "return self.leader_alive and", "return False and"),
     ),
     "back able to vote again": Mutant(
         "a node that lost its journal comes back without marking the terms it may have voted in",
@@ -273,7 +275,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "candidate for ever": Mutant(
         "a node that asked for votes once does not ask again",
-        edit(Election, "ask", "self.due_at = now + self._retry()", "self.due_at = now + 1e9"),
+        edit(ElectionTiming, "ask", "self.due_at = now + self._retry()", "self.due_at = now + 1e9"),
     ),
     "cut from the applied tip": Mutant(
         "a snapshot claims the leader's last entry, and holds what is applied",

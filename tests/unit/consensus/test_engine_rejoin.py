@@ -5,7 +5,7 @@ import random
 import pytest
 
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
-from quorate.consensus.raft.guard import PeerFlow
+from quorate.consensus.raft.flow import PeerFlow
 from quorate.consensus.raft.rejoin import Rejoin
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.transport import codec

@@ -3,8 +3,8 @@
 import pytest
 
 from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.raft.flow import PeerFlow
 from quorate.consensus.raft.founding import UNFOUNDED, UNNAMED, directory_bytes, directory_text
-from quorate.consensus.raft.guard import PeerFlow
 from quorate.consensus.transport import codec
 from quorate.consensus.transport.codec import PreVote, RequestVote, VoteGranted
 from quorate.errors import UsageError

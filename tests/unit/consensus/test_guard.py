@@ -7,17 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.consensus.ports import Index, NodeId, Term
-from quorate.consensus.raft.guard import (
-    Election,
-    HeldFrames,
-    PeerFlow,
-    Present,
-    ReadRounds,
-    Show,
-    commit_ceiling,
-    shape_append,
-)
+from quorate.consensus.raft.election_timing import ElectionTiming
+from quorate.consensus.raft.flow import PeerFlow
+from quorate.consensus.raft.guard import Present, Show, commit_ceiling, shape_append
+from quorate.consensus.raft.held import HeldFrames
 from quorate.consensus.raft.pace import Pace
+from quorate.consensus.raft.read_rounds import ReadRounds
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.transport.codec import AppendEntries
 from quorate.errors import InvariantBrokenError, UsageError
@@ -179,10 +174,10 @@ def test_only_acks_that_wait_for_the_same_operation_are_joined() -> None:
     assert frames == [b"ack 99", b"other peer", b"other operation", b"vote", b"after the vote"]
 
 
-def make_election(now: float = 0.0, voters: int = 3, me: int = 1) -> Election:
+def make_election(now: float = 0.0, voters: int = 3, me: int = 1) -> ElectionTiming:
     """Of node ``me``."""
     voted = [NodeId(i + 1) for i in range(voters)]
-    return Election(NodeId(me), voted, SETTINGS, Pace(SETTINGS, now), random.Random(1), now)
+    return ElectionTiming(NodeId(me), voted, SETTINGS, Pace(SETTINGS, now), random.Random(1), now)
 
 
 def test_a_leader_just_heard_is_protected() -> None:

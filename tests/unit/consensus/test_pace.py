@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from quorate.consensus.ports import NodeId
-from quorate.consensus.raft.guard import Election
+from quorate.consensus.raft.election_timing import ElectionTiming
 from quorate.consensus.raft.pace import Pace
 from quorate.consensus.settings import EngineSettings
 from tests.sim.nodes import Limits
@@ -18,10 +18,10 @@ SETTINGS = EngineSettings()
 LEADER, ME = NodeId(2), NodeId(1)
 
 
-def election(seed: int = 1, now: float = 0.0) -> tuple[Pace, Election]:
+def election(seed: int = 1, now: float = 0.0) -> tuple[Pace, ElectionTiming]:
     """Of a follower of three."""
     pace = Pace(SETTINGS, now)
-    return pace, Election(ME, [NodeId(1), NodeId(2), NodeId(3)], SETTINGS, pace, random.Random(seed), now)
+    return pace, ElectionTiming(ME, [NodeId(1), NodeId(2), NodeId(3)], SETTINGS, pace, random.Random(seed), now)
 
 
 def test_the_timeout_is_short_without_lag_and_grows_to_the_largest_set() -> None:

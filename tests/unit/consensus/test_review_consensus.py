@@ -9,7 +9,7 @@ import pytest
 
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, Term
-from quorate.consensus.raft.guard import ReadRounds
+from quorate.consensus.raft.read_rounds import ReadRounds
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.storage.store import applied_ops
 from quorate.consensus.storage_settings import JournalSettings

@@ -9,8 +9,8 @@ from quorate.consensus.ports import TERM_MAX, Index, LeaderCause, NodeId, Term
 from quorate.consensus.raft.applying import Applying
 from quorate.consensus.raft.common import Common, unsynced_s
 from quorate.consensus.raft.core import Role
+from quorate.consensus.raft.election_timing import ElectionTiming
 from quorate.consensus.raft.founding import UNFOUNDED
-from quorate.consensus.raft.guard import Election
 from quorate.consensus.raft.membership import Membership
 from quorate.consensus.raft.pace import Pace
 from quorate.consensus.transport.codec import (
@@ -35,7 +35,7 @@ class Elections:
         self._membership = membership
         self._applying = applying
         now = ports.scheduler.monotonic()
-        self.timing = Election(common.node_id, common.voters, common.settings, pace, ports.rng, now)
+        self.timing = ElectionTiming(common.node_id, common.voters, common.settings, pace, ports.rng, now)
         self.cause = LeaderCause("silent")
         """Of this node's last candidacy."""
         self._first_start = ports.journal.term == 0 and membership.voting

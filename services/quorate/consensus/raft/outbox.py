@@ -8,7 +8,7 @@ Everything else is *sent*; AppendEntries too, before the leader's own write is d
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Network, NodeId
 from quorate.consensus.raft.core import Core
-from quorate.consensus.raft.guard import HeldFrames
+from quorate.consensus.raft.held import HeldFrames
 from quorate.consensus.transport import codec
 from quorate.consensus.transport.codec import Message
 

@@ -10,9 +10,9 @@ from quorate.consensus.raft.applying import Applying
 from quorate.consensus.raft.common import Common
 from quorate.consensus.raft.core import Role
 from quorate.consensus.raft.elections import Elections
-from quorate.consensus.raft.guard import ReadDone, ReadRounds
 from quorate.consensus.raft.leadership import Leadership
 from quorate.consensus.raft.membership import Membership
+from quorate.consensus.raft.read_rounds import ReadDone, ReadRounds
 from quorate.consensus.raft.replication import Replication
 from quorate.consensus.transport.codec import (
     ReadAsk,

@@ -13,7 +13,8 @@ from quorate.consensus.ports import Index, NodeId, Progress
 from quorate.consensus.raft.applying import Applying
 from quorate.consensus.raft.common import Common
 from quorate.consensus.raft.core import Role
-from quorate.consensus.raft.guard import PeerFlow, commit_ceiling
+from quorate.consensus.raft.flow import PeerFlow
+from quorate.consensus.raft.guard import commit_ceiling
 from quorate.consensus.raft.snapshots import SnapshotSender
 from quorate.consensus.transport import codec
 from quorate.consensus.transport.codec import Ack, Alive, AppendEntries, NeedState, SnapshotAck, YouLost
