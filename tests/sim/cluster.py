@@ -19,7 +19,7 @@ from quorate.consensus.transport.codec import APP_TYPE_MIN
 from quorate.consensus.transport.hello import Links, Party, PeerHandlers, PeerIdentity
 from quorate.errors import StorageError
 from quorate.metadata.sums import Mark, RunningSums
-from quorate.node.compose import give_up_store, open_mending
+from quorate.node.compose import give_up_store
 from tests.sim.clients import Answer, Result, Service
 from tests.sim.coverage import Coverage
 from tests.sim.disk import (
@@ -210,17 +210,11 @@ class Process:
             fatal=self.fatal,
             journal_erased=lambda: cluster.journal_damaged(host),
         )
-
-        def attempt() -> None:
+        try:
             self.node = cluster.build(ports)
-
-        def give_up(damage: StoreDamagedError) -> None:
-            cluster.counts["stores given up"] += 1
-            alone = len(cluster.voters) == 1
-            give_up_store(host.voter_file, host.disk, damage, cluster_id="sim", node_id=self.node_id, alone=alone)
-
-        if open_mending(attempt, lambda: None, give_up) and not host.store_hurt:
-            raise ViolationError("no store is given up that is sound", f"n{self.node_id}")
+        except StoreDamagedError as damage:
+            self._give_up_store(damage)
+            raise InjectedError(str(damage)) from damage
         host.store_hurt = False
         if host.disk.cut:
             raise ViolationError("a journal that was cut is found", f"n{self.node_id} begins with what is left")
@@ -235,6 +229,15 @@ class Process:
         self.node.on_directories(lambda: self.links.judge_again(self.node.handlers.directory_of))
         self.node.start()
         cluster.fabric.attach(self.node_id, self)
+
+    def _give_up_store(self, damage: StoreDamagedError) -> None:
+        """The next start makes it anew (the product does so at once)."""
+        host, cluster = self.host, self.cluster
+        if not host.store_hurt:
+            raise ViolationError("no store is given up that is sound", f"n{self.node_id}: {damage}")
+        cluster.counts["stores given up"] += 1
+        alone = len(cluster.voters) == 1
+        give_up_store(host.voter_file, host.disk, damage, cluster_id="sim", node_id=self.node_id, alone=alone)
 
     def fatal(self, error: Exception) -> None:
         """The process gives up on itself: only for a disk that failed, or for a bug."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import UUID
-from zlib import crc32
 
 import msgspec
 
@@ -205,7 +204,7 @@ class CoreNode:
         knows: int = 1,
     ) -> None:
         self.knows = knows
-        chance, alone = Random(ports.seed ^ crc32(ports.disk.small or b"")), len(ports.voters) == 1
+        chance, alone = Random(ports.seed), len(ports.voters) == 1
         store = open_store(
             ports.store, ports.voter_file, ports.disk, cluster_id="sim", node_id=ports.node_id, alone=alone
         )
