@@ -250,7 +250,7 @@ class Process:
         self.cluster.world.after(0.0, lambda: self.cluster.crash(self.node_id, "kill", 0.1))
 
     def io(self, call: Call) -> None:
-        """See network.Endpoint."""
+        """What came over a line, in a turn of its own."""
         self.loop.io(call)
 
 

@@ -396,7 +396,7 @@ class SimDisk:
         return self.view, self.image, self._unsynced, self._clean, self.hurt, self.cut
 
     def put_content(self, content: tuple[Files, Files, list[_Write], list[_Write], bool, bool]) -> None:
-        """See ``content``."""
+        """Put back what ``content`` gave."""
         self.view, self.image, self._unsynced, self._clean, self.hurt, self.cut = content
         self._jobs, self._job = [], None
 
@@ -414,7 +414,7 @@ class SimVoterFile:
         self.copied = False
 
     def read(self) -> VoterFileContent | None:
-        """See port: at a start."""
+        """At a start."""
         return None if self._disk.small is None else VoterFileContent(self._disk.small, self.copied)
 
     def replace(self, data: bytes) -> None:
@@ -500,7 +500,7 @@ class SimSyncer:
         self._random = random
 
     def write(self, name: str, offset: int, data: bytes, done: Call) -> bool:
-        """See the port."""
+        """By the kernel, unless its ring is full."""
         luck = self._random.random()
         if luck < 0.05:
             return False
@@ -635,7 +635,7 @@ class SimStore:
         return self._families, self._undo, self._written
 
     def put_content(self, content: tuple[Rows, deque[list[StoreOp]], int]) -> None:
-        """See ``content``."""
+        """Put back what ``content`` gave."""
         self._families, self._undo, self._written = content
         self._sorted = {}
 

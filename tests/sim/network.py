@@ -81,21 +81,21 @@ class End:
 
     @property
     def peer(self) -> NodeId | None:
-        """See hello.Proven."""
+        """Who is at the other end, once it has said so."""
         return self.hello.peer
 
     @property
     def incarnation(self) -> bytes | None:
-        """See hello.Proven."""
+        """The directory of the other end, once it has said so."""
         return self.hello.incarnation
 
     def say(self, *messages: HelloMessage) -> None:
-        """See hello.Wire."""
+        """Send parts of the hello."""
         for message in messages:
             self._fabric.carry(self, encode_hello(message))
 
     def refuse(self, reason: RefusedReason, error: str = "") -> None:
-        """See hello.Wire; a dialer whose line is open has nobody to say it to."""
+        """Name the reason to the other side, and end it; a dialer whose line is open has nobody to say it to."""
         if not self.ended:
             self._fabric.counts[f"refused: {reason}{error and ' ' + error}"] += 1
             if not self.open or isinstance(self.hello, Answering):
@@ -103,13 +103,13 @@ class End:
             self.end()
 
     def turned_away(self, reason: RefusedReason) -> None:
-        """See hello.Wire."""
+        """The other side will have no line with this one."""
         if isinstance(self.hello, Dialing):
             self.endpoint.party.handlers.turned_away(self.to, reason)
         self.end()
 
     def opened(self, incoming: Tags, outgoing: Tags) -> None:
-        """See hello.Wire. Tags are not needed here: nothing changes on these wires."""
+        """The hello is over. Tags are not needed here: nothing changes on these wires."""
         del incoming, outgoing
         self.open = True
         if isinstance(self.hello, Answering):

@@ -277,17 +277,17 @@ class CoreNode:
 
     @property
     def incarnation(self) -> str:
-        """See cluster.Node."""
+        """The directory's id."""
         return self.directory.incarnation
 
     @property
     def waits_for(self) -> str:
-        """See cluster.Node."""
+        """Why it cannot take part; empty when it can."""
         return self.core.waits_for
 
     @property
     def cluster_uuid(self) -> str:
-        """See cluster.Node."""
+        """Of the cluster it knows; empty while it knows none."""
         cluster = self.core.machine.state.cluster
         return "" if cluster is None else cluster.cluster_uuid
 
@@ -299,26 +299,26 @@ class CoreNode:
             self.submit(RebuildVoter(node_id=node, dir_uuid=new, asked_by="sim"), tag, "", done)
 
     def on_directories(self, call: Callable[[], None]) -> None:
-        """See cluster.Node."""
+        """Call this when the log may name other directories."""
         self.core.on_directories = call
 
     @property
     def sums(self) -> RunningSums:
-        """See cluster.Node."""
+        """What its rows add up to, after each of its last entries."""
         return self.core.machine.sums
 
     @property
     def applied_index(self) -> Index:
-        """See cluster.Node."""
+        """The last entry applied."""
         return self.core.machine.applied_index()
 
     @property
     def marked(self) -> Mark:
-        """See cluster.Node."""
+        """What its rows add up to now."""
         return self.core.machine.marked
 
     def plain_sums(self) -> tuple[int, int]:
-        """See cluster.Node."""
+        """The same, added up anew from its rows."""
         machine = self.core.machine
         return self._fresh_sums.of(machine.state, machine.requests, machine.groups.starting_with(b""))
 
@@ -338,12 +338,12 @@ class CoreNode:
 
     @property
     def forgot(self) -> bool:
-        """See cluster.Node."""
+        """It lost its journal, and has not come back yet."""
         return not self.engine.voting
 
     @property
     def staged_term(self) -> Term | None:
-        """See cluster.Node."""
+        """Term of the leader whose snapshot is arriving; None when none is."""
         staged = self._installer._staged
         return None if staged is None else staged.begin.term
 

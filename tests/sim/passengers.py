@@ -80,12 +80,12 @@ class _Target:
         self._epoch = topic.epoch
 
     def first_and_last(self) -> tuple[Event, Event] | None:
-        """See mirror.ports.Target."""
+        """Of the other Kafka; None while it holds nothing."""
         records = self._topic.records
         return (records[0], records[-1]) if records else None
 
     def write(self, events: Sequence[Event]) -> None:
-        """See mirror.ports.Target."""
+        """All of them, or nothing from a writer that was fenced."""
         if self._epoch != self._topic.epoch:
             raise FencedError("another mirror took over")
         if self._trouble.strikes():
@@ -95,7 +95,7 @@ class _Target:
         self._topic.records += events
 
     def close(self) -> None:
-        """See mirror.ports.Target."""
+        """Nothing to release."""
 
 
 class _Source:
@@ -112,28 +112,28 @@ class _Source:
         return process
 
     def seek(self, offset: int) -> None:
-        """See mirror.ports.Source."""
+        """Go on from there."""
         self._next = offset
 
     def read(self, most: int, wait_s: float) -> Sequence[Event]:
-        """See mirror.ports.Source; never waits."""
+        """The next events, without waiting."""
         found = list(_events(self._node(), self._next))[:most]
         self._next += len(found)
         return found
 
     def at(self, offset: int) -> Event:
-        """See mirror.ports.Source."""
+        """The event at this offset."""
         for event in _events(self._node(), offset):
             return event
         raise MirrorError(f"event {offset} is not there")
 
     def end(self) -> int:
-        """See mirror.ports.Source."""
+        """The offset after the last event."""
         node = self._node().node
         return node.offset
 
     def close(self) -> None:
-        """See mirror.ports.Source."""
+        """Nothing to release."""
 
 
 class _View:
@@ -143,7 +143,7 @@ class _View:
         self._find = find
 
     def ask(self) -> NodeReport:
-        """See mirror.ports.NodeView."""
+        """What the node says of itself and its cluster."""
         process = self._find()
         if process is None or process.loop.paused:
             raise MirrorError("the node does not answer")

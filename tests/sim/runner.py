@@ -134,7 +134,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """See ``__main__``."""
+    """What the command line asks for."""
 
     first: int
     last: int

@@ -61,7 +61,7 @@ class Elections:
         return self._membership.voting and not applying.installer.switching and not applying.needs_state
 
     def role_changed(self, old: Role, new: Role) -> None:
-        """See CoreEvents."""
+        """The timing hears of a leadership that ended; a handover is over with its candidacy."""
         if old is Role.LEADER:
             self.timing.deposed(self._clock.monotonic(), self._me)
         if new is not Role.CANDIDATE:

@@ -369,7 +369,7 @@ class _Core(SyncObj):  # type: ignore[misc]
         self._deliver(peer, {"type": "append_entries", "term": term, "commit_index": commit})
 
     def acknowledged(self, peer: NodeId, next_index: Index, *, reset: bool, success: bool) -> None:
-        """See port. What pysyncobj does with one, without its way there."""
+        """A follower's answer of this very term: what pysyncobj does with one, without its way there."""
         node, match, follows = self._peers[peer], self._SyncObj__raftMatchIndex, self._SyncObj__raftNextIndex
         if reset:
             follows[node] = next_index

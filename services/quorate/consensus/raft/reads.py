@@ -58,7 +58,7 @@ class Reads:
         self.rounds.fail()
 
     def barrier(self, done: ReadDone) -> None:
-        """See RaftEngine.read_barrier."""
+        """Linearizable read on any node: ``done`` hears the index to wait for, or None."""
         deadline = self._clock.monotonic() + self._timeout_s
         if not self._running or not self.rounds.add(deadline, done):
             done(None)
