@@ -288,7 +288,8 @@ def state_hash(options: Namespace) -> int:
             try:
                 answers.append(asked_node(options, voter.http).get("/v1/state-hash", StateHash, **same))
             except NodeError as error:
-                silent.append(f"node {voter.id} is not compared: {error}")
+                reason, *_ = str(error).splitlines()  # What else it says is for who reached no node at all.
+                silent.append(f"node {voter.id} is not compared: {reason}")
     rows = [(answer.node, answer.offset, answer.rows, _hidden(answer.index), answer.hash or "-") for answer in answers]
     header = ("node", "offset", "entities", "index", "with requests and groups")
     agreed = [] if options.only else ["", *agreement(answers)]

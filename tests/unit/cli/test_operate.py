@@ -356,6 +356,13 @@ def test_a_node_that_cannot_be_asked_is_named_and_not_counted(node: Served, caps
     node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
     assert run(node, "state-hash") == 0
     assert "node 2 is not compared" in capsys.readouterr().err
+    quorum = json_of(a_quorum(1, 3), node.address)
+    quorum["voters"][1]["http"] = "127.0.0.1:1"
+    node.answers["/v1/quorum"] = quorum
+    assert run(node, "state-hash") == 0
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("node 2")]
+    assert told.startswith("node 2 is not compared: node 127.0.0.1:1: ")
+    assert "no node answers" not in told
 
 
 def json_of(quorum: Quorum, address: str) -> dict[str, Any]:
