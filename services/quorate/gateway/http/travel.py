@@ -59,6 +59,10 @@ class Travel:
     def _whatif(self, view: ReadView, body: WhatIfBody) -> Steps[WhatIfAnswer]:
         state, context = view.state, self._context
         failures = failing(state, body.fail)
+        if not is_past(view):  # Of the past nobody knows which controllers ran.
+            voters = state.cluster.voters if state.cluster is not None else ()
+            gone = frozenset(voter.id for voter in voters if not context.connected(voter.id))
+            failures = Failures(nodes=failures.nodes | gone, brokers=failures.brokers)
         now_ms = view.time_ms if is_past(view) else context.scheduler.time_ms()
         found = yield from whatif(state, view.live, failures, body.unclean, context.policy, now_ms)
         return WhatIfAnswer(**self._asking.stamp(view), quorum=found.quorum, rows=found.rows)

@@ -673,6 +673,17 @@ def test_what_if_is_answered_now_and_in_the_past() -> None:
     assert house.bench.controller.offset == before
 
 
+def test_what_if_counts_no_controller_that_is_dead_already() -> None:
+    """Now as this node reaches them; of the past nobody knows."""
+    house = House()
+    house.bench.broker_set([Line()])
+    house.unreachable.add(1)
+    ask = {"fail": ["broker/a/1"]}
+    assert house.ask("POST", "/v1/whatif", ask)[1]["quorum"]["voters_left"] == []
+    then = ask | {"at": house.bench.controller.offset}
+    assert house.ask("POST", "/v1/whatif", then)[1]["quorum"]["voters_left"] == [1]
+
+
 class Nobody:
     """No to everything."""
 
