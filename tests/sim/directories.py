@@ -125,6 +125,9 @@ class Directories:
         hosts = cluster.hosts[one], cluster.hosts[two]
         if any(host.disk.small is None or not host.disk.begun or host.store.empty for host in hosts):
             return
+        # What is in the place of a store that was given up is put aside unread, and kept there, whosever it is.
+        if any(host.store_hurt for host in hosts):
+            return
         for host in hosts:
             cluster.crash(host.node_id, loss, down_s)
         if any(host.process is not None for host in hosts):
