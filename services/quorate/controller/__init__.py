@@ -2,11 +2,11 @@
 
 from quorate.controller.agreeing import SettingsAgreement
 from quorate.controller.comparing import Comparison, StateIsWrongError
+from quorate.controller.controller import Controller
 from quorate.controller.group_writer import GroupWriter, WriteResult
 from quorate.controller.listeners import Listener
 from quorate.controller.live import Channel, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
-from quorate.controller.loop import Controller
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.messages import QuorumIs, VoterIs
 from quorate.controller.outcomes import (

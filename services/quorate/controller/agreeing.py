@@ -4,8 +4,8 @@ Rules: nothing here decides what holds (metadata/limits.py does, from the state 
 others says so, and goes on with the log's.
 """
 
+from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
-from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
 from quorate.metadata.commands import ChangeConfig
 from quorate.metadata.limits import SCOPE, overruled, unrecorded

@@ -15,8 +15,8 @@ from enum import Enum
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index, Term
+from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
-from quorate.controller.loop import Controller
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.settings import ControllerSettings
 from quorate.metadata.group_rows import GroupRowChange, encode_changes

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index
 from quorate.controller import messages
+from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
 from quorate.controller.live import LiveEntry, LiveKey, LiveNow
-from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
 from quorate.controller.paced import PacedQueue
 from quorate.controller.ports import BrokerLink, DialResult, PeerLink

@@ -8,9 +8,9 @@ per election. Brokers also poll, so a lost push costs time, never correctness.
 from collections.abc import Sequence
 
 from quorate.clock import Scheduler
+from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
 from quorate.controller.live import LiveTable
-from quorate.controller.loop import Controller
 from quorate.controller.outcomes import Caller, Outcome
 from quorate.controller.paced import Agenda
 from quorate.controller.ports import BrokerLink, RoleChange

@@ -22,7 +22,7 @@ from quorate.slices import Steps
 from tests.sim.world import Loop, World
 from tests.stand_ins import MemoryStore
 from tests.unit.controller.bench import Bench
-from tests.unit.controller.test_loop import topic
+from tests.unit.controller.test_controller import topic
 
 SETTINGS = ControllerSettings()
 WITHIN_S = 2.0

@@ -8,7 +8,7 @@ from quorate.controller.live import LiveEntry
 from quorate.controller.messages import BrokersClosed, SumsMessage
 from quorate.events import Event
 from tests.unit.controller.bench import Bench
-from tests.unit.controller.test_loop import topic
+from tests.unit.controller.test_controller import topic
 
 
 class Recorder(Listener):
