@@ -155,7 +155,7 @@ class Client:
         self._history = history
         self._habits = habits
         self._retries = retries
-        self._favourite = nodes[0]
+        self._favourite = self._asked = nodes[0]
         self._count = 0
         self._stopped = False
         self._call: _Call | None = None
@@ -203,6 +203,7 @@ class Client:
             call.floor = self._history.floor
         call.tag = f"{self._name}.{self._count}.{call.attempt}"
         node = self._favourite if world.random.random() < self._habits.loyal else world.random.choice(self._nodes)
+        self._asked = node
         key, value, tag, request_id, attempt, floor = (
             call.key,
             call.value,
@@ -251,9 +252,9 @@ class Client:
             self._again(call)
 
     def _again(self, call: _Call) -> None:
-        """Another node, if asking again is safe."""
+        """The next node, if asking again is safe: who chooses by chance may miss a core for as long as it has."""
         call.attempt += 1
-        self._favourite = self._world.random.choice(self._nodes)
+        self._favourite = self._nodes[(self._nodes.index(self._asked) + 1) % len(self._nodes)]
         hopeless = call.tries >= self._habits.tries
         unsafe = call.unknown and call.value is not None and not call.request_id
         if self._stopped or hopeless or unsafe:
