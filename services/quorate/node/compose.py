@@ -97,10 +97,12 @@ def give_up_store(
     cluster_id: str,
     node_id: NodeId,
     alone: bool,
+    directory: Directory | None = None,
 ) -> None:
     """The store is damaged, or holds another state than the log says: make it durable that the next start puts an empty
     one in its place. Nothing is done, and StorageError or UsageError says what an operator must do, where that would
-    lose what nobody else has, or where voter file or journal are another's, whose store is sound.
+    lose what nobody else has, or where voter file or journal are another's, whose store is sound. ``directory``: of a
+    node that ran, which may have changes under way to the file.
     """
     voter = _own_voter(voter_file, disk, cluster_id, node_id)
     if voter is None:
@@ -109,7 +111,7 @@ def give_up_store(
             "directory, or remove it and have the node rebuilt (quorate member rebuild)"
         )
     _check_can_rebuild(disk, str(error), alone=alone)
-    Directory(voter_file, voter).want_store(str(error))
+    (directory or Directory(voter_file, voter)).want_store(str(error))
 
 
 def open_mending(

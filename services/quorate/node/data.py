@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from quorate.clock import Clock
 from quorate.consensus.ports import NodeId
+from quorate.consensus.storage.directory import Directory
 from quorate.consensus.storage.disk import (
     DirectoryLock,
     FileDisk,
@@ -141,8 +142,12 @@ class DataDirectory:
         )
 
 
-def give_up_damaged(settings: NodeSettings, damage: StoreDamagedError | StateIsWrongError) -> None:
-    """Put a damaged store aside; the directory need not be open. Raises StorageError, UsageError."""
+def give_up_damaged(
+    settings: NodeSettings, damage: StoreDamagedError | StateIsWrongError, directory: Directory | None = None
+) -> None:
+    """Put a damaged store aside, of a node that ran (``directory``) or could not start. Raises StorageError,
+    UsageError.
+    """
     disk = FileDisk(str(Path(settings.node.data_dir) / "journal"))
     try:
         give_up_store(
@@ -152,6 +157,7 @@ def give_up_damaged(settings: NodeSettings, damage: StoreDamagedError | StateIsW
             cluster_id=settings.cluster.id,
             node_id=NodeId(settings.node.id),
             alone=alone(settings),
+            directory=directory,
         )
     finally:
         disk.close()

@@ -278,7 +278,7 @@ class Running:
             self._end()
             if isinstance(error, StoreDamagedError | StateIsWrongError):
                 with suppress(QuorateError):  # Then the next start says what is to be done.
-                    give_up_damaged(self.settings, error)
+                    give_up_damaged(self.settings, error, self.data.directory)
             self.log.critical("failed", error=f"{type(error).__name__}: {error}")
 
     def _end(self) -> None:

@@ -84,6 +84,20 @@ def test_the_directory_of_a_peer_is_remembered_as_it_was_named(file: VoterFile) 
     assert (told, directory.named_durably(peer), opened(file).named(peer)) == (["a", "b", "c"], True, "c")
 
 
+def test_an_older_change_never_undoes_a_newer_one(file: VoterFile) -> None:
+    """What a failing node says of its store is written at once, and holds what was under way; the worker comes later
+    with the older file.
+    """
+    directory, worker, told = opened(file), InlineWorker(), list[str]()
+    worker.held = True
+    directory.save_later(worker, lambda: told.append("admitted"), admitted=True)
+    directory.want_store("a block is damaged")
+    assert opened(file).voter.admitted
+    worker.run()
+    assert told == ["admitted"]
+    assert opened(file).rebuild_store == "a block is damaged"
+
+
 @pytest.mark.parametrize(
     ("voter", "name"),
     [

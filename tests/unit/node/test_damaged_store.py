@@ -187,6 +187,21 @@ def test_every_crash_on_the_way_leaves_one_damaged_store_and_one_new(place: Plac
     assert second != kept
 
 
+def test_what_a_failed_node_had_under_way_to_its_voter_file_is_kept(place: Place) -> None:
+    """Its worker may come to it before or after the store is given up: the file holds both."""
+    directory, worker = Directory(place.file, Voter(cluster_id="c", node_id=1, incarnation=ID)), InlineWorker()
+    directory.save()
+    worker.held = True
+    directory.save_later(worker, may_not_vote="it forgot")
+    give_up_store(place.file, place.disk, DAMAGE, cluster_id="c", node_id=NodeId(1), alone=False, directory=directory)
+    worker.run()
+    found = place.file.read()
+    voter = None if found is None else decode_voter(found.data)
+    assert voter is not None
+    assert voter.may_not_vote == "it forgot"
+    assert "a block" in voter.rebuild_store
+
+
 def test_a_lone_node_with_a_trimmed_journal_touches_nothing(place: Place) -> None:
     """Neither marked nor moved: what is left is the operator's to save."""
     settings = JournalSettings(max_entry_bytes=4096, segment_bytes=16 * 1024)

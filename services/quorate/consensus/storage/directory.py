@@ -16,6 +16,7 @@ node that took its store's older word for the newest would hear the directory th
 one has taken in elections, and refuse that one (docs/adr/0065).
 """
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 from zlib import crc32
@@ -88,6 +89,10 @@ class Directory:
     def __init__(self, file: VoterFile, voter: Voter) -> None:
         self._file = file
         self.voter = voter
+        self._changes = 0
+        self._written = 0
+        """How many changes the file holds. Guarded by ``_writing``, as the file is."""
+        self._writing = threading.Lock()
         self._meeting: set[int] = set()
         self._naming: set[int] = set()
 
@@ -194,9 +199,10 @@ class Directory:
         self.save(rebuild_store=reason)
 
     def save(self, **changes: object) -> None:
-        """Make the changes, durably, now: only at start. Raises StorageError."""
-        self.voter = msgspec.structs.replace(self.voter, **changes)
-        self._file.replace(encode_voter(self.voter))
+        """Make the changes, and all made before, durably, now: at start, and when the node has failed. Raises
+        StorageError.
+        """
+        self._change(changes)()
 
     # ── changes: while running, durable when ``done`` is called ──
 
@@ -228,14 +234,26 @@ class Directory:
 
     def save_later(self, worker: DiskWorker | None, done: Callable[[], None] | None = None, **changes: object) -> None:
         """Make the changes in memory now, on disk when the worker comes to it. Without a worker: at once."""
-        self.voter = msgspec.structs.replace(self.voter, **changes)
-        data = encode_voter(self.voter)
-        then = done or _nothing
+        write, then = self._change(changes), done or _nothing
         if worker is None:
-            self._file.replace(data)
+            write()
             then()
         else:
-            worker.submit(lambda: self._file.replace(data), then)
+            worker.submit(write, then)
+
+    def _change(self, changes: Mapping[str, object]) -> Callable[[], None]:
+        """Make the changes in memory. What puts them on disk, on any thread: never an older file over a newer one."""
+        self.voter = msgspec.structs.replace(self.voter, **changes)
+        self._changes = number = self._changes + 1
+        data = encode_voter(self.voter)
+
+        def write() -> None:
+            with self._writing:
+                if self._written < number:
+                    self._file.replace(data)
+                    self._written = number
+
+        return write
 
 
 def encode_voter(voter: Voter) -> bytes:
