@@ -61,7 +61,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A lag counts for half of this at least, and for all of it at most."""
     heartbeat_s: float = 0.05
     tick_s: float = 0.01
-    """Period of the timer; everything else is driven by frames, proposals and finished syncs."""
+    """Period of the timer while something is under way; everything else is driven by frames, proposals and finished
+    syncs. At rest a node wakes for what is due: its heartbeats, an election."""
     close_jitter_s: float = 0.02
     """After the leader's connection closed the survivors ask for pre-votes one after the other, so far apart."""
     max_entry_bytes: int = 1024 * 1024

@@ -472,13 +472,13 @@ class Cluster:
             if node.fatal:
                 raise node.fatal[0]
 
-    def run_until(self, condition: Callable[[], object], limit: float = 10.0) -> float:
-        """Virtual seconds until the condition held; fails after ``limit``."""
+    def run_until(self, condition: Callable[[], object], limit: float = 10.0, step: float = 0.005) -> float:
+        """Virtual seconds until the condition held, which is looked at every ``step``; fails after ``limit``."""
         start = self.time.now
         while not condition():
             if self.time.now - start >= limit:
                 raise AssertionError(f"not within {limit} virtual seconds")
-            self.run(0.005)
+            self.run(step)
         return self.time.now - start
 
     @property

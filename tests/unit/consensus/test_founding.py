@@ -77,7 +77,9 @@ def test_wiped_voters_found_nothing(count: int) -> None:
 def test_one_wiped_and_one_that_never_held_an_entry_found_nothing() -> None:
     """With the one that holds the facts behind a partition; when it is back, so is what was acknowledged."""
     cluster = Cluster(3, founding=True)
-    cluster.run_until(lambda: any(node.engine.is_leader for node in cluster.nodes.values()))
+    cluster.run_until(
+        lambda: any(node.engine.is_leader for node in cluster.nodes.values()), step=cluster.wires.delay / 2
+    )
     leader = next(node for node in cluster.nodes.values() if node.engine.is_leader)
     second, third = others(cluster, leader)
     cluster.wires.isolate(third.id)

@@ -42,6 +42,10 @@ class Core(Protocol):
     def barrier_index(self) -> Index | None:
         """The first entry this leader appended in its term."""
 
+    @property
+    def heartbeat_at(self) -> float:
+        """Leader: when the next heartbeat is due; monotonic seconds."""
+
     def tick(self) -> None:
         """Leader: check the quorum, heartbeat when due."""
 

@@ -65,6 +65,8 @@ from quorate.errors import PeerError, StorageError, UsageError
 
 MakeCore = Callable[[CoreEvents, tuple[NodeId, ...]], Core]
 Handler = Callable[[NodeId, Any], None]
+TIMER_MIN_S = 0.001
+"""A loop's timers may run out so much too early."""
 _READING = frozenset({ReadProbe, ReadProbeAnswer, ReadAsk, ReadIndexIs})
 """Answered as they come: they make nothing due."""
 TERM_BEYOND_THE_LOG = (
@@ -312,8 +314,8 @@ class GuardedEngine(CoreEvents):
         """Begin ticking."""
         self._turns.running = True
         self._reads.start()
-        self._watch.begin(self._scheduler.monotonic())
-        self._tick()
+        self._turns.ask()
+        self._tick_in(self._settings.tick_s, self._scheduler.monotonic())
 
     def stop(self) -> None:
         """Stop ticking; no callback runs afterwards."""
@@ -331,11 +333,41 @@ class GuardedEngine(CoreEvents):
         self._ports.on_fatal(error)
 
     def _tick(self) -> None:
-        if self._turns.running:
-            self._timer = self._scheduler.call_later(self._settings.tick_s, self._tick)
-            self._watch.turn(self._scheduler.monotonic())
+        if not self._turns.running:
+            return
+        now, delay_s = self._scheduler.monotonic(), self._settings.tick_s
+        self._watch.turn(now)
+        if self._waits(now):
             self._tick_due = True
-            self._turns.ask()
+            self._scheduler.take_turn(self._turns.take)
+        if not self._waits(now):  # At rest: the next is due with what is due next.
+            delay_s = min(max(self._due_at() - now, TIMER_MIN_S), self._settings.heartbeat_s)
+        if self._turns.running:
+            self._tick_in(delay_s, now)
+
+    def _tick_in(self, delay_s: float, now: float) -> None:
+        self._timer = self._scheduler.call_later(delay_s, self._tick)
+        self._watch.expect(now + delay_s)
+
+    def _due_at(self) -> float:
+        """When the next heartbeat must leave, or the next election begin."""
+        return self._core.heartbeat_at if self._core.role is Role.LEADER else self._elections.timing.due_at
+
+    def _waits(self, now: float) -> bool:
+        """Has the time come for something, or is something under way that a turn moves on?"""
+        applying, membership = self._applying, self._membership
+        return (
+            now >= self._due_at()
+            or applying.applied < self._core.commit_index
+            or self._journal.oldest_unsynced_since() is not None
+            or bool(self._reads.rounds.waiting)
+            or applying.installing
+            or applying.installer.sweeping
+            or membership.rejoin is not None
+            or membership.back_seq is not None
+            or bool(self._replication.senders)
+            or self._leadership.transfer is not None
+        )
 
     def _turn(self) -> None:
         now, rounds = self._scheduler.monotonic(), self._reads.rounds

@@ -122,6 +122,11 @@ class Installer:
             self._sweeper.again()
             self._log.reload()
 
+    @property
+    def sweeping(self) -> bool:
+        """Are there rows to clear away?"""
+        return not self._sweeper.done
+
     def sweep(self) -> None:
         """Clear away some rows that were staged and are not needed."""
         if self.steps is None:

@@ -39,7 +39,7 @@ class _Recent:
 
 
 class Pace:
-    """Seconds throughout. Called at least once a tick, so that what is old is forgotten."""
+    """Seconds throughout. Called at least once a heartbeat's time, so that what is old is forgotten."""
 
     def __init__(self, settings: EngineSettings, now: float) -> None:
         self._settings = settings

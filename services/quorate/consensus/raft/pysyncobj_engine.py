@@ -202,6 +202,8 @@ class _Core(SyncObj):  # type: ignore[misc]
         self._journal = journal
         self._clock = clock
         self._floor = 0
+        self.heartbeat_at = 0.0
+        """Leader: when the next heartbeat is due; monotonic seconds."""
         self._peers = {other: _Peer(other) for other in others}
         self._pipe = _Pipe(self._outgoing)
         conf = SyncObjConf(
@@ -237,7 +239,7 @@ class _Core(SyncObj):  # type: ignore[misc]
 
     def _SyncObj__sendAppendEntries(self) -> None:
         """A heartbeat is due, or an election was won."""
-        self._SyncObj__newAppendEntriesTime = self._clock() + self.conf.appendEntriesPeriod
+        self.heartbeat_at = self._SyncObj__newAppendEntriesTime = self._clock() + self.conf.appendEntriesPeriod
         self._events.heartbeat()
 
     def _SyncObj__generateRaftTimeout(self) -> float:

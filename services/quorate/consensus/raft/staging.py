@@ -174,6 +174,11 @@ class Sweeper:
         self._store = store
         self._from: bytes | None = b""
 
+    @property
+    def done(self) -> bool:
+        """There is nothing to clear away."""
+        return self._from is None
+
     def again(self) -> None:
         """Something was dropped, or has become the state."""
         self._from = b""

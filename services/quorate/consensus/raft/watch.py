@@ -14,7 +14,7 @@ from quorate.errors import StorageError
 
 
 class Watch:
-    """Looks at clock and disk once a tick; what it measures goes to ``pace``."""
+    """Looks at the clock in every turn, at the disk once a tick. What it measures goes to ``pace``."""
 
     def __init__(
         self, common: Common, applying: Applying, elections: Elections, pace: Pace, store_syncs: WatchedWorker
@@ -24,17 +24,17 @@ class Watch:
         self._elections = elections
         self._pace = pace
         self._store_syncs = store_syncs
-        self._disk_watched_at = self._awake_since = self._last_turn_at = common.ports.scheduler.monotonic()
+        self._disk_watched_at = self._awake_since = self._expected_at = common.ports.scheduler.monotonic()
 
-    def begin(self, now: float) -> None:
-        """The node ticks from here on."""
-        self._last_turn_at = now
+    def expect(self, when: float) -> None:
+        """The next tick is due then."""
+        self._expected_at = when
 
     def turn(self, now: float) -> None:
-        """How late this one is: one comes at least every tick."""
-        late_s = now - self._last_turn_at - self._settings.tick_s
-        self._last_turn_at = now
+        """How late is this one, if the tick should have come before it?"""
+        late_s = now - self._expected_at
         if late_s > 0.0:
+            self._expected_at = now
             self._pace.note_turn(late_s, now)
             if late_s > self._settings.heartbeat_s:
                 self._elections.timing.slept(late_s)
