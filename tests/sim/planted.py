@@ -148,11 +148,11 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "an older copy is believed": Mutant(
         "a voter that is told of a life it has not lived goes on",
-        edit(Lives, "judge", "if told == NO_LIFE or", "if True or"),
+        edit(Lives, "judge", "if our_life == NO_LIFE or", "if True or"),
     ),
     "a copy takes itself for the original": Mutant(
         "a directory that was copied votes as if nothing had been",
-        edit(Directory, "open", "if found is not None and found.copied and voter.begun:", "if False:"),
+        edit(Directory, "open", "if content is not None and content.copied and voter.begun:", "if False:"),
     ),
     "any directory is heard": Mutant(
         "a voter is heard whatever directory it has",

@@ -114,10 +114,10 @@ class ClusterClock:
 
     def _weigh(self, now: float) -> None:
         oldest = now - NOTES_KEPT * self._settings.clock_note_s
-        known = sorted(note.base_ms for note in self._notes.values() if note.at >= oldest)
+        bases = sorted(note.base_ms for note in self._notes.values() if note.at >= oldest)
         needed = self._needed
-        if needed and len(known) >= needed:
-            self._latest, self._earliest = known[-needed], known[needed - 1]
+        if needed and len(bases) >= needed:
+            self._latest, self._earliest = bases[-needed], bases[needed - 1]
         else:
             self._latest = self._earliest = None
 

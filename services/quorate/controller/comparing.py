@@ -117,12 +117,12 @@ class Comparison(Listener):
 
     def alarms(self) -> tuple[str, ...]:
         """What an operator must know, in sentences; empty: no node is known to differ."""
-        told = [*self._gone.values()]
+        sentences = [*self._gone.values()]
         if self._ended is not None:
-            told.append(str(self._ended))
+            sentences.append(str(self._ended))
         elif self._trial is not None:
-            told.append(self._undecided(self._trial))
-        return tuple(told)
+            sentences.append(self._undecided(self._trial))
+        return tuple(sentences)
 
     @property
     def agrees(self) -> bool:
@@ -130,7 +130,7 @@ class Comparison(Listener):
         return self._trial is None and self._ended is None
 
     def _undecided(self, trial: _Trial) -> str:
-        others = _named(sorted(node for node, said in trial.found.items() if not self._agrees(said)))
+        others = _named(sorted(node for node, answer in trial.found.items() if not self._agrees(answer)))
         state = "nobody can tell which is wrong" if trial.told else "it is being settled which is wrong"
         return (
             f"the state of node {self._engine.node_id} differs from that of {others} at index {trial.index} "
@@ -172,7 +172,7 @@ class Comparison(Listener):
             return
         match message:
             case SumsAre():
-                self._gone = {node: said for node, said in message.gone if node != self._engine.node_id}
+                self._gone = {node: sentence for node, sentence in message.gone if node != self._engine.node_id}
                 if self._pending is None or self._pending[1].sums.index > message.sums.index:
                     self._pending = (peer, message)
                 self._compare()
@@ -243,18 +243,18 @@ class Comparison(Listener):
     def disconnected(self, peer: int) -> None:
         """The link to a voter broke. One that differed may have stopped for that, or be about to come back."""
         trial = self._trial
-        if trial is not None and (said := trial.found.get(peer)) is not None and not self._agrees(said):
+        if trial is not None and (answer := trial.found.get(peer)) is not None and not self._agrees(answer):
             self._gone.setdefault(peer, f"node {peer} left: its state differed at index {trial.index}")
             self._ended_without(peer)
 
-    def _agrees(self, said: SumsOf) -> bool:
-        return said.sums is None or self._trial is None or _same(said.sums, self._trial.mine)
+    def _agrees(self, answer: SumsOf) -> bool:
+        return answer.sums is None or self._trial is None or _same(answer.sums, self._trial.mine)
 
     def _ended_without(self, peer: int) -> None:
         """It agrees later, or has stopped; if nobody else differs there is nothing to settle any more."""
         if self._trial is not None:
             self._trial.found.pop(peer, None)
-            if all(self._agrees(said) for said in self._trial.found.values()):
+            if all(self._agrees(answer) for answer in self._trial.found.values()):
                 self._trial = None
 
     def _differs(self, peer: int, mine: Mark, theirs: SumsOf) -> None:
@@ -278,7 +278,7 @@ class Comparison(Listener):
             return
         self._looking = trial.index
         offset, index = (0, 0) if agreed is None or agreed.index >= trial.index else (agreed.offset, agreed.index)
-        in_slices(self._steps(trial.mine, offset, index), self._scheduler, lambda found: self._looked(trial, found))
+        in_slices(self._steps(trial.mine, offset, index), self._scheduler, lambda result: self._looked(trial, result))
 
     def _steps(self, mine: Mark, agreed_offset: int, agreed_index: int) -> Steps[str | None]:
         """What is wrong here; ``""``: nothing, and the log says the same; None: nothing, and it does not say all."""
@@ -290,9 +290,9 @@ class Comparison(Listener):
             iter(list(machine.groups.starting_with(b""))),
         )
         stored = [store.scan(family) for family in FAMILIES]
-        for where, found in (("in memory", pairs), ("in the store", tuple(stored))):
+        for where, sources in (("in memory", pairs), ("in the store", tuple(stored))):
             totals = []
-            for family, each in zip(FAMILIES, found, strict=True):
+            for family, each in zip(FAMILIES, sources, strict=True):
                 totals.append((yield from summing(family, each)))
             if totals[0] != now.rows or joined(*totals) != now.whole:
                 return f"the rows {where} are not those that were written up to index {now.index}"
@@ -302,11 +302,11 @@ class Comparison(Listener):
         reread = yield from self._reread(agreed_index)
         return None if replayed is None and not reread else reread
 
-    def _looked(self, trial: _Trial, found: Callable[[], str | None]) -> None:
+    def _looked(self, trial: _Trial, result: Callable[[], str | None]) -> None:
         if self._stopped:
             return
         try:
-            wrong = found()
+            wrong = result()
         except QuorateError as error:
             wrong = f"its state cannot be read again: {error}"
         if wrong:
@@ -329,10 +329,10 @@ class Comparison(Listener):
         if trial is None or not trial.told or self._stopped:
             return
         me = int(engine.node_id)
-        said = {**trial.found, me: SumsOf(trial.index, packed(trial.mine), proved=self._proved == trial.index)}
-        side, wrong = outvoted(said, len(engine.voters))
+        answers = {**trial.found, me: SumsOf(trial.index, packed(trial.mine), proved=self._proved == trial.index)}
+        side, wrong = outvoted(answers, len(engine.voters))
         for node in wrong:
-            verdict = StateIsWrong(trial.index, tuple(side), said[side[0]].sums or packed(trial.mine))
+            verdict = StateIsWrong(trial.index, tuple(side), answers[side[0]].sums or packed(trial.mine))
             if node == me:
                 self._judged(verdict)
             elif me in side:
@@ -356,9 +356,9 @@ class Comparison(Listener):
             f"the state of node {engine.node_id} is wrong at index {index}: {reason}; "
             "its next start puts the store aside and makes it anew"
         )
-        said = f"node {engine.node_id} stopped: its state was wrong at index {index}: {reason}"
+        sentence = f"node {engine.node_id} stopped: its state was wrong at index {index}: {reason}"
         for peer in self._others():
-            self._send(peer, SumsOf(index, None, gone=said))
+            self._send(peer, SumsOf(index, None, gone=sentence))
         handed = engine.is_leader and engine.transfer_leadership()
         self._scheduler.call_later(self._settings.wrong_hand_over_s if handed else 0.0, self._stop_node)
 
@@ -368,19 +368,19 @@ class Comparison(Listener):
             self._wrong(self._ended)
 
 
-def outvoted(said: dict[int, SumsOf], voters: int) -> tuple[list[int], list[int]]:
+def outvoted(answers: dict[int, SumsOf], voters: int) -> tuple[list[int], list[int]]:
     """The nodes of a majority of ``voters`` that agree, and those who are wrong by it: not one whose events speak for
     it, unless they speak for one of the majority too. No majority: nobody and nobody.
     """
     sides: dict[SumsAt, list[int]] = {}
-    for node, of in sorted(said.items()):
+    for node, of in sorted(answers.items()):
         if of.sums is not None:
             sides.setdefault(of.sums, []).append(node)
     for sums, side in sides.items():
         if len(side) > voters // 2:
-            proved = any(said[node].proved for node in side)
-            others = [node for node, of in sorted(said.items()) if of.sums not in (None, sums)]
-            return side, [node for node in others if proved or not said[node].proved]
+            proved = any(answers[node].proved for node in side)
+            others = [node for node, of in sorted(answers.items()) if of.sums not in (None, sums)]
+            return side, [node for node in others if proved or not answers[node].proved]
     return [], []
 
 

@@ -132,9 +132,9 @@ class Decider:
         if context is None or self._scheduler.monotonic() >= self._context_until:
             context = self._look(tip, term)
         if pending.request_id:
-            known = self._known(tip, pending)
-            if known is not None:
-                self._after_tip(pending, known)
+            outcome = self._known(tip, pending)
+            if outcome is not None:
+                self._after_tip(pending, outcome)
                 return True
         decision = decide(tip.state, pending.request, context)
         if isinstance(decision, Refusal):
@@ -161,13 +161,13 @@ class Decider:
         by the clock: the log's may be ahead of it for long.
         """
         digest = command_digest(pending.request)
-        found = tip.requests.recall(pending.caller.principal, pending.request_id, self._clock.ids_ms(), digest)
-        if found is None:
+        answer = tip.requests.recall(pending.caller.principal, pending.request_id, self._clock.ids_ms(), digest)
+        if answer is None:
             return None
-        if isinstance(found, Refusal):
-            return UnknownOutcome(found.remark) if found.code == "RequestExpired" else Refused(found, tip.offset)
-        reply = _reply_decoder.decode(found.reply) if found.reply else Accepted()
-        return Answered(reply, found.first_offset + found.count, repeated=True)
+        if isinstance(answer, Refusal):
+            return UnknownOutcome(answer.remark) if answer.code == "RequestExpired" else Refused(answer, tip.offset)
+        reply = _reply_decoder.decode(answer.reply) if answer.reply else Accepted()
+        return Answered(reply, answer.first_offset + answer.count, repeated=True)
 
     def _propose(self, tip: Tip, pending: CommandPending, decision: Decision, context: Context) -> bool:
         base, events, reply = tip.offset, decision.events, decision.reply

@@ -259,10 +259,10 @@ class LiveTable:
 
     def some_dead(self, most: int) -> list[LiveEntry]:
         """At most so many of the dead, others at each call until all were asked for."""
-        found = [entry for _, entry in zip(range(most), self._dead.values(), strict=False)]
-        for entry in found:
+        entries = [entry for _, entry in zip(range(most), self._dead.values(), strict=False)]
+        for entry in entries:
             self._dead.move_to_end(entry.key)
-        return found
+        return entries
 
     def mark_dead(self, entry: LiveEntry, evidence: Evidence, now: float) -> None:
         """It is dead until heard again."""

@@ -97,12 +97,12 @@ class Liveness(Listener):
 
     def _tell(self) -> None:
         """All that closed in this turn at once: when a rack goes, they are many."""
-        told, self._to_tell = self._to_tell, []
+        keys, self._to_tell = self._to_tell, []
         leader = self._controller.leader_id
         if leader is None or leader == self._controller.node_id or self._stopped:
             return
-        for start in range(0, len(told), CLOSED_PER_MESSAGE):
-            note = messages.BrokersClosed(tuple(told[start : start + CLOSED_PER_MESSAGE]))
+        for start in range(0, len(keys), CLOSED_PER_MESSAGE):
+            note = messages.BrokersClosed(tuple(keys[start : start + CLOSED_PER_MESSAGE]))
             self._peers.send(leader, messages.KIND, messages.encode(note))
 
     def closed_elsewhere(self, peer: int, note: messages.BrokersClosed) -> None:
@@ -272,8 +272,8 @@ class Liveness(Listener):
         """The dead that no broker set holds: cleaned, or never registered; their ids may be given to others."""
         live, sets = self._controller.live, self._controller.state.broker_sets
         for entry in dead:
-            found = sets.get(entry.broker_set)
-            if found is None or found.cluster != entry.cluster or found.replica(entry.broker_id) is None:
+            broker_set = sets.get(entry.broker_set)
+            if broker_set is None or broker_set.cluster != entry.cluster or broker_set.replica(entry.broker_id) is None:
                 live.forget(entry)
 
     # -- what happened to which set

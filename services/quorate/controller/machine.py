@@ -202,8 +202,8 @@ class ReplicatedState:
         """The same, out of the first entry that is not empty. Raises EntryFormatError or DecodeError for what must stop
         the node.
         """
-        found = decode_entry(entry)
-        for _, event in events_of(found.batch, _stamp(found, found.decided_term)):
+        first_entry = decode_entry(entry)
+        for _, event in events_of(first_entry.batch, _stamp(first_entry, first_entry.decided_term)):
             if isinstance(event, ClusterCreated):
                 return {voter.id: voter.dir_uuid for voter in event.voters}
         return {}
@@ -221,10 +221,10 @@ class ReplicatedState:
     @property
     def marked(self) -> Mark:
         """What the rows add up to, as applied here."""
-        found = self.sums.at(self._index)
-        if found is None:
+        mark = self.sums.at(self._index)
+        if mark is None:
             raise InvariantBrokenError(f"entry {self._index} was applied and its sums are not known")
-        return found
+        return mark
 
     def apply(self, index: Index, term: Term, entry: bytes) -> None:
         """Execute one committed entry (``b''`` = a Raft no-op). Raises
@@ -280,15 +280,15 @@ class ReplicatedState:
     def _evolve(self, entry: Entry, term: Term) -> EntryResult:
         """Decode and fold; the stamps in the records must say what the header said."""
         stamp, base, count, time_ms = _stamp(entry, term), entry.base_offset, entry.count, entry.time_ms
-        found = events_of(entry.batch, stamp)
-        if len(found) != count:
+        pairs = events_of(entry.batch, stamp)
+        if len(pairs) != count:
             raise InvariantBrokenError(f"entry at {base} lies about its count")
-        state = fold(self.state, [event for _, event in found], stamp)
+        state = fold(self.state, [event for _, event in pairs], stamp)
         requests = self.requests
         request_rows: tuple[RowChange, ...] = ()
         if entry.request_id or time_ms - self.time_ms > SHORT_STEP_MS:
             requests, request_rows = remember(requests, entry, state, self.time_ms)
-        keys = tuple([key for key, _ in found])
+        keys = tuple([key for key, _ in pairs])
         return EntryResult(base, count, time_ms, entry.batch, state, requests, keys, request_rows)
 
     def applied(self) -> None:
@@ -311,8 +311,8 @@ class ReplicatedState:
             for callback in self.on_applied:
                 callback(self.offset)
         for index, term in kept:
-            for told in self.on_kept:
-                told(index, term)
+            for listener in self.on_kept:
+                listener(index, term)
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         """Leadership began (with its cause) or ended: tell the controller."""

@@ -47,8 +47,8 @@ class QuorumDesk:
 
     def asked(self, peer: int, question: QuorumQuestion) -> None:
         """A peer takes this node for the leader."""
-        known = self._known() if self._engine.is_leader else None
-        self._peers.send(peer, KIND, messages.encode(QuorumAnswer(question.id, known)))
+        quorum = self._known() if self._engine.is_leader else None
+        self._peers.send(peer, KIND, messages.encode(QuorumAnswer(question.id, quorum)))
 
     def answered(self, answer: QuorumAnswer) -> None:
         """A peer's word; late ones are dropped."""

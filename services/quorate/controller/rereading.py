@@ -67,8 +67,8 @@ class Reread:
         return wrong or ("" if start == agreed else None)
 
 
-def _groups_wrong(said: Mapping[bytes, bytes | None], kept: Mapping[bytes, bytes]) -> str:
-    for key, row in said.items():
+def _groups_wrong(changes: Mapping[bytes, bytes | None], kept: Mapping[bytes, bytes]) -> str:
+    for key, row in changes.items():
         if kept.get(key) != row:
             return f"what its journal says of {key!r}, kept for a consumer group, is not what it keeps"
     return ""
@@ -80,12 +80,12 @@ def _requests_wrong(asked: Sequence[Entry], table: RequestTable) -> str:
     if oldest is None:
         return ""
     for entry in asked:
-        found = table.replies.get((entry.principal, entry.request_id))
-        if found is None or found.first_offset < entry.base_offset:
+        memory = table.replies.get((entry.principal, entry.request_id))
+        if memory is None or memory.first_offset < entry.base_offset:
             if entry.base_offset >= oldest.first_offset:
                 return f"a request its journal says was run at offset {entry.base_offset} is not remembered"
-        elif found.first_offset == entry.base_offset:
+        elif memory.first_offset == entry.base_offset:
             reply = entry.reply if len(entry.reply) <= REPLY_BYTES_MAX else None
-            if (found.count, found.time_ms, found.reply) != (entry.count, entry.time_ms, reply):
+            if (memory.count, memory.time_ms, memory.reply) != (entry.count, entry.time_ms, reply):
                 return f"a request is not remembered as its journal says it was run at offset {entry.base_offset}"
     return ""

@@ -68,9 +68,9 @@ class DiskSpace:
         floor = self._settings.free_space_floor_bytes
         self._low = free_bytes < (floor * ENOUGH if self._low else floor)
         if self._low:
-            told = messages.encode(messages.DiskIsLow(free_bytes))
+            message = messages.encode(messages.DiskIsLow(free_bytes))
             for other in self._others():
-                self._peers.send(other, messages.KIND, told)
+                self._peers.send(other, messages.KIND, message)
 
     def told(self, peer: int, message: messages.DiskIsLow) -> None:
         """Another node's disk has too little."""
@@ -80,11 +80,11 @@ class DiskSpace:
     def _lacking(self) -> dict[int, int]:
         """Voters whose disk has too little, and how much is free there."""
         now = self._scheduler.monotonic()
-        self._said = {peer: said for peer, said in self._said.items() if said[1] > now}
-        found = {peer: free for peer, (free, _) in self._said.items()}
+        self._said = {peer: note for peer, note in self._said.items() if note[1] > now}
+        disks = {peer: free for peer, (free, _) in self._said.items()}
         if self._low and self._free is not None:
-            found[self._node_id] = self._free
-        return found
+            disks[self._node_id] = self._free
+        return disks
 
     def alarms(self) -> tuple[str, ...]:
         """One sentence for each disk that has too little, and for a state that is too large."""

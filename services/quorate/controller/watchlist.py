@@ -36,8 +36,8 @@ class Watchlist:
 
     def at(self, broker_set: str, when: float) -> None:
         """Look at it in the first pass after ``when``; the earliest time asked for holds."""
-        known = self._due.get(broker_set)
-        if known is None or when < known:
+        due_at = self._due.get(broker_set)
+        if due_at is None or when < due_at:
             self._due[broker_set] = when
             heappush(self._heap, (when, broker_set))
 

@@ -12,7 +12,7 @@ _OPTIMISED = ("--enable-optimizations", "--with-wheel-pkg-dir=/usr/share/python-
 def interpreter() -> str:
     """``CPython 3.11.7, not optimised``: without profile-guided optimisation a node takes a fifth more of its core."""
     arguments = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
-    optimised = any(said in arguments for said in _OPTIMISED)
+    optimised = any(option in arguments for option in _OPTIMISED)
     name = f"{platform.python_implementation()} {platform.python_version()}"
     return f"{name}, {'' if optimised else 'not '}optimised"
 

@@ -137,8 +137,8 @@ def _own_voter(voter_file: VoterFile, disk: Disk, cluster_id: str, node_id: Node
     """What the voter file says; None if there is none, or it is damaged. Raises UsageError if it or the journal is
     another's.
     """
-    found = voter_file.read()
-    voter = None if found is None else decode_voter(found.data)
+    content = voter_file.read()
+    voter = None if content is None else decode_voter(content.data)
     if voter is not None:
         check_voter(voter, cluster_id, node_id)
         check_owner(disk, Owner(node_id, directory_bytes(voter.incarnation)))
@@ -184,12 +184,12 @@ def open_directory(
             reader=disks.reader,
         )
 
-    known = read_identity(disks.store)
+    identity = read_identity(disks.store)
     directory = Directory.open(
         disks.voter_file,
         cluster_id=cluster_id,
         node_id=node_id,
-        store=known,
+        store=identity,
         fresh=fresh(),
         check=lambda incarnation: check_owner(disks.disk, Owner(node_id, directory_bytes(incarnation))),
     )
@@ -223,8 +223,8 @@ def peer_handlers(directory: Directory, worker: DiskWorker, core: Callable[[], "
     """Callbacks of the links to the other voters; they ask for ``core`` once it is there."""
     lives = Lives(directory, worker, lambda reason, done: core().forget(reason, done))
 
-    def meet(peer: NodeId, incarnation: bytes, life: bytes, told: bytes, done: Callable[[], None]) -> bool:
-        met = lives.meet(peer, incarnation, life, told, done)
+    def meet(peer: NodeId, incarnation: bytes, life: bytes, previous_life: bytes, done: Callable[[], None]) -> bool:
+        met = lives.meet(peer, incarnation, life, previous_life, done)
         core().on_met(peer)
         return met
 

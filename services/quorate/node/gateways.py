@@ -102,11 +102,11 @@ class ClusterView:
 
     def nodes(self) -> Sequence[KafkaNode]:
         """Every voter, this node too."""
-        found = []
+        nodes = []
         for voter in self._node.settings.cluster.voters:
             host, port = split_address(voter.kafka)
-            found.append(KafkaNode(voter.id, host, port, voter.zone, alive=self._node.connected(voter.id)))
-        return found
+            nodes.append(KafkaNode(voter.id, host, port, voter.zone, alive=self._node.connected(voter.id)))
+        return nodes
 
     def confirmed_end(self, done: Callable[[int | None], None]) -> None:
         """Ask the leader (a read index) where the log ends now; None when it cannot be known. Always calls back."""
@@ -122,8 +122,8 @@ class ClusterView:
 
     def directories(self) -> Mapping[int, bytes]:
         """Node id → UUID of its data directory, of those that are known."""
-        known = self._node.core.machine.state.nodes
-        return {node_id: uuid.UUID(node.dir_uuid).bytes for node_id, node in known.items()}
+        nodes = self._node.core.machine.state.nodes
+        return {node_id: uuid.UUID(node.dir_uuid).bytes for node_id, node in nodes.items()}
 
     @property
     def entry_bytes_max(self) -> int:

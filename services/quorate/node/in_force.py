@@ -25,11 +25,11 @@ JAVA_KEYS = {
 def in_force(settings: NodeSettings, sources: Mapping[str, str], state: State) -> list[SettingItem]:
     """Every setting of this node, in the order of the settings."""
     logged = dict(_logged(state))
-    found = []
+    items = []
     for name, value in _leaves(settings, ""):
         item = SettingItem(name=name, value=_text(name, value), source=sources.get(name, "default"))
-        found.append(logged.get(name, item))
-    return found
+        items.append(logged.get(name, item))
+    return items
 
 
 def _leaves(part: msgspec.Struct, path: str) -> Iterator[tuple[str, object]]:

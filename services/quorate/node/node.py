@@ -169,9 +169,9 @@ async def _told(ask: Callable[[Callable[[T], None]], None]) -> T:
     """The value that a callback is called with."""
     answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    def done(found: T) -> None:
+    def done(value: T) -> None:
         if not answer.done():  # The caller may have given up.
-            answer.set_result(found)
+            answer.set_result(value)
 
     ask(done)
     return await answer

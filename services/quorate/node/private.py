@@ -28,13 +28,13 @@ def tightened(folder: Path) -> tuple[int, list[Path]]:
     closed, still = 0, []
     for path in _entries(folder):
         try:
-            found = path.lstat()
+            status = path.lstat()
         except FileNotFoundError:
             continue
-        mode = stat.S_IMODE(found.st_mode)
-        if not mode & OTHERS or stat.S_ISLNK(found.st_mode):
+        mode = stat.S_IMODE(status.st_mode)
+        if not mode & OTHERS or stat.S_ISLNK(status.st_mode):
             continue
-        if found.st_uid != os.geteuid() or mode & stat.S_ISVTX:
+        if status.st_uid != os.geteuid() or mode & stat.S_ISVTX:
             still.append(path)
             continue
         path.chmod(mode & ~OTHERS)

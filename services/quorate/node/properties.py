@@ -100,10 +100,10 @@ def read_properties(path: Path, environ: Mapping[str, str], overrides: Mapping[s
 
 def _as_written(problem: str, given: Mapping[str, str], path: Path) -> str:
     """A problem of a setting that the file has under our prefix, by the file and the key as it stands there."""
-    subject, _, told = problem.partition(": ")
+    subject, _, text = problem.partition(": ")
     for key in given:
         if key == f"{OURS}{subject}" or key.startswith(f"{OURS}{subject}."):
-            return f"{path}: {key}: {told.replace('did you mean ', f'did you mean {OURS}')}"
+            return f"{path}: {key}: {text.replace('did you mean ', f'did you mean {OURS}')}"
     return problem
 
 

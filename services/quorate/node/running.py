@@ -251,12 +251,12 @@ class Running:
         for sentence in () if self.stopping else self.core.agreeing.overruled():
             self.log.warning("a setting of this node is overruled by the log", what=sentence)
 
-    def _tell_what_is_missing(self, told: str) -> None:
+    def _tell_what_is_missing(self, last_reason: str) -> None:
         """A node that waits says what for, whenever that changes."""
         if self.stopping:
             return
         waits_for = self.core.waits_for
-        if waits_for and waits_for != told:
+        if waits_for and waits_for != last_reason:
             self.log.warning("waiting", reason=waits_for)
         self.scheduler.call_later(WAITING_LOOK_S, lambda: self._tell_what_is_missing(waits_for))
 
@@ -265,8 +265,8 @@ class Running:
         data, period_s = self.settings.node.data_dir, self.settings.controller.free_space_period_s
         while True:
             with suppress(OSError):  # Then nothing is known that was not before.
-                found = await self.loop.run_in_executor(None, os.statvfs, data)
-                self.core.controller.space.measured(found.f_bavail * found.f_frsize)
+                volume = await self.loop.run_in_executor(None, os.statvfs, data)
+                self.core.controller.space.measured(volume.f_bavail * volume.f_frsize)
             await asyncio.sleep(period_s)
 
     # -- end
@@ -283,8 +283,8 @@ class Running:
 
     def _end(self) -> None:
         self.stopping = True
-        for told in list(self.on_stop):
-            told()
+        for callback in list(self.on_stop):
+            callback()
 
     async def stop(self, *, handover: bool) -> None:
         """Take part no longer: hand the leadership over, stop serving, flush, close."""

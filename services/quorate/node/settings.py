@@ -300,9 +300,9 @@ def _resolved(settings: NodeSettings, base: Path, problems: list[str]) -> NodeSe
 
 def _open_key(path: Path) -> list[str]:
     """A secret that others can read is none. Root may own it for a group that we are in, as secrets are mounted."""
-    found = path.stat()
-    mode = stat.S_IMODE(found.st_mode)
-    lent = found.st_uid == 0 and os.geteuid() != 0
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    lent = status.st_uid == 0 and os.geteuid() != 0
     if mode & (0o037 if lent else 0o077):
         return [f"cluster.key_file: {path} is open to other users (mode {mode:04o}): chmod 600 {path}"]
     return []

@@ -290,16 +290,16 @@ class Journal:
         below the first, StorageError.
         """
         check(start > self._index.base.index, f"entry {start} was trimmed")
-        found: list[tuple[Index, Term, bytes]] = []
+        entries: list[tuple[Index, Term, bytes]] = []
         room = max_bytes
         end = min(self._index.last_index + 1, start + max_count)
-        while (at := start + len(found)) < end and room >= 0:
+        while (at := start + len(entries)) < end and room >= 0:
             if at >= self._tail.first:
                 block = self._tail.get_range(at, end - 1)
             else:
                 block = read_entries(self._disk, self._plan(at, min(end, self._tail.first) - at, room))
-            room = self._take(found, at, block, room)
-        return found
+            room = self._take(entries, at, block, room)
+        return entries
 
     def at_hand(self, start: int, max_bytes: int, max_count: int) -> list[tuple[Index, Term, bytes]] | None:
         """As ``entries``, of what is in memory or was read back; at least one if there is one. None: it is being read,
@@ -313,22 +313,22 @@ class Journal:
         elif not (block := self.read_back.find(self.generation, start)[: end - start]):
             self.read_back.ask(self._plan(start, first - start, self._settings.read_bytes))
             return None
-        found: list[tuple[Index, Term, bytes]] = []
-        self._take(found, start, block, max_bytes)
-        return found
+        entries: list[tuple[Index, Term, bytes]] = []
+        self._take(entries, start, block, max_bytes)
+        return entries
 
-    def _take(self, found: list[tuple[Index, Term, bytes]], start: int, block: list[bytes], room: int) -> int:
+    def _take(self, entries: list[tuple[Index, Term, bytes]], start: int, block: list[bytes], room: int) -> int:
         """Add entries from ``start`` on while they fit, the very first in any case. What is left of the room; below 0:
         no more.
         """
         term, run_end = Term(0), 0
         for index, entry in enumerate(block, start):
             room -= len(entry)
-            if room < 0 and found:
+            if room < 0 and entries:
                 break
             if index > run_end:
                 term, run_end = self._index.run_at(index)
-            found.append((Index(index), term, entry))
+            entries.append((Index(index), term, entry))
         return room
 
     def _plan(self, start: int, count: int, max_bytes: int) -> Plan:

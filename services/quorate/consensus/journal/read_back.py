@@ -41,21 +41,21 @@ def read_entries(disk: Disk, plan: Plan) -> list[bytes]:
     segment, offset = first >> 32, first & 0xFFFFFFFF
     name, seed = segment_name(segment), seed_of(segment)
     data = disk.peek(name, offset, plan.size) or b""
-    found: list[bytes] = []
+    entries: list[bytes] = []
     for index, position in enumerate(plan.positions, plan.start):
         at = position - first
-        if found and at + FRAME_HEADER_BYTES > len(data):
+        if entries and at + FRAME_HEADER_BYTES > len(data):
             break
         frame = decode_frame(data, at, seed)
         if frame is not None and frame.end > len(data):
-            if found:
+            if entries:
                 break
             data = disk.peek(name, offset, frame.end) or b""
             frame = decode_frame(data, at, seed)
         if frame is None or not frame.intact or frame.index != index or frame.kind != APPEND:
             raise JournalDamagedError(f"entry {index} cannot be read back from {name}: {JOURNAL_REMEDY}")
-        found.append(data[at + FRAME_HEADER_BYTES : at + FRAME_HEADER_BYTES + frame.length])
-    return found
+        entries.append(data[at + FRAME_HEADER_BYTES : at + FRAME_HEADER_BYTES + frame.length])
+    return entries
 
 
 class ReadBack:

@@ -85,7 +85,7 @@ def recover(disk: Disk, owner: Owner | None = None) -> tuple[RecoveredJournal | 
     """
     if owner is not None:
         check_owner(disk, owner)
-    ids = sorted(found for name in disk.names() if (found := segment_id(name)) is not None)
+    ids = sorted(segment for name in disk.names() if (segment := segment_id(name)) is not None)
     if not ids:
         return None, []
     if ids != list(range(ids[0], ids[0] + len(ids))):

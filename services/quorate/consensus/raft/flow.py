@@ -33,13 +33,13 @@ class PeerFlow:
         self._flight: deque[tuple[int, int]] = deque()
         self._sure: deque[tuple[int, Index]] = deque(maxlen=_SURE_MAX)
 
-    def sent(self, seq: int, last_index: int, size: int, known: Index | None = None) -> None:
-        """An AppendEntries left; ``size`` bytes of entries up to ``last_index``. ``known``: it goes on from this
+    def sent(self, seq: int, last_index: int, size: int, previous: Index | None = None) -> None:
+        """An AppendEntries left; ``size`` bytes of entries up to ``last_index``. ``previous``: it goes on from this
         entry, which the follower had acknowledged before.
         """
         self.last_seq = seq
-        if known is not None:
-            self._sure.append((seq, known))
+        if previous is not None:
+            self._sure.append((seq, previous))
         if size:
             self._flight.append((last_index, size))
             self.bytes_in_flight += size
@@ -54,7 +54,7 @@ class PeerFlow:
         """A reset answer to this: the follower does not hold what it acknowledged before it was sent (Raft §5.3). One
         that has trimmed the entry since asks for what comes after it.
         """
-        return any(number == seq and next_index <= known for number, known in self._sure)
+        return any(number == seq and next_index <= previous for number, previous in self._sure)
 
     def take_reset(self, seq: int) -> bool:
         """May this reset answer be believed? If so, nothing counts as in flight any more."""

@@ -125,7 +125,7 @@ class Founding:
     @property
     def votes(self) -> dict[NodeId, str]:
         """Incarnations of those who voted in this candidacy."""
-        return {voter: directory_text(found) for voter, found in self._votes.items()}
+        return {voter: directory_text(incarnation) for voter, incarnation in self._votes.items()}
 
 
 def directory_bytes(incarnation: str) -> bytes:

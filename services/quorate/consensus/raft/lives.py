@@ -43,28 +43,28 @@ class Lives:
 
     def met(self, peer: NodeId, incarnation: bytes) -> bytes:
         """The life met last of a directory of the peer; ``NO_LIFE`` if none was."""
-        found = self._directory.met(peer)
-        if found is None or directory_bytes(found.incarnation) != incarnation:
+        peer_life = self._directory.met(peer)
+        if peer_life is None or directory_bytes(peer_life.incarnation) != incarnation:
             return NO_LIFE
-        return directory_bytes(found.life)
+        return directory_bytes(peer_life.life)
 
-    def judge(self, peer: NodeId, told: bytes, done: Done) -> None:
+    def judge(self, peer: NodeId, our_life: bytes, done: Done) -> None:
         """The peer says which life of ours it met last. ``done`` is called when it may hear this one."""
-        life = directory_text(told)
-        if told == NO_LIFE or self._directory.knows(life):
+        life = directory_text(our_life)
+        if our_life == NO_LIFE or self._directory.knows(life):
             done()
         else:
             self._forget(LIVED_ELSEWHERE.format(peer=peer, life=life), done)
 
-    def meet(self, peer: NodeId, incarnation: bytes, life: bytes, told: bytes, done: Done) -> bool:
-        """A proven life of the peer, who was ``told`` of the last one. ``done``, once it is durable, opens the link.
+    def meet(self, peer: NodeId, incarnation: bytes, life: bytes, previous_life: bytes, done: Done) -> bool:
+        """A proven life of the peer, who was told of ``previous_life``. ``done``, once it is durable, opens the link.
 
         False: another one was met in between, of which this one must be told first.
         """
-        known = self.met(peer, incarnation)
-        if known not in (told, life):
+        last_life = self.met(peer, incarnation)
+        if last_life not in (previous_life, life):
             return False
-        if known == life and self._directory.met_durably(peer):
+        if last_life == life and self._directory.met_durably(peer):
             done()
         else:
             self._directory.meet(peer, directory_text(incarnation), directory_text(life), self._worker, done)

@@ -46,11 +46,11 @@ _NOBODY = NodeId(0)
 @cache
 def check_pysyncobj() -> None:
     """Raise UsageError unless exactly the pysyncobj that the guard was written against is installed."""
-    found = version("pysyncobj")
+    release = version("pysyncobj")
     digest = hashlib.sha256(inspect.getsource(syncobj).encode()).hexdigest()
-    if found != PYSYNCOBJ_VERSION or digest != PYSYNCOBJ_SHA256:
+    if release != PYSYNCOBJ_VERSION or digest != PYSYNCOBJ_SHA256:
         raise UsageError(
-            f"pysyncobj {found} (sha256 {digest}) is installed; the guard is written against "
+            f"pysyncobj {release} (sha256 {digest}) is installed; the guard is written against "
             f"{PYSYNCOBJ_VERSION} (sha256 {PYSYNCOBJ_SHA256})"
         )
 
@@ -396,8 +396,8 @@ class _Core(SyncObj):  # type: ignore[misc]
 
     def last_response(self, peer: NodeId) -> float:
         """When this leader last heard of it, or began to lead; monotonic seconds."""
-        heard: float = self._SyncObj__lastResponseTime[self._peers[peer]]
-        return heard
+        moment: float = self._SyncObj__lastResponseTime[self._peers[peer]]
+        return moment
 
     def forget_match(self, peer: NodeId) -> None:
         """Nothing it acknowledged holds any more."""

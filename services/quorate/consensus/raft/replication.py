@@ -63,8 +63,8 @@ class Replication:
     def alarms(self) -> tuple[str, ...]:
         """What an operator must know, in sentences."""
         lost = ", ".join(str(peer) for peer in self._others if self.flows[peer].lost)
-        told = f"node {lost} lost entries that it had acknowledged, and does not count before it has come back"
-        return (told,) if lost else ()
+        sentence = f"node {lost} lost entries that it had acknowledged, and does not count before it has come back"
+        return (sentence,) if lost else ()
 
     def successor(self, wanted: NodeId | None) -> NodeId | None:
         """The most caught-up voter that could lead, or the wanted one; None if nobody can."""
@@ -156,8 +156,8 @@ class Replication:
         memory and are not back.
         """
         place = (start, self._journal.last_index, self._journal.generation)
-        known, blob, count = self._blob
-        if known != place:
+        blob_place, blob, count = self._blob
+        if blob_place != place:
             entries = self._journal.at_hand(start, self._settings.append_bytes, self._settings.append_entries)
             if entries is None:
                 return b"", 0

@@ -52,11 +52,11 @@ class StagedSum(msgspec.Struct):
 
     def add(self, family: SummedFamily, key: bytes, value: bytes) -> None:
         """One more."""
-        found = digest(family, key, value)
+        row_sum = digest(family, key, value)
         self.rows += 1
-        self.whole = joined(self.whole, found)
+        self.whole = joined(self.whole, row_sum)
         if family == "rows":
-            self.entities = joined(self.entities, found)
+            self.entities = joined(self.entities, row_sum)
 
     def packed(self) -> bytes:
         """Both sums, as the marker keeps them and the store of who has applied it (``RunningSums.packed``)."""
@@ -91,8 +91,8 @@ def begin_switch(store: Store, begin: SnapshotBegin, summed: StagedSum) -> None:
 
 
 def _slices(pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    while found := list(islice(pairs, ROWS_PER_STEP)):
-        yield found
+    while rows := list(islice(pairs, ROWS_PER_STEP)):
+        yield rows
 
 
 def _marked(store: Store) -> _Marker | None:
@@ -119,15 +119,15 @@ def _check(store: Store, marker: _Marker) -> None:
         )
     if not marker.sums:
         return
-    found = StagedSum()
+    total = StagedSum()
     for number, family in enumerate(SNAPSHOT_FAMILIES):
         place = _prefix(marker.snapshot_id) + bytes([number])
         for key, value in store.scan("staged", place, place[:-1] + bytes([number + 1])):
-            found.add(_SUMMED[family], key[len(place) :], value)
-    if (found.rows, found.packed()) != (marker.rows, marker.sums):
+            total.add(_SUMMED[family], key[len(place) :], value)
+    if (total.rows, total.packed()) != (marker.rows, marker.sums):
         raise store.damaged(
             f"the rows staged for the switch to index {marker.index} are not those that had arrived: "
-            f"{found.rows} are there, {marker.rows} had"
+            f"{total.rows} are there, {marker.rows} had"
         )
 
 
@@ -187,13 +187,13 @@ class Sweeper:
         """Remove at most so many rows of snapshots other than ``keep``. Raises StorageError."""
         if self._from is None:
             return
-        found = list(islice(self._store.scan("staged", self._from, _END), most))
+        rows = list(islice(self._store.scan("staged", self._from, _END), most))
         kept = None if keep is None else _prefix(keep)
-        ops = [StoreOp("staged", key, None) for key, _ in found if kept is None or not key.startswith(kept)]
+        ops = [StoreOp("staged", key, None) for key, _ in rows if kept is None or not key.startswith(kept)]
         if ops:
             self._store.write(ops)
-        self._from = found[-1][0] + b"\0" if len(found) == most else None
-        if kept is not None and found and found[-1][0].startswith(kept):
+        self._from = rows[-1][0] + b"\0" if len(rows) == most else None
+        if kept is not None and rows and rows[-1][0].startswith(kept):
             self._from = kept + b"\xff"
 
 

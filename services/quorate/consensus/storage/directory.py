@@ -113,15 +113,15 @@ class Directory:
         anything is written, and raises UsageError if what else lies here is another's. Raises UsageError, naming the
         difference, if it is another's; StorageError if it is damaged and nothing tells who it was.
         """
-        found = file.read()
-        voter = None if found is None else decode_voter(found.data)
+        content = file.read()
+        voter = None if content is None else decode_voter(content.data)
         if voter is None:
-            if found is not None and store is None:
+            if content is not None and store is None:
                 raise StorageError(
                     "voter.json is damaged and there is no store to tell whose directory this is: restore the file, or "
                     "remove the whole data directory and have the node rebuilt (quorate member rebuild)"
                 )
-            voter = _from_store(store, cluster_id, node_id, fresh, MISSING if found is None else DAMAGED)
+            voter = _from_store(store, cluster_id, node_id, fresh, MISSING if content is None else DAMAGED)
         check_voter(voter, cluster_id, node_id)
         if store is not None:
             _same("the store", store.cluster_id, store.node_id, cluster_id, node_id)
@@ -132,9 +132,9 @@ class Directory:
                 )
         check(voter.incarnation)
         directory = cls(file, voter)
-        if found is not None and found.copied and voter.begun:
+        if content is not None and content.copied and voter.begun:
             directory.voter = msgspec.structs.replace(voter, may_not_vote=voter.may_not_vote or COPIED)
-        if found is None or found.copied or directory.voter != voter:
+        if content is None or content.copied or directory.voter != voter:
             directory.save()
         return directory
 

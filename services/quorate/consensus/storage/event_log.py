@@ -69,7 +69,7 @@ class EventLog:
         """The newest batch must be there: it, its term and what was applied speak for each other."""
         if self.end_offset:
             term, _ = self.stamp_before(self.end_offset)
-            starts = [start for known, start in self.term_starts if known == term]
+            starts = [start for number, start in self.term_starts if number == term]
             if not starts or starts[0] >= self.end_offset:
                 raise self._store.damaged(f"the beginning of term {term} is missing")
 
@@ -128,13 +128,13 @@ class EventLog:
         Empty at the end. Raises UsageError outside of the log, StorageError.
         """
         self._check_range(offset)
-        found: list[bytes] = []
+        batches: list[bytes] = []
         for batch in self._from(offset):
             max_bytes -= len(batch)
-            if found and max_bytes < 0:
+            if batches and max_bytes < 0:
                 break
-            found.append(batch)
-        return found
+            batches.append(batch)
+        return batches
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Every batch from the one that holds ``offset`` to the end as of now. Raises UsageError, StorageError."""
@@ -190,12 +190,12 @@ class EventLog:
         for key, batch in self._store.scan("events", offset_key(offset), offset_key(end)):
             if self._checked(key, batch) != offset:
                 break
-            _, count, found, _ = parse_batch(batch)
-            if found != term and (found < term or starts.get(found) != offset):
+            _, count, batch_term, _ = parse_batch(batch)
+            if batch_term != term and (batch_term < term or starts.get(batch_term) != offset):
                 raise self._store.damaged(
-                    f"the batch at offset {offset} is of term {found}, which does not begin there"
+                    f"the batch at offset {offset} is of term {batch_term}, which does not begin there"
                 )
-            offset, term, read = offset + count, found, read + len(batch)
+            offset, term, read = offset + count, batch_term, read + len(batch)
             if read >= max_bytes:
                 return offset, term, read
         if offset < end:

@@ -77,8 +77,8 @@ class Scrub:
         )
 
     def _ask(self) -> None:
-        found: list[int | None] = []
-        self._worker.submit(lambda: found.append(next(self._slices, None)), lambda: self._read(found[0]))
+        sizes: list[int | None] = []
+        self._worker.submit(lambda: sizes.append(next(self._slices, None)), lambda: self._read(sizes[0]))
 
     def _read(self, read: int | None) -> None:
         if read is not None:

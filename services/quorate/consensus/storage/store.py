@@ -121,7 +121,7 @@ def read_applied(store: Store) -> Applied | None:
     value = store.get("meta", _APPLIED_KEY)
     if value is None:
         return None
-    layout = next((known for known in (_APPLIED, _APPLIED_BEFORE) if len(value) - known.size in (0, SUMS_BYTES)), None)
+    layout = next((shape for shape in (_APPLIED, _APPLIED_BEFORE) if len(value) - shape.size in (0, SUMS_BYTES)), None)
     if layout is None:
         raise store.damaged(f"the applied index is {len(value)} bytes")
     index, term, next_offset, time_ms, *durable = layout.unpack_from(value)
@@ -143,13 +143,13 @@ def claim_identity(store: Store, identity: Identity) -> None:
     """Write it into a fresh store, or one of an older format, durably. Raises UsageError, naming the difference, if it
     is somebody else's.
     """
-    found = read_identity(store)
-    if found is not None and found.format_version < identity.format_version:
-        found = msgspec.structs.replace(found, format_version=identity.format_version)
-    elif found is not None and found == identity:
+    owner = read_identity(store)
+    if owner is not None and owner.format_version < identity.format_version:
+        owner = msgspec.structs.replace(owner, format_version=identity.format_version)
+    elif owner is not None and owner == identity:
         return
-    for name in Identity.__struct_fields__ if found is not None else ():
-        theirs, ours = getattr(found, name), getattr(identity, name)
+    for name in Identity.__struct_fields__ if owner is not None else ():
+        theirs, ours = getattr(owner, name), getattr(identity, name)
         if theirs != ours:
             raise UsageError(f"the data directory belongs to {name} {theirs!r}, not {ours!r}")
     store.write([StoreOp("meta", _IDENTITY_KEY, msgspec.msgpack.encode(identity))])
@@ -197,15 +197,15 @@ class RocksStore:
     def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with ``start <= key < stop`` in key order, as of the call. Raises StorageError."""
         try:
-            found = self._families[family].iter()
-            found.seek(start)
+            cursor = self._families[family].iter()
+            cursor.seek(start)
         except Exception as error:
             raise self.damaged(error) from error
-        return self._walk(found, stop)
+        return self._walk(cursor, stop)
 
-    def _walk(self, found: RdictIter, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def _walk(self, cursor: RdictIter, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """An iterator of RocksDB simply ends at a block it cannot read: its status says why it ended."""
-        valid, next_key, next_value, advance = found.valid, found.key, found.value, found.next
+        valid, next_key, next_value, advance = cursor.valid, cursor.key, cursor.value, cursor.next
         try:
             while valid():
                 key: bytes = next_key()
@@ -213,18 +213,18 @@ class RocksStore:
                     return
                 yield key, next_value()
                 advance()
-            found.status()
+            cursor.status()
         except Exception as error:
             raise self.damaged(error) from error
 
     def last(self, family: Family) -> tuple[bytes, bytes] | None:
         """The pair with the greatest key. Raises StorageError."""
         try:
-            found = self._families[family].iter()
-            found.seek_to_last()
-            if found.valid():
-                return found.key(), found.value()
-            found.status()
+            cursor = self._families[family].iter()
+            cursor.seek_to_last()
+            if cursor.valid():
+                return cursor.key(), cursor.value()
+            cursor.status()
         except Exception as error:
             raise self.damaged(error) from error
         return None

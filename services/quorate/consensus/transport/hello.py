@@ -185,11 +185,11 @@ class Answering:
         hello = codec.decode_hello(frame)
         if not isinstance(hello, Hello):
             raise PeerError("the first frame is no hello")
-        known = hello.node_id in party.peers
-        self.peer = hello.node_id if known else None
+        is_peer = hello.node_id in party.peers
+        self.peer = hello.node_id if is_peer else None
         self.incarnation = hello.dir_uuid
         reason = judge_hello(hello, own, party.handlers.directory_of(hello.node_id))
-        if reason is None and not known:
+        if reason is None and not is_peer:
             reason = "node id"
         if reason is not None:
             self._wire.refuse(reason)
@@ -314,6 +314,6 @@ class Links(Generic[LinkT]):
     def judge_again(self, directory_of: Callable[[NodeId], bytes | None]) -> None:
         """The log names other directories now: who is not the one it names is no peer."""
         for link in [*self.outbound.values(), *self.inbound.values()]:
-            known = directory_of(link.peer) if link.peer is not None else None
-            if known is not None and link.incarnation not in (None, known):
+            directory = directory_of(link.peer) if link.peer is not None else None
+            if directory is not None and link.incarnation not in (None, directory):
                 link.refuse("directory")
