@@ -57,10 +57,10 @@ def decode(data: bytes) -> Event:
 
 def schema_id(event: type[Event]) -> int:
     """The id events of this type are written with. Raises UsageError when it is no event type."""
-    found = SCHEMA_IDS.get(event)
-    if found is None:
+    number = SCHEMA_IDS.get(event)
+    if number is None:
         raise UsageError(f"{event.__name__} is not an event")
-    return found
+    return number
 
 
 def key(event: Event) -> bytes:

@@ -20,17 +20,17 @@ from quorate.events.schema import Array, FieldType, Record
 
 def breaks(events: dict[str, Record], entries: Sequence[registry.Entry]) -> list[str]:
     """Every incompatibility, as a sentence; empty when there is none."""
-    found: list[str] = []
+    problems: list[str] = []
     for entry in entries:
         event = events.get(entry.name)
         if event is None:
-            found.append(f"{entry.name} was taken away; its events are in the log")
+            problems.append(f"{entry.name} was taken away; its events are in the log")
             continue
         since = f"since version {entry.version} (id {entry.id})"
         if event.key != entry.schema.key:
-            found.append(f"{event.name}: the key changed {since}")
-        found.extend(f"{problem} {since}" for problem in _record_breaks(entry.schema, event, event.name))
-    return list(dict.fromkeys(found))
+            problems.append(f"{event.name}: the key changed {since}")
+        problems.extend(f"{problem} {since}" for problem in _record_breaks(entry.schema, event, event.name))
+    return list(dict.fromkeys(problems))
 
 
 def _record_breaks(old: Record, new: Record, where: str) -> Iterator[str]:
@@ -65,13 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--schemas", type=Path, default=schema.SCHEMAS_DIR, help="the folder of .avsc files")
     folder: Path = parser.parse_args(arguments).schemas
     try:
-        found = breaks(schema.load(folder), registry.load(folder))
+        problems = breaks(schema.load(folder), registry.load(folder))
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
-    for line in found:
+    for line in problems:
         print(line, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -281,10 +281,10 @@ def _text_literal(text: str) -> str:
 def plan(folder: Path) -> dict[Path, str]:
     """What the two files should hold. Raises UsageError when a schema is bad or breaks what was written before."""
     events = schema.load(folder)
-    known = registry.load(folder)
-    if found := compat.breaks(events, known):
-        raise UsageError("\n".join(found))
-    entries = registry.append(known, events)
+    history = registry.load(folder)
+    if problems := compat.breaks(events, history):
+        raise UsageError("\n".join(problems))
+    entries = registry.append(history, events)
     return {registry.path_in(folder): registry.text(entries), MODULE: module_text(events, entries)}
 
 

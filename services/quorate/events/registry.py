@@ -54,9 +54,9 @@ def append(entries: tuple[Entry, ...], events: dict[str, Record]) -> tuple[Entry
     """The entries and one more for each event whose newest entry is not its schema, in name order."""
     grown = list(entries)
     for name, record in sorted(events.items()):
-        known = [entry for entry in grown if entry.name == name]
-        if not known or known[-1].fingerprint != fingerprint(record):
-            grown.append(Entry(len(grown) + 1, name, len(known) + 1, fingerprint(record), record))
+        versions = [entry for entry in grown if entry.name == name]
+        if not versions or versions[-1].fingerprint != fingerprint(record):
+            grown.append(Entry(len(grown) + 1, name, len(versions) + 1, fingerprint(record), record))
     return tuple(grown)
 
 

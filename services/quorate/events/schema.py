@@ -109,10 +109,10 @@ def parse(data: Json, *, documented: bool = True) -> Record:
     event = _Parser(documented).record(data)
     if not isinstance(data, dict) or data.get("namespace") != NAMESPACE:
         raise UsageError(f"the namespace must be {NAMESPACE}")
-    found = _KEY.fullmatch(event.key)
-    if not found:
+    key = _KEY.fullmatch(event.key)
+    if not key:
         raise UsageError('"quorate.key" must be like "broker-set/{broker_set}"')
-    if name := found.group("field"):
+    if name := key.group("field"):
         field = event.field(name)
         if field is None or field.type not in (Primitive("string"), Primitive("int"), Primitive("long")):
             raise UsageError(f'"quorate.key" needs a string or number field {name}')

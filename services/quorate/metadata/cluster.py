@@ -72,9 +72,9 @@ def record_node_start(state: State, command: RecordNodeStart, context: Context) 
     refusal = _not_a_voter(state, command.node_id)
     if refusal is not None:
         return refusal
-    known = directory_of(state, command.node_id)
-    if known and command.dir_uuid != known:
-        return refuse("DirectoryUnknown", f"Node {command.node_id} has directory {known}, not {command.dir_uuid}")
+    directory = directory_of(state, command.node_id)
+    if directory and command.dir_uuid != directory:
+        return refuse("DirectoryUnknown", f"Node {command.node_id} has directory {directory}, not {command.dir_uuid}")
     if not command.feature_min <= state.feature_level <= command.feature_max:
         return refuse("UnsupportedFeatureLevel", f"Node {command.node_id} does not know level {state.feature_level}")
     event = NodeStarted(
@@ -99,8 +99,8 @@ def raise_feature_level(state: State, command: RaiseFeatureLevel, context: Conte
     for voter in state.cluster.voters:
         node = state.nodes.get(voter.id)
         if node is None or not node.feature_min <= command.level <= node.feature_max:
-            known = "never started" if node is None else f"knows levels {node.feature_min} to {node.feature_max}"
-            return refuse("UnsupportedFeatureLevel", f"Node {voter.id} {known}, not {command.level}")
+            reason = "never started" if node is None else f"knows levels {node.feature_min} to {node.feature_max}"
+            return refuse("UnsupportedFeatureLevel", f"Node {voter.id} {reason}, not {command.level}")
     return Decision((FeatureLevelChanged(old=state.feature_level, new=command.level),), Accepted())
 
 
@@ -120,8 +120,8 @@ def rebuild_voter(state: State, command: RebuildVoter, context: Context) -> Deci
         return Decision((), Accepted())
     for voter in state.cluster.voters:
         if new in {directory_of(state, voter.id), voter.dir_uuid, *former_directories(state, voter.id)}:
-            told = "was given up before; remove it and start with an empty one"
-            what = told if voter.id == command.node_id else f"is or was the one of node {voter.id}"
+            advice = "was given up before; remove it and start with an empty one"
+            what = advice if voter.id == command.node_id else f"is or was the one of node {voter.id}"
             return refuse("DirectoryTaken", f"Directory {new} {what}")
     event = VoterRebuilt(
         node_id=command.node_id,
@@ -156,8 +156,8 @@ def _addresses(state: State, node_id: int) -> NodeAddresses:
 
 def _uuid(text: str) -> str:
     """As a directory's id is written; empty if it is none. All zeros and all ones say other things in votes."""
-    found = text.lower()
-    return found if _UUID.fullmatch(found) and len(set(found) - {"-"}) > 1 else ""
+    uuid = text.lower()
+    return uuid if _UUID.fullmatch(uuid) and len(set(uuid) - {"-"}) > 1 else ""
 
 
 def _not_a_voter(state: State, node_id: int) -> Refusal | None:

@@ -100,16 +100,16 @@ def heeded(scope: str) -> frozenset[str] | None:
 
 def unread(scope: str, changes: Mapping[str, str | None]) -> str:
     """Says which of these nothing would ever read, more likely a mistake than a wish; empty: none. To unset is none."""
-    known = heeded(scope)
+    keys = heeded(scope)
     named = scope.startswith(_NAMED_SCOPES) and not scope.endswith("/")
-    if known is None or not (named or scope == SCOPE):
+    if keys is None or not (named or scope == SCOPE):
         return ""  # The rules refuse what they do not know there, or the scope.
     labels = scope.startswith("broker-set/")
-    wrong = (name for name, value in changes.items() if value is not None and name not in known)
+    wrong = (name for name, value in changes.items() if value is not None and name not in keys)
     name = next((name for name in wrong if not (labels and _LABEL.fullmatch(name))), None)
     if name is None:
         return ""
-    return f"nothing reads {name} in {scope}" + (f"; there it is {', '.join(sorted(known))}" if known else "")
+    return f"nothing reads {name} in {scope}" + (f"; there it is {', '.join(sorted(keys))}" if keys else "")
 
 
 def change_config(state: State, command: ChangeConfig, context: Context) -> Decision | Refusal:

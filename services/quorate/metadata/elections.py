@@ -84,8 +84,8 @@ def elect_master(state: State, command: ElectMaster, context: Context) -> Decisi
     if outcome.winner is None:
         if asker is not None:
             return refuse("ElectMasterFailed", "Failed to elect a new master")
-        known = broker_set.failed_inputs == inputs(outcome.candidates)
-        repeated = known and policy.single_epoch_bump_on_failed_election
+        same_inputs = broker_set.failed_inputs == inputs(outcome.candidates)
+        repeated = same_inputs and policy.single_epoch_bump_on_failed_election
         if repeated or (policy.no_failed_first_election and broker_set.master_epoch == 0):
             return refuse("MasterNotAvailable", NO_MASTER_REMARK)
     if field.epoch_floor >= EPOCH_MAX:
@@ -120,8 +120,8 @@ def elect_moved_master(state: State, moved: BrokerAddressChanged, context: Conte
 
 def _learners(state: State, broker_set: BrokerSet) -> frozenset[int]:
     """By the setting of the set, or by their own word."""
-    said = [r.broker_id for r in broker_set.replicas if r.capabilities.get(LEARNER_CAPABILITY, "").lower() == "true"]
-    return configs.learners(state, broker_set.name).union(said)
+    ids = [r.broker_id for r in broker_set.replicas if r.capabilities.get(LEARNER_CAPABILITY, "").lower() == "true"]
+    return configs.learners(state, broker_set.name).union(ids)
 
 
 def _field(broker_set: BrokerSet, learners: frozenset[int], context: Context) -> _Field:

@@ -59,8 +59,8 @@ def own_limits(own: RequestSettings) -> dict[str, int]:
 def unrecorded(state: State, own: RequestSettings) -> dict[str, str]:
     """The limits a leader with these settings has to record: those that differ and that the log does not have."""
     config = state.configs.get(SCOPE)
-    said = {} if config is None else config.values
-    return {name: str(value) for name, value in own_limits(own).items() if name not in said and value != UNSAID[name]}
+    record = {} if config is None else config.values
+    return {name: str(value) for name, value in own_limits(own).items() if name not in record and value != UNSAID[name]}
 
 
 def overruled(state: State, own: RequestSettings) -> Iterator[str]:

@@ -129,12 +129,12 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """None: it never ran, run it. Refuses InvalidRequestId, RequestExpired (nobody knows any more), and
         RequestIdReused: what ran under this id was another command than that of ``digest``.
         """
-        known = self.replies.get((principal, request_id))
-        if known is not None:
-            if digest and known.digest and digest != known.digest:
-                told = f"The request id was used for another command, whose events begin at {known.first_offset}"
-                return refuse("RequestIdReused", told)
-            return known
+        reply = self.replies.get((principal, request_id))
+        if reply is not None:
+            if digest and reply.digest and digest != reply.digest:
+                remark = f"The request id was used for another command, whose events begin at {reply.first_offset}"
+                return refuse("RequestIdReused", remark)
+            return reply
         time_ms = request_time_ms(request_id)
         if time_ms is None:
             return refuse("InvalidRequestId", "A request id is <epoch milliseconds>-<1 to 100 visible characters>")

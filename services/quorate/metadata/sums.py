@@ -165,7 +165,7 @@ class RunningSums:
 
     def at(self, index: int) -> Mark | None:
         """The sums after the entry at ``index``, if they are remembered."""
-        found, term, offset, entities, rest = self._ring[index % RING_MAX]
-        if found != index:
+        slot_index, term, offset, entities, rest = self._ring[index % RING_MAX]
+        if slot_index != index:
             return None
         return Mark(index=index, term=term, offset=offset, rows=entities, whole=(entities + rest) & _MASK)

@@ -76,8 +76,8 @@ def put_topic(state: State, command: PutTopic, context: Context) -> Decision | R
     refusal = _bad_name(name) or _protected(name, policy) or _bad_setting(command, policy)
     if refusal is not None:
         return refusal
-    known = state.topics.get(name)
-    attributes = _altered(None if known is None else known.attributes, command.attributes)
+    predecessor = state.topics.get(name)
+    attributes = _altered(None if predecessor is None else predecessor.attributes, command.attributes)
     if isinstance(attributes, Refusal):
         return attributes
     topic = Topic(
@@ -90,9 +90,9 @@ def put_topic(state: State, command: PutTopic, context: Context) -> Decision | R
         order=command.order,
         attributes=attributes,
     )
-    if topic == known:
+    if topic == predecessor:
         return Decision((), TopicIs(topic=name, changed=False))
-    event = (TopicCreated if known is None else TopicUpdated)(**msgspec.structs.asdict(topic))
+    event = (TopicCreated if predecessor is None else TopicUpdated)(**msgspec.structs.asdict(topic))
     return Decision((event,), TopicIs(topic=name, changed=True))
 
 

@@ -124,8 +124,10 @@ class Survivors:
 
     def living(self) -> tuple[int, ...]:
         """Ids of the set that are alive."""
-        found = self._found
-        return tuple(r.broker_id for r in found.replicas if self.alive(found.cluster, found.name, r.broker_id))
+        broker_set = self._found
+        return tuple(
+            r.broker_id for r in broker_set.replicas if self.alive(broker_set.cluster, broker_set.name, r.broker_id)
+        )
 
 
 def whatif(
@@ -167,8 +169,8 @@ def overruled(state: State, broker_set: str, unclean: bool | None) -> State:
     if unclean is None:
         return state
     scope = f"broker-set/{broker_set}"
-    said = {**configs.values(state, scope), configs.ENABLE_ELECT_UNCLEAN_MASTER: str(unclean).lower()}
-    return msgspec.structs.replace(state, configs=state.configs.set(scope, Config(scope=scope, values=said)))
+    values = {**configs.values(state, scope), configs.ENABLE_ELECT_UNCLEAN_MASTER: str(unclean).lower()}
+    return msgspec.structs.replace(state, configs=state.configs.set(scope, Config(scope=scope, values=values)))
 
 
 class _Judge:
@@ -192,14 +194,16 @@ class _Judge:
 
     def row(self, *, quorum: bool) -> SetRow:
         """The outcome. Without a quorum nothing is decided: a set that has lost its master has none."""
-        found = self._found
-        if found.master is not None and found.master not in self._failed:
-            left = tuple(one for one in found.sync_state_set if one not in self._failed)
-            kind: Kind = "unaffected" if left == found.sync_state_set else "shrunk"
-            text = f"Broker {found.master} lives and stays master; {len(left)} of {len(found.replicas)} in sync."
-            return self._row(kind, found.master, (), MASTER_LIVES, text, in_sync=left)
+        broker_set = self._found
+        if broker_set.master is not None and broker_set.master not in self._failed:
+            left = tuple(one for one in broker_set.sync_state_set if one not in self._failed)
+            kind: Kind = "unaffected" if left == broker_set.sync_state_set else "shrunk"
+            text = (
+                f"Broker {broker_set.master} lives and stays master; {len(left)} of {len(broker_set.replicas)} in sync."
+            )
+            return self._row(kind, broker_set.master, (), MASTER_LIVES, text, in_sync=left)
         if not quorum:
-            text = f"{found.name} has no master, and without a quorum of controllers nobody can be elected."
+            text = f"{broker_set.name} has no master, and without a quorum of controllers nobody can be elected."
             return self._row("no master", None, (), NO_QUORUM, text)
         outcomes = list(self._outcomes())
         elected = {event.master: event for event in outcomes if isinstance(event, MasterElected)}
@@ -217,9 +221,9 @@ class _Judge:
 
     def _outcomes(self) -> Iterator[MasterElected | ElectionFailed | Refusal]:
         """One election for each thing that could be so."""
-        found, live = self._found, self._live
-        unknown = [one for one in live.living() if self._known.info(found.cluster, found.name, one) is None]
-        command = ElectMaster(broker_set=found.name, trigger="master lost", evidence="heartbeat expired")
+        broker_set, live = self._found, self._live
+        unknown = [one for one in live.living() if self._known.info(broker_set.cluster, broker_set.name, one) is None]
+        command = ElectMaster(broker_set=broker_set.name, trigger="master lost", evidence="heartbeat expired")
         for furthest in (*unknown, None):
             live.furthest = furthest
             outcome = decide(self._state, command, self._context)
@@ -240,19 +244,19 @@ class _Judge:
         in_sync: tuple[int, ...] | None = None,
         event: MasterElected | None = None,
     ) -> SetRow:
-        found = self._found
+        broker_set = self._found
         unclean = event is not None and event.unclean
         if event is not None:
             in_sync = event.sync_state_set if winner is not None else ()
         after = SetAfter(
             master=winner,
-            sync_state_set=found.sync_state_set if in_sync is None else in_sync,
+            sync_state_set=broker_set.sync_state_set if in_sync is None else in_sync,
             alive=self._live.living(),
         )
         return SetRow(
-            set=found.name,
+            set=broker_set.name,
             kind=kind,
-            master=found.master,
+            master=broker_set.master,
             winner=winner,
             winners=winners,
             rule=rule,
@@ -264,9 +268,13 @@ class _Judge:
 
     def _loses(self, winner: int | None) -> int | None:
         """Bytes of the longest log in sync that the winner lacks."""
-        found = self._found
-        ends = {r.broker_id: self._known.info(found.cluster, found.name, r.broker_id) for r in found.replicas}
+        broker_set = self._found
+        ends = {
+            r.broker_id: self._known.info(broker_set.cluster, broker_set.name, r.broker_id) for r in broker_set.replicas
+        }
         has = ends.get(winner) if winner is not None else None
-        others = [ends[one] for one in {*found.sync_state_set, found.master} if one is not None and one in ends]
-        known = [info.max_offset for info in others if info is not None]
-        return max(max(known) - has.max_offset, 0) if has is not None and known else None
+        others = [
+            ends[one] for one in {*broker_set.sync_state_set, broker_set.master} if one is not None and one in ends
+        ]
+        offsets = [info.max_offset for info in others if info is not None]
+        return max(max(offsets) - has.max_offset, 0) if has is not None and offsets else None

@@ -31,23 +31,23 @@ def changes(before: State, after: State) -> Steps[list[Change]]:
     """All of them, by key."""
     old = yield from _table(before)
     new = yield from _table(after)
-    found: list[Change] = []
+    differences: list[Change] = []
     for count, name in enumerate(sorted(old.keys() | new.keys()), start=1):
         change = _change(name, old.get(name), new.get(name))
         if change is not None:
-            found.append(change)
+            differences.append(change)
         if count % ROWS_PER_STEP == 0:
             yield
-    return found
+    return differences
 
 
 def _table(state: State) -> Steps[dict[tuple[str, str], Entity]]:
-    found: dict[tuple[str, str], Entity] = {}
+    table: dict[tuple[str, str], Entity] = {}
     for kind, name, entity in entities(state):
-        found[kind, name] = entity
-        if len(found) % ROWS_PER_STEP == 0:
+        table[kind, name] = entity
+        if len(table) % ROWS_PER_STEP == 0:
             yield
-    return found
+    return table
 
 
 def _change(key: tuple[str, str], old: Entity | None, new: Entity | None) -> Change | None:

@@ -47,8 +47,8 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
     """The state after the event. Raises InvariantBrokenError for one that no decision can have produced."""
     match event:  # The frequent one first and on its own: a match costs by the case.
         case SyncStateSetAltered():
-            found = _broker_set(state, event.broker_set)
-            changed = _replace(found, sync_state_set=event.new, sync_state_set_epoch=event.sync_state_set_epoch)
+            broker_set = _broker_set(state, event.broker_set)
+            changed = _replace(broker_set, sync_state_set=event.new, sync_state_set_epoch=event.sync_state_set_epoch)
             return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
         case MasterElected() | ElectionFailed() | RoleChangeAcknowledged() | BrokerFenced():
             changed = _judged(_broker_set(state, event.broker_set), event, stamp)
@@ -148,14 +148,14 @@ def _applied(state: State, event: BrokerIdApplied) -> BrokerSet:
 
 def _cleaned(state: State, event: BrokerDataCleaned) -> Map[str, BrokerSet]:
     """The set goes, or some ids; with ``whole_set`` *and* ids the sync half goes (policy.no_half_known_sets off)."""
-    found = _broker_set(state, event.broker_set)
-    left = tuple(r for r in found.replicas if r.broker_id not in event.broker_ids)
+    broker_set = _broker_set(state, event.broker_set)
+    left = tuple(r for r in broker_set.replicas if r.broker_id not in event.broker_ids)
     if not event.broker_ids or not left:
-        return state.broker_sets.delete(found.name)
+        return state.broker_sets.delete(broker_set.name)
     if event.whole_set:
-        return state.broker_sets.set(found.name, found.halved(left))
-    in_sync = tuple(broker_id for broker_id in found.sync_state_set if broker_id not in event.broker_ids)
-    return state.broker_sets.set(found.name, _replace(found, replicas=left, sync_state_set=in_sync))
+        return state.broker_sets.set(broker_set.name, broker_set.halved(left))
+    in_sync = tuple(broker_id for broker_id in broker_set.sync_state_set if broker_id not in event.broker_ids)
+    return state.broker_sets.set(broker_set.name, _replace(broker_set, replicas=left, sync_state_set=in_sync))
 
 
 def _configured(state: State, event: ConfigChanged) -> State:

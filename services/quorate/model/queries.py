@@ -151,8 +151,8 @@ def _sync_state_data(query: SyncStateData, state: State, live: LiveView) -> Resu
     """Java ``getSyncStateData``; unknown sets are left out in silence, no set at all is an error."""
     if not query.broker_sets:
         return Absent(code="NoBrokerSetsNamed", remark="not set any response code")
-    known = (state.known(name) for name in dict.fromkeys(query.broker_sets))
-    return SyncStateDataIs(broker_sets=tuple(_sync_state(found, live) for found in known if found is not None))
+    sets = (state.known(name) for name in dict.fromkeys(query.broker_sets))
+    return SyncStateDataIs(broker_sets=tuple(_sync_state(entry, live) for entry in sets if entry is not None))
 
 
 def _topic_config(query: TopicConfig, state: State, live: LiveView) -> Result | Absent:

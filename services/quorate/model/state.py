@@ -166,8 +166,8 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def known(self, broker_set: str) -> BrokerSet | None:
         """The set if both its halves are known (Java ``isContainsBroker``)."""
-        found = self.broker_sets.get(broker_set)
-        return found if found is not None and found.sync_known else None
+        entry = self.broker_sets.get(broker_set)
+        return entry if entry is not None and entry.sync_known else None
 
 
 EMPTY = State()

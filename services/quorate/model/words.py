@@ -40,10 +40,10 @@ def sentence(event: Event) -> str:
         case SyncStateSetAltered():
             return f"{event.broker_set}: in sync are now {ids(event.new)} (before: {ids(event.old)})"
         case RoleChangeAcknowledged():
-            heard = [ack for ack in event.acks if ack.acknowledged_ms]
-            last = max((ack.acknowledged_ms - event.committed_ms for ack in heard), default=0)
-            told = f"{len(heard)} of {len(event.acks)} brokers acknowledged epoch {event.master_epoch}"
-            return f"{event.broker_set}: {told}" + (f", the last after {last} ms" if heard else "")
+            acks = [ack for ack in event.acks if ack.acknowledged_ms]
+            last = max((ack.acknowledged_ms - event.committed_ms for ack in acks), default=0)
+            tally = f"{len(acks)} of {len(event.acks)} brokers acknowledged epoch {event.master_epoch}"
+            return f"{event.broker_set}: {tally}" + (f", the last after {last} ms" if acks else "")
         case BrokerIdApplied():
             return f"{event.broker_set}: id {event.broker_id} is taken by {event.address}"
         case BrokerRegistered():

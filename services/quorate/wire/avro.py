@@ -97,7 +97,7 @@ def events_of(batch: bytes, stamp_base: Stamp) -> list[tuple[bytes, Event]]:
     because a header that must be a certain text needs no parsing.
     """
     stamp = stamp_base
-    found: list[tuple[bytes, Event]] = []
+    events: list[tuple[bytes, Event]] = []
     records = stamped_records(
         batch, stamp.offset, stamp.term, stamp.time_ms, stamp.principal, stamp.cause, stamp.request_id
     )
@@ -107,11 +107,11 @@ def events_of(batch: bytes, stamp_base: Stamp) -> list[tuple[bytes, Event]]:
         except UnknownSchemaError:
             raise
         except DecodeError as error:
-            raise BatchError(f"the event at {stamp.offset + len(found)} is malformed: {error}") from error
+            raise BatchError(f"the event at {stamp.offset + len(events)} is malformed: {error}") from error
         if kind != event.__class__.__name__ or name != key(event):
-            raise BatchError(f"the event at {stamp.offset + len(found)} is not a {kind}, or has another's key")
-        found.append((name, event))
-    return found
+            raise BatchError(f"the event at {stamp.offset + len(events)} is not a {kind}, or has another's key")
+        events.append((name, event))
+    return events
 
 
 @native
@@ -120,35 +120,35 @@ def stamped_records(
 ) -> list[tuple[bytes, bytes, str]]:
     """Key, value and type of each record of a batch under that stamp. Raises BatchError for any other."""
     info, first_ms = open_batch(batch)
-    said = (info.base_offset, info.leader_epoch, first_ms, info.max_time_ms)
-    if said != (offset, term, time_ms, time_ms):
-        raise BatchError(f"a batch of offset, epoch and times {said} is not of {(offset, term, time_ms, time_ms)}")
+    head = (info.base_offset, info.leader_epoch, first_ms, info.max_time_ms)
+    if head != (offset, term, time_ms, time_ms):
+        raise BatchError(f"a batch of offset, epoch and times {head} is not of {(offset, term, time_ms, time_ms)}")
     who, where = _who(principal, cause, request_id), _where(term, time_ms)
-    found: list[tuple[bytes, bytes, str]] = []
+    records: list[tuple[bytes, bytes, str]] = []
     at = HEADER_BYTES
     for delta in range(info.count):
         try:
             delta_ms, name, value, at, end = open_record(batch, at, delta)
-            known = _ahead(offset + delta, where)
-            kind, _ = read_field(batch, _past(batch, at, known))
+            prefix = _ahead(offset + delta, where)
+            kind, _ = read_field(batch, _past(batch, at, prefix))
             if delta_ms or name is None or value is None or kind is None:
                 raise DecodeError("a time of its own, or no key, value or type")
-            if batch[at:end] != known + field(kind) + who:
+            if batch[at:end] != prefix + field(kind) + who:
                 raise DecodeError("headers of another stamp")
-            found.append((name, value, kind.decode()))
+            records.append((name, value, kind.decode()))
         except (IndexError, ValueError, DecodeError) as error:  # ValueError: not UTF-8.
             raise BatchError(f"the event at {offset + delta} is malformed: {error}") from error
         at = end
     if at != len(batch):
         raise BatchError("bytes after the last record")
-    return found
+    return records
 
 
 @lru_cache(maxsize=1024)
 def _who(principal: str, cause: str, request_id: str) -> bytes:
     """The headers that say who asked for what. Raises UnicodeEncodeError."""
-    said = (_PRINCIPAL, principal), (_CAUSE, cause), (_REQUEST_ID, request_id)
-    return b"".join([part for name, text in said for part in (name, field(text.encode()))])
+    headers = (_PRINCIPAL, principal), (_CAUSE, cause), (_REQUEST_ID, request_id)
+    return b"".join([part for name, text in headers for part in (name, field(text.encode()))])
 
 
 @lru_cache(maxsize=16)
@@ -169,7 +169,7 @@ def decode_events(batch: bytes) -> tuple[tuple[Stamp, Event], ...]:
     does not know; both are PeerError.
     """
     info, first_ms = open_batch(batch)
-    found: list[tuple[Stamp, Event]] = []
+    events: list[tuple[Stamp, Event]] = []
     at = HEADER_BYTES
     for delta in range(info.count):
         try:
@@ -182,18 +182,18 @@ def decode_events(batch: bytes) -> tuple[tuple[Stamp, Event], ...]:
             raise BatchError(f"the event at {info.base_offset + delta} is malformed: {error}") from error
         if at != end or name != key(event):
             raise BatchError(f"the event at {info.base_offset + delta} has another's key, or more than its headers")
-        found.append((stamp, event))
+        events.append((stamp, event))
     if at != len(batch):
         raise BatchError("bytes after the last record")
-    return tuple(found)
+    return tuple(events)
 
 
 def _read_stamp(batch: bytes, at: int, offset: int, time_ms: int, event: Event) -> tuple[Stamp, int]:
     """The headers as ``encode_events`` writes them and as the record itself and its event say."""
     term, at = read_field(batch, _past(batch, at, b"".join((_COUNT, _OFFSET, _text(offset), _TERM))))
     kind = field(_type_name(event))
-    known = b"".join((_TIME_MS, _text(time_ms), _TYPE, kind, _PRINCIPAL))
-    principal, at = read_field(batch, _past(batch, at, known))
+    prefix = b"".join((_TIME_MS, _text(time_ms), _TYPE, kind, _PRINCIPAL))
+    principal, at = read_field(batch, _past(batch, at, prefix))
     cause, at = read_field(batch, _past(batch, at, _CAUSE))
     request_id, at = read_field(batch, _past(batch, at, _REQUEST_ID))
     if term is None or principal is None or cause is None or request_id is None or term != b"%d" % int(term):
@@ -209,11 +209,11 @@ def _read_stamp(batch: bytes, at: int, offset: int, time_ms: int, event: Event) 
     return stamp, at
 
 
-def _past(batch: bytes, at: int, known: bytes) -> int:
-    """Where what is known ends."""
-    if not batch.startswith(known, at):
+def _past(batch: bytes, at: int, prefix: bytes) -> int:
+    """Where the prefix ends."""
+    if not batch.startswith(prefix, at):
         raise DecodeError("headers that are not an event's, or contradict it")
-    return at + len(known)
+    return at + len(prefix)
 
 
 def _type_name(event: Event) -> bytes:

@@ -114,11 +114,11 @@ def describe_groups(version: int, groups: Iterable[DescribedGroup]) -> bytes:
     """DescribeGroups v0-v5."""
     f = form(version, 5)
 
-    def member(found: DescribedMember) -> bytes:
-        instance = f.nullable_string(found.instance_id) if version >= 4 else b""
-        whence = f.string(found.client_id) + f.string(found.host)
-        parts = f.data(found.subscription) + f.data(found.assignment)
-        return f.string(found.member_id) + instance + whence + parts + f.end
+    def member(entry: DescribedMember) -> bytes:
+        instance = f.nullable_string(entry.instance_id) if version >= 4 else b""
+        whence = f.string(entry.client_id) + f.string(entry.host)
+        parts = f.data(entry.subscription) + f.data(entry.assignment)
+        return f.string(entry.member_id) + instance + whence + parts + f.end
 
     def one(group: DescribedGroup) -> bytes:
         head = int16(group.error) + f.string(group.group) + f.string(group.state) + f.string(group.protocol_type)
@@ -138,10 +138,10 @@ def describe_configs(version: int, resources: Iterable[DescribedResource]) -> by
     """DescribeConfigs v1-v4; everything is read-only and nothing is secret."""
     f = form(version, 4)
 
-    def config(found: DescribedConfig) -> bytes:
-        source = _DEFAULT_CONFIG if found.default else _STATIC_BROKER_CONFIG
-        head = f.string(found.name) + f.nullable_string(found.value) + boolean(True) + source
-        tail = bytes((found.kind,)) + f.nullable_string(None) if version >= 3 else b""
+    def config(entry: DescribedConfig) -> bytes:
+        source = _DEFAULT_CONFIG if entry.default else _STATIC_BROKER_CONFIG
+        head = f.string(entry.name) + f.nullable_string(entry.value) + boolean(True) + source
+        tail = bytes((entry.kind,)) + f.nullable_string(None) if version >= 3 else b""
         return head + boolean(False) + f.array(()) + tail + f.end
 
     def one(resource: DescribedResource) -> bytes:
@@ -185,25 +185,25 @@ def describe_quorum(
 ) -> bytes:
     """DescribeQuorum v0-v2, all flexible; partitions as (index, error), all but those in error of the one quorum."""
 
-    def replica(found: QuorumReplica) -> bytes:
-        directory = found.directory if version >= 2 else b""
-        times = int64(found.last_fetch_ms) + int64(found.last_caught_up_ms) if version >= 1 else b""
-        return int32(found.node_id) + directory + int64(found.log_end) + times + NO_TAGS
+    def replica(voter: QuorumReplica) -> bytes:
+        directory = voter.directory if version >= 2 else b""
+        times = int64(voter.last_fetch_ms) + int64(voter.last_caught_up_ms) if version >= 1 else b""
+        return int32(voter.node_id) + directory + int64(voter.log_end) + times + NO_TAGS
 
     def partition(index: int, error: int) -> bytes:
-        known = DescribedQuorum(-1, -1, -1, ()) if error else quorum
+        status = DescribedQuorum(-1, -1, -1, ()) if error else quorum
         message = compact_nullable_string(None) if version >= 2 else b""
-        head = int32(known.leader_id) + int32(known.term) + int64(known.high_watermark)
-        voters = compact_array(map(replica, known.voters))
+        head = int32(status.leader_id) + int32(status.term) + int64(status.high_watermark)
+        voters = compact_array(map(replica, status.voters))
         return int32(index) + int16(error) + message + head + voters + compact_array(()) + NO_TAGS
 
-    def node(found: BrokerAddress) -> bytes:
-        port = found.port.to_bytes(2, "big")
-        listener = compact_string("CONTROLLER") + compact_string(found.host) + port + NO_TAGS
-        return int32(found.node_id) + compact_array([listener]) + NO_TAGS
+    def node(address: BrokerAddress) -> bytes:
+        port = address.port.to_bytes(2, "big")
+        listener = compact_string("CONTROLLER") + compact_string(address.host) + port + NO_TAGS
+        return int32(address.node_id) + compact_array([listener]) + NO_TAGS
 
-    told = compact_array(
-        compact_string(name) + compact_array(partition(*found) for found in parts) + NO_TAGS for name, parts in topics
+    body = compact_array(
+        compact_string(name) + compact_array(partition(*part) for part in parts) + NO_TAGS for name, parts in topics
     )
     head = int16(0) + (compact_nullable_string(None) if version >= 2 else b"")
-    return head + told + (compact_array(map(node, nodes)) if version >= 2 else b"") + NO_TAGS
+    return head + body + (compact_array(map(node, nodes)) if version >= 2 else b"") + NO_TAGS

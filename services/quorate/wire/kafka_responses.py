@@ -176,12 +176,12 @@ def list_offsets(version: int, topics: Iterable[tuple[str, Iterable[FoundOffset]
     f = form(version, 6)
     epoch = int32(-1) if version >= 4 else b""
 
-    def one(found: FoundOffset) -> bytes:
-        head = int32(found.partition) + int16(found.error)
-        return head + int64(found.timestamp) + int64(found.offset) + epoch + f.end
+    def one(entry: FoundOffset) -> bytes:
+        head = int32(entry.partition) + int16(entry.error)
+        return head + int64(entry.timestamp) + int64(entry.offset) + epoch + f.end
 
-    told = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
-    return _throttled(version, 2) + told + f.end
+    body = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+    return _throttled(version, 2) + body + f.end
 
 
 def fetch(
@@ -208,8 +208,8 @@ def fetch(
         return _id_of(name) if version >= 13 else f.string(name)
 
     session = int16(error) + int32(0) if version >= 7 else b""
-    told = f.array(named(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
-    return _NO_THROTTLE + session + told + f.end
+    body = f.array(named(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+    return _NO_THROTTLE + session + body + f.end
 
 
 def produce_refused(version: int, topics: Iterable[tuple[str, Iterable[int]]], error: int, message: str) -> bytes:
@@ -227,8 +227,8 @@ def produce_refused(version: int, topics: Iterable[tuple[str, Iterable[int]]], e
             )
         )
 
-    told = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
-    return told + _throttled(version, 1) + f.end
+    body = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+    return body + _throttled(version, 1) + f.end
 
 
 def sasl_handshake_refused(error: int) -> bytes:
@@ -250,8 +250,8 @@ def offset_for_leader_epoch(version: int, topics: Iterable[tuple[str, Iterable[E
     def one(end: EpochEnd) -> bytes:
         return int16(end.error) + int32(end.partition) + int32(end.leader_epoch) + int64(end.end_offset) + f.end
 
-    told = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
-    return _NO_THROTTLE + told + f.end
+    body = f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
+    return _NO_THROTTLE + body + f.end
 
 
 def find_coordinator(version: int, keys: Iterable[str], coordinator: BrokerAddress | None, error: int = 0) -> bytes:
@@ -292,8 +292,8 @@ def sync_group(
 ) -> bytes:
     """SyncGroup v0-v5; ``chosen``: the group's protocol type and protocol."""
     f = form(version, 4)
-    told = f.nullable_string(chosen[0]) + f.nullable_string(chosen[1]) if version >= 5 else b""
-    return _throttled(version, 1) + int16(error) + told + f.data(assignment) + f.end
+    protocol = f.nullable_string(chosen[0]) + f.nullable_string(chosen[1]) if version >= 5 else b""
+    return _throttled(version, 1) + int16(error) + protocol + f.data(assignment) + f.end
 
 
 def heartbeat(version: int, error: int) -> bytes:
@@ -307,18 +307,18 @@ def leave_group(version: int, members: Iterable[tuple[str, str | None, int]], er
     left = list(members)
     if version < 3:
         return _throttled(version, 1) + int16(error or (left[0][2] if left else 0))
-    told = f.array(f.string(m) + f.nullable_string(i) + int16(e) + f.end for m, i, e in left)
-    return _NO_THROTTLE + int16(error) + told + f.end
+    body = f.array(f.string(m) + f.nullable_string(i) + int16(e) + f.end for m, i, e in left)
+    return _NO_THROTTLE + int16(error) + body + f.end
 
 
 def offset_commit(version: int, topics: Iterable[tuple[str, Iterable[tuple[int, int]]]]) -> bytes:
     """OffsetCommit v2-v9; partitions as (index, error)."""
     f = form(version, 8)
-    told = f.array(
+    body = f.array(
         f.string(name) + f.array(int32(p) + int16(error) + f.end for p, error in parts) + f.end
         for name, parts in topics
     )
-    return _throttled(version, 3) + told + f.end
+    return _throttled(version, 3) + body + f.end
 
 
 KeptGroup = tuple[str, Iterable[tuple[str, Iterable[CommittedOffset]]], int]
@@ -338,9 +338,9 @@ def offset_fetch(version: int, groups: Iterable[KeptGroup]) -> bytes:
         return f.array(f.string(name) + f.array(map(one, parts)) + f.end for name, parts in topics)
 
     if version >= 8:
-        told = COMPACT.array(
+        body = COMPACT.array(
             f.string(name) + positions(topics, error) + int16(error) + f.end for name, topics, error in groups
         )
-        return _NO_THROTTLE + told + f.end
+        return _NO_THROTTLE + body + f.end
     ((_, topics, error),) = groups
     return _throttled(version, 3) + positions(topics, error) + (int16(error) if version >= 2 else b"") + f.end

@@ -105,9 +105,9 @@ def open_record(data: bytes, at: int, delta: int) -> tuple[int, bytes | None, by
     if size < 0 or end > len(data):
         raise DecodeError("longer than what is left")
     delta_ms, at = read_long(data, at + 1)
-    found, at = read_long(data, at)
-    if found != delta:
-        raise DecodeError(f"offset delta {found}")
+    own_delta, at = read_long(data, at)
+    if own_delta != delta:
+        raise DecodeError(f"offset delta {own_delta}")
     key, at = read_field(data, at)
     value, at = read_field(data, at)
     return delta_ms, key, value, at, end

@@ -470,13 +470,13 @@ def _text_fields(fields: Fields | Mapping[str, str] | None) -> dict[str, str]:
         return {}
     if not isinstance(fields, Fields):
         return dict(fields)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, own in _names_of(type(fields)):
         value = getattr(fields, own)
         if value is not None:
             kind = value.__class__
-            found[name] = value if kind is str else str(value) if kind is int else _java_text(value)
-    return found
+            texts[name] = value if kind is str else str(value) if kind is int else _java_text(value)
+    return texts
 
 
 @cache

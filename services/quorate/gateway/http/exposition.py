@@ -50,10 +50,10 @@ class Exposition:
         """A gauge without a family."""
         self.add("gauge", name, about, [(labels or {}, value)])
 
-    def histogram(self, name: str, about: str, found: Iterable[tuple[Labels, Histogram]], per_unit_us: int) -> None:
+    def histogram(self, name: str, about: str, series: Iterable[tuple[Labels, Histogram]], per_unit_us: int) -> None:
         """Latencies, in a unit of ``per_unit_us`` microseconds."""
         self._head("histogram", name, about)
-        for labels, histogram in found:
+        for labels, histogram in series:
             total = 0
             for bound, count in zip((*LATENCY_BOUNDS_US, None), histogram.counts, strict=True):
                 total += count
@@ -152,9 +152,14 @@ class Scrape(Listener):
     def _disbelieved(self, out: Exposition) -> Steps[None]:
         """What an election would not believe, before there is one."""
         view, policy, count = self._context.controller.view(), self._context.policy, 0
-        for found in view.state.broker_sets.values():
-            said = [view.live.info(found.cluster, found.name, replica.broker_id) for replica in found.replicas]
-            count += sum(info is not None and info.epoch - found.master_epoch > policy.max_epoch_jump for info in said)
+        for broker_set in view.state.broker_sets.values():
+            infos = [
+                view.live.info(broker_set.cluster, broker_set.name, replica.broker_id)
+                for replica in broker_set.replicas
+            ]
+            count += sum(
+                info is not None and info.epoch - broker_set.master_epoch > policy.max_epoch_jump for info in infos
+            )
             yield
         about = "Brokers that report a master epoch too far ahead of their set's to be believed."
         out.gauge("quorate_epochs_not_believed", about, count)
@@ -188,14 +193,16 @@ class Scrape(Listener):
         yield
         out.add("counter", "election_total", "Elections by result.", elections)
         yield
-        latencies = [({**common, "request_type": kind}, found) for kind, found in sorted(metrics.request_us.items())]
+        latencies = [
+            ({**common, "request_type": kind}, histogram) for kind, histogram in sorted(metrics.request_us.items())
+        ]
         out.histogram("request_latency", "Microseconds from request to answer.", latencies, 1)
         out.histogram("dledger_op_latency", "Microseconds from command to commit.", [(append, metrics.commit_us)], 1)
 
     def _active_brokers(self, out: Exposition, common: Labels) -> Steps[None]:
         view, samples = self._context.controller.view(), []
-        for name, found in view.state.broker_sets.items():
-            samples.append(({**common, "cluster": found.cluster, "broker_set": name}, living(found, view)))
+        for name, broker_set in view.state.broker_sets.items():
+            samples.append(({**common, "cluster": broker_set.cluster, "broker_set": name}, living(broker_set, view)))
             yield
         for at in range(0, max(len(samples), 1), 50):
             out.add("gauge", "active_broker_num", "Living brokers by set.", samples[at : at + 50], head=at == 0)
@@ -227,5 +234,5 @@ def ours_counted(out: Exposition, metrics: Metrics) -> None:
     out.counter("quorate_journal_syncs_total", "Syncs of the journal.", metrics.fsyncs)
     out.histogram("quorate_journal_sync_seconds", "How long they took.", [({}, metrics.fsync_us)], 10**6)
     out.histogram("quorate_commit_seconds", "From command to answer, where decided.", [({}, metrics.commit_us)], 10**6)
-    served = [({"type": kind}, found) for kind, found in sorted(metrics.request_us.items())]
+    served = [({"type": kind}, histogram) for kind, histogram in sorted(metrics.request_us.items())]
     out.histogram("quorate_request_seconds", "Remoting requests, from frame to answer.", served, 10**6)

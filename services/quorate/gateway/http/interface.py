@@ -111,7 +111,7 @@ def registry_routes(registry: Registry) -> list[Route]:
     """Confluent's schema registry, read-only."""
     version = "/subjects/{subject}/versions/{version}"
     checked = "/compatibility/subjects/{subject}/versions"
-    found = [
+    routes = [
         Route("GET", "/subjects", registry.subjects, "Subjects."),
         Route("POST", "/subjects/{subject}", registry.look_up, "Which version is this schema?"),
         Route("GET", "/subjects/{subject}/versions", registry.versions, "Versions of a subject."),
@@ -134,9 +134,9 @@ def registry_routes(registry: Registry) -> list[Route]:
     ]
     writes: tuple[Method, ...] = ("POST", "PUT", "DELETE")
     for path in ("/subjects/{rest...}", "/config", "/config/{rest...}", "/mode", "/mode/{rest...}"):
-        found += [Route(method, path, registry.refuse, "Refused.") for method in writes]
+        routes += [Route(method, path, registry.refuse, "Refused.") for method in writes]
     for part in REGISTRY_PARTS:
         for path in (f"/{part}", f"/{part}/{{rest...}}"):
-            found.append(Route("GET", path, registry.unknown, "Not here."))
-            found += [Route(method, path, registry.no_such_call, "Not here.") for method in writes]
-    return found
+            routes.append(Route("GET", path, registry.unknown, "Not here."))
+            routes += [Route(method, path, registry.no_such_call, "Not here.") for method in writes]
+    return routes

@@ -56,8 +56,8 @@ _T = TypeVar("_T")
 
 def page(names: Iterable[str], after: str, limit: int) -> tuple[list[str], str | None]:
     """The first ``limit`` names after one, in order, and the ``after`` of the next page."""
-    found = list(islice((name for name in sorted(names) if name > after), limit + 1))
-    return found[:limit], found[limit - 1] if len(found) > limit else None
+    window = list(islice((name for name in sorted(names) if name > after), limit + 1))
+    return window[:limit], window[limit - 1] if len(window) > limit else None
 
 
 def last_election(election: Election | None) -> LastElection | None:
@@ -138,12 +138,12 @@ class ReadHandlers:
         connected = sum(context.connected(node_id) for node_id in voters)
         ready = context.serving() and leader is not None and view.offset > 0
         me, alarms = context.node.node_id, [] if past else list(context.alarms())
-        said = sentence(me, leader, len(voters), connected, counts, ready=ready)
+        summary = sentence(me, leader, len(voters), connected, counts, ready=ready)
         return Status(
             **self._asking.stamp(view),
             sentence=sentence_then(view.offset, led, counts)
             if past
-            else " ".join([*(f"Alarm: {alarm}." for alarm in alarms), said, *self._waiting()]),
+            else " ".join([*(f"Alarm: {alarm}." for alarm in alarms), summary, *self._waiting()]),
             healthy=(leader is not None if past else ready) and counts.without_master == 0 and not alarms,
             cluster_id=context.node.cluster_id,
             version=context.node.version,
@@ -229,12 +229,12 @@ class ReadHandlers:
 
     def _state_hash(self, view: ReadView) -> Steps[StateHash]:
         if is_past(view):
-            found = yield from summing("rows", rows(view.state))
+            total = yield from summing("rows", rows(view.state))
             return StateHash(
                 **self._asking.stamp(view),
                 index=None,
                 hash=None,
-                rows=shown(found),
+                rows=shown(total),
                 feature_level=view.state.feature_level,
             )
         mark = self._context.sums()  # Of this very offset: the first step is taken in the turn that took the view.
@@ -254,11 +254,11 @@ class ReadHandlers:
 
         def make(view: ReadView) -> Steps[BrokerSets]:
             names, more = page(view.state.broker_sets, after, limit)
-            found = []
+            items = []
             for name in names:
-                found.append(broker_set_item(view.state.broker_sets[name], view))
+                items.append(broker_set_item(view.state.broker_sets[name], view))
                 yield
-            return BrokerSets(**self._asking.stamp(view), brokers=found, next=more)
+            return BrokerSets(**self._asking.stamp(view), brokers=items, next=more)
 
         self._asking.answered(call, "ReadBrokers", make)
 
@@ -267,8 +267,8 @@ class ReadHandlers:
 
         def make(view: ReadView) -> Steps[BrokerSetAnswer]:
             yield
-            found = present(view.state.broker_sets.get(call.found["broker_set"]), "there is no such broker set")
-            item = broker_set_item(found, view)
+            broker_set = present(view.state.broker_sets.get(call.found["broker_set"]), "there is no such broker set")
+            item = broker_set_item(broker_set, view)
             return BrokerSetAnswer(**self._asking.stamp(view), broker_set=item)
 
         self._asking.answered(call, "ReadBrokers", make)
@@ -280,8 +280,8 @@ class ReadHandlers:
         def make(view: ReadView) -> Steps[Topics]:
             yield
             names, more = page(view.state.topics, after, limit)
-            found = [topic_item(view.state.topics[name]) for name in names]
-            return Topics(**self._asking.stamp(view), topics=found, next=more)
+            items = [topic_item(view.state.topics[name]) for name in names]
+            return Topics(**self._asking.stamp(view), topics=items, next=more)
 
         self._asking.answered(call, "ReadTopics", make)
 
@@ -290,8 +290,8 @@ class ReadHandlers:
 
         def make(view: ReadView) -> Steps[TopicAnswer]:
             yield
-            found = present(view.state.topics.get(call.found["topic"]), "there is no such topic")
-            return TopicAnswer(**self._asking.stamp(view), topic=topic_item(found))
+            topic = present(view.state.topics.get(call.found["topic"]), "there is no such topic")
+            return TopicAnswer(**self._asking.stamp(view), topic=topic_item(topic))
 
         self._asking.answered(call, "ReadTopics", make)
 
@@ -302,8 +302,8 @@ class ReadHandlers:
         def make(view: ReadView) -> Steps[Configs]:
             yield
             names, more = page(view.state.configs, after, limit)
-            found = [ConfigItem(scope=name, values=view.state.configs[name].values) for name in names]
-            return Configs(**self._asking.stamp(view), config=found, next=more)
+            items = [ConfigItem(scope=name, values=view.state.configs[name].values) for name in names]
+            return Configs(**self._asking.stamp(view), config=items, next=more)
 
         self._asking.answered(call, "ReadConfig", make)
 
@@ -313,10 +313,10 @@ class ReadHandlers:
         def make(view: ReadView) -> Steps[ConfigAnswer]:
             yield
             scope = call.found["scope"]
-            found = view.state.configs.get(scope)
-            if found is None and (refusal := refused_scope(scope, self._context.policy)) is not None:
+            config = view.state.configs.get(scope)
+            if config is None and (refusal := refused_scope(scope, self._context.policy)) is not None:
                 raise HttpError("invalid", refusal.remark, refusal.code)
-            item = ConfigItem(scope=scope, values=found.values if found else {})
+            item = ConfigItem(scope=scope, values=config.values if config else {})
             return ConfigAnswer(**self._asking.stamp(view), config=item)
 
         self._asking.answered(call, "ReadConfig", make)
@@ -341,7 +341,7 @@ class ReadHandlers:
         def make(view: ReadView) -> Steps[Elections]:
             yield
             sets = view.state.broker_sets
-            names, more = page((n for n, found in sets.items() if found.election), after, limit)
+            names, more = page((n for n, broker_set in sets.items() if broker_set.election), after, limit)
             items = [item for name in names if (item := election_item(sets[name])) is not None]
             return Elections(**self._asking.stamp(view), elections=items, next=more)
 
@@ -358,7 +358,7 @@ class ReadHandlers:
         end = view.offset if is_past(view) else self._context.log.end_offset
         for stamp, event in (yield from self.events(offset, 1, end)):
             if isinstance(event, MasterElected | ElectionFailed):
-                found = ElectionEvent(
+                election = ElectionEvent(
                     offset=stamp.offset,
                     term=stamp.term,
                     time_ms=stamp.time_ms,
@@ -366,7 +366,7 @@ class ReadHandlers:
                     cause=stamp.cause,
                     event=event,
                 )
-                return ElectionAnswer(**self._asking.stamp(view), election=found)
+                return ElectionAnswer(**self._asking.stamp(view), election=election)
         raise HttpError("not_found", f"there is no election at offset {offset}")
 
     def log(self, call: Call) -> None:
@@ -396,25 +396,25 @@ class ReadHandlers:
         limit = min(limit, end - offset)
         if not log.start_offset <= offset < end:
             return []
-        found: list[tuple[Stamp, Event]] = []
+        events: list[tuple[Stamp, Event]] = []
         size = 1 if limit == 1 else self._context.settings.log_bytes_max
         for batch in log.read(offset, size):
-            found += [(stamp, event) for stamp, event in decode_events(batch) if stamp.offset >= offset]
-            if len(found) >= limit:
+            events += [(stamp, event) for stamp, event in decode_events(batch) if stamp.offset >= offset]
+            if len(events) >= limit:
                 break
             yield
-        return found[:limit]
+        return events[:limit]
 
 
 def count_brokers(view: ReadView) -> Steps[BrokerCounts]:
     """Sets, sets without a master, replicas, and how many of them this node hears."""
-    without_master = replicas = heard = 0
+    without_master = replicas = alive_count = 0
     for broker_set in view.state.broker_sets.values():
         without_master += broker_set.master is None and bool(broker_set.replicas)
         replicas += len(broker_set.replicas)
-        heard += living(broker_set, view)
+        alive_count += living(broker_set, view)
         yield
-    sets, alive = len(view.state.broker_sets), None if is_past(view) else heard
+    sets, alive = len(view.state.broker_sets), None if is_past(view) else alive_count
     return BrokerCounts(sets=sets, without_master=without_master, replicas=replicas, alive=alive)
 
 
@@ -423,11 +423,11 @@ def living(broker_set: BrokerSet, view: ReadView) -> int:
     return sum(alive(broker_set, member, view.live) is True for member in broker_set.replicas)
 
 
-def present(found: _T | None, otherwise: str) -> _T:
+def present(entity: _T | None, otherwise: str) -> _T:
     """It, or HttpError ``not_found``."""
-    if found is None:
+    if entity is None:
         raise HttpError("not_found", otherwise)
-    return found
+    return entity
 
 
 def log_event(stamp: Stamp, event: Event) -> LogEvent:

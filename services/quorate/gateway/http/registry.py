@@ -69,30 +69,30 @@ class Registry:
 
     def look_up(self, call: Call) -> None:
         """POST /subjects/{subject}: which version of it is this schema?"""
-        found = self._same(call, call.found["subject"])
-        if isinstance(found, Response):
-            call.respond(found)
+        outcome = self._same(call, call.found["subject"])
+        if isinstance(outcome, Response):
+            call.respond(outcome)
         else:
-            call.respond(self._told(call.found["subject"], found))
+            call.respond(self._told(call.found["subject"], outcome))
 
     def register(self, call: Call) -> None:
         """POST /subjects/{subject}/versions: a schema that is there has its id, no other comes in."""
-        found = self._same(call, call.found["subject"])
-        if isinstance(found, Response):
-            call.respond(registry_error(READ_ONLY) if found.status == 404 else found)
+        outcome = self._same(call, call.found["subject"])
+        if isinstance(outcome, Response):
+            call.respond(registry_error(READ_ONLY) if outcome.status == 404 else outcome)
         else:
-            call.respond(registry_json({"id": self._subjects[call.found["subject"]][found]}))
+            call.respond(registry_json({"id": self._subjects[call.found["subject"]][outcome]}))
 
     def compatible(self, call: Call) -> None:
         """POST /compatibility/subjects/{subject}/versions[/{version}]: a version of it is; others are not judged."""
         subject, version = call.found["subject"], call.found.get("version", "latest")
-        known = self._find(subject, version)
-        found = known if isinstance(known, Response) else self._same(call, subject)
-        if not isinstance(found, Response):
+        target = self._find(subject, version)
+        outcome = target if isinstance(target, Response) else self._same(call, subject)
+        if not isinstance(outcome, Response):
             call.respond(registry_json({"is_compatible": True}))
         else:
-            unjudged = found is not known and found.status == 404
-            call.respond(registry_error(NOT_CHECKED) if unjudged else found)
+            unjudged = outcome is not target and outcome.status == 404
+            call.respond(registry_error(NOT_CHECKED) if unjudged else outcome)
 
     def _same(self, call: Call, subject: str) -> int | Response:
         """The subject's version that is the schema of this body, however it is written."""
@@ -117,7 +117,7 @@ class Registry:
     def schemas(self, call: Call) -> None:
         """GET /schemas: every version of every subject."""
         prefix, latest = call.request.query.get("subjectPrefix", ""), call.request.query.get("latestOnly") == "true"
-        told = [
+        items = [
             {
                 "subject": subject,
                 "version": version,
@@ -128,7 +128,7 @@ class Registry:
             if subject.startswith(prefix)
             for version in (list(versions)[-1:] if latest else versions)
         ]
-        call.respond(registry_json(told))
+        call.respond(registry_json(items))
 
     def schema_subjects(self, call: Call) -> None:
         """GET /schemas/ids/{id}/subjects."""
@@ -136,7 +136,9 @@ class Registry:
             call.respond(registry_error(TYPE_UNKNOWN))
             return
         schema_id = int(call.found["id"])
-        call.respond(registry_json(sorted(s for s, found in self._subjects.items() if schema_id in found.values())))
+        call.respond(
+            registry_json(sorted(s for s, versions in self._subjects.items() if schema_id in versions.values()))
+        )
 
     def contexts(self, call: Call) -> None:
         """GET /contexts: the default one."""
@@ -149,19 +151,19 @@ class Registry:
 
     def version(self, call: Call) -> None:
         """GET /subjects/{subject}/versions/{version}."""
-        found = self._find(call.found["subject"], call.found["version"])
-        if isinstance(found, Response):
-            call.respond(found)
+        outcome = self._find(call.found["subject"], call.found["version"])
+        if isinstance(outcome, Response):
+            call.respond(outcome)
             return
-        call.respond(self._told(call.found["subject"], found[0]))
+        call.respond(self._told(call.found["subject"], outcome[0]))
 
     def version_schema(self, call: Call) -> None:
         """GET /subjects/{subject}/versions/{version}/schema: the bare schema."""
-        found = self._find(call.found["subject"], call.found["version"])
-        if isinstance(found, Response):
-            call.respond(found)
+        outcome = self._find(call.found["subject"], call.found["version"])
+        if isinstance(outcome, Response):
+            call.respond(outcome)
         else:
-            call.respond(Response(200, self._schemas[found[1]].encode(), REGISTRY_JSON))
+            call.respond(Response(200, self._schemas[outcome[1]].encode(), REGISTRY_JSON))
 
     def _find(self, subject: str, version: str) -> tuple[int, int] | Response:
         versions = self._subjects.get(subject)

@@ -74,11 +74,11 @@ class Router:
         """Answer, exactly once."""
         allowed = set()
         for route, pattern in self._patterns:
-            found = match(pattern, request.path)
-            if found is None:
+            parameters = match(pattern, request.path)
+            if parameters is None:
                 continue
             if request.method == route.method or (request.method == "HEAD" and route.method == "GET"):
-                call(route, Call(request, found, respond))
+                call(route, Call(request, parameters, respond))
                 return
             allowed.add(route.method)
         if allowed:
@@ -99,15 +99,15 @@ def call(route: Route, it: Call) -> None:
 
 def match(pattern: Sequence[str], path: Sequence[str]) -> dict[str, str] | None:
     """What the pattern's names stand for in this path; None: it is another path."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for position, part in enumerate(pattern):
         if part.endswith("...}"):
             rest = path[position:]
-            return {**found, part[1:-4]: "/".join(rest)} if rest else None
+            return {**parameters, part[1:-4]: "/".join(rest)} if rest else None
         if position >= len(path):
             return None
         if part.startswith("{"):
-            found[part[1:-1]] = path[position]
+            parameters[part[1:-1]] = path[position]
         elif part != path[position]:
             return None
-    return found if len(path) == len(pattern) else None
+    return parameters if len(path) == len(pattern) else None

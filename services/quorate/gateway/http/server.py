@@ -144,9 +144,9 @@ class HttpConnection(asyncio.Protocol):
         match event:
             case h11.Request():
                 self._head = event
-                told = {name.lower(): value for name, value in event.headers.raw_items()}
-                length = int(told.get(b"content-length", 0))
-                self._judge(event, told)
+                fields = {name.lower(): value for name, value in event.headers.raw_items()}
+                length = int(fields.get(b"content-length", 0))
+                self._judge(event, fields)
                 if length > self._server.settings.body_bytes_max:
                     self._reject(self._too_large())
                 elif self._transport and self._h11.they_are_waiting_for_100_continue:
@@ -165,10 +165,10 @@ class HttpConnection(asyncio.Protocol):
             case _:
                 pass
 
-    def _judge(self, head: h11.Request, told: dict[bytes, bytes]) -> None:
+    def _judge(self, head: h11.Request, fields: dict[bytes, bytes]) -> None:
         """Raises HttpError when a foreign page asks, or what is to come is not JSON."""
-        headers = {text: told[name].decode("latin-1") for name, text in _JUDGED if name in told}
-        has_body = b"transfer-encoding" in told or told.get(b"content-length", b"0") != b"0"
+        headers = {text: fields[name].decode("latin-1") for name, text in _JUDGED if name in fields}
+        has_body = b"transfer-encoding" in fields or fields.get(b"content-length", b"0") != b"0"
         refused = judge(head.method.decode(), headers, self._server.doors, has_body=has_body)
         if refused is not None:
             raise HttpError(refused.code, refused.message)

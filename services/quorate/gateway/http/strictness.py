@@ -22,12 +22,12 @@ _NAMES = re.compile(rb"\n(content-length|transfer-encoding):[ \t]*([^\r\n]*)", r
 
 def checked(data: bytes, head_bytes_max: int) -> bool:
     """Is a whole head here? Raises HttpError for one that is too long, or ambiguous."""
-    found = _END.search(data, 0, head_bytes_max)
-    if found is None:
+    terminator = _END.search(data, 0, head_bytes_max)
+    if terminator is None:
         if len(data) > head_bytes_max:
             raise HttpError("head_too_large", f"request line and headers may have {head_bytes_max} bytes together")
         return False
-    _check(data[: found.end()])
+    _check(data[: terminator.end()])
     return True
 
 
@@ -48,10 +48,10 @@ def _check_closely(head: bytes) -> None:
         raise HttpError("invalid", "the target is a path, from / on")
     if _FOLDED.search(head):
         raise HttpError("invalid", "a header is continued on a second line")
-    told = [(name.lower(), value) for name, value in _NAMES.findall(head)]
-    if len(told) > 1:
+    framing = [(name.lower(), value) for name, value in _NAMES.findall(head)]
+    if len(framing) > 1:
         raise HttpError("invalid", "the length of the body is told twice: one content-length, or transfer-encoding")
-    for name, value in told:
+    for name, value in framing:
         if name == b"transfer-encoding" and version is not None and version[1] == b"1.0":
             raise HttpError("invalid", "HTTP/1.0 knows no transfer-encoding")
         if name == b"content-length" and not value.strip().isdigit():

@@ -64,15 +64,15 @@ class Travel:
             gone = frozenset(voter.id for voter in voters if not context.connected(voter.id))
             failures = Failures(nodes=failures.nodes | gone, brokers=failures.brokers)
         now_ms = view.time_ms if is_past(view) else context.scheduler.time_ms()
-        found = yield from whatif(state, view.live, failures, body.unclean, context.policy, now_ms)
-        return WhatIfAnswer(**self._asking.stamp(view), quorum=found.quorum, rows=found.rows)
+        outcome = yield from whatif(state, view.live, failures, body.unclean, context.policy, now_ms)
+        return WhatIfAnswer(**self._asking.stamp(view), quorum=outcome.quorum, rows=outcome.rows)
 
     def diff(self, call: Call) -> None:
         """GET /v1/diff."""
         self._asking.admit("ReadDiff")
         query = call.request.query
-        if said := [name for name in FRESHNESS if query.get(name, "")]:
-            raise HttpError("invalid", f"{said[0]}: a difference is between two offsets, from and to")
+        if parameters := [name for name in FRESHNESS if query.get(name, "")]:
+            raise HttpError("invalid", f"{parameters[0]}: a difference is between two offsets, from and to")
         if not query.get("from", ""):
             raise HttpError("invalid", "from: which offset is the earlier one?")
         start, stop = call.integer("from", 0, 0, OFFSET_MAX), call.integer("to", -1, 0 if query.get("to") else -1)
@@ -95,10 +95,10 @@ class Travel:
 
     def _diff(self, call: Call, before: ReadView, after: ReadView, events_from: int) -> Steps[Diff]:
         limit, name = self._asking.limit(call), call.request.query.get("after", "")
-        found = yield from changes(before.state, after.state)
-        found.sort(key=lambda change: change.key)
-        first = bisect_right(found, name, key=lambda change: change.key) if name else 0
-        page = found[first : first + limit]
+        differences = yield from changes(before.state, after.state)
+        differences.sort(key=lambda change: change.key)
+        first = bisect_right(differences, name, key=lambda change: change.key) if name else 0
+        page = differences[first : first + limit]
         events = []
         for stamp, event in (yield from self._reading.events(events_from, limit, after.offset)):
             events.append(log_event(stamp, event))
@@ -109,8 +109,8 @@ class Travel:
             start=before.offset,
             start_time_ms=before.time_ms,
             entities=page,
-            entity_count=len(found),
-            next=page[-1].key if first + limit < len(found) else None,
+            entity_count=len(differences),
+            next=page[-1].key if first + limit < len(differences) else None,
             event_count=after.offset - before.offset,
             events=events,
             events_next=reached if reached < after.offset else None,
@@ -136,8 +136,8 @@ def failing(state: State, names: list[str]) -> Failures:
                 raise HttpError("not_found", f"there is no controller {number}", "UnknownNode")
             nodes.add(int(number))
             continue
-        found = state.known(broker_set)
-        if found is None or found.replica(int(number)) is None:
+        entry = state.known(broker_set)
+        if entry is None or entry.replica(int(number)) is None:
             raise HttpError("not_found", f"there is no broker {number} in {broker_set!r}", "BrokerNotRegistered")
         brokers.add((broker_set, int(number)))
     return Failures(frozenset(nodes), frozenset(brokers))

@@ -141,8 +141,8 @@ class WriteHandlers:
         """PUT /v1/config/{scope}."""
         body = decoded(call, ConfigBody)
         command = ChangeConfig(scope=call.found["scope"], changes=body.changes)
-        if not body.unread and (said := unread(command.scope, command.changes)):
-            raise HttpError("invalid", f'{said}. "unread": true records it all the same', "UnknownConfigKey")
+        if not body.unread and (problem := unread(command.scope, command.changes)):
+            raise HttpError("invalid", f'{problem}. "unread": true records it all the same', "UnknownConfigKey")
         self._submit(call, command, f"config/{command.scope}")
 
     def raise_feature(self, call: Call) -> None:
@@ -151,11 +151,11 @@ class WriteHandlers:
 
     def rebuild(self, call: Call) -> None:
         """POST /v1/members/{node_id}/rebuild. A voter that can be reached keeps its place: it lost nothing."""
-        found, state = call.found["node_id"], self._context.controller.state
-        known = {str(voter.id): voter.id for voter in state.cluster.voters} if state.cluster is not None else {}
-        if state.cluster is not None and found not in known:
-            raise HttpError("not_found", f"there is no voter {found[:80]!r}", "UnknownNode")
-        new, node_id = decoded(call, RebuildBody).dir_uuid, known.get(found, 0)
+        name, state = call.found["node_id"], self._context.controller.state
+        ids = {str(voter.id): voter.id for voter in state.cluster.voters} if state.cluster is not None else {}
+        if state.cluster is not None and name not in ids:
+            raise HttpError("not_found", f"there is no voter {name[:80]!r}", "UnknownNode")
+        new, node_id = decoded(call, RebuildBody).dir_uuid, ids.get(name, 0)
         if self._context.connected(node_id) and directory_of(state, node_id) != new.lower():
             remark = f"Node {node_id} serves with the directory it has: stop it first, if that one is to be given up"
             raise HttpError("refused", remark, "VoterServes")

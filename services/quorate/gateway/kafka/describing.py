@@ -69,12 +69,12 @@ class Describer:
 
     def list_groups(self, version: int, request: ListGroupsRequest, principal: str) -> bytes:
         """Groups with members, and those that only keep a position."""
-        found = {name: ListedGroup(name, g.protocol_type, STATES[g.state]) for name, g in self._groups.all()}
+        groups = {name: ListedGroup(name, g.protocol_type, STATES[g.state]) for name, g in self._groups.all()}
         for name in self._offsets.of_groups():
-            found.setdefault(name, ListedGroup(name, "consumer", STATES["empty"]))
+            groups.setdefault(name, ListedGroup(name, "consumer", STATES["empty"]))
         wanted = [
             group
-            for name, group in sorted(found.items())
+            for name, group in sorted(groups.items())
             if (not request.states or group.state.lower() in request.states)
             and (not request.types or "classic" in request.types)
             and self._access.authorize(principal, "ReadGroup", f"group/{name}")
@@ -87,16 +87,16 @@ class Describer:
         One group is told whole; what goes beyond ``describe_bytes_max`` with those before it is told to be asked for
         again (14), as Java's tools then do, for those alone.
         """
-        told: list[DescribedGroup] = []
+        groups: list[DescribedGroup] = []
         left = self._settings.describe_bytes_max
         for name in dict.fromkeys(request.groups):
             group = self._described(name, principal, error)
             size = sum(map(_size, group.members))
-            if told and size > max(left, 0):
+            if groups and size > max(left, 0):
                 group, size = DescribedGroup(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, name), 0
             left -= size
-            told.append(group)
-        return responses.describe_groups(version, told)
+            groups.append(group)
+        return responses.describe_groups(version, groups)
 
     def _described(self, name: str, principal: str, error: ErrorCode) -> DescribedGroup:
         if error:

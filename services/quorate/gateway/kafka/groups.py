@@ -353,11 +353,11 @@ class Groups:
 
     def sync(self, request: SyncGroupRequest, done: Synced) -> None:
         """The leader gives assignments, everyone receives its own; ``done`` comes once they are there."""
-        found = self._speaker(request.group, request.member_id, request.instance_id)
-        if isinstance(found, ErrorCode):
-            done(found, b"")
+        speaker = self._speaker(request.group, request.member_id, request.instance_id)
+        if isinstance(speaker, ErrorCode):
+            done(speaker, b"")
             return
-        group, member = found
+        group, member = speaker
         if request.generation != group.generation:
             done(ErrorCode.ILLEGAL_GENERATION, b"")
         elif _mistakes(group.protocol_type, request.protocol_type) or _mistakes(group.protocol, request.protocol):
@@ -399,10 +399,10 @@ class Groups:
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         """I am still here; the answer says whether to join again."""
-        found = self._speaker(request.group, request.member_id, request.instance_id)
-        if isinstance(found, ErrorCode):
-            return found
-        group, _ = found
+        speaker = self._speaker(request.group, request.member_id, request.instance_id)
+        if isinstance(speaker, ErrorCode):
+            return speaker
+        group, _ = speaker
         if request.generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state == "joining" else ErrorCode.NONE
@@ -450,10 +450,10 @@ class Groups:
         group = self._groups.get(group_id)
         if generation < 0 and (group is None or not group.members):
             return ErrorCode.NONE
-        found = self._speaker(group_id, member_id, instance_id)
-        if isinstance(found, ErrorCode):
-            return found
-        return ErrorCode.NONE if generation == found[0].generation else ErrorCode.ILLEGAL_GENERATION
+        speaker = self._speaker(group_id, member_id, instance_id)
+        if isinstance(speaker, ErrorCode):
+            return speaker
+        return ErrorCode.NONE if generation == speaker[0].generation else ErrorCode.ILLEGAL_GENERATION
 
     # Housekeeping.
 

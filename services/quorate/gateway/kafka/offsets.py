@@ -66,8 +66,8 @@ class GroupOffsets:
 
     def forget(self, group: str, done: Callable[[ErrorCode], None]) -> None:
         """Remove what a group without members keeps."""
-        found = self._groups.find(group)
-        if found is not None and found.members:
+        entry = self._groups.find(group)
+        if entry is not None and entry.members:
             done(ErrorCode.NON_EMPTY_GROUP)
         elif self._ledger.get(group_rows.offset_key(group)) is None:
             done(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -19,4 +19,4 @@ def once(
     merged: dict[str, dict[Hashable, _P]] = {}
     for name, partitions in topics:
         merged.setdefault(name, {}).update((key(partition), partition) for partition in partitions)
-    return tuple((name, tuple(found.values())) for name, found in merged.items())
+    return tuple((name, tuple(parts.values())) for name, parts in merged.items())

@@ -122,8 +122,8 @@ class LogReader:
         leader = self._leader_among(shown)
         reached = [n for n in shown if n.alive]
         named = reached if near and 2 * len(reached) > len(shown) else shown
-        told = [BrokerAddress(n.node_id, n.host, n.port, n.rack or own_rack(n)) for n in named]
-        return told, leader.node_id if leader else -1
+        addresses = [BrokerAddress(n.node_id, n.host, n.port, n.rack or own_rack(n)) for n in named]
+        return addresses, leader.node_id if leader else -1
 
     def _shown(self) -> list[KafkaNode]:
         view = self._view

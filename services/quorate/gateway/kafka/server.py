@@ -398,8 +398,8 @@ class KafkaServer(Listener[KafkaConnection]):
                 reply = lambda joined: connection.reply(responses.join_group(version, joined))  # noqa: E731
                 self._groups.join(request, (connection.client_id, connection.host), reply)
             case SyncGroupRequest() if error:  # What was being formed is lost, so it begins again.
-                told = ErrorCode.REBALANCE_IN_PROGRESS if loading else error
-                connection.reply(responses.sync_group(version, told))
+                code = ErrorCode.REBALANCE_IN_PROGRESS if loading else error
+                connection.reply(responses.sync_group(version, code))
             case SyncGroupRequest():
                 self._groups.sync(request, partial(self._synced, connection, version, request.group))
             case HeartbeatRequest() if error:
@@ -449,14 +449,14 @@ class KafkaServer(Listener[KafkaConnection]):
         reply = _Gathered(
             lambda: connection.reply(responses.offset_commit(version, [(name, r.items()) for name, r in results]))
         )
-        for (name, partitions), (_, found) in zip(topics, results, strict=True):
+        for (name, partitions), (_, errors) in zip(topics, results, strict=True):
             for at in partitions if not error else ():
                 if at.offset > end and self._reader.knows(name, at.partition):
-                    found[at.partition] = ErrorCode.OFFSET_OUT_OF_RANGE
+                    errors[at.partition] = ErrorCode.OFFSET_OUT_OF_RANGE
                 elif self._reader.knows(name, at.partition):
-                    self._offsets.commit(request, at, reply.into(found, at.partition))
+                    self._offsets.commit(request, at, reply.into(errors, at.partition))
                 else:
-                    found[at.partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    errors[at.partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         reply.settled()
 
     def _fetch_offsets(self, connection: KafkaConnection, version: int, request: OffsetFetchRequest) -> None:
@@ -468,7 +468,7 @@ class KafkaServer(Listener[KafkaConnection]):
         unsure = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._coordinates() else self._not_coordinator()
 
         def answer(end: int | None) -> None:
-            told: list[responses.KeptGroup] = []
+            groups: list[responses.KeptGroup] = []
             left = self.settings.describe_bytes_max
             for name, group in asked.items():
                 error = unsure if end is None else ErrorCode.NONE
@@ -477,9 +477,9 @@ class KafkaServer(Listener[KafkaConnection]):
                 elif left <= 0:
                     error = error or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 topics = self._kept(group, error, end or 0)
-                left -= sum(50 + len(one.metadata or "") for _, found in topics for one in found)
-                told.append((name, topics, error))
-            connection.reply(responses.offset_fetch(version, told))
+                left -= sum(50 + len(one.metadata or "") for _, positions in topics for one in positions)
+                groups.append((name, topics, error))
+            connection.reply(responses.offset_fetch(version, groups))
 
         if allowed:
             self._confirmed_end(answer)
@@ -497,15 +497,15 @@ class KafkaServer(Listener[KafkaConnection]):
         topics = asked.topics
         if topics is None:
             topics = ((self.settings.topic, (0,)),) if kept else ()
-        told = []
+        results = []
         for name, partitions in once(topics, int):
-            found = []
+            positions = []
             for index in partitions:
                 ours = kept if self._reader.knows(name, index) else None
-                found.append(
+                positions.append(
                     CommittedOffset(index, ours.offset, ours.leader_epoch, ours.metadata)
                     if ours
                     else CommittedOffset(index)
                 )
-            told.append((name, found))
-        return told
+            results.append((name, positions))
+        return results

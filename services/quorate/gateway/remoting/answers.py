@@ -195,10 +195,10 @@ def stamped(message: Message, view: ReadView) -> Message:
     return Message(message.code, fields, remark=message.remark, body=message.body)
 
 
-def not_fresh(found: NotFresh) -> Message:
+def not_fresh(failure: NotFresh) -> Message:
     """A read that named its level and could not be answered so."""
-    fields = {} if found.end_offset is None else {"endOffset": str(found.end_offset)}
-    return Message(_NOT_FRESH[found.reason], fields, remark=f"{found.reason}: {found.message}")
+    fields = {} if failure.end_offset is None else {"endOffset": str(failure.end_offset)}
+    return Message(_NOT_FRESH[failure.reason], fields, remark=f"{failure.reason}: {failure.message}")
 
 
 _NOT_FRESH: Mapping[str, ResponseCode] = {
@@ -222,7 +222,7 @@ def _found(result: Result, offset: int) -> Message:
         case NextBrokerIdIs():
             return Message(0, NextBrokerIdReplyFields(result.cluster, result.broker_set, result.next_broker_id))
         case SyncStateDataIs():
-            table = {found.broker_set: _replicas(found) for found in result.broker_sets}
+            table = {sync_state.broker_set: _replicas(sync_state) for sync_state in result.broker_sets}
             return Message(0, body=_json(SyncStateDataBody(table)))
         case TopicConfigIs():
             return Message(0, body=topics.encode_topic(result.topic))
@@ -233,12 +233,17 @@ def _found(result: Result, offset: int) -> Message:
             assert_never(result)
 
 
-def _replicas(found: SyncStateIs) -> ReplicasBody:
+def _replicas(sync_state: SyncStateIs) -> ReplicasBody:
     """Java ``BrokerReplicasInfo.ReplicasInfo``; never heard is not alive there."""
     in_sync, out_of_sync = (
-        tuple(ReplicaBody(one.alive is True, one.address, one.broker_id, found.broker_set) for one in replicas)
-        for replicas in (found.in_sync, found.not_in_sync)
+        tuple(ReplicaBody(one.alive is True, one.address, one.broker_id, sync_state.broker_set) for one in replicas)
+        for replicas in (sync_state.in_sync, sync_state.not_in_sync)
     )
     return ReplicasBody(
-        in_sync, out_of_sync, found.master_epoch, found.sync_state_set_epoch, found.master, found.master_address
+        in_sync,
+        out_of_sync,
+        sync_state.master_epoch,
+        sync_state.sync_state_set_epoch,
+        sync_state.master,
+        sync_state.master_address,
     )

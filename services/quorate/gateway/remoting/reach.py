@@ -35,14 +35,14 @@ class Reach:
     def allows(self, address: str) -> bool:
         """May this node connect to an IP address? False for anything else."""
         try:
-            found: IPv4Address | IPv6Address = ip_address(address)
+            ip: IPv4Address | IPv6Address = ip_address(address)
         except ValueError:
             return False
-        if isinstance(found, IPv6Address):
-            found = found.ipv4_mapped or found
-        if found.is_unspecified or found.is_multicast or found.is_link_local:
+        if isinstance(ip, IPv6Address):
+            ip = ip.ipv4_mapped or ip
+        if ip.is_unspecified or ip.is_multicast or ip.is_link_local:
             return False
-        return any(found in network for network in self._networks)
+        return any(ip in network for network in self._networks)
 
     async def connect(
         self,
@@ -72,5 +72,5 @@ class Reach:
         try:
             return [str(ip_address(host))]
         except ValueError:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            return [str(where[0]) for *_, where in found]
+            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return [str(where[0]) for *_, where in infos]

@@ -232,12 +232,12 @@ class RemotingService:
 
     def knows(self, connection: Connection) -> bool:
         """The broker last heard on it is registered, and was heard on no other connection since."""
-        heard = connection.last
-        if not isinstance(heard, LiveEntry) or heard.channel is not connection:
+        entry = connection.last
+        if not isinstance(entry, LiveEntry) or entry.channel is not connection:
             return False
-        broker_set = self._controller.state.broker_sets.get(heard.broker_set)
-        replica = broker_set.replica(heard.broker_id) if broker_set is not None else None
-        return replica is not None and replica.registered and replica.address == heard.address
+        broker_set = self._controller.state.broker_sets.get(entry.broker_set)
+        replica = broker_set.replica(entry.broker_id) if broker_set is not None else None
+        return replica is not None and replica.registered and replica.address == entry.address
 
     # -- the two ways out
 
@@ -341,14 +341,14 @@ class RemotingService:
         """1003; a body, which stock brokers do not send, tells capabilities and topics."""
         fields = request.fields
         name = needed(fields.broker_name, "brokerName")
-        said = decode_body(body, _register_body) if body else RegisterBody()
+        content = decode_body(body, _register_body) if body else RegisterBody()
         command = RegisterBroker(
             cluster=fields.cluster_name,
             broker_set=name,
             broker_id=needed(fields.broker_id, "brokerId"),
             address=fields.broker_address,
-            capabilities=said.capabilities,
-            topics=said.topics,
+            capabilities=content.capabilities,
+            topics=content.topics,
         )
         self._submit(exchange, command, f"broker-set/{name}")
 
@@ -383,13 +383,13 @@ class RemotingService:
         """1001; a missing body is for the decision to refuse, an unreadable one is code 1."""
         fields = request.fields
         name = needed(fields.broker_name, "brokerName")
-        said = decode_body(body, _sync_state_set) if body else None
+        content = decode_body(body, _sync_state_set) if body else None
         command = AlterSyncStateSet(
             broker_set=name,
             master=fields.master_broker_id,
             master_epoch=-1 if fields.master_epoch is None else fields.master_epoch,
-            sync_state_set=None if said is None else said.sync_state_set,
-            sync_state_set_epoch=0 if said is None else said.sync_state_set_epoch,
+            sync_state_set=None if content is None else content.sync_state_set,
+            sync_state_set_epoch=0 if content is None else content.sync_state_set_epoch,
         )
         self._submit(exchange, command, f"broker-set/{name}")
 
@@ -405,18 +405,18 @@ class RemotingService:
         query = queries.ReplicaInfo(broker_set=name)
         if is_past(view):
             return answers.read_answer(answered(query, view))
-        known = view.state.known(name)
+        broker_set = view.state.known(name)
         kept = self._replica_info.get(name)
-        if kept is not None and kept[0] is known:
+        if kept is not None and kept[0] is broker_set:
             return kept[1]
         result = queries.answer(query, view.state, view.live)
-        if known is None or isinstance(result, queries.Absent):
+        if broker_set is None or isinstance(result, queries.Absent):
             self._replica_info.pop(name, None)
             return answers.NO_SUCH_SET
         message = answers.read_answer(QueryResult(result, view.offset))
         if len(self._replica_info) > len(view.state.broker_sets):
             self._replica_info.clear()
-        self._replica_info[name] = (known, message)
+        self._replica_info[name] = (broker_set, message)
         return message
 
     def sync_state_data(self, request: SyncStateDataRequest, body: bytes, exchange: Exchange) -> None:
