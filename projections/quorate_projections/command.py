@@ -53,12 +53,12 @@ def run(options: Namespace) -> int:
 
 
 def _settings_flags(parser: ArgumentParser) -> None:
-    for name, default, told in described():
+    for name, default, text in described():
         flag = "--" + name.replace("_", "-")
         if isinstance(default, bool):
-            parser.add_argument(flag, action="store_const", const="true", dest=name, help=told)
+            parser.add_argument(flag, action="store_const", const="true", dest=name, help=text)
         else:
-            parser.add_argument(flag, dest=name, metavar=name.rpartition("_")[2].upper(), help=f"{told} ({default})")
+            parser.add_argument(flag, dest=name, metavar=name.rpartition("_")[2].upper(), help=f"{text} ({default})")
 
 
 def _settings(options: Namespace) -> ProjectionSettings:

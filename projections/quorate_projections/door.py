@@ -56,9 +56,9 @@ class GuardedWeb(Web):
         try:
             refused = judge(request.method, request.headers, self._doors, has_body=request.body_exists)
             if refused is not None:
-                told = {"error": {"code": refused.code, "message": refused.message}}
+                body = {"error": {"code": refused.code, "message": refused.message}}
                 response: web.StreamResponse = web.Response(
-                    status=refused.status, text=json.dumps(told), content_type="application/json"
+                    status=refused.status, text=json.dumps(body), content_type="application/json"
                 )
             else:
                 response = await handler(request)

@@ -28,17 +28,17 @@ def _lines(materialized_views: MaterializedViews, answers: Answers) -> Iterator[
     if health.lag is not None and health.end_offset is not None:
         gauges.append(("end_offset", "Where the log ends, as the node read from last said.", health.end_offset))
         gauges.append(("lag_events", "Events behind that end.", health.lag))
-    for name, told, value in gauges:
-        yield from (f"# HELP {PREFIX}{name} {told}", f"# TYPE {PREFIX}{name} gauge", f"{PREFIX}{name} {value}")
+    for name, text, value in gauges:
+        yield from (f"# HELP {PREFIX}{name} {text}", f"# TYPE {PREFIX}{name} gauge", f"{PREFIX}{name} {value}")
     counters = [
         ("applied_total", "Events applied since the start.", materialized_views.folding.applied),
         ("rewinds_total", "How often events were lost on the way and read again.", materialized_views.rewinds),
     ]
-    for name, told, value in counters:
-        yield from (f"# HELP {PREFIX}{name} {told}", f"# TYPE {PREFIX}{name} counter", f"{PREFIX}{name} {value}")
-    for name, told, counts in (
+    for name, text, value in counters:
+        yield from (f"# HELP {PREFIX}{name} {text}", f"# TYPE {PREFIX}{name} counter", f"{PREFIX}{name} {value}")
+    for name, text, counts in (
         ("reads_total", "Answers from a view.", answers.reads),
         ("changes_total", "Events that changed rows of a view.", materialized_views.store.changes),
     ):
-        yield from (f"# HELP {PREFIX}{name} {told}", f"# TYPE {PREFIX}{name} counter")
+        yield from (f"# HELP {PREFIX}{name} {text}", f"# TYPE {PREFIX}{name} counter")
         yield from (f'{PREFIX}{name}{{view="{view}"}} {count}' for view, count in counts.items())

@@ -53,8 +53,8 @@ class _ViewRows:
 
     def get(self, key: str) -> Any:
         full = f"{self._name}/{key}"
-        found = self._changes[full] if full in self._changes else self._store.row(self._name, key)
-        return self._initial if found is None else found
+        row = self._changes[full] if full in self._changes else self._store.row(self._name, key)
+        return self._initial if row is None else row
 
     def put(self, key: str, row: msgspec.Struct) -> None:
         self._changes[f"{self._name}/{key}"] = row

@@ -22,10 +22,10 @@ class RepeatFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """May this be said?"""
         text, now = str(record.msg)[:200], record.created
-        said, pause = self._said.get(text, (0.0, 0.0))
-        if now - said < pause:
+        last_time, pause = self._said.get(text, (0.0, 0.0))
+        if now - last_time < pause:
             return False
-        again = FIRST_S if now - said > 2 * LONGEST_S else min(2 * pause, LONGEST_S)
+        again = FIRST_S if now - last_time > 2 * LONGEST_S else min(2 * pause, LONGEST_S)
         if len(self._said) >= 100:
             self._said.clear()
         self._said[text] = now, again or FIRST_S

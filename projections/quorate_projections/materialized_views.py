@@ -135,10 +135,10 @@ class MaterializedViews:
 
     def missing(self) -> int | None:
         """Kafka offsets between us and the end; None before a node was heard."""
-        heard = self.heard()
-        if heard is None:
+        reading = self.heard()
+        if reading is None:
             return None
-        end, when = heard
+        end, when = reading
         behind = max(0, end - max(self.store.position.kafka, self.passed))
         if behind == 0:
             self._current_ms = max(self._current_ms, when)
@@ -153,8 +153,8 @@ class MaterializedViews:
     def health(self) -> Health:
         """Can this worker be asked?"""
         settings, position, failed = self.settings, self.store.position, self.folding.failed
-        heard, lag = self.heard(), self.missing()
-        silent_ms = None if heard is None else self._wall_ms() - heard[1]
+        reading, lag = self.heard(), self.missing()
+        silent_ms = None if reading is None else self._wall_ms() - reading[1]
         if failed is not None:
             reason = f"stands still at {failed.offset}: {failed.reason}"
         elif self.trouble:
@@ -173,7 +173,7 @@ class MaterializedViews:
             offset=position.events,
             time_ms=position.time_ms,
             age_ms=self.age_ms,
-            end_offset=None if heard is None else heard[0],
+            end_offset=None if reading is None else reading[0],
             lag=lag,
             failed=failed,
             rewinds=self.rewinds,

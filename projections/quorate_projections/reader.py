@@ -81,8 +81,8 @@ class LogReader:
     @property
     def end(self) -> int | None:
         """Kafka offset after the last committed record, as the last answer said."""
-        found: int | None = self._consumer.last_stable_offset(self._partition)
-        return found
+        offset: int | None = self._consumer.last_stable_offset(self._partition)
+        return offset
 
     async def place(self, position: Position) -> int | None:
         """Kafka offset to read from; None: the log is shorter than what we reflect, ask again later.
@@ -119,13 +119,13 @@ class LogReader:
         low, high = first, self.end or first
         while low < high:
             middle = (low + high) // 2
-            found = await self._at(middle)
-            if found is None or event_offset(found.headers) > wanted:
+            record = await self._at(middle)
+            if record is None or event_offset(record.headers) > wanted:
                 high = middle
-            elif event_offset(found.headers) == wanted:
-                return found
+            elif event_offset(record.headers) == wanted:
+                return record
             else:
-                low = int(found.offset) + 1
+                low = int(record.offset) + 1
         return None
 
     async def holds_more(self, kafka: int) -> bool:
@@ -137,8 +137,8 @@ class LogReader:
         self._consumer.seek(self._partition, kafka)
         deadline = self._monotonic() + self._settings.request_timeout_s
         while True:
-            found = await self._consumer.getmany(self._partition, timeout_ms=2 * _WAIT_MS, max_records=1)
-            if records := found.get(self._partition):
+            batches = await self._consumer.getmany(self._partition, timeout_ms=2 * _WAIT_MS, max_records=1)
+            if records := batches.get(self._partition):
                 record: Record = records[0]
                 return record
             if await self._at_end():
@@ -156,12 +156,12 @@ class LogReader:
         """
         store = folding.store
         self._consumer.seek(self._partition, store.position.kafka)
-        heard = self._monotonic()
+        answer_time = self._monotonic()
         while not stop():
-            found = await self._consumer.getmany(
+            batches = await self._consumer.getmany(
                 self._partition, timeout_ms=2 * _WAIT_MS, max_records=self._settings.save_every
             )
-            records = found.get(self._partition, ())
+            records = batches.get(self._partition, ())
             for record in records:
                 taken = folding.take(record.offset, record.headers, record.value)
                 if taken is TakeResult.GAP:
@@ -173,8 +173,8 @@ class LogReader:
             if done:
                 return
             if records:
-                heard = self._monotonic()
-            elif self._monotonic() > heard + self._settings.request_timeout_s:
+                answer_time = self._monotonic()
+            elif self._monotonic() > answer_time + self._settings.request_timeout_s:
                 raise KafkaTimeoutError(f"no answer about {self._partition.topic}")
 
 

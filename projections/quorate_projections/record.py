@@ -30,14 +30,14 @@ def event_offset(headers: Headers) -> int:
 def read_stamp(headers: Headers) -> Stamp:
     """Who, when, why. Raises RecordError."""
     try:
-        found = dict(headers)
+        values = dict(headers)
         return Stamp(
-            offset=int(found["offset"]),
-            term=int(found["term"]),
-            time_ms=int(found["time_ms"]),
-            principal=str(found["principal"], "utf-8"),
-            cause=str(found["cause"], "utf-8"),
-            request_id=str(found["request_id"], "utf-8"),
+            offset=int(values["offset"]),
+            term=int(values["term"]),
+            time_ms=int(values["time_ms"]),
+            principal=str(values["principal"], "utf-8"),
+            cause=str(values["cause"], "utf-8"),
+            request_id=str(values["request_id"], "utf-8"),
         )
     except (KeyError, ValueError) as error:
         raise RecordError(f"a record without a whole stamp: {error!r}") from error

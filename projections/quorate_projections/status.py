@@ -44,22 +44,22 @@ def ask(address: str) -> Health:
 
 def run(options: Namespace) -> int:
     """Ask each and print what they say."""
-    found: list[tuple[str, Health | str]] = []
+    answers: list[tuple[str, Health | str]] = []
     for address in (part.strip() for part in options.at.split(",")):
         try:
-            found.append((address, ask(address)))
+            answers.append((address, ask(address)))
         except AskError as error:
-            found.append((address, str(error)))
+            answers.append((address, str(error)))
     if options.output == "json":
-        print(json.dumps([_plain(address, health) for address, health in found]))
+        print(json.dumps([_plain(address, health) for address, health in answers]))
     else:
-        print("\n".join(columns(HEADER, [_cells(address, health) for address, health in found])))
-    return DONE if all(isinstance(health, Health) and health.ready for _, health in found) else REFUSED
+        print("\n".join(columns(HEADER, [_cells(address, health) for address, health in answers])))
+    return DONE if all(isinstance(health, Health) and health.ready for _, health in answers) else REFUSED
 
 
 def _plain(address: str, health: Health | str) -> dict[str, Any]:
-    told = {"ready": False, "reason": health} if isinstance(health, str) else msgspec.to_builtins(health)
-    return {"worker": address, **told}
+    fields = {"ready": False, "reason": health} if isinstance(health, str) else msgspec.to_builtins(health)
+    return {"worker": address, **fields}
 
 
 def _cells(address: str, health: Health | str) -> tuple[str, ...]:

@@ -144,37 +144,37 @@ class RowStore:
 
     def entity(self, key: bytes) -> Entity | None:
         """The model's entity under an event's key; None when there is none."""
-        for known in (self._dirty_entities, self._entities):
-            if key in known:
-                return known[key]
+        for entities in (self._dirty_entities, self._entities):
+            if key in entities:
+                return entities[key]
         stored = self._db.get(MODEL + key)
-        found = None if stored is None else decoded(key, stored)
+        entity = None if stored is None else decoded(key, stored)
         if len(self._entities) >= self._cache_rows:
             self._entities.clear()
-        self._entities[key] = found
-        return found
+        self._entities[key] = entity
+        return entity
 
     def row(self, view: str, key: str) -> msgspec.Struct | None:
         """The decoded row; None when there is none."""
         full = f"{view}/{key}"
-        found = self._dirty.get(full, _UNKNOWN)
-        if found is _UNKNOWN:
-            found = self._cache.get(full, _UNKNOWN)
-        if found is _UNKNOWN:
+        value = self._dirty.get(full, _UNKNOWN)
+        if value is _UNKNOWN:
+            value = self._cache.get(full, _UNKNOWN)
+        if value is _UNKNOWN:
             stored = self._db.get(full.encode())
-            found = None if stored is None else self._decoders[view].decode(stored)
+            value = None if stored is None else self._decoders[view].decode(stored)
             if len(self._cache) >= self._cache_rows:
                 self._cache.clear()
-            self._cache[full] = found
-        row: msgspec.Struct | None = found
+            self._cache[full] = value
+        row: msgspec.Struct | None = value
         return row
 
     def raw(self, view: str, key: str) -> bytes | None:
         """The row as JSON; None when there is none."""
         full = f"{view}/{key}"
-        found = self._dirty.get(full, _UNKNOWN)
-        if found is not _UNKNOWN:
-            return None if found is None else _encode(found)
+        row = self._dirty.get(full, _UNKNOWN)
+        if row is not _UNKNOWN:
+            return None if row is None else _encode(row)
         stored: bytes | None = self._db.get(full.encode())
         return stored
 
@@ -201,8 +201,8 @@ class RowStore:
 
     def decode(self, view: str, row: bytes) -> msgspec.Struct:
         """A row from its JSON."""
-        found: msgspec.Struct = self._decoders[view].decode(row)
-        return found
+        value: msgspec.Struct = self._decoders[view].decode(row)
+        return value
 
 
 def _options() -> Options:

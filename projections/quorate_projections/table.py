@@ -234,12 +234,12 @@ class EventTable(faust.GlobalTable):
             materialized_views = self.materialized_views
             try:
                 await self._follow_rebuild()
-                heard, kafka = materialized_views.heard(), materialized_views.store.position.kafka
-                now = (kafka, -1 if heard is None else heard[0])
+                reading, kafka = materialized_views.heard(), materialized_views.store.position.kafka
+                now = (kafka, -1 if reading is None else reading[0])
                 if kafka != before[0]:
                     self._settle_s = SETTLE_S
-                if heard is not None and before == now and not self._busy():
-                    await self._look(kafka, heard[0])
+                if reading is not None and before == now and not self._busy():
+                    await self._look(kafka, reading[0])
                 before = now
             except OtherLogError as error:
                 materialized_views.folding.fail(str(error))

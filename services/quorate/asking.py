@@ -50,16 +50,16 @@ def default_node(environ: Mapping[str, str] = os.environ) -> str:
 def add_node(parser: "_ActionsContainer") -> None:
     """The argument ``--node``."""
     default = default_node()
-    told = f"HTTP addresses of nodes, tried in turn (${NODE_VARIABLE}; {default})"
-    parser.add_argument("--node", default=default, metavar="HOST:PORT,…", help=told.replace("%", "%%"))
+    text = f"HTTP addresses of nodes, tried in turn (${NODE_VARIABLE}; {default})"
+    parser.add_argument("--node", default=default, metavar="HOST:PORT,…", help=text.replace("%", "%%"))
 
 
 def addresses(text: str, flag: str = "--node") -> tuple[str, ...]:
     """``host:port,host:port``. Raises UsageError: none is there, or one that nobody can have."""
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not found:
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not parts:
         raise UsageError(f"{flag}: at least one is needed")
-    for address in found:
+    for address in parts:
         host, colon, port = address.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
             raise UsageError(f"{flag} {address}: expected HOST:PORT")
@@ -67,7 +67,7 @@ def addresses(text: str, flag: str = "--node") -> tuple[str, ...]:
             host.encode("idna")
         except UnicodeError as error:
             raise UsageError(f"{flag} {address}: no host can have that name") from error
-    return found
+    return parts
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ def first(nodes: tuple[str, ...], ask: Callable[[str], T], *, changes: bool = Fa
             return ask(address)
         except UnreachedError as error:
             if changes and error.sent:
-                told = _right_port(address) if error.strange else ""
+                advice = _right_port(address) if error.strange else ""
                 unknown = f"{error}; whether it was carried out is not known: look before you ask again"
-                raise UnreachedError(told or unknown, sent=True, strange=bool(told)) from error
+                raise UnreachedError(advice or unknown, sent=True, strange=bool(advice)) from error
             troubles.append(error)
     strange = any(trouble.strange for trouble in troubles)
-    told = "\n".join([*map(str, troubles), *_advice(nodes, troubles)])
-    raise UnreachedError(told, sent=False, strange=strange)
+    message = "\n".join([*map(str, troubles), *_advice(nodes, troubles)])
+    raise UnreachedError(message, sent=False, strange=strange)
 
 
 def _advice(nodes: tuple[str, ...], troubles: list[UnreachedError]) -> Iterator[str]:
@@ -183,8 +183,8 @@ def kafka_addresses(nodes: str, wait: Callable[[], object], say: Callable[[str],
     asked = addresses(nodes)
     for looks in range(1, TRIES + 1):
         try:
-            found = first(asked, lambda address: _quorum(address, READER_TIMEOUT_S)).voters
-            return ",".join(voter.kafka for voter in found if voter.kafka)
+            voters = first(asked, lambda address: _quorum(address, READER_TIMEOUT_S)).voters
+            return ",".join(voter.kafka for voter in voters if voter.kafka)
         except UnreachedError as error:
             if error.strange or looks == TRIES:
                 raise

@@ -51,12 +51,12 @@ def cell(value: object) -> str:
 def wrapped(text: str, width: int) -> list[str]:
     """Its words in lines of this width; a comma ends a word too."""
     lines, line = list[str](), ""
-    for found in _WORD.finditer(text):
-        glue = " " if line and text[found.start() - 1].isspace() else ""
-        if line and len(line) + len(glue) + len(found[0]) > width:
+    for match in _WORD.finditer(text):
+        glue = " " if line and text[match.start() - 1].isspace() else ""
+        if line and len(line) + len(glue) + len(match[0]) > width:
             lines.append(line)
             line, glue = "", ""
-        line += glue + found[0]
+        line += glue + match[0]
     return [*lines, line]
 
 
@@ -70,11 +70,11 @@ def _whole(widths: Sequence[int]) -> int:
 
 def _narrowed(widths: Sequence[int], words: Sequence[int], width: int) -> list[int]:
     """The widest is made narrower until all fit; none gets narrower than its longest word."""
-    found = list(widths)
-    while _whole(found) > width:
-        widest = max((column for column in range(len(found)) if found[column] > words[column]), key=found.__getitem__)
-        found[widest] -= 1
-    return found
+    sizes = list(widths)
+    while _whole(sizes) > width:
+        widest = max((column for column in range(len(sizes)) if sizes[column] > words[column]), key=sizes.__getitem__)
+        sizes[widest] -= 1
+    return sizes
 
 
 def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:

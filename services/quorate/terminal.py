@@ -17,7 +17,7 @@ UNPRINTED: Final = re.compile(
 
 def visible(text: str) -> str:
     """``text`` with each character that a terminal would obey, or show as nothing, written as Python writes it."""
-    return UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return UNPRINTED.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def visible_lines(text: str) -> str:

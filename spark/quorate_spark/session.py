@@ -64,8 +64,8 @@ def session(
 def java() -> Path | None:
     """The ``java`` Spark would start: that of ``JAVA_HOME``, else the one on the path; None when there is neither."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
-    return Path(found) if found else None
+    program = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    return Path(program) if program else None
 
 
 def require_java() -> None:
@@ -74,9 +74,9 @@ def require_java() -> None:
     program = java()
     if program is None:
         raise UsageError(f"Spark needs Java and there is none: {advice}; everything but Spark works without")
-    told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    version = next(iter(told.stderr.split('"')[1:2]), "")
-    if told.returncode != 0 or not version:
+    process = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    version = next(iter(process.stderr.split('"')[1:2]), "")
+    if process.returncode != 0 or not version:
         raise UsageError(f"{program} does not run: {advice}")
     if int(version.removeprefix("1.").split(".")[0].split("-")[0]) < JAVA_LEAST:
         raise UsageError(f"Spark needs a newer Java than the {version} of {program}: {advice}")

@@ -70,8 +70,8 @@ def _event(message: Message) -> Event:
 
 
 def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
-    found = message.headers() or []
-    pairs = found.items() if isinstance(found, dict) else found
+    headers = message.headers() or []
+    pairs = headers.items() if isinstance(headers, dict) else headers
     return tuple((name, value.encode() if isinstance(value, str) else value or b"") for name, value in pairs)
 
 
@@ -231,19 +231,19 @@ def prepare_topic(bootstrap: str, settings: MirrorSettings) -> None:
     """
     with _named("preparing the target topic"):
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        known = admin.list_topics(timeout=settings.deadline_s).topics.get(settings.topic)
-        if known is None:
+        topic = admin.list_topics(timeout=settings.deadline_s).topics.get(settings.topic)
+        if topic is None:
             _create(admin, settings)
             return
-        if known.error is not None:
-            raise KafkaException(known.error)
-        if len(known.partitions) != 1:
-            raise MirrorError(f"{settings.topic} has {len(known.partitions)} partitions in the target; a log has one")
+        if topic.error is not None:
+            raise KafkaException(topic.error)
+        if len(topic.partitions) != 1:
+            raise MirrorError(f"{settings.topic} has {len(topic.partitions)} partitions in the target; a log has one")
         resource = ConfigResource(ResourceType.TOPIC, settings.topic)
         future = admin.describe_configs([resource], request_timeout=settings.deadline_s)[resource]
-        found = {name: entry.value for name, entry in future.result(settings.deadline_s).items()}
+        config = {name: entry.value for name, entry in future.result(settings.deadline_s).items()}
     wrong = [
-        f"{name}={found.get(name)} instead of {value}" for name, value in _KEPT.items() if found.get(name) != value
+        f"{name}={config.get(name)} instead of {value}" for name, value in _KEPT.items() if config.get(name) != value
     ]
     if wrong:
         raise MirrorError(f"{settings.topic} would lose events in the target: {', '.join(wrong)}")

@@ -28,7 +28,7 @@ class HttpNode:
 
     def ask(self) -> NodeReport:
         """Does it lead now? Raises MirrorError when it cannot be asked."""
-        found: NodeReport | None = None
+        report: NodeReport | None = None
         troubles = []
         for address in self._nodes:
             try:
@@ -38,19 +38,19 @@ class HttpNode:
                 continue
             if standing.leads:
                 return standing
-            found = found or standing
-        if found is None:
+            report = report or standing
+        if report is None:
             raise MirrorError("; ".join(troubles))
-        return found
+        return report
 
     def _standing(self, address: str) -> NodeReport:
         """A node's own account. Raises MirrorError."""
         try:
             _, body = exchange(address, Request("GET", "/v1/quorum"), self._timeout_s)
-            found = msgspec.json.decode(body, type=_Quorum)
+            quorum = msgspec.json.decode(body, type=_Quorum)
         except (UnreachedError, msgspec.DecodeError) as error:
             raise MirrorError(f"{address}: {error}") from error
-        kafka = next((voter.kafka for voter in found.voters if voter.id == found.node), "")
+        kafka = next((voter.kafka for voter in quorum.voters if voter.id == quorum.node), "")
         if not kafka:
             raise MirrorError(f"{address}: the node does not say where its Kafka listener is")
-        return NodeReport(found.role == "leader", found.cluster_id, kafka, found.term)
+        return NodeReport(quorum.role == "leader", quorum.cluster_id, kafka, quorum.term)

@@ -68,20 +68,20 @@ class AvailabilityRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 def fold(rows: Rows[AvailabilityRow], change: Change[Mine]) -> None:
     """Change one broker; who is not of the set any more, as the model has it, is forgotten."""
-    stamp, event, found = change.stamp, change.event, change.entity
-    if not isinstance(found, BrokerSet):
+    stamp, event, broker_set = change.stamp, change.event, change.entity
+    if not isinstance(broker_set, BrokerSet):
         rows.drop(event.broker_set)
         return
-    there = {replica.broker_id for replica in found.replicas}
+    there = {replica.broker_id for replica in broker_set.replicas}
     brokers = {broker.broker_id: broker for broker in rows.get(event.broker_set).brokers if broker.broker_id in there}
     if not isinstance(event, BrokerDataCleaned):
         old = brokers.get(event.broker_id, BrokerRow(broker_id=event.broker_id))
         brokers[event.broker_id] = _changed(old, stamp, event)
     row = AvailabilityRow(
-        broker_set=found.name,
-        cluster=found.cluster,
+        broker_set=broker_set.name,
+        cluster=broker_set.cluster,
         down=tuple(number for number in sorted(brokers) if brokers[number].state == "down"),
-        known=found.sync_known,
+        known=broker_set.sync_known,
         brokers=tuple(brokers[number] for number in sorted(brokers)),
     )
     rows.put(event.broker_set, row)

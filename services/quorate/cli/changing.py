@@ -45,11 +45,11 @@ def change_topic(options: Namespace) -> int:
         done = node.send("PUT", path, _topic_body(options, _topic(node, path)), Done)
     changed = not isinstance(done.reply, TopicIs) or done.reply.changed
     what = {"create": "created", "change": "changed", "delete": "deleted"}[options.action]
-    told = f"topic {options.topic} is {what}; true from offset {done.offset}"
+    line = f"topic {options.topic} is {what}; true from offset {done.offset}"
     if not changed:
         gone = options.action == "delete"
-        told = f"there was no topic {options.topic}" if gone else f"topic {options.topic} was so already"
-    show(msgspec.to_builtins(done), options.output, [told])
+        line = f"there was no topic {options.topic}" if gone else f"topic {options.topic} was so already"
+    show(msgspec.to_builtins(done), options.output, [line])
     return DONE
 
 
@@ -72,7 +72,7 @@ def _topic_body(options: Namespace, now: TopicItem | None) -> TopicBody:
     pairs = [text.partition("=") for text in options.attribute]
     if wrong := [name for name, equals, _ in pairs if not equals or not name]:
         raise UsageError(f"--attribute {wrong[0]}: expected KEY=VALUE")
-    told = {
+    fields = {
         name: value
         for name, value in (
             ("read_queues", options.read_queues),
@@ -84,10 +84,10 @@ def _topic_body(options: Namespace, now: TopicItem | None) -> TopicBody:
     }
     attributes = {f"+{name}": value for name, _, value in pairs} | {f"-{name}": "" for name in options.without}
     if now is None:
-        return TopicBody(**{"read_queues": QUEUES, "write_queues": QUEUES, **told}, attributes=attributes)
+        return TopicBody(**{"read_queues": QUEUES, "write_queues": QUEUES, **fields}, attributes=attributes)
     held = msgspec.to_builtins(now)
     kept = {name: held[name] for name in TopicBody.__struct_fields__ if name != "attributes"}
-    return TopicBody(**{**kept, **told}, attributes=attributes)
+    return TopicBody(**{**kept, **fields}, attributes=attributes)
 
 
 def election_arguments(parser: ArgumentParser) -> None:
@@ -107,10 +107,10 @@ def elect(options: Namespace) -> int:
     done = node.send("POST", "/v1/elections", ElectBody(broker_set=options.broker_set, broker_id=options.broker), Done)
     reply = done.reply
     won = isinstance(reply, MasterIs) and reply.master is not None
-    told = f"nobody could be elected in {options.broker_set}; quorate why {options.broker_set} says why"
+    outcome = f"nobody could be elected in {options.broker_set}; quorate why {options.broker_set} says why"
     if isinstance(reply, MasterIs) and won:
-        told = f"broker {reply.master} leads {options.broker_set} in epoch {reply.master_epoch}"
-    show(msgspec.to_builtins(done), options.output, [f"{told}; true from offset {done.offset}"])
+        outcome = f"broker {reply.master} leads {options.broker_set} in epoch {reply.master_epoch}"
+    show(msgspec.to_builtins(done), options.output, [f"{outcome}; true from offset {done.offset}"])
     return DONE if won else REFUSED
 
 

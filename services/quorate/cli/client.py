@@ -83,16 +83,16 @@ class Node:
 
         def ask(address: str) -> tuple[int, bytes]:
             try:
-                found = exchange(address, request, self._timeout_s)
+                reply = exchange(address, request, self._timeout_s)
             except UnreachedError as error:
                 passed.append(str(error))
                 raise
-            if found[0] == http.HTTPStatus.SERVICE_UNAVAILABLE:  # Nothing was proposed: another may know a leader.
+            if reply[0] == http.HTTPStatus.SERVICE_UNAVAILABLE:  # Nothing was proposed: another may know a leader.
                 passed.append(f"node {address} is not available")
-                unready.append(found)
+                unready.append(reply)
                 raise UnreachedError(passed[-1], sent=False)
             self._prefer(address, passed)
-            return found
+            return reply
 
         try:
             return first(self._nodes, ask, changes=changes)

@@ -192,9 +192,9 @@ class LocalCluster:
                 await asyncio.gather(*map(self.serving, self.places))
         except (ChildError, TimeoutError) as error:
             await self.stop()
-            told = str(error) or f"not every node served within {READY_TIMEOUT_S:.0f} s"
+            reason = str(error) or f"not every node served within {READY_TIMEOUT_S:.0f} s"
             raise ChildError(
-                f"{told}; see {', '.join(str(p.folder / 'node.log') for p in self.places.values())}"
+                f"{reason}; see {', '.join(str(p.folder / 'node.log') for p in self.places.values())}"
             ) from None
 
     async def start_node(self, node_id: int) -> None:

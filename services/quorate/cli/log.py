@@ -71,19 +71,19 @@ def dump(options: Namespace) -> int:
     """A piece of the log."""
     if options.start < 0 or (options.stop is not None and options.stop < options.start):
         raise UsageError(f"--from {options.start} --to {options.stop}: no such piece")
-    found: Iterable[Fact]
+    piece: Iterable[Fact]
     if options.data_dir is not None:
         if asks(options):
             raise UsageError("--data-dir: a stopped node has one level, what it has")
-        found = stored(options.data_dir, options.start, options.stop)
+        piece = stored(options.data_dir, options.start, options.stop)
     else:
         node, stop = asked_node(options), options.stop
         if asks(options):
             end = end_of_log(node, options)
             if options.at is not None:
                 stop = end if stop is None else min(stop, end)
-        found = facts(node, options.start, stop)
-    for fact in found:
+        piece = facts(node, options.start, stop)
+    for fact in piece:
         print_fact(fact, options.output)
     return DONE
 
@@ -114,8 +114,8 @@ def stored(data_dir: Path, start: int, stop: int | None) -> Iterator[Fact]:
 def print_fact(fact: Fact, output: str) -> None:
     """One event, as asked."""
     if output == "table":
-        told = visible(sentence(fact.event))
-        print(f"{fact.stamp.offset:>8}  {fact.clock}  {type(fact.event).__name__:<23}  {told}", flush=True)
+        text = visible(sentence(fact.event))
+        print(f"{fact.stamp.offset:>8}  {fact.clock}  {type(fact.event).__name__:<23}  {text}", flush=True)
         return
     record = {
         **msgspec.to_builtins(fact.stamp),

@@ -75,9 +75,9 @@ def adopt(file: FileVoterFile) -> Voter:
     """Write the file anew where it stands, so that it is the one written here. What it says of votes that were lost for
     another reason than the copying stays. Raises StorageError if it is damaged or missing.
     """
-    found = file.read()
-    voter = None if found is None else decode_voter(found.data)
-    if found is None or voter is None:
+    content = file.read()
+    voter = None if content is None else decode_voter(content.data)
+    if content is None or voter is None:
         raise StorageError(
             "voter.json is damaged: nobody can say whose directory this is. Restore the file, or remove the whole data "
             "directory and have the node rebuilt (quorate member rebuild)"

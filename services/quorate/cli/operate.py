@@ -124,15 +124,15 @@ def quorum(options: Namespace) -> int:
 
 def brokers(options: Namespace) -> int:
     """Broker sets and their replicas."""
-    found = [item for page in _pages(options, "/v1/brokers", BrokerSets) for item in page.brokers]
+    items = [item for page in _pages(options, "/v1/brokers", BrokerSets) for item in page.brokers]
     if options.broker_set:
-        found = [item for item in found if item.broker_set == options.broker_set]
-        if not found:
+        items = [item for item in items if item.broker_set == options.broker_set]
+        if not items:
             raise NodeError(f"there is no broker set {options.broker_set}")
     header = ("set", "epoch", "id", "address", "role", "in sync", "alive", "fenced", "log end")
-    rows = [row for item in found for row in _replica_rows(item)]
-    show([msgspec.to_builtins(item) for item in found], options.output, columns(header, rows))
-    return REFUSED if any(item.replicas and item.master is None for item in found) else DONE
+    rows = [row for item in items for row in _replica_rows(item)]
+    show([msgspec.to_builtins(item) for item in items], options.output, columns(header, rows))
+    return REFUSED if any(item.replicas and item.master is None for item in items) else DONE
 
 
 def _replica_rows(item: BrokerSetItem) -> Iterator[tuple[object, ...]]:
@@ -147,13 +147,13 @@ def topics(options: Namespace) -> int:
     """Topics and their settings; or change one."""
     if options.action:
         return change_topic(options)
-    found = [item for page in _pages(options, "/v1/topics", Topics) for item in page.topics]
+    items = [item for page in _pages(options, "/v1/topics", Topics) for item in page.topics]
     header = ("topic", "read", "write", "permission", "order", "attributes")
     rows = [
         (t.topic, t.read_queues, t.write_queues, t.permission, t.order, [f"{k}={v}" for k, v in t.attributes.items()])
-        for t in found
+        for t in items
     ]
-    show([msgspec.to_builtins(item) for item in found], options.output, columns(header, rows))
+    show([msgspec.to_builtins(item) for item in items], options.output, columns(header, rows))
     return DONE
 
 
@@ -164,27 +164,27 @@ def config(options: Namespace) -> int:
         raise UsageError("the past cannot be changed")
     if options.changes:
         body = ConfigBody(changes=dict(_change(text) for text in options.changes), unread=options.unread)
-        if not options.unread and (said := unread(options.scope, body.changes)):
-            raise UsageError(f"{said}. --unread records it all the same")
+        if not options.unread and (reason := unread(options.scope, body.changes)):
+            raise UsageError(f"{reason}. --unread records it all the same")
         done = node.send("PUT", f"/v1/config/{quote(options.scope, safe='/')}", body, Done)
         complain(f"committed; true from offset {done.offset}")
     if options.scope:
-        found = [node.get(f"/v1/config/{quote(options.scope, safe='/')}", ConfigAnswer, **freshness(options)).config]
+        items = [node.get(f"/v1/config/{quote(options.scope, safe='/')}", ConfigAnswer, **freshness(options)).config]
     else:
-        found = [item for page in _pages(options, "/v1/config", Configs) for item in page.config]
-        if options.at is None and (own := _in_force(node, found)) is not None:
+        items = [item for page in _pages(options, "/v1/config", Configs) for item in page.config]
+        if options.at is None and (own := _in_force(node, items)) is not None:
             rows = [(item.name, item.value, item.source) for item in own]
             show(msgspec.to_builtins(own), options.output, columns(("setting", "value", "from"), rows))
             return DONE
-    rows = [(item.scope, name, value) for item in found for name, value in sorted(item.values.items())]
-    show([msgspec.to_builtins(item) for item in found], options.output, columns(("scope", "setting", "value"), rows))
+    rows = [(item.scope, name, value) for item in items for name, value in sorted(item.values.items())]
+    show([msgspec.to_builtins(item) for item in items], options.output, columns(("scope", "setting", "value"), rows))
     return DONE
 
 
 def _in_force(node: Node, logged: Iterable[ConfigItem]) -> list[SettingItem] | None:
     """The settings in force at the node, and the others in the log; None where a build does not tell."""
     try:
-        found = node.get("/v1/settings", Settings).settings
+        settings = node.get("/v1/settings", Settings).settings
     except NodeError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return None
@@ -194,7 +194,7 @@ def _in_force(node: Node, logged: Iterable[ConfigItem]) -> list[SettingItem] | N
         for item in logged
         for name, value in sorted(item.values.items())
     ]
-    return [*found, *more]
+    return [*settings, *more]
 
 
 def feature(options: Namespace) -> int:
@@ -210,10 +210,10 @@ def feature(options: Namespace) -> int:
         complain(f"committed; level {wanted} from offset {done.offset}")
     elif options.level is not None:
         raise UsageError("feature show takes no level")
-    found = node.get("/v1/feature", Feature, **freshness(options))
-    rows = [(n.id, f"{n.feature_min} to {n.feature_max}" if n.feature_max else "never started") for n in found.nodes]
-    said = f"feature level {found.level}; every voter knows {found.highest}"
-    show(msgspec.to_builtins(found), options.output, [said, *columns(("node", "knows levels"), rows)])
+    answer = node.get("/v1/feature", Feature, **freshness(options))
+    rows = [(n.id, f"{n.feature_min} to {n.feature_max}" if n.feature_max else "never started") for n in answer.nodes]
+    line = f"feature level {answer.level}; every voter knows {answer.highest}"
+    show(msgspec.to_builtins(answer), options.output, [line, *columns(("node", "knows levels"), rows)])
     return DONE
 
 
@@ -229,13 +229,13 @@ def elections(options: Namespace) -> int:
     """The latest election of each set; or have one."""
     if options.action:
         return elect(options)
-    found = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
+    items = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
     rows = [
         (i.broker_set, i.election.offset, i.master, i.master_epoch, i.election.decided_by, i.election.explanation)
-        for i in found
+        for i in items
     ]
     header = ("set", "offset", "master", "epoch", "decided by", "why")
-    show([msgspec.to_builtins(item) for item in found], options.output, columns(header, rows))
+    show([msgspec.to_builtins(item) for item in items], options.output, columns(header, rows))
     return DONE
 
 
@@ -243,8 +243,8 @@ def why(options: Namespace) -> int:
     """Why that broker is the master, and why the others are not."""
     node, offset = asked_node(options), options.offset
     if offset is None:
-        found = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
-        offset = next((item.election.offset for item in found if item.broker_set == options.broker_set), None)
+        items = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
+        offset = next((item.election.offset for item in items if item.broker_set == options.broker_set), None)
         if offset is None:
             raise NodeError(f"broker set {options.broker_set} never had an election")
     answer = node.get(f"/v1/elections/{offset}", ElectionAnswer, **freshness(options))
@@ -302,10 +302,10 @@ def state_hash(options: Namespace) -> int:
 
 def agreement(answers: Iterable[StateHash]) -> Iterator[str]:
     """For each offset, which nodes agree and which differ."""
-    found: dict[int, list[StateHash]] = {}
+    by_offset: dict[int, list[StateHash]] = {}
     for answer in answers:
-        found.setdefault(answer.offset, []).append(answer)
-    for offset, those in sorted(found.items()):
+        by_offset.setdefault(answer.offset, []).append(answer)
+    for offset, those in sorted(by_offset.items()):
         names = ", ".join(str(answer.node) for answer in those)
         if len(those) == 1:
             yield f"node {names} alone is at offset {offset}: not compared"
@@ -321,11 +321,11 @@ def _hidden(value: object) -> object:
 
 def differing(answers: Iterable[StateHash], place: str, name: str) -> Iterator[str]:
     """Nodes that reflect the same ``place`` of the log and yet add up to something else, a sentence for each place."""
-    found: dict[object, dict[object, list[int]]] = {}
+    by_place: dict[object, dict[object, list[int]]] = {}
     for answer in answers:
         if getattr(answer, name) is not None:
-            found.setdefault(getattr(answer, place), {}).setdefault(getattr(answer, name), []).append(answer.node)
-    for at, nodes in found.items():
+            by_place.setdefault(getattr(answer, place), {}).setdefault(getattr(answer, name), []).append(answer.node)
+    for at, nodes in by_place.items():
         if len(nodes) > 1:
             sides = " and ".join(", ".join(map(str, side)) for side in nodes.values())
             yield f"nodes differ at {place} {at}: {sides}"

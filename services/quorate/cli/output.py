@@ -22,9 +22,9 @@ _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 Plain = None | bool | int | float | str | Sequence["Plain"] | Mapping[str, "Plain"]
 
 
-def add_output(parser: ArgumentParser, told: str = "default: table") -> None:
+def add_output(parser: ArgumentParser, text: str = "default: table") -> None:
     """The argument ``-o``."""
-    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help=told)
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help=text)
 
 
 def show(value: Plain, output: str, table: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ def _scalar(value: Plain, *, plain: bool = False) -> str:
         return json.dumps(value)
     if plain and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    return UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return UNPRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def complain(text: str) -> None:

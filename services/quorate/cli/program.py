@@ -59,12 +59,12 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         """As argparse does, but nothing unknown is left for the parser above."""
-        found, unknown = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        if "usage" not in found:  # The innermost comes first.
-            found.usage = self.format_usage
-        return found, unknown
+        if "usage" not in options:  # The innermost comes first.
+            options.usage = self.format_usage
+        return options, unknown
 
 
 def commands() -> dict[str, tuple[EntryPoint, str]]:

@@ -152,8 +152,8 @@ def run(options: Namespace) -> int:
     faulthandler.enable()
     configure(settings.log)
     for key, meant in unread:
-        told = {"meant": meant} if meant else {}
-        logger(settings.node.id).warning("nobody reads this setting", file=str(options.config), key=key, **told)
+        hint = {"meant": meant} if meant else {}
+        logger(settings.node.id).warning("nobody reads this setting", file=str(options.config), key=key, **hint)
     try:
         return uvloop.run(_serve(settings, sources_of(options), options.die_with))
     except QuorateError as error:

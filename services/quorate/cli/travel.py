@@ -101,8 +101,8 @@ def _by_id(value: object) -> dict[int, object] | None:
     if not isinstance(value, list):
         return None
     members = [member for member in value if isinstance(member, Mapping)]
-    found: dict[int, object] = {member.get("broker_id", member.get("id")): member for member in members}
-    return found if len(found) == len(value) and None not in found else None
+    by_id: dict[int, object] = {member.get("broker_id", member.get("id")): member for member in members}
+    return by_id if len(by_id) == len(value) and None not in by_id else None
 
 
 def in_words(value: object) -> str:

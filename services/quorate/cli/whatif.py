@@ -38,13 +38,13 @@ def _arguments(parser: ArgumentParser) -> None:
 
 def victims(texts: Iterable[str]) -> list[str]:
     """``broker-a:1`` → ``broker/broker-a/1``. Raises UsageError."""
-    found = []
+    words = []
     for text in texts:
         name, colon, number = text.rpartition(":")
         if not colon or not name or not number.isdecimal():
             raise UsageError(f"--kill {text}: expected SET:ID")
-        found.append(f"broker/{name}/{number}")
-    return found
+        words.append(f"broker/{name}/{number}")
+    return words
 
 
 def run(options: Namespace) -> int:

@@ -84,7 +84,7 @@ def wanted(asked: str) -> tuple[str, ...]:
 
 def possible(names: Iterable[str], leave_out: Callable[[str], None]) -> tuple[str, ...]:
     """Those that can run here; why not is told of the others."""
-    found = []
+    programs = []
     for name in names:
         missing = [package for package in _PACKAGES[name] if importlib.util.find_spec(package) is None]
         if missing:
@@ -92,8 +92,8 @@ def possible(names: Iterable[str], leave_out: Callable[[str], None]) -> tuple[st
         elif name == "spark" and shutil.which("java") is None:
             leave_out("spark is left out: there is no java on the path (Java 17 or newer)")
         else:
-            found.append(name)
-    return tuple(found)
+            programs.append(name)
+    return tuple(programs)
 
 
 def companions(names: Iterable[str], folder: Path, places: Iterable[NodePlace], base_port: int) -> list[Companion]:

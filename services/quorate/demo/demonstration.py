@@ -97,7 +97,7 @@ class Demonstration:
         size = Counter(broker.broker_set for broker in self.cast)
         try:
             async with asyncio.timeout(SETTLE_TIMEOUT_S):
-                while {name: len(known.sync_set) for name, known in self.story.sets.items()} != size:  # noqa: ASYNC110
+                while {name: len(state.sync_set) for name, state in self.story.sets.items()} != size:  # noqa: ASYNC110
                     await asyncio.sleep(FOLLOW_S)
         except TimeoutError:
             raise ChildError(f"not every broker was in sync within {SETTLE_TIMEOUT_S:.0f} s") from None
@@ -166,12 +166,12 @@ class Demonstration:
 
     def _masters(self) -> list[Broker]:
         """Masters of sets that are whole and all in sync, whose loss therefore costs nothing."""
-        found_ = []
-        for name, known in self.story.sets.items():
+        masters = []
+        for name, state in self.story.sets.items():
             members = [broker for broker in self.cast if broker.broker_set == name]
-            if all(b.child.alive for b in members) and len(known.sync_set) == len(members) and not known.fenced:
-                found_ += [b for b in members if b.address == known.master_address]
-        return found_
+            if all(b.child.alive for b in members) and len(state.sync_set) == len(members) and not state.fenced:
+                masters += [b for b in members if b.address == state.master_address]
+        return masters
 
     async def _kill_node(self, number: int) -> None:
         role = "the leading controller" if number == self.story.leader else "a following controller"

@@ -142,19 +142,19 @@ def _sets(demo: "Demonstration") -> Table:
     for name in ("set", "brokers", "master", "epoch", "in sync"):
         table.add_column(name, no_wrap=True)
     table.add_column("why this master")  # On a narrow terminal this gives way, in lines: names and numbers stay whole.
-    for name, known in sorted(demo.story.sets.items()):
+    for name, state in sorted(demo.story.sets.items()):
         brokers = Text()
         for broker in demo.cast:
             if broker.broker_set == name:
-                mark = "◆" if broker.address == known.master_address else "●"
+                mark = "◆" if broker.address == state.master_address else "●"
                 brokers.append(mark + " ", "green" if broker.child.alive else "red")
         master = (
             Text("nobody", "bold red")
-            if known.master is None
-            else Text(visible(f"{known.master} {known.master_address}"))
+            if state.master is None
+            else Text(visible(f"{state.master} {state.master_address}"))
         )
-        in_sync = ",".join(map(str, sorted(known.sync_set)))
-        table.add_row(visible(name), brokers, master, str(known.epoch), in_sync, visible(known.why))
+        in_sync = ",".join(map(str, sorted(state.sync_set)))
+        table.add_row(visible(name), brokers, master, str(state.epoch), in_sync, visible(state.why))
     return table
 
 
@@ -168,10 +168,10 @@ def _lines(story: "Story") -> Text:
 
 def figures(story: "Story") -> str:
     """The run so far, in one line."""
-    known = story.summary()
-    p50, most = known["failover_ms_p50"], known["failover_ms_max"]
+    summary = story.summary()
+    p50, most = summary["failover_ms_p50"], summary["failover_ms_max"]
     took = "" if p50 is None else f" (p50 {p50} ms, max {most} ms)"
     return (
-        f"{known['faults']} faults, {known['failovers']} fail-overs{took}; the leading controller changed "
-        f"{known['leader_changes']} times, {known['leader_changes_without_fault']} without a fault"
+        f"{summary['faults']} faults, {summary['failovers']} fail-overs{took}; the leading controller changed "
+        f"{summary['leader_changes']} times, {summary['leader_changes_without_fault']} without a fault"
     )

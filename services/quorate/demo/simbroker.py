@@ -230,10 +230,10 @@ class SimulatedBroker:
             invoke_time=time.time_ns() // 1_000_000,
         )
         reply = await self.call(RequestCode.CONTROLLER_REGISTER_BROKER, fields)
-        known = reply.read(RegisterReplyFields)
-        if known.master_broker_id:
+        role = reply.read(RegisterReplyFields)
+        if role.master_broker_id:
             self.change_role(
-                known.master_broker_id, known.master_address, known.master_epoch, _sync_set.decode(reply.body)
+                role.master_broker_id, role.master_address, role.master_epoch, _sync_set.decode(reply.body)
             )
 
     async def _ask_for_election(self) -> None:
@@ -245,10 +245,10 @@ class SimulatedBroker:
         )
         still = (ResponseCode.CONTROLLER_MASTER_STILL_EXIST,)
         reply = await self.call(RequestCode.CONTROLLER_ELECT_MASTER, fields, takes=still)
-        known = reply.read(ElectMasterReplyFields)
+        role = reply.read(ElectMasterReplyFields)
         members = msgspec.json.decode(reply.body, type=SyncStateSetBody)
-        members = SyncStateSetBody(members.sync_state_set, known.sync_state_set_epoch or 0)
-        self.change_role(known.master_broker_id, known.master_address, known.master_epoch, members)
+        members = SyncStateSetBody(members.sync_state_set, role.sync_state_set_epoch or 0)
+        self.change_role(role.master_broker_id, role.master_address, role.master_epoch, members)
 
     # ── roles ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -279,8 +279,8 @@ class SimulatedBroker:
     def answer(self, channel: Channel, header: wire.Header, body: bytes) -> bytes | None:
         """Answer what controllers (1008) and replicas (our copy request) ask."""
         if header.code == RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
-            told = wire.read_fields(header.fields, RoleChangedFields)
-            self.change_role(told.master_broker_id, told.master_address, told.master_epoch, _sync_set.decode(body))
+            role = wire.read_fields(header.fields, RoleChangedFields)
+            self.change_role(role.master_broker_id, role.master_address, role.master_epoch, _sync_set.decode(body))
             reply = wire.Message(ResponseCode.SUCCESS)
         elif header.code == COPY and self.is_master:
             asked = wire.read_fields(header.fields, CopyFields)
@@ -344,12 +344,12 @@ class SimulatedBroker:
     async def poll_replica_info(self) -> None:
         """1004: learn what a lost 1008 would have told; ask for an election when there is no master."""
         reply = await self.call(RequestCode.CONTROLLER_GET_REPLICA_INFO, BrokerNameFields(self.broker_set))
-        known = reply.read(ReplicaInfoReplyFields)
-        if known.master_broker_id is None and (known.master_epoch or 0) > self.master_epoch:
+        role = reply.read(ReplicaInfoReplyFields)
+        if role.master_broker_id is None and (role.master_epoch or 0) > self.master_epoch:
             await self._ask_for_election()
         else:
             self.change_role(
-                known.master_broker_id, known.master_address, known.master_epoch, _sync_set.decode(reply.body)
+                role.master_broker_id, role.master_address, role.master_epoch, _sync_set.decode(reply.body)
             )
 
     async def run(self, parent: int | None) -> None:

@@ -121,13 +121,13 @@ class Story:
         return self.sets.setdefault(name, SetStory())
 
     def _masterless(self, name: str) -> None:
-        known = self._set(name)
-        known.master, known.master_address = None, ""
+        state = self._set(name)
+        state.master, state.master_address = None, ""
 
     def _elected(self, event: MasterElected, now: int) -> str:
-        known = self._set(event.broker_set)
-        known.master, known.epoch, known.sync_set = event.master, event.master_epoch, event.sync_state_set
-        known.why, known.master_address = f"{event.evidence or event.trigger}: {event.decided_by}", event.master_address
+        state = self._set(event.broker_set)
+        state.master, state.epoch, state.sync_set = event.master, event.master_epoch, event.sync_state_set
+        state.why, state.master_address = f"{event.evidence or event.trigger}: {event.decided_by}", event.master_address
         line = sentence(event)
         if event.master_epoch > 1:
             self.failovers += 1

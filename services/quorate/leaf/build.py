@@ -37,20 +37,20 @@ def compilers() -> Iterator[tuple[str, ...]]:
     if named := os.environ.get("CC"):
         yield tuple(shlex.split(named))
     for name in ("cc", "gcc", "clang"):
-        if found := shutil.which(name):
-            yield (found,)
+        if path := shutil.which(name):
+            yield (path,)
     if find_spec("ziglang"):
         yield sys.executable, "-m", "ziglang", "cc"
 
 
 def built(compiler: tuple[str, ...], include: Path, target: Path, source: Path) -> str:
     """Compile and try; what went wrong, or nothing."""
-    known = crc32(source.read_bytes())
-    words = (*compiler, *FLAGS, f"-I{include}", f"-DLEAF_SOURCE={known}u", "-o", str(target), str(source))
+    checksum = crc32(source.read_bytes())
+    words = (*compiler, *FLAGS, f"-I{include}", f"-DLEAF_SOURCE={checksum}u", "-o", str(target), str(source))
     caches = {
         name: os.environ.get(name, str(target.parent)) for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
     }
-    for command in (words, (sys.executable, "-c", TRY, str(target), str(known))):
+    for command in (words, (sys.executable, "-c", TRY, str(target), str(checksum))):
         try:
             done = subprocess.run(
                 command, env=os.environ | caches, capture_output=True, text=True, timeout=DEADLINE_S, check=False

@@ -67,12 +67,12 @@ def weekly(history: History) -> DataFrame:
     ):  # fmt: skip
         lines = lines.join(counted, ["week_ms", "broker_set"], "left")
     counts = [name for name in Week.__struct_fields__ if name not in ("longest_ms", "median_ms")]
-    told = lines.fillna(0, [name for name in counts if name in lines.columns]).withColumn(
+    weeks = lines.fillna(0, [name for name in counts if name in lines.columns]).withColumn(
         "availability", 1 - F.col("unavailable_ms") / F.col("observed_ms")
     )
     monday = F.timestamp_millis("week_ms")
     week = F.format_string("%d-W%02d", F.extract(F.lit("YEAROFWEEK"), monday), F.extract(F.lit("WEEK"), monday))
-    return told.withColumn("week", week).select(*Week.__struct_fields__).orderBy("week", "broker_set")
+    return weeks.withColumn("week", week).select(*Week.__struct_fields__).orderBy("week", "broker_set")
 
 
 def _observed(elections: DataFrame, entities: DataFrame, end: DataFrame) -> DataFrame:

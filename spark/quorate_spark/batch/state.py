@@ -25,8 +25,8 @@ class EntityBefore(msgspec.Struct, frozen=True, kw_only=True):
 
 def state(history: History, kind: str | None = None) -> DataFrame:
     """The entities that were there after the history, by key; ``kind``: only those."""
-    found = table(history.rows(ENTITIES), Entity).where("value IS NOT NULL")
-    return (found if kind is None else found.where(found.kind == kind)).orderBy("key")
+    entities = table(history.rows(ENTITIES), Entity).where("value IS NOT NULL")
+    return (entities if kind is None else entities.where(entities.kind == kind)).orderBy("key")
 
 
 def known(entities: DataFrame) -> Iterator[EntityBefore]:

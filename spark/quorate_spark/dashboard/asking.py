@@ -61,9 +61,9 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 class Query:
     """The parameters of one question: each is known, comes once, and is what it should be."""
 
-    def __init__(self, given: MultiMapping[str], known: frozenset[str]) -> None:
+    def __init__(self, given: MultiMapping[str], parameters: frozenset[str]) -> None:
         for name in given:
-            if name not in known:
+            if name not in parameters:
                 raise ApiError("invalid", f"{name[:40]!r} is not a parameter here")
             if len(given.getall(name)) > 1:
                 raise ApiError("invalid", f"{name} is given more than once")
@@ -89,8 +89,8 @@ class Query:
 
     def at_most(self, name: str, default: int, most: int) -> int:
         """A whole number from 1 to ``most``."""
-        found = self.number(name, 1, most)
-        return default if found is None else found
+        number = self.number(name, 1, most)
+        return default if number is None else number
 
     def choice(self, name: str, *choices: str) -> str:
         """One of these; the first when it was not given."""
@@ -104,7 +104,7 @@ class Query:
         text = self._given.get(name)
         if text is None:
             return None
-        found = frozenset(filter(None, text.split(",")))
-        if not found or len(found) > NAMES_MAX:
+        names = frozenset(filter(None, text.split(",")))
+        if not names or len(names) > NAMES_MAX:
             raise ApiError("invalid", f"{name}: between 1 and {NAMES_MAX} names")
-        return found
+        return names

@@ -79,29 +79,29 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
 
 def _sets(state: State, after: true.State, name: str, event: Event, stamp: Stamp) -> Map[str, BrokerSet]:
     """The set as the model has it now, with its times."""
-    found, before = after.broker_sets.get(name), state.model.broker_sets.get(name)
-    if found is None:
+    model_set, before = after.broker_sets.get(name), state.model.broker_sets.get(name)
+    if model_set is None:
         return state.sets.delete(name) if name in state.sets else state.sets
-    kept = state.sets.get(name) or BrokerSet(name=name, cluster=found.cluster)
+    kept = state.sets.get(name) or BrokerSet(name=name, cluster=model_set.cluster)
     members = {member.id: member for member in kept.members}
     if isinstance(event, BrokerIdApplied):
         members.pop(event.broker_id, None)
-    if found.is_anew(before):
-        kept = BrokerSet(name=name, cluster=found.cluster)
-    return state.sets.set(name, settled(_dated(_as_is(found, kept, members, stamp), event, stamp)))
+    if model_set.is_anew(before):
+        kept = BrokerSet(name=name, cluster=model_set.cluster)
+    return state.sets.set(name, settled(_dated(_as_is(model_set, kept, members, stamp), event, stamp)))
 
 
-def _as_is(found: true.BrokerSet, kept: BrokerSet, members: dict[int, Member], stamp: Stamp) -> BrokerSet:
+def _as_is(model_set: true.BrokerSet, kept: BrokerSet, members: dict[int, Member], stamp: Stamp) -> BrokerSet:
     """The set as the model has it, with the times that the page keeps."""
     return _replace(
         kept,
-        members=tuple(_member(replica, members.get(replica.broker_id), stamp) for replica in found.replicas),
-        half=not found.sync_known,
-        master=found.master,
-        epoch=found.master_epoch,
-        sync=found.sync_state_set,
-        sync_epoch=found.sync_state_set_epoch,
-        sync_since=kept.sync_since if found.sync_state_set == kept.sync else stamp.time_ms,
+        members=tuple(_member(replica, members.get(replica.broker_id), stamp) for replica in model_set.replicas),
+        half=not model_set.sync_known,
+        master=model_set.master,
+        epoch=model_set.master_epoch,
+        sync=model_set.sync_state_set,
+        sync_epoch=model_set.sync_state_set_epoch,
+        sync_since=kept.sync_since if model_set.sync_state_set == kept.sync else stamp.time_ms,
         touched=stamp.offset,
     )
 
@@ -199,7 +199,7 @@ def _judged(broker_set: BrokerSet, event: MasterElected | ElectionFailed) -> tup
 
 def _acknowledged(broker_set: BrokerSet, event: RoleChangeAcknowledged, stamp: Stamp) -> BrokerSet:
     """Brokers that answered have taken the epoch, even of an election that another has followed already."""
-    heard = {ack.broker_id for ack in event.acks if ack.acknowledged_ms > 0}
+    broker_ids = {ack.broker_id for ack in event.acks if ack.acknowledged_ms > 0}
     master = broker_set.master if event.master_epoch == broker_set.epoch else None
     members = tuple(
         _replace(
@@ -208,7 +208,7 @@ def _acknowledged(broker_set: BrokerSet, event: RoleChangeAcknowledged, stamp: S
                 role="master" if member.id == master else "slave", epoch=event.master_epoch, offset=stamp.offset
             ),
         )
-        if member.id in heard
+        if member.id in broker_ids
         else member
         for member in broker_set.members
     )

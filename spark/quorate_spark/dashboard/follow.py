@@ -131,22 +131,22 @@ class Follower:
         await asyncio.wait({stopping}, timeout=STOP_S)
 
     async def _follow(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
-        heard, polled = self._clock_ms(), None
+        answer_ms, polled = self._clock_ms(), None
         while True:
-            found = await consumer.getmany(partition, timeout_ms=FETCH_WAIT_MS, max_records=BATCH_MAX)
+            batches = await consumer.getmany(partition, timeout_ms=FETCH_WAIT_MS, max_records=BATCH_MAX)
             if self._refused:
                 raise UsageError(self._refused)
-            if records := found.get(partition):
+            if records := batches.get(partition):
                 self._take([fact(record) for record in records])
             latest = consumer.last_poll_timestamp(partition)
             now = self._clock_ms()
             if latest != polled or records:
-                heard, polled = now, latest
+                answer_ms, polled = now, latest
                 self._look(consumer, partition)
                 self._heard(consumer.highwater(partition) or 0, now)
-            elif now - heard > self._settings.silence_ms:
+            elif now - answer_ms > self._settings.silence_ms:
                 # The next node to answer may be another cluster's, on the same ports: a new session asks for proof.
-                self._tell(state="connecting", message=f"no node has answered a fetch for {now - heard} ms")
+                self._tell(state="connecting", message=f"no node has answered a fetch for {now - answer_ms} ms")
                 raise PeerError(self.following.message)
 
     def _look(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
@@ -159,8 +159,8 @@ class Follower:
 
     def _take(self, facts: list[Fact]) -> None:
         """Fold what is new; the one event we have already must be the same."""
-        folded, known = self._folded, self._folded.tip.offset
-        fresh = [one for one in facts if one.stamp.offset >= known]
+        folded, end = self._folded, self._folded.tip.offset
+        fresh = [one for one in facts if one.stamp.offset >= end]
         for one in facts[: len(facts) - len(fresh)]:
             if folded.spool.fact(one.stamp.offset).frame != one.frame:
                 raise InvariantBrokenError(f"event {one.stamp.offset} is not the one that was there: another log")

@@ -48,17 +48,17 @@ class History:
         tip = self.tip
         if offset == tip.offset:
             return tip
-        found = self._remembered.get(offset)
-        if found is None:
-            found = self._nearest(offset)
-            for fact in self._spool.facts(found.offset, offset):
-                found = evolve(found, fact.event, fact.stamp)
-            self._remembered[offset] = found
+        state = self._remembered.get(offset)
+        if state is None:
+            state = self._nearest(offset)
+            for fact in self._spool.facts(state.offset, offset):
+                state = evolve(state, fact.event, fact.stamp)
+            self._remembered[offset] = state
             if len(self._remembered) > REMEMBERED_MAX:
                 self._remembered.popitem(last=False)
         else:
             self._remembered.move_to_end(offset)
-        return found
+        return state
 
     def _nearest(self, offset: int) -> State:
         best = EMPTY

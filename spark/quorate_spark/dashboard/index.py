@@ -220,11 +220,11 @@ class Index:
         if self.elections.get(number, _ACK) != NOTHING:
             return
         master = self.election(number).new
-        told = [ack.notified_ms for ack in event.acks if ack.notified_ms > 0]
-        heard = [ack.acknowledged_ms for ack in event.acks if ack.broker_id == master and ack.acknowledged_ms > 0]
+        notices = [ack.notified_ms for ack in event.acks if ack.notified_ms > 0]
+        answers = [ack.acknowledged_ms for ack in event.acks if ack.broker_id == master and ack.acknowledged_ms > 0]
         self.elections.put(number, _ACK + 1, event.committed_ms or NOTHING)
-        self.elections.put(number, _ACK + 2, min(told, default=NOTHING))
-        self.elections.put(number, _ACK + 3, min(heard, default=NOTHING))
+        self.elections.put(number, _ACK + 2, min(notices, default=NOTHING))
+        self.elections.put(number, _ACK + 3, min(answers, default=NOTHING))
         self.elections.put(number, _ACK, offset)
         self._acknowledged = offset
 

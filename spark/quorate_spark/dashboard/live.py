@@ -64,16 +64,16 @@ def message(event: str, data: msgspec.Struct, number: int | None = None) -> byte
 def facts_since(view: View, since: int) -> bytes:
     """The facts from ``since`` to the view's offset, as a message."""
     spool = view.log.spool
-    found = list(spool.facts(since, view.offset))
+    facts = list(spool.facts(since, view.offset))
     changed = sets(view, since=since)
-    labels = [one.event.scope.partition("/")[2] for one in found if isinstance(one.event, ConfigChanged)]
-    known = {row.name for row in changed.sets}
-    changed_rows = [*changed.sets, *rows(view, [name for name in labels if name not in known])]
+    labels = [one.event.scope.partition("/")[2] for one in facts if isinstance(one.event, ConfigChanged)]
+    names = {row.name for row in changed.sets}
+    changed_rows = [*changed.sets, *rows(view, [name for name in labels if name not in names])]
     data = Facts(
         offset=view.offset,
         time=view.state.time,
         now=view.now,
-        events=[event_row(one, spool) for one in found],
+        events=[event_row(one, spool) for one in facts],
         sets=changed_rows,
         removed=changed.removed,
         health=health(view),
@@ -168,12 +168,12 @@ class Hub:
             self._timer.cancel()
             self._timer = None
         self._flushed_s = asyncio.get_running_loop().time()
-        view, told = self._view(), self._told
+        view, since = self._view(), self._told
         self._told = view.offset
-        if not self._clients or view.offset == told:
+        if not self._clients or view.offset == since:
             return
-        new = view.offset - told
-        self._send(facts_since(view, told) if new <= self._settings.facts_max else self._resync())
+        new = view.offset - since
+        self._send(facts_since(view, since) if new <= self._settings.facts_max else self._resync())
 
     def tell(self, event: str, data: msgspec.Struct) -> None:
         """Something that is no fact."""

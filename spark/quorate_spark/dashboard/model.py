@@ -107,33 +107,33 @@ class Leader(_Value, frozen=True, kw_only=True):
     silent_for_ms: int
 
 
-def settled(found: BrokerSet) -> BrokerSet:
+def settled(broker_set: BrokerSet) -> BrokerSet:
     """The set with what follows from its other fields."""
     return msgspec.structs.replace(
-        found,
-        status=_status(found),
-        alive=sum(member.alive for member in found.members),
-        diverged=_diverged(found),
+        broker_set,
+        status=_status(broker_set),
+        alive=sum(member.alive for member in broker_set.members),
+        diverged=_diverged(broker_set),
     )
 
 
-def _status(found: BrokerSet) -> str:
-    if found.master is None:
-        return "new" if found.epoch == 0 else "lost"
-    master = found.member(found.master)
+def _status(broker_set: BrokerSet) -> str:
+    if broker_set.master is None:
+        return "new" if broker_set.epoch == 0 else "lost"
+    master = broker_set.member(broker_set.master)
     if master is None or master.fenced:
         return "lost"
-    if len(found.sync) == 1 and len(found.members) > 1:
+    if len(broker_set.sync) == 1 and len(broker_set.members) > 1:
         return "last"
-    return "full" if len(found.sync) >= len(found.members) else "shrunk"
+    return "full" if len(broker_set.sync) >= len(broker_set.members) else "shrunk"
 
 
-def _diverged(found: BrokerSet) -> tuple[int, ...]:
+def _diverged(broker_set: BrokerSet) -> tuple[int, ...]:
     """Alive members that have not taken the master's epoch; whoever is in sync with that master has."""
-    if found.master is None or found.lost_at is not None:
+    if broker_set.master is None or broker_set.lost_at is not None:
         return ()
-    behind = (m for m in found.members if m.reported and m.reported.epoch < found.epoch and m.alive)
-    return tuple(m.id for m in behind if m.id not in found.sync)
+    behind = (m for m in broker_set.members if m.reported and m.reported.epoch < broker_set.epoch and m.alive)
+    return tuple(m.id for m in behind if m.id not in broker_set.sync)
 
 
 class Node(_Value, frozen=True, kw_only=True):

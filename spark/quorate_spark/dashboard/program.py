@@ -44,8 +44,8 @@ def _nodes(options: Namespace) -> tuple[str, ...]:
     if options.nodes:
         return addresses(options.nodes, "--nodes")
     say = partial(print, "quorate dashboard:", file=sys.stderr)
-    found = kafka_addresses(options.node, lambda: time.sleep(1.0), say)  # noqa: TID251  Nothing runs beside it yet.
-    return tuple(found.split(","))
+    text = kafka_addresses(options.node, lambda: time.sleep(1.0), say)  # noqa: TID251  Nothing runs beside it yet.
+    return tuple(text.split(","))
 
 
 def serve(options: Namespace) -> int:

@@ -29,17 +29,17 @@ def recorded(path: Path) -> Iterator[Fact]:
                 if not line.strip():
                     continue
                 try:
-                    found = decoder.decode(line)
+                    record = decoder.decode(line)
                 except msgspec.DecodeError as error:
                     raise UsageError(f"{path}, line {number}: {error}") from error
                 stamp = Stamp(
-                    offset=found.offset,
-                    term=found.term,
-                    time_ms=found.time_ms,
-                    principal=found.principal,
-                    cause=found.cause,
-                    request_id=found.request_id,
+                    offset=record.offset,
+                    term=record.term,
+                    time_ms=record.time_ms,
+                    principal=record.principal,
+                    cause=record.cause,
+                    request_id=record.request_id,
                 )
-                yield Fact(stamp, found.event, encode(found.event))
+                yield Fact(stamp, record.event, encode(record.event))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error

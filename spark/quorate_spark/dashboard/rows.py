@@ -62,11 +62,11 @@ class Names:
 
     def number(self, text: str) -> int:
         """The number of a text; a new one if need be."""
-        found = self._numbers.get(text)
-        if found is None:
-            found = self._numbers[text] = len(self.texts)
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self.texts)
             self.texts.append(text)
-        return found
+        return number
 
     def known(self, text: str) -> int | None:
         """The number of a text, if it was ever seen."""

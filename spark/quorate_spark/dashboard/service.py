@@ -169,13 +169,14 @@ class Service:
 
     def _interesting(self, soft: Soft) -> dict[str, dict[int, MemberSoft]]:
         """Members of all sets while they are few; else of those that are not in full sync."""
-        known = self.folded.tip.sets
-        if len(known) <= 100:
+        sets = self.folded.tip.sets
+        if len(sets) <= 100:
             return soft.members
         return {
             name: members
             for name, members in soft.members.items()
-            if (found := known.get(name)) is not None and (found.lost_at or len(found.sync) < len(found.members))
+            if (broker_set := sets.get(name)) is not None
+            and (broker_set.lost_at or len(broker_set.sync) < len(broker_set.members))
         }
 
     def _lag(self) -> LagEvent:
@@ -221,18 +222,18 @@ class Service:
         return response
 
     async def _panel(self, request: web.Request) -> web.StreamResponse:
-        known, make = self._panels.routes.get(request.match_info["panel"], (None, None))
-        if known is None or make is None:
+        parameters, make = self._panels.routes.get(request.match_info["panel"], (None, None))
+        if parameters is None or make is None:
             raise ApiError("not_found", "there is no such panel")
         when = "to" if request.match_info["panel"] == "diff" else "at"
-        query = Query(request.query, known | {when, "key"})
+        query = Query(request.query, parameters | {when, "key"})
         at = query.number(when)
         return await self._answered(request, query, at, lambda view: make(view, query))
 
     async def _elections(self, request: web.Request) -> web.StreamResponse:
         """From the serving store if that knows all there is to know, else from the fold."""
-        known, make = self._panels.routes["elections"]
-        query = Query(request.query, known | {"at", "key"})
+        parameters, make = self._panels.routes["elections"]
+        query = Query(request.query, parameters | {"at", "key"})
         asked, at = asked_elections(query), query.number("at")
         page = None if at is not None else await self._from_spark(asked)
         if page is None:
@@ -353,16 +354,16 @@ class Service:
     # Files.
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
-        found = self._site.asset(request.match_info["path"])
-        if found is None:
+        asset = self._site.asset(request.match_info["path"])
+        if asset is None:
             raise ApiError("not_found", "there is no such file")
-        headers = {"ETag": found.etag, "Cache-Control": ASKED_AGAIN, "Vary": "Accept-Encoding"}
-        if found.etag in request.headers.get("If-None-Match", ""):
+        headers = {"ETag": asset.etag, "Cache-Control": ASKED_AGAIN, "Vary": "Accept-Encoding"}
+        if asset.etag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
-        body = found.body
-        if found.packed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
-            body, headers["Content-Encoding"] = found.packed, "gzip"
-        headers["Content-Type"] = found.kind
+        body = asset.body
+        if asset.packed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+            body, headers["Content-Encoding"] = asset.packed, "gzip"
+        headers["Content-Type"] = asset.kind
         return web.Response(body=body, headers=headers)
 
 

@@ -81,16 +81,16 @@ class _Failed(msgspec.Struct, frozen=True):
 
 def buckets(exposition: str, name: str = FSYNC) -> dict[float, float]:
     """The buckets of a histogram without labels: upper bound → count up to it."""
-    found = {}
+    counts = {}
     for line in exposition.splitlines():
         if line.startswith(name + "{"):
             labels, _, value = line.partition("} ")
             bound = labels.partition('le="')[2].partition('"')[0]
             try:
-                found[float(bound)] = float(value)
+                counts[float(bound)] = float(value)
             except ValueError:
                 continue
-    return found
+    return counts
 
 
 def part(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float | None:
@@ -130,8 +130,8 @@ class SoftState:
         if not state.nodes:
             return None
         answers = await asyncio.gather(*(self._node(number) for number in state.nodes))
-        told = {number: (quorum, soft) for number, (quorum, soft) in zip(state.nodes, answers, strict=True)}
-        nodes = self._joined(told)
+        reports = {number: (quorum, soft) for number, (quorum, soft) in zip(state.nodes, answers, strict=True)}
+        nodes = self._joined(reports)
         up = [number for number, node in nodes.items() if node.reachable]
         leader = next((quorum.leader for quorum, _ in answers if quorum and quorum.leader is not None), None)
         whom = leader if leader in up else up[0] if up else None
@@ -186,10 +186,10 @@ class SoftState:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             async with self._session.request(method, f"http://{address}{path}", data=body, headers=headers) as response:
-                told = await response.content.read(-1)
+                reply = await response.content.read(-1)
                 if response.status != 200:
-                    raise AskError(f"node {number}: {_said(told) or response.status}", response.status)
-                return told
+                    raise AskError(f"node {number}: {_said(reply) or response.status}", response.status)
+                return reply
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise AskError(f"node {number}: {str(error) or type(error).__name__}") from error
 
@@ -229,13 +229,13 @@ class SoftState:
             readings.popleft()
         before = readings[0][1] if readings else {}
         readings.append((now, reading))
-        found = part(before, reading, 0.99)
-        return None if found is None or found == float("inf") else round(found * 1000, 3)
+        quantile = part(before, reading, 0.99)
+        return None if quantile is None or quantile == float("inf") else round(quantile * 1000, 3)
 
     @staticmethod
-    def _joined(told: Mapping[int, tuple[_Quorum | None, NodeSoft]]) -> dict[int, NodeSoft]:
+    def _joined(reports: Mapping[int, tuple[_Quorum | None, NodeSoft]]) -> dict[int, NodeSoft]:
         """Each node with its distance from the leader, and whether the leader (else anybody) reaches it."""
-        quorums = {number: quorum for number, (quorum, _) in told.items() if quorum}
+        quorums = {number: quorum for number, (quorum, _) in reports.items() if quorum}
         leader = next((quorum.leader for quorum in quorums.values() if quorum.leader in quorums), None)
         word = quorums[leader] if leader is not None else next(iter(quorums.values()), None)
         connected = {voter.id: voter.connected for voter in word.voters} if word else {}
@@ -247,7 +247,7 @@ class SoftState:
                 connected=connected.get(number),
                 lag=None if soft.end is None else max(0, end - soft.end),
             )
-            for number, (_, soft) in told.items()
+            for number, (_, soft) in reports.items()
         }
 
     async def _status(self, number: int) -> _Status | None:
@@ -262,20 +262,20 @@ class SoftState:
         many = len(state.sets) > self._settings.sets_many
         if many and now - self._members_at < self._settings.poll_many_ms:
             return
-        found: dict[str, dict[int, MemberSoft]] = {}
+        by_set: dict[str, dict[int, MemberSoft]] = {}
         after = ""
         try:
             for _ in range(PAGES_MAX):
                 query = urlencode({"level": "stale", "limit": PAGE, "after": after})
                 page = await self.get(number, f"/v1/brokers?{query}", _Brokers)
                 for item in page.brokers:
-                    found[item.broker_set] = members(item, state.sets.get(item.broker_set), now)
+                    by_set[item.broker_set] = members(item, state.sets.get(item.broker_set), now)
                 if page.next is None:
                     break
                 after = page.next
         except AskError:
             return
-        self._members, self._members_at = found, now
+        self._members, self._members_at = by_set, now
 
 
 def _said(body: bytes) -> str:
@@ -286,19 +286,19 @@ def _said(body: bytes) -> str:
         return ""
 
 
-def members(item: _BrokerSet, known: BrokerSet | None, now: int) -> dict[int, MemberSoft]:
+def members(item: _BrokerSet, broker_set: BrokerSet | None, now: int) -> dict[int, MemberSoft]:
     """The members as a node told them, each with how far it is behind."""
     ends = {
         one.broker_id: one.max_offset for one in item.replicas if one.max_offset is not None and one.max_offset >= 0
     }
-    master = known.master if known else None
+    master = broker_set.master if broker_set else None
     end = ends.get(master) if master is not None else None
     if end is None:
         end = max(ends.values(), default=None)
-    found = {}
+    by_id = {}
     for one in item.replicas:
         mine = ends.get(one.broker_id)
-        found[one.broker_id] = MemberSoft(
+        by_id[one.broker_id] = MemberSoft(
             alive=one.alive,
             max_offset=mine,
             behind=None if mine is None or end is None else max(0, end - mine),
@@ -306,4 +306,4 @@ def members(item: _BrokerSet, known: BrokerSet | None, now: int) -> dict[int, Me
             priority=one.priority,
             heartbeat_age_ms=None if not one.last_heartbeat_ms else max(0, now - one.last_heartbeat_ms),
         )
-    return found
+    return by_id

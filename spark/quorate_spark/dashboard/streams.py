@@ -112,7 +112,7 @@ class Streams:
     def answer(self, following: FollowStatus, offset: int, now: int) -> StreamsAnswer:
         """As of the last time they were asked."""
         end = max(following.end_offset, offset)
-        found = [
+        rows = [
             Stream(
                 name="fold",
                 kind="dashboard",
@@ -125,14 +125,14 @@ class Streams:
         ]
         if self.store is not None:
             if isinstance(self._queries, str):
-                found.append(_silent("serving", "spark", self._queries))
+                rows.append(_silent("serving", "spark", self._queries))
             else:
-                found += [self._query(query, end, now) for query in self._queries]
+                rows += [self._query(query, end, now) for query in self._queries]
                 if not self._queries:
-                    found.append(Stream(name="serving", kind="spark", state="down", message="no batch was written yet"))
-        found += [_projection(address, worker, end) for address, worker in self._workers.items()]
+                    rows.append(Stream(name="serving", kind="spark", state="down", message="no batch was written yet"))
+        rows += [_projection(address, worker, end) for address, worker in self._workers.items()]
         missing = [("spark", self._settings.serving), ("projections", self._settings.projections)]
-        return StreamsAnswer(end_offset=end, streams=found, unconfigured=[name for name, given in missing if not given])
+        return StreamsAnswer(end_offset=end, streams=rows, unconfigured=[name for name, given in missing if not given])
 
     @staticmethod
     def _query(query: Progress, end: int, now: int) -> Stream:

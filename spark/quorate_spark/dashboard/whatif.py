@@ -52,28 +52,28 @@ def question(body: bytes) -> WhatIf:
 
 def spelled_out(asked: WhatIf, state: State, zones: Mapping[int, str]) -> list[str]:
     """Zones and hosts as the nodes and brokers in them. Raises ApiError for one nobody knows."""
-    found: dict[str, None] = {}
+    words: dict[str, None] = {}
     for word in asked.fail:
         kind, _, name = word.partition("/")
         if kind in ("node", "broker") and name:
-            found[word] = None
+            words[word] = None
         elif kind in ("zone", "host") and name:
             within = _within(state, kind, name)
             if kind == "zone":
                 within += [f"node/{number}" for number, zone in sorted(zones.items()) if zone == name]
             if not within:
                 raise ApiError("invalid", f"fail: nothing is in {word[:80]!r}")
-            found.update(dict.fromkeys(within))
+            words.update(dict.fromkeys(within))
         else:
             raise ApiError("invalid", f"fail: {word[:80]!r} is no node, broker, zone or host")
-    return list(found)
+    return list(words)
 
 
 def _within(state: State, kind: str, name: str) -> list[str]:
     return [
-        f"broker/{found.name}/{member.id}"
-        for _, found in sorted(state.sets.items())
-        if (labels := state.model.configs.get(f"broker-set/{found.name}")) is not None
-        for member in found.members
+        f"broker/{broker_set.name}/{member.id}"
+        for _, broker_set in sorted(state.sets.items())
+        if (labels := state.model.configs.get(f"broker-set/{broker_set.name}")) is not None
+        for member in broker_set.members
         if label(labels, kind, member.id) == name
     ]

@@ -36,12 +36,12 @@ Told = BrokerIdApplied | BrokerRegistered | BrokerAddressChanged | BrokerFenced 
 
 def step(replicas: Replicas, fact: Fact) -> tuple[Replicas, Iterable[Availability]]:
     """The intervals the fact ends and begins."""
-    event, (before, found) = fact.event, fact.sets
+    event, (before, broker_set) = fact.event, fact.sets
     match event:
         case BrokerDataCleaned():
-            there = set() if found is None else {replica.broker_id for replica in found.replicas}
+            there = set() if broker_set is None else {replica.broker_id for replica in broker_set.replicas}
             return _closed(replicas, {one.broker_id for one in replicas.lasting} - there, fact)
-        case BrokerIdApplied() if found is not None and found.is_anew(before):
+        case BrokerIdApplied() if broker_set is not None and broker_set.is_anew(before):
             _, gone = _closed(replicas, [one.broker_id for one in replicas.lasting], fact)
             after, rows = _told(Replicas(), event, fact)
             return after, (*gone, *rows)
@@ -103,8 +103,8 @@ def _closed(replicas: Replicas, ids: Iterable[int], fact: Fact) -> tuple[Replica
         if one.broker_id in gone
     )
     left = tuple(one for one in replicas.lasting if one.broker_id not in gone)
-    known = tuple(one for one in replicas.registered if one not in gone)
-    return _replace(replicas, lasting=left, registered=known), ended
+    brokers = tuple(one for one in replicas.registered if one not in gone)
+    return _replace(replicas, lasting=left, registered=brokers), ended
 
 
 AVAILABILITY: Final = Fold(

@@ -72,10 +72,10 @@ def step(watch: Watch, fact: Fact) -> tuple[Watch, Iterable[Row]]:
 
 def _lost(fact: Fact, master: int, event: BrokerFenced | MasterElected | ElectionFailed | BrokerDataCleaned) -> Outage:
     """The outage that begins with this event."""
-    evidence, heard, detected = "", 0, 0
+    evidence, heartbeat_ms, detected = "", 0, 0
     if not isinstance(event, BrokerDataCleaned):
-        evidence, heard, detected = event.evidence, event.last_heartbeat_ms, event.detected_ms
-    silent = evidence == EXPIRED and heard > 0
+        evidence, heartbeat_ms, detected = event.evidence, event.last_heartbeat_ms, event.detected_ms
+    silent = evidence == EXPIRED and heartbeat_ms > 0
     return Outage(
         event_offset=fact.stamp.offset,
         broker_set=event.broker_set,
@@ -84,7 +84,7 @@ def _lost(fact: Fact, master: int, event: BrokerFenced | MasterElected | Electio
         lost_by=fact.type,
         lost_master=master,
         evidence=evidence,
-        fault_ms=heard if silent else detected or fact.stamp.time_ms,
+        fault_ms=heartbeat_ms if silent else detected or fact.stamp.time_ms,
         fault_estimated=silent,
         detected_ms=detected or fact.stamp.time_ms,
         failed_elections=0,
@@ -191,7 +191,7 @@ def _acknowledged(watch: Watch, event: RoleChangeAcknowledged, fact: Fact) -> tu
         return watch, ()
     mine = next((ack.acknowledged_ms for ack in event.acks if ack.broker_id == election.new_master), 0) or None
     away = None if mine is None or election.fault_ms is None else mine - election.fault_ms
-    told = _replace(
+    row = _replace(
         election,
         event_offset=fact.stamp.offset,
         committed_ms=event.committed_ms or None,
@@ -203,19 +203,19 @@ def _acknowledged(watch: Watch, event: RoleChangeAcknowledged, fact: Fact) -> tu
     )
     after = _replace(watch, election=None, ended=None)
     if watch.ended is None:
-        return after, (told,)
+        return after, (row,)
     served = _replace(
         watch.ended, event_offset=fact.stamp.offset, acknowledged_ms=mine, serving_ms=mine, unavailable_ms=away
     )
-    return after, (served, told)
+    return after, (served, row)
 
 
 def _cleaned(watch: Watch, event: BrokerDataCleaned, fact: Fact) -> tuple[Watch, Iterable[Row]]:
     """Nothing left, or only the ids: the set is forgotten. Else its master may be lost."""
-    before, found = fact.sets
-    if found is None or found.is_anew(before):
+    before, broker_set = fact.sets
+    if broker_set is None or broker_set.is_anew(before):
         return Watch(), () if watch.outage is None else (_over(watch.outage, "forgotten", fact),)
-    if watch.master is None or found.replica(watch.master) is not None or watch.cleaned:
+    if watch.master is None or broker_set.replica(watch.master) is not None or watch.cleaned:
         return watch, ()
     outage = watch.outage or _lost(fact, watch.master, event)
     return _replace(watch, cleaned=True, outage=outage), () if watch.outage else (outage,)

@@ -29,8 +29,8 @@ class Master(msgspec.Struct, frozen=True):
 def step(master: Master, fact: Fact) -> tuple[Master, Iterable[Entity]]:
     """The entity after the fact, as its row."""
     kind, _, name = fact.key.split("/", 2)
-    _, found = fact.sets
-    if found is None or found.master is None:
+    _, broker_set = fact.sets
+    if broker_set is None or broker_set.master is None:
         master = Master()
     elif isinstance(fact.event, MasterElected):
         master = Master(fact.stamp.offset, fact.stamp.time_ms)

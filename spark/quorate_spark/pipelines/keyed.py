@@ -94,12 +94,12 @@ def advance(folds: Iterable[AnyFold], kept: KeyState, facts: Sequence[Fact]) -> 
 def _modelled(kept: bytes, facts: Sequence[Fact]) -> tuple[list[Fact], bytes]:
     """The facts, each with what the model had before it and has after it; and the entity after the last."""
     entity = decoded(facts[0].key.encode(), kept) if kept else None
-    told = []
+    full_facts = []
     for one in facts:
         after = entity_after(entity, one.event, one.stamp)
-        told.append(msgspec.structs.replace(one, before=entity, after=after))
+        full_facts.append(msgspec.structs.replace(one, before=entity, after=after))
         entity = after
-    return told, b"" if entity is None else encoded(entity)
+    return full_facts, b"" if entity is None else encoded(entity)
 
 
 def keyed(events: DataFrame, folds: Sequence[AnyFold]) -> DataFrame:

@@ -17,15 +17,15 @@ from quorate_spark.serving import SyncChange
 def step(nothing: Nothing, fact: Fact) -> tuple[Nothing, Iterable[SyncChange]]:
     """A row if the members changed."""
     before, after = fact.sets
-    old, new = (frozenset(() if found is None else found.sync_state_set) for found in (before, after))
-    known = after or before
-    if known is None or old == new:
+    old, new = (frozenset(() if side is None else side.sync_state_set) for side in (before, after))
+    broker_set = after or before
+    if broker_set is None or old == new:
         return nothing, ()
     row = SyncChange(
         event_offset=fact.stamp.offset,
         time_ms=fact.stamp.time_ms,
-        broker_cluster=known.cluster,
-        broker_set=known.name,
+        broker_cluster=broker_set.cluster,
+        broker_set=broker_set.name,
         direction="replace" if old - new and new - old else "shrink" if old - new else "expand",
         by_event=fact.type,
         old_set=_json(old),

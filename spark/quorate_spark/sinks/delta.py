@@ -55,8 +55,8 @@ class Archive:
         table = self._table()
         held, cluster = 0, events["key"][0].as_py()
         if table is not None:
-            known = table.transaction_version(query_id)
-            if known is not None and batch_id <= known:
+            version = table.transaction_version(query_id)
+            if version is not None and batch_id <= version:
                 return False
             held, about = position(table), table.metadata().description
             if first == 0 and about != cluster:

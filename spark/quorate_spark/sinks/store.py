@@ -60,9 +60,9 @@ class ServingStore:
                 with database.transaction():
                     for statement in tables(database.kind):
                         database.write(statement, [()])
-                    known: dict[str, str] = dict(database.read("SELECT name, value FROM meta"))
+                    meta: dict[str, str] = dict(database.read("SELECT name, value FROM meta"))
                     for name, ours in (("version", str(VERSION)), ("shape", shape(database.kind))):
-                        theirs = known.setdefault(name, ours)  # A store of before there were shapes has today's.
+                        theirs = meta.setdefault(name, ours)  # A store of before there were shapes has today's.
                         if theirs != ours:
                             raise OtherVersionError(
                                 f"{database.public_name} has tables of {name} {theirs}, not {ours}: "
@@ -178,8 +178,8 @@ class ServingStore:
     @staticmethod
     def _progress(database: Database, name: str) -> Progress | None:
         columns = ", ".join(Progress.__struct_fields__)
-        found = database.read(f"SELECT {columns} FROM progress WHERE name = ?", (name,))  # noqa: S608 our own names
-        return None if not found else Progress(**dict(zip(Progress.__struct_fields__, found[0], strict=True)))
+        rows = database.read(f"SELECT {columns} FROM progress WHERE name = ?", (name,))  # noqa: S608 our own names
+        return None if not rows else Progress(**dict(zip(Progress.__struct_fields__, rows[0], strict=True)))
 
     @staticmethod
     def _put_progress(database: Database, progress: Progress) -> None:
@@ -197,11 +197,11 @@ def _check_cluster(database: Database, puts: Iterable[Put]) -> None:
     for name, offset, row in puts:
         if name == "entities" and offset == 0:
             key = msgspec.json.decode(row, type=Entity).key
-            known = database.read("SELECT value FROM meta WHERE name = 'cluster'")
-            if not known:
+            rows = database.read("SELECT value FROM meta WHERE name = 'cluster'")
+            if not rows:
                 database.write("INSERT INTO meta (name, value) VALUES ('cluster', ?)", [(key,)])
-            elif known[0][0] != key:
+            elif rows[0][0] != key:
                 raise OtherClusterError(
-                    f"{database.public_name} holds the facts of {known[0][0]}, and these are of {key}: "
+                    f"{database.public_name} holds the facts of {rows[0][0]}, and these are of {key}: "
                     "give another sink and another checkpoint"
                 )

@@ -101,20 +101,20 @@ class EventLog:
 
     def identity(self) -> str:
         """Which log this is: the cluster's id; of a mirror also that of the Kafka it lies in. Raises LogError."""
-        found = self._patiently("who it is", lambda time_s: self._consumer.list_topics(self._options.topic, time_s))
-        trouble = found.topics[self._options.topic].error
+        metadata = self._patiently("who it is", lambda time_s: self._consumer.list_topics(self._options.topic, time_s))
+        trouble = metadata.topics[self._options.topic].error
         if trouble is not None and not _transient(trouble):
             raise LogError(f"{self._options.nodes} has no topic {self._options.topic}: {trouble}")
         if not self._options.mirror:
-            return str(found.cluster_id)
-        return f"{self._first_event()}@{found.cluster_id}"
+            return str(metadata.cluster_id)
+        return f"{self._first_event()}@{metadata.cluster_id}"
 
     def check_cluster(self) -> str:
         """``identity``, if it is that of the cluster asked for. Raises WrongLogError when it is another's, LogError."""
-        found = self.identity()
-        if self._options.cluster not in ("", found.split("@")[0]):
-            raise WrongLogError(f"{self._options.nodes} serves the log of {found}, not of {self._options.cluster}")
-        return found
+        identity = self.identity()
+        if self._options.cluster not in ("", identity.split("@")[0]):
+            raise WrongLogError(f"{self._options.nodes} serves the log of {identity}, not of {self._options.cluster}")
+        return identity
 
     def position_of(self, offset: int) -> int:
         """The position of an event offset: of the first record with it or a later one; the end when there is none."""
@@ -125,16 +125,16 @@ class EventLog:
         time_ms = epoch_ms(time)
         if self._options.mirror:  # Markers there bear the time of the copying, so the broker's answer may be too early.
             return self._first(lambda record: record.time_ms >= time_ms)
-        found = self._found("offsets by time", time_ms)
-        return found if found >= 0 else self.end()
+        position = self._found("offsets by time", time_ms)
+        return position if position >= 0 else self.end()
 
     def _first(self, wanted: Callable[[LogRecord], bool]) -> int:
         """The least position from which the next record is wanted, as all later ones are; the end if there is none."""
         low, high = self.begin(), self.end()
         while low < high:
             middle = (low + high) // 2
-            found = next(self.records(middle, high), None)
-            if found is None or wanted(found):
+            record = next(self.records(middle, high), None)
+            if record is None or wanted(record):
                 high = middle
             else:
                 low = middle + 1

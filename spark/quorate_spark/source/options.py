@@ -77,8 +77,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         for name, value in options.items():
             if name.lower().startswith(CLIENT):
                 client[name[len(CLIENT) :].lower()] = value
-            elif (known := _BY_LOWER.get(name.lower())) is not None:
-                values[known] = value
+            elif (option := _BY_LOWER.get(name.lower())) is not None:
+                values[option] = value
             else:
                 near = get_close_matches(name.lower(), _BY_LOWER, 1)
                 hint = f"; did you mean {_BY_LOWER[near[0]]!r}?" if near else ""

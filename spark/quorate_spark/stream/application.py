@@ -52,11 +52,11 @@ def run(
         store = ServingStore(settings.sink, clock_ms)
         try:
             spark = session(master, "quorate stream", jars, SPARK)
-            found = queries(spark, settings, store, clock_ms)
-            supervisor = Supervisor(found, store, settings, clock_ms, say)
+            all_queries = queries(spark, settings, store, clock_ms)
+            supervisor = Supervisor(all_queries, store, settings, clock_ms, say)
             line = {
                 "ready": True,
-                "queries": [query.name for query in found],
+                "queries": [query.name for query in all_queries],
                 "sink": store.public_name,
                 "archive": settings.archive,
             }

@@ -141,12 +141,12 @@ def settings(options: Namespace) -> "StreamSettings":
     from quorate_spark.source import SourceOptions  # noqa: PLC0415
     from quorate_spark.stream.settings import StreamSettings  # noqa: PLC0415
 
-    told = {name: getattr(options, name) for name in ("topic", "cluster", "rack") if getattr(options, name) is not None}
+    args = {name: getattr(options, name) for name in ("topic", "cluster", "rack") if getattr(options, name) is not None}
     source = SourceOptions(
         nodes=options.nodes,
         mirror=options.mirror,
         max_events_per_trigger=options.max_events_per_trigger or 10_000,
-        **told,
+        **args,
     )
     more = {}
     if options.flapping_elections is not None:
@@ -184,14 +184,14 @@ def _state(options: Namespace) -> int:
     spark = session(options.master, "quorate stream state")
     try:
         cut = history(spark, options.archive, options.offset, time_ms)
-        found = list(known(state(cut, options.kind)))
+        entities = list(known(state(cut, options.kind)))
     finally:
         spark.stop()
     if options.output == "json":
-        print(msgspec.json.encode({"offset": cut.position, "entities": found}).decode())
+        print(msgspec.json.encode({"offset": cut.position, "entities": entities}).decode())
     else:
         print(f"after {cut.position} events:")
-        for one in found:
+        for one in entities:
             print(visible(f"{one.key}  @{one.event_offset}  {bytes(one.value).decode()}"))
     return DONE
 

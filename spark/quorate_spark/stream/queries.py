@@ -90,7 +90,7 @@ def queries(
         rows = keyed(events(spark, settings.source, settings.by), chosen)
         return _writer(rows, SERVING, settings.trigger_ms, settings, feed)
 
-    found = [Query(SERVING, start_serving, lambda: Feed(served))]
+    all_queries = [Query(SERVING, start_serving, lambda: Feed(served))]
     if settings.archive:
         archive = Archive(settings.archive, settings.compact_every)
 
@@ -103,8 +103,8 @@ def queries(
             rows = bronze(events(spark, settings.source, settings.by))
             return _writer(rows, ARCHIVE, settings.archive_trigger_ms, settings, feed)
 
-        found.append(Query(ARCHIVE, start_archive, lambda: Feed(archived)))
-    return found
+        all_queries.append(Query(ARCHIVE, start_archive, lambda: Feed(archived)))
+    return all_queries
 
 
 def _writer(rows: DataFrame, name: str, trigger_ms: int, settings: StreamSettings, feed: Feed) -> StreamingQuery:

@@ -199,10 +199,10 @@ def _halting(error: BaseException) -> bool:
 
 
 def _names(kinds: tuple[type[BaseException], ...]) -> set[str]:
-    found = {kind.__name__ for kind in kinds}
+    names = {kind.__name__ for kind in kinds}
     for kind in kinds:
-        found |= _names(tuple(kind.__subclasses__()))
-    return found
+        names |= _names(tuple(kind.__subclasses__()))
+    return names
 
 
 def _short(error: BaseException) -> str:

@@ -51,7 +51,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 def diff(view: View, former: State, limit: int = 500) -> Diff:
     """From a former state to the view's."""
     spool, state = view.log.spool, view.state
-    found = list(_changes(former, state))
+    changes = list(_changes(former, state))
     counted = Counter(spool.types[former.offset : state.offset])
     return Diff(
         from_=former.offset,
@@ -60,8 +60,8 @@ def diff(view: View, former: State, limit: int = 500) -> Diff:
         to_time=state.time,
         events=state.offset - former.offset,
         types={spool.type_names.texts[number]: count for number, count in counted.most_common()},
-        changed=found[:limit],
-        more=max(0, len(found) - limit),
+        changed=changes[:limit],
+        more=max(0, len(changes) - limit),
     )
 
 
@@ -130,13 +130,13 @@ def _set(broker_set: BrokerSet | None) -> dict[str, Plain] | None:
     return flat
 
 
-def _flat(found: msgspec.Struct | None, but: str = "") -> dict[str, Plain] | None:
+def _flat(struct: msgspec.Struct | None, but: str = "") -> dict[str, Plain] | None:
     """A value's fields, all but one, nested ones with dots."""
-    if found is None:
+    if struct is None:
         return None
     flat: dict[str, Plain] = {}
-    for name in found.__struct_fields__:
-        value = getattr(found, name)
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
         if name == but:
             continue
         if isinstance(value, msgspec.Struct):

@@ -164,13 +164,13 @@ def phases(row: ElectionRow) -> dict[str, int | None]:
 
 
 def _median(values: Iterable[int | None]) -> int | None:
-    known = sorted(value for value in values if value is not None)
-    return known[(len(known) - 1) // 2] if known else None
+    numbers = sorted(value for value in values if value is not None)
+    return numbers[(len(numbers) - 1) // 2] if numbers else None
 
 
-def _part(known: list[int], share: float) -> int | None:
+def _part(values: list[int], share: float) -> int | None:
     """The smallest value that a share of the (sorted) values does not exceed."""
-    return known[max(0, -int(-len(known) * share // 1) - 1)] if known else None
+    return values[max(0, -int(-len(values) * share // 1) - 1)] if values else None
 
 
 def elections(
@@ -242,12 +242,12 @@ def _election(event: Event) -> MasterElected | ElectionFailed:
 
 def kinds(view: View) -> list[Kind]:
     """Figures of every kind that was seen, by its name."""
-    index, found = view.log.index, []
+    index, figures = view.log.index, []
     for number, name in enumerate(tuple(index.kind_names.texts)):
         rows = [row for row in index.alike(number, view.offset, ALIKE_MAX) if not row.first]
         if rows:
             took = sorted(ms for row in rows if (ms := row.unavailable_ms) is not None)
-            found.append(
+            figures.append(
                 Kind(
                     kind=name,
                     n=len(took),
@@ -257,7 +257,7 @@ def kinds(view: View) -> list[Kind]:
                     max_ms=took[-1] if took else None,
                 )
             )
-    return sorted(found, key=lambda kind: kind.kind)
+    return sorted(figures, key=lambda kind: kind.kind)
 
 
 def election(view: View, row: ElectionRow, lost: State, before: State, after: State) -> ElectionDetail:
@@ -327,8 +327,8 @@ def _acks(fact: Fact | None) -> list[Ack]:
 
 
 def _candidate(seen: Candidate, state: State, broker_set: str) -> CandidateRow:
-    found = state.sets.get(broker_set)
-    member = found.member(seen.broker_id) if found else None
+    own_set = state.sets.get(broker_set)
+    member = own_set.member(seen.broker_id) if own_set else None
     labels = state.model.configs.get(f"broker-set/{broker_set}")
     return CandidateRow(
         id=seen.broker_id,
@@ -351,19 +351,19 @@ def _unclean(state: State, broker_set: str) -> bool | None:
     scopes = ["controller"]
     if state.leader is not None:
         scopes.append(f"node/{state.leader.node_id}")
-    said = [state.setting(scope, "enableElectUncleanMaster") for scope in (*scopes, f"broker-set/{broker_set}")]
-    known = [text for text in said if text]
-    return known[-1] == "true" if known else None
+    values = [state.setting(scope, "enableElectUncleanMaster") for scope in (*scopes, f"broker-set/{broker_set}")]
+    texts = [text for text in values if text]
+    return texts[-1] == "true" if texts else None
 
 
 def _side(state: State, name: str) -> Side:
-    found = state.sets.get(name) or BrokerSet(name=name, cluster="")
+    broker_set = state.sets.get(name) or BrokerSet(name=name, cluster="")
     return Side(
-        master=found.master,
-        epoch=found.epoch,
-        sync=found.sync,
-        sync_epoch=found.sync_epoch,
-        alive=[member.id for member in found.members if member.alive],
+        master=broker_set.master,
+        epoch=broker_set.epoch,
+        sync=broker_set.sync,
+        sync_epoch=broker_set.sync_epoch,
+        alive=[member.id for member in broker_set.members if member.alive],
         offset=state.offset,
     )
 
@@ -374,5 +374,5 @@ def _neighbours(view: View, row: ElectionRow) -> tuple[int | None, int | None]:
     number, count = index.elections_before(row.offset), index.elections_before(view.offset)
     sooner = (index.election(one) for one in range(number - 1, -1, -1))
     later = (index.election(one) for one in range(number + 1, count))
-    found = [next((one.offset for one in some if not one.first), None) for some in (sooner, later)]
-    return found[0], found[1]
+    offsets = [next((one.offset for one in some if not one.first), None) for some in (sooner, later)]
+    return offsets[0], offsets[1]

@@ -88,16 +88,16 @@ def _compile(spool: Spool, word: str) -> Test:
     name, colon, value = word.partition(":")
     match name if colon else "":
         case "type":
-            wanted = _numbers(spool.type_names, lambda known: any(known.startswith(one) for one in value.split(",")))
+            wanted = _numbers(spool.type_names, lambda text: any(text.startswith(one) for one in value.split(",")))
             return lambda offset: spool.types[offset] in wanted
         case "key":
-            wanted = _numbers(spool.key_names, lambda known: known.startswith(value))
+            wanted = _numbers(spool.key_names, lambda text: text.startswith(value))
             return lambda offset: spool.keys[offset] in wanted
         case "set":
-            wanted = _numbers(spool.key_names, lambda known: known == f"broker-set/{value}")
+            wanted = _numbers(spool.key_names, lambda text: text == f"broker-set/{value}")
             return lambda offset: spool.keys[offset] in wanted
         case "by":
-            wanted = _numbers(spool.principal_names, lambda known: value in known)
+            wanted = _numbers(spool.principal_names, lambda text: value in text)
             return lambda offset: spool.principals[offset] in wanted
         case "term":
             if not value.isdecimal() or len(value) > 18:
@@ -109,10 +109,10 @@ def _compile(spool: Spool, word: str) -> Test:
 
 
 def _anywhere(spool: Spool, word: str) -> Test:
-    types = _numbers(spool.type_names, lambda known: word in known)
-    keys = _numbers(spool.key_names, lambda known: word in known)
-    principals = _numbers(spool.principal_names, lambda known: word in known)
-    causes = _numbers(spool.cause_names, lambda known: word in known)
+    types = _numbers(spool.type_names, lambda text: word in text)
+    keys = _numbers(spool.key_names, lambda text: word in text)
+    principals = _numbers(spool.principal_names, lambda text: word in text)
+    causes = _numbers(spool.cause_names, lambda text: word in text)
     return lambda offset: (
         spool.types[offset] in types
         or spool.keys[offset] in keys
@@ -122,10 +122,10 @@ def _anywhere(spool: Spool, word: str) -> Test:
 
 
 def _matching(spool: Spool, words: list[str], offsets: Iterable[int]) -> Iterator[int]:
-    found: Iterator[int] = iter(offsets)
+    matches: Iterator[int] = iter(offsets)
     for word in words:
-        found = filter(_compile(spool, word), found)
-    return found
+        matches = filter(_compile(spool, word), matches)
+    return matches
 
 
 def events(view: View, q: str = "", before: int | None = None, limit: int = 100) -> Events:
@@ -139,9 +139,9 @@ def events(view: View, q: str = "", before: int | None = None, limit: int = 100)
     types: dict[str, int] | None = None
     if end <= COUNTED_MAX:
         if words:
-            found = list(_matching(spool, words, range(end)))
-            counted = Counter(map(spool.types.__getitem__, found))
-            page = [offset for offset in reversed(found) if offset < start][: limit + 1]
+            offsets = list(_matching(spool, words, range(end)))
+            counted = Counter(map(spool.types.__getitem__, offsets))
+            page = [offset for offset in reversed(offsets) if offset < start][: limit + 1]
         else:
             counted = Counter(spool.types[:end])
             page = list(range(start - 1, max(-1, start - limit - 2), -1))

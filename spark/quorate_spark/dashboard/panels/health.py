@@ -52,31 +52,31 @@ def health(view: View) -> Health:
     flapping: list[BrokerSet] = []
     diverged: list[BrokerSet] = []
     brokers = alive = 0
-    for found in state.sets.values():
-        flaps = recent(found, view.now, view.flapping) >= view.flapping.elections
-        by[status(found, flaps)].append(found)
+    for broker_set in state.sets.values():
+        flaps = recent(broker_set, view.now, view.flapping) >= view.flapping.elections
+        by[status(broker_set, flaps)].append(broker_set)
         if flaps:
-            flapping.append(found)
-        if found.diverged:
-            diverged.append(found)
-        brokers += len(found.members)
-        alive += found.alive
+            flapping.append(broker_set)
+        if broker_set.diverged:
+            diverged.append(broker_set)
+        brokers += len(broker_set.members)
+        alive += broker_set.alive
     for some in (*by.values(), flapping, diverged):
         some.sort(key=attrgetter("name"))
-    by["lost"].sort(key=lambda found: (found.lost_at or 0, found.name))
+    by["lost"].sort(key=lambda broker_set: (broker_set.lost_at or 0, broker_set.name))
     silent = _silent(view)
     reasons = [*_alarms(view), *silent, *_reasons(view, by, flapping), *map(_diverged, diverged)]
     level, sentence = _sentence(view, by, flapping, silent)
-    said = view.soft.status if view.soft else ""
+    text = view.soft.status if view.soft else ""
     return Health(
         level=level,
         sentence=sentence,
         reasons=reasons[:REASONS_MAX],
         more=max(0, len(reasons) - REASONS_MAX),
-        counts={word: len(found) for word, found in by.items()},
+        counts={word: len(sets) for word, sets in by.items()},
         brokers=brokers,
         alive=alive,
-        status=NodeStatus(sentence=said, healthy=view.soft.healthy) if view.soft and said else UNSET,
+        status=NodeStatus(sentence=text, healthy=view.soft.healthy) if view.soft and text else UNSET,
     )
 
 
@@ -90,8 +90,8 @@ def why_lost(broker_set: BrokerSet) -> str:
 
 def _alarms(view: View) -> list[Reason]:
     """Alarms of the nodes."""
-    found = view.soft.alarms if view.soft else ()
-    return [Reason(kind="alarm", keys=[], text=alarm, since=None, offset=None) for alarm in found]
+    alarms = view.soft.alarms if view.soft else ()
+    return [Reason(kind="alarm", keys=[], text=alarm, since=None, offset=None) for alarm in alarms]
 
 
 def _silent(view: View) -> list[Reason]:
@@ -108,27 +108,29 @@ def _reasons(view: View, by: dict[str, list[BrokerSet]], flapping: list[BrokerSe
     reasons = [
         Reason(
             kind="lost",
-            keys=[found.name],
-            text=f"no master: {why_lost(found)}",
-            since=found.lost_at,
-            offset=found.lost_offset if found.last_failed is None else found.last_failed,
+            keys=[broker_set.name],
+            text=f"no master: {why_lost(broker_set)}",
+            since=broker_set.lost_at,
+            offset=broker_set.lost_offset if broker_set.last_failed is None else broker_set.last_failed,
         )
-        for found in by["lost"]
+        for broker_set in by["lost"]
     ]
-    for found in by["last"]:
-        if found not in flapping:
-            text = f"only its master, broker {found.master}, is in sync: the next failure stops the set"
-            reason = Reason(kind="last", keys=[found.name], text=text, since=found.sync_since, offset=found.touched)
+    for broker_set in by["last"]:
+        if broker_set not in flapping:
+            text = f"only its master, broker {broker_set.master}, is in sync: the next failure stops the set"
+            reason = Reason(
+                kind="last", keys=[broker_set.name], text=text, since=broker_set.sync_since, offset=broker_set.touched
+            )
             reasons.append(reason)
     minutes = view.flapping.window_ms // 60_000
-    for found in flapping:
-        times = recent(found, view.now, view.flapping)
+    for broker_set in flapping:
+        times = recent(broker_set, view.now, view.flapping)
         text = f"changed its master {times} times in {minutes} min"
-        began = found.recent[-times]
-        reason = Reason(kind="flap", keys=[found.name], text=text, since=began, offset=found.master_offset)
+        began = broker_set.recent[-times]
+        reason = Reason(kind="flap", keys=[broker_set.name], text=text, since=began, offset=broker_set.master_offset)
         reasons.append(reason)
     if shrunk := by["shrunk"]:
-        names = [found.name for found in shrunk[:3]]
+        names = [broker_set.name for broker_set in shrunk[:3]]
         more = f", and {len(shrunk) - 3} more" if len(shrunk) > 3 else ""
         text = f"{'runs' if len(shrunk) == 1 else 'run'} with a shrunk sync state set{more}"
         since = shrunk[0].sync_since if len(shrunk) == 1 else None

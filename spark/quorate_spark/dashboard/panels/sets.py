@@ -124,13 +124,13 @@ def rows(view: View, names: Iterable[str]) -> list[SetRow]:
 
 def sets(view: View, since: int | None = None, only: frozenset[str] | None = None) -> Sets:
     """Every set; with ``since`` those touched by events at or after it; with ``only`` of these names."""
-    known = view.state.sets
-    names = [name for name in known if only is None or name in only]
+    broker_sets = view.state.sets
+    names = [name for name in broker_sets if only is None or name in only]
     gone: list[str] = []
     if since is not None:
-        names = [name for name in names if known[name].touched >= since]
+        names = [name for name in names if broker_sets[name].touched >= since]
         index = view.log.index
         rows_ = index.removed.rows(index.removed.cut(since), index.removed.cut(view.offset))
-        told = {index.set_names.texts[number] for _, number in rows_}
-        gone = sorted(name for name in told if name not in known)
-    return Sets(sets=rows(view, names), removed=gone, total=len(known))
+        removals = {index.set_names.texts[number] for _, number in rows_}
+        gone = sorted(name for name in removals if name not in broker_sets)
+    return Sets(sets=rows(view, names), removed=gone, total=len(broker_sets))

@@ -136,7 +136,7 @@ def _window(view: View, from_: int | None, to: int | None) -> _Window:
 
 def leaders(view: View, from_: int | None = None, to: int | None = None) -> list[LeaderSpan]:
     """The leaders with their times; one ends when the next winner had stopped hearing from it."""
-    table, found = view.log.index.leaders, []
+    table, spans = view.log.index.leaders, []
     count = table.cut(view.offset)
     for number, (offset, t, node, term, _, _) in enumerate(table.rows(0, count)):
         ended = None
@@ -144,14 +144,14 @@ def leaders(view: View, from_: int | None = None, to: int | None = None) -> list
             _, next_t, _, _, _, silent = table.row(number + 1)
             ended = max(t, next_t - silent)
         if (from_ is None or ended is None or ended >= from_) and (to is None or t <= to):
-            found.append(LeaderSpan(id=node, term=term, from_=t, to=ended, offset=offset))
-    return found
+            spans.append(LeaderSpan(id=node, term=term, from_=t, to=ended, offset=offset))
+    return spans
 
 
 def _lanes(
     view: View, window: _Window, elections_only: bool, only: frozenset[str] | None, limit: int
 ) -> tuple[list[LaneRow], int, int]:
-    found: list[LaneRow] = []
+    rows: list[LaneRow] = []
     quiet = more = 0
     lanes = view.log.index.lanes
     for name in sorted(lanes):
@@ -162,11 +162,11 @@ def _lanes(
             continue  # It does not exist yet.
         if only is None and not _changed(lane, window, elections_only):
             quiet += _size(lane, window) > 0
-        elif len(found) < limit:
-            found.append(_lane(name, lane, window))
+        elif len(rows) < limit:
+            rows.append(_lane(name, lane, window))
         else:
             more += 1
-    return found, quiet, more
+    return rows, quiet, more
 
 
 def _inside(table: Rows, window: _Window) -> tuple[int, int]:
@@ -189,15 +189,15 @@ def _size(lane: Lane, window: _Window) -> int:
 
 def _gaps(lane: Lane, window: _Window) -> list[Gap]:
     """Those that overlap the window, even if the event that tells of one came after it (silence is noticed late)."""
-    found = []
+    gaps = []
     first = max(lane.gaps.cut(window.start) - 1, 0)
     for offset, t0, closed, t1 in lane.gaps.rows(first, lane.gaps.cut(window.end)):
         if t0 > window.to:
             break
         ended = t1 if NOTHING != closed < window.end else None
         if ended is None or ended >= window.from_:
-            found.append(Gap(t0=t0, t1=ended, offset=offset))
-    return found
+            gaps.append(Gap(t0=t0, t1=ended, offset=offset))
+    return gaps
 
 
 def _lane(name: str, lane: Lane, window: _Window) -> LaneRow:
