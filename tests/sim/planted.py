@@ -193,6 +193,11 @@ EDITED: Final[dict[str, Mutant]] = {
         "who just heard its leader votes for another all the same",
         edit(ElectionTiming, "protects_leader", "return self.leader_alive and", "return False and"),
     ),
+    "who asks is waited for again": Mutant(
+        "a node that hears no answers, and asks for pre-votes for ever, keeps those from standing that lag",
+        edit(ElectionTiming, "would_vote_for", "if peer not in self._waited_for:", "if True:"),
+        test=f"{UNIT}/consensus/test_guard.py",
+    ),
     "back able to vote again": Mutant(
         "a node that lost its journal comes back without marking the terms it may have voted in",
         edit(Membership, "go_on", "core.forbid_vote()", "pass"),

@@ -180,6 +180,26 @@ def make_election(now: float = 0.0, voters: int = 3, me: int = 1) -> ElectionTim
     return ElectionTiming(NodeId(me), voted, SETTINGS, Pace(SETTINGS, now), random.Random(1), now)
 
 
+def test_who_asks_again_and_again_keeps_nobody_from_standing() -> None:
+    """A node that hears no answers asks for pre-votes for ever; one that lags, and so waits longer than the other does
+    between two questions, stands all the same. After a leader was heard the other is waited for once more.
+    """
+    pace, rng = Pace(SETTINGS, 0.0), random.Random(1)
+    election = ElectionTiming(NodeId(1), [NodeId(1), NodeId(2), NodeId(3)], SETTINGS, pace, random.Random(1), 0.0)
+    pace.note_heartbeat(SETTINGS.election_timeout_min_s, 0.0)
+    quiet_s, now = SETTINGS.election_timeout_quiet_s, 0.0
+    assert pace.timeout_min_s > quiet_s
+    while not election.due(now):
+        assert now < SETTINGS.election_timeout_max_s + quiet_s
+        election.would_vote_for(NodeId(3), now)
+        now += quiet_s * rng.uniform(0.2, 0.5)
+    election.heard(NodeId(2), now)
+    election.connection_closed(NodeId(2), now)
+    due_at = election.due_at
+    election.would_vote_for(NodeId(3), now)
+    assert election.due_at > due_at
+
+
 def test_a_leader_just_heard_is_protected() -> None:
     """Stickiness holds for the smallest election timeout in force after the last frame, and ends when its connection
     closes.

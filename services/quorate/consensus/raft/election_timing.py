@@ -50,6 +50,8 @@ class ElectionTiming:
         self._campaigns = 0
         self._round = 0
         self._would_vote: set[NodeId] = set()
+        self._waited_for: set[NodeId] = set()
+        """Whose pre-votes were granted since a leader was heard or a vote given."""
         self.unanimous = False
         """A founding: every voter must say yes."""
         self.missing: tuple[NodeId, ...] = ()
@@ -95,6 +97,7 @@ class ElectionTiming:
         self._closed = False
         self._campaigns = 0
         self._would_vote = set()
+        self._waited_for.clear()
         share = self._rng.random()
         self._patience = (now, share)
         self.due_at = now + self._between(share)
@@ -121,10 +124,18 @@ class ElectionTiming:
         self.previous_leader = leader
         self.due_at = now + self._timeout()
 
-    def postpone(self, now: float, *, voted: bool = False) -> None:
-        """Somebody else may win soon: a pre-vote was granted, or a vote, which has to become durable first."""
-        wait_s = self._timeout() + self._pace.sync_s if voted else self._retry()
-        self.due_at = max(self.due_at, now + wait_s)
+    def would_vote_for(self, peer: NodeId, now: float) -> None:
+        """A pre-vote was granted: the peer may win soon. It is waited for once: one that asks again and again does not
+        hear the answers, or has no majority, and would keep all others from standing.
+        """
+        if peer not in self._waited_for:
+            self._waited_for.add(peer)
+            self.due_at = max(self.due_at, now + self._retry())
+
+    def votes(self, now: float) -> None:
+        """A vote was granted, which has to become durable first."""
+        self._waited_for.clear()
+        self.due_at = max(self.due_at, now + self._timeout() + self._pace.sync_s)
 
     def protects_leader(self, now: float) -> bool:
         """Was a leader heard so recently that nobody else may become one (stickiness)?"""

@@ -152,7 +152,7 @@ class Elections:
             and (message.last_term, message.last_index) >= (journal.last_term, journal.last_index)
         )
         if granted:
-            self.timing.postpone(now)
+            self.timing.would_vote_for(peer, now)
         self._outbox.send(peer, PreVoteAnswer(core.term, message.round, granted))
 
     def on_request_vote(self, peer: NodeId, message: RequestVote) -> None:
@@ -169,7 +169,7 @@ class Elections:
 
     def grant_vote(self, peer: NodeId, term: Term) -> None:
         """Send a vote, when it is durable: a voter that forgot it could give a second one in the same term."""
-        self.timing.postpone(self._clock.monotonic(), voted=True)
+        self.timing.votes(self._clock.monotonic())
         founding = self._membership.founding
         mine = UNFOUNDED if founding is None else founding.me
         self._outbox.hold(peer, VoteGranted(term, self._answering_ballot, mine))
