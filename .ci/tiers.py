@@ -191,7 +191,7 @@ def everything() -> list[Step]:
         pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
         *at_length(),
         sim("simulator, all seeds", "1..2000", 1800),
-        Step("mutants", module("tests.sim", "--mutants"), 900),
+        Step("mutants", module("tests.sim", "--mutants", "--seeds", "1..400"), 900),
         *(Step(path.stem, [sys.executable, str(path), "--seconds", "60"], 120) for path in fuzzers),
     ]
 

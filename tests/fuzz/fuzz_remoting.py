@@ -38,6 +38,7 @@ with atheris.instrument_imports(include=["quorate.wire", "quorate.gateway.remoti
         decode_response,
         encode_request,
     )
+    from quorate.wire.tls import REFUSAL, is_client_hello
     from tests.unit.gateway.remoting.fakes import AtOnce, InstantController
 
 GOLDEN = ROOT / "tests" / "contract" / "golden" / "controller-traffic.jsonl"
@@ -124,6 +125,10 @@ def serve(data: bytes, owed: int) -> None:
             connection.data_received(piece)
     while loop.soon:
         loop.soon.pop()()
+    if transport.sent == REFUSAL:  # TLS, refused in its own language, which is no frame.
+        assert is_client_hello(data)
+        assert (transport.closed, connection.in_flight) == (True, 0)
+        return
     answers = FrameSplitter().feed(transport.sent) if transport.sent else []
     assert len(answers) == owed, (len(answers), owed)
     for answer in answers:

@@ -246,7 +246,7 @@ class Invariants:
             self.look_at_commits(process)
             if journal.base_index > engine.commit_index:
                 self._fail(BASE_COMMITTED, f"n{process.node_id} begins at {journal.base_index}, {engine.commit_index}")
-        if untold and not engine.voting:
+        if untold and not engine.voting and self._says_so(process.node_id):
             untold.discard(process.node_id)
         installing = engine.installing
         if installing != seen.installing:
@@ -257,6 +257,12 @@ class Invariants:
             self._look_at_what_is_staged(process)
         if node.applied_index != seen.index:
             self._look_at_state(process, seen)
+
+    def _says_so(self, node: NodeId) -> bool:
+        """Does its voter file say that it may not vote? Else a crash makes it forget that it forgot."""
+        small = self.cluster.hosts[node].disk.small
+        voter = None if small is None else decode_voter(small)
+        return voter is not None and bool(voter.may_not_vote)
 
     def _look_at_what_is_staged(self, process: Process) -> None:
         staged, engine = process.node.staged_term, process.node.engine

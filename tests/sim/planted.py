@@ -92,7 +92,7 @@ EDITED: Final[dict[str, Mutant]] = {
             evolve,
             "_node",
             "feature_max=event.feature_max",
-            "feature_max=event.feature_max if found is None else found.feature_max",
+            "feature_max=event.feature_max if node is None else node.feature_max",
         ),
     ),
     "suspect bytes not rewritten": Mutant(

@@ -1,13 +1,17 @@
 """How a bug is planted in production code: a name replaced, or a method compiled again with one line changed.
 
 Rules: only in a process that runs nothing else. What is to be changed must be there, or planting fails: a mutant that
-changes nothing would count as one that nobody caught.
+changes nothing would count as one that nobody caught. So must every name that the change uses: a mutant that fails by a
+NameError would count as one that was caught.
 """
 
+import builtins
+import dis
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import msgspec
@@ -45,7 +49,20 @@ def edit(owner: Any, name: str, old: str, new: str) -> Callable[[], None]:
             lines.pop(0)
         text = "from __future__ import annotations\n" + "\n".join(lines)
         compiled: dict[str, Any] = {}
-        exec(compile(text, f"<planted in {name}>", "exec"), sys.modules[function.__module__].__dict__, compiled)
+        there = sys.modules[function.__module__].__dict__
+        exec(compile(text, f"<planted in {name}>", "exec"), there, compiled)
+        if unknown := set(_global_names(compiled[name].__code__)) - set(there) - set(vars(builtins)):
+            raise LookupError(f"what is planted in {name} uses {', '.join(sorted(unknown))}, which is not there")
         setattr(owner, name, wrapper(compiled[name]) if wrapper is not None else compiled[name])
 
     return change
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    """Every global that a function reads, and those inside it."""
+    for step in dis.get_instructions(code):
+        if step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            yield str(step.argval)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _global_names(inner)

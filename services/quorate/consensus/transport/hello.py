@@ -98,6 +98,11 @@ class Party(msgspec.Struct, frozen=True, kw_only=True):
     handlers: PeerHandlers
     nonce: Callable[[], bytes]
 
+    def is_named(self, peer: NodeId | None, incarnation: bytes | None) -> bool:
+        """Is this still the peer's directory? The log may have named another since it said hello."""
+        known = None if peer is None else self.handlers.directory_of(peer)
+        return known is None or known == incarnation
+
     def hello_to(self, peer: NodeId, met: bytes = NO_LIFE) -> Hello:
         """With a fresh nonce. ``met``: the life met last of the peer, told to one that dialed."""
         own = self.identity
@@ -170,8 +175,11 @@ class Answering:
             self._wire.refuse("life")
 
     def _welcome(self) -> None:
-        """Who it is, and in which life, is kept: it may speak."""
+        """Who it is, and in which life, is kept: it may speak, unless the log names another one by now."""
         if self._wire.ended:
+            return
+        if not self._party.is_named(self.peer, self.incarnation):
+            self._wire.refuse("directory")
             return
         self._wire.say(Welcome())
         key = self._party.identity.key
@@ -231,6 +239,9 @@ class Dialing:
             case Proof() if self._answer and not self._proven:
                 self._prove(message)
             case Welcome() if self._proven and not self._open:
+                if not self._party.is_named(self.peer, self.incarnation):
+                    self._wire.refuse("directory")
+                    return
                 self._open = True
                 key, hellos = self._party.identity.key, (self._hello, self._answer)
                 self._wire.opened(Tags(key, _ACCEPTOR, *hellos), Tags(key, _DIALER, *hellos))
