@@ -128,6 +128,7 @@ class Loop:
 
     def __init__(self, world: World, name: str, on_turn: Call, wall_skew_ms: int = 0, rate: float = 1.0) -> None:
         self._world = world
+        self._name = name
         self._number = zlib.crc32(name.encode())
         self._on_turn = on_turn
         self.wall_skew_ms = wall_skew_ms

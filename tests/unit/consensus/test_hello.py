@@ -77,11 +77,11 @@ def test_both_ends_open() -> None:
     rig = Rig()
     rig.dialing.greet()
     rig.exchange()
-    assert not rig.wires[1].open
+    assert [wire.open for wire in rig.wires] == [False, False]
     rig.held.pop()()
-    assert rig.wires[1].open
+    assert [wire.open for wire in rig.wires] == [False, True]
     rig.exchange()
-    assert rig.wires[0].open
+    assert [wire.open for wire in rig.wires] == [True, True]
 
 
 @pytest.mark.parametrize("end", ["answering", "dialing"])
