@@ -34,6 +34,8 @@ class VirtualTime:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.grain_s = 0.0
+        """Delays are rounded to so much, if at all; a loop may do that, so that timers run out too early."""
         self._heap: list[tuple[float, int, Callable[[], None], list[bool]]] = []
         self._count = 0
         self._in_turn = False
@@ -50,6 +52,8 @@ class VirtualTime:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         self._count += 1
+        if self.grain_s and delay_s > self.grain_s:
+            delay_s = round(delay_s / self.grain_s) * self.grain_s
         alive = [True]
         heapq.heappush(self._heap, (self.now + delay_s, self._count, callback, alive))
 

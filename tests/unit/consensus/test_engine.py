@@ -1016,3 +1016,31 @@ def test_the_clip_never_lands_in_an_older_term() -> None:
     new.worker.release()
     cluster.run_until(new.engine.decidable_term)
     assert new.engine.commit_index == floor + 2
+
+
+def test_a_timer_that_runs_out_early_keeps_nobody_waiting() -> None:
+    """A loop rounds delays to milliseconds. When the leader's connection closes, a survivor asks for votes in its slot
+    all the same, and not with the next thing that is due at rest.
+    """
+    cluster = Cluster(3)
+    cluster.time.grain_s = cluster.wires.delay
+    slot_s = EngineSettings().close_jitter_s
+    took = []
+    for _ in range(20):
+        leader = cluster.elect()
+        cluster.run(1.0)
+        asked: list[float] = []
+
+        def watch(_source: int, _target: int, frame: bytes, asked: list[float] = asked) -> None:
+            if isinstance(codec.decode(frame), PreVote):
+                asked.append(cluster.time.now)
+
+        cluster.wires.watch = watch
+        began = cluster.time.now
+        leader.kill()
+        cluster.run_until(lambda asked=asked: asked, step=cluster.wires.delay)  # type: ignore[misc]
+        took.append(asked[0] - began)
+        cluster.wires.watch = None
+        leader.start()
+    took.sort()
+    assert took[15] < slot_s / 2, took

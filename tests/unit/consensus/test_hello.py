@@ -30,6 +30,9 @@ class Wire:
     def turned_away(self, reason: str) -> None:
         self.ended, self.refused = True, f"turned away: {reason}"
 
+    def end(self) -> None:
+        self.ended = True
+
     def opened(self, _incoming: Tags, _outgoing: Tags) -> None:
         self.open = True
 
@@ -62,14 +65,18 @@ class Rig:
         )
         return Party(identity=identity, peers={peer}, handlers=handlers, nonce=lambda: b"r" * 32)
 
+    def hand_over(self, here: int) -> None:
+        """What one end said arrives at the other."""
+        parts, self.wires[here].said = self.wires[here].said, []
+        for part in parts:
+            if not self.wires[1 - here].ended:
+                (self.dialing, self.answering)[1 - here].handle(part)
+
     def exchange(self) -> None:
         """All that was said arrives, until both wait."""
-        ends = (self.dialing, self.answering)
         while any(wire.said for wire in self.wires):
-            for here, there in ((0, 1), (1, 0)):
-                parts, self.wires[here].said = self.wires[here].said, []
-                for part in parts:
-                    ends[there].handle(part)
+            self.hand_over(0)
+            self.hand_over(1)
 
 
 def test_both_ends_open() -> None:
@@ -82,20 +89,35 @@ def test_both_ends_open() -> None:
     assert [wire.open for wire in rig.wires] == [False, True]
     rig.exchange()
     assert [wire.open for wire in rig.wires] == [True, True]
+    assert not any(wire.ended for wire in rig.wires)
 
 
 @pytest.mark.parametrize("end", ["answering", "dialing"])
-def test_a_directory_given_up_in_the_middle_of_its_hello_is_refused(end: str) -> None:
-    """It was the one that the log names when it said hello, and is not when its life is kept, or it is welcomed."""
+def test_a_directory_given_up_before_its_proof_is_refused(end: str) -> None:
+    """Its life is not kept: it would take the place of that of the directory which the log names, and is heard."""
+    rig = Rig()
+    rig.dialing.greet()
+    rig.hand_over(0)
+    rig.named[1 if end == "answering" else 2] = NEW
+    rig.exchange()
+    assert rig.wires[end == "answering"].refused == "directory"
+    assert not rig.held
+    assert not any(wire.open for wire in rig.wires)
+
+
+@pytest.mark.parametrize("end", ["answering", "dialing"])
+def test_a_directory_given_up_while_its_life_is_kept_is_not_heard(end: str) -> None:
+    """It was the one that the log names when it proved itself, and is not when it is welcomed."""
     rig = Rig()
     rig.dialing.greet()
     rig.exchange()
     if end == "answering":
         rig.named[1] = NEW
         rig.held.pop()()
+        assert rig.wires[1].refused == "directory"
     else:
         rig.held.pop()()
         rig.named[2] = NEW
         rig.exchange()
     wire = rig.wires[end == "answering"]
-    assert (wire.open, wire.refused) == (False, "directory")
+    assert (wire.open, wire.ended) == (False, True)

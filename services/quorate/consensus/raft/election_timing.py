@@ -120,6 +120,7 @@ class ElectionTiming:
         """This node stopped leading or standing: give the others a full timeout."""
         self.leader_alive = False
         self._patience = None
+        self._waited_for.clear()
         self.heard_at = now
         self.previous_leader = leader
         self.due_at = now + self._timeout()

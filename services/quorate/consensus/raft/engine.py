@@ -284,7 +284,8 @@ class GuardedEngine(CoreEvents):
         now = self._scheduler.monotonic()
         self._turns.step(self._applying.installer.drop)
         self._turns.step(self._reads.rounds.end_rounds)
-        self._scheduler.call_later(self._elections.timing.connection_closed(peer, now) - now, self._turns.ask)
+        due_at = self._elections.timing.connection_closed(peer, now)
+        self._scheduler.call_later(due_at - now + TIMER_MIN_S, self._turns.ask)
 
     def transfer_leadership(self, to: NodeId | None = None) -> bool:
         """Ask the most caught-up (or the named) voter to campaign at once; False if not leader or nobody is fit.
@@ -346,8 +347,10 @@ class GuardedEngine(CoreEvents):
             self._tick_in(delay_s, now)
 
     def _tick_in(self, delay_s: float, now: float) -> None:
-        self._timer = self._scheduler.call_later(delay_s, self._tick)
-        self._watch.expect(now + delay_s)
+        """So long after ``now``, when this tick began: if its turn took longer, the next one is late, and says so."""
+        due_at = now + delay_s
+        self._timer = self._scheduler.call_later(max(0.0, due_at - self._scheduler.monotonic()), self._tick)
+        self._watch.expect(due_at)
 
     def _due_at(self) -> float:
         """When the next heartbeat must leave, or the next election begin."""
@@ -397,7 +400,7 @@ class GuardedEngine(CoreEvents):
         committed = applying.take_slice(now)
         if committed is not None:
             self._leadership.open()
-            if applying.applied < committed:
+            if applying.applied < committed or rounds.queued:
                 self._turns.ask()
         if installer.steps is not None:
             slice_s = self._settings.snapshots.switch_slice_s

@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
+from math import nextafter
 from typing import Any
 
 from pysyncobj import SyncObj, SyncObjConf, syncobj
@@ -239,7 +240,8 @@ class _Core(SyncObj):  # type: ignore[misc]
 
     def _SyncObj__sendAppendEntries(self) -> None:
         """A heartbeat is due, or an election was won."""
-        self.heartbeat_at = self._SyncObj__newAppendEntriesTime = self._clock() + self.conf.appendEntriesPeriod
+        self.heartbeat_at = self._clock() + self.conf.appendEntriesPeriod
+        self._SyncObj__newAppendEntriesTime = nextafter(self.heartbeat_at, 0.0)  # It must be past for pysyncobj.
         self._events.heartbeat()
 
     def _SyncObj__generateRaftTimeout(self) -> float:

@@ -136,6 +136,9 @@ class Wire(Protocol):
     def opened(self, incoming: Tags, outgoing: Tags) -> None:
         """Both sides are proven; from here on everything is under a tag."""
 
+    def end(self) -> None:
+        """Close the connection without a word."""
+
 
 class Answering:
     """The end that was dialed. ``handle`` takes the parts of the hello; whatever else it raises PeerError for."""
@@ -171,6 +174,9 @@ class Answering:
         self._proven = True
         if self.peer is None or self.incarnation is None:
             raise PeerError("a proof without a hello")
+        if not self._party.is_named(self.peer, self.incarnation):  # Nor is its life kept in the place of another's.
+            self._wire.refuse("directory")
+            return
         if not self._party.handlers.meet(self.peer, self.incarnation, self._life, self._told, self._welcome):
             self._wire.refuse("life")
 
@@ -239,8 +245,8 @@ class Dialing:
             case Proof() if self._answer and not self._proven:
                 self._prove(message)
             case Welcome() if self._proven and not self._open:
-                if not self._party.is_named(self.peer, self.incarnation):
-                    self._wire.refuse("directory")
+                if not self._party.is_named(self.peer, self.incarnation):  # For the other end it is open already.
+                    self._wire.end()
                     return
                 self._open = True
                 key, hellos = self._party.identity.key, (self._hello, self._answer)
@@ -265,6 +271,9 @@ class Dialing:
             self._wire.refuse("cluster key")
             return
         self._proven = True
+        if not self._party.is_named(self.peer, self.incarnation):
+            self._wire.refuse("directory")
+            return
         self._party.handlers.judge(self.peer, self._told, self._prove_ourselves)
 
     def _prove_ourselves(self) -> None:
