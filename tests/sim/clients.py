@@ -113,7 +113,7 @@ class Habits(msgspec.Struct, frozen=True):
     lies: float = 0.0
     """Share of request ids that are not as asked for: of another time, or of no form."""
     loyal: float = 0.8
-    """Chance to ask the node that answered last."""
+    """Chance to ask the node that answered last, and not just any; who asks again asks the next."""
 
 
 class _Call:
@@ -202,7 +202,8 @@ class Client:
         if call.tries == 1 or not call.request_id:
             call.floor = self._history.floor
         call.tag = f"{self._name}.{self._count}.{call.attempt}"
-        node = self._favourite if world.random.random() < self._habits.loyal else world.random.choice(self._nodes)
+        loyal = call.tries > 1 or world.random.random() < self._habits.loyal
+        node = self._favourite if loyal else world.random.choice(self._nodes)
         self._asked = node
         key, value, tag, request_id, attempt, floor = (
             call.key,

@@ -282,7 +282,9 @@ class Invariants:
         match message:
             case Ack(success=True, counts=True, term=term, next_index=next_index):
                 self._check_ack(process, term, Index(next_index - 1))
-                if _says_something(process, next_index):
+                if self.cluster.fabric.connected(node, peer) and _says_something(
+                    process, next_index
+                ):  # Else it is lost.
                     self._check_told(node, peer, "acknowledges")
                     self._check_return(node)
             case RejoinIndex():
