@@ -206,6 +206,16 @@ EDITED: Final[dict[str, Mutant]] = {
         "a leader goes on counting what a node acknowledged before it lost its journal",
         edit(replication.Replication, "forget_acks", "self._core.forget_match(peer)", "pass"),
     ),
+    "held by who forgot, and sent again": Mutant(
+        "what a voter that forgot acknowledges moves nothing: it is offered one snapshot after the other",
+        edit(
+            replication.Replication,
+            "_move_uncounted",
+            "if core.next_index(peer) < message.next_index:",
+            "if False:",
+        ),
+        test=f"{UNIT}/consensus/test_engine_rejoin.py::test_what_a_node_that_forgot_holds_is_not_sent_again",
+    ),
     "rejoin without all terms": Mutant(
         "a node that lost its journal comes back before it knows every other voter's term",
         edit(Rejoin, "on_index", "and self._heard", ""),

@@ -454,3 +454,22 @@ def test_reordered_and_lost_frames_prove_nothing() -> None:
     cluster.wires.send = send  # type: ignore[method-assign]
     cluster.settle()
     assert [node.engine.followers_that_lost for node in cluster.nodes.values()] == [0, 0, 0]
+
+
+def test_what_a_node_that_forgot_holds_is_not_sent_again() -> None:
+    """A late answer of its empty log moved the pipeline back to the beginning; its next acknowledgement moves it
+    forward. Else the leader offers a snapshot that each acknowledgement calls off, for ever.
+    """
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    write(cluster, leader, 30)
+    cluster.settle()
+    node = next(node for node in cluster.nodes.values() if node is not leader)
+    replication, peer, term = leader.engine._replication, NodeId(node.id), leader.engine.term
+    last = leader.journal.last_index
+    cluster.wires.isolate(node.id)
+    cluster.run(EngineSettings().heartbeat_s)
+    replication.on_ack(peer, Ack(term, replication.flows[peer].last_seq, Index(2), True, False, False))
+    assert leader.engine._core.next_index(peer) == 2
+    replication.on_ack(peer, Ack(term, replication.flows[peer].last_seq, Index(last + 1), False, True, False))
+    assert leader.engine._core.next_index(peer) == last + 1

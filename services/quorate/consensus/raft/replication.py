@@ -243,12 +243,17 @@ class Replication:
         flow.lost = False
 
     def _move_uncounted(self, peer: NodeId, message: Ack) -> None:
-        """A node that lost its journal: feed it, count on it for nothing."""
+        """A node that lost its journal: feed it, count on it for nothing. What it holds it is not sent again: a late
+        answer may have moved the pipeline below the journal's beginning, and each snapshot offered for that would be
+        called off by the next acknowledgement.
+        """
         flow, core = self.flows[peer], self._core
         if message.reset and not self.senders.get(peer) and flow.take_reset(message.seq):
             core.set_next_index(peer, min(message.next_index, Index(self._journal.last_index + 1)))
         elif message.success:
             self._has_entries(peer, message.next_index - 1)
+            if core.next_index(peer) < message.next_index:
+                core.set_next_index(peer, message.next_index)
 
     def _has_entries(self, peer: NodeId, index: int) -> None:
         """It needs no snapshot, unless it said so."""
