@@ -325,6 +325,10 @@ class Cluster:
                 raise
             self.counts["starts refused by a disk"] += 1
             self._begin_again(process)
+            if host.disk.bad:  # So will be the next ones: an operator takes the journal away.
+                self.counts["unreadable journals taken away"] += 1
+                host.disk.wipe()
+                self.journal_lost(host)
 
     def _begin_again(self, process: Process) -> None:
         """A start that its disk refused; a supervisor tries again."""
@@ -363,7 +367,7 @@ class Cluster:
         """May it vote as soon as it hears of anybody? Not if its journal was lost, and it has not come back since."""
         if self.votes(node) and node not in self.untold:
             self.forgetful.discard(node)
-        return node not in self.forgetful
+        return node not in self.forgetful and not self.hosts[node].disk.bad
 
     def votes(self, node: NodeId) -> bool:
         """Does it vote, and would it after a crash now? That it is back is on its disk a moment after it votes; and a
@@ -371,7 +375,7 @@ class Cluster:
         """
         host = self.hosts[node]
         kept = None if host.disk.small is None else decode_voter(host.disk.small)
-        if host.process is None or kept is None or not host.process.node.engine.voting:
+        if host.process is None or kept is None or host.disk.bad or not host.process.node.engine.voting:
             return False
         return kept.admitted and not kept.may_not_vote
 

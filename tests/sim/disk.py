@@ -17,6 +17,7 @@ starts next reads it, a later sync does not write it, and a power loss takes it.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Literal
 
@@ -149,6 +150,8 @@ class SimDisk:
         self.failing = False
         self.full = False
         self.unreadable = False
+        self.bad: set[tuple[str, int]] = set()
+        """Sectors of files that cannot be read any more, by number."""
         self.on_synced: Callable[[], None] = lambda: None
         self.lost_bytes = 0
         self.torn_writes = 0
@@ -171,13 +174,24 @@ class SimDisk:
     def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
         """Bytes of a file as the process sees it."""
         content = self._content(name)
-        if self.unreadable:
+        end = len(content) if size < 0 else min(offset + size, len(content))
+        if self.unreadable or any(of == name and offset // SECTOR <= at and at * SECTOR < end for of, at in self.bad):
             raise InjectedError(f"{name}: input/output error")
-        return bytes(content[offset:] if size < 0 else content[offset : offset + size])
+        return bytes(content[offset:end])
 
     def peek(self, name: str, offset: int, size: int) -> bytes | None:
         """The same; None if there is no such file."""
         return self.read(name, offset, size) if name in self.view else None
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """For who looks on and is no process: all of it can be read."""
+        hidden = self.unreadable, self.bad
+        self.unreadable, self.bad = False, set()
+        try:
+            yield
+        finally:
+            self.unreadable, self.bad = hidden
 
     def create(self, name: str, size: int) -> None:
         """A new file of zero bytes, durable when the job ends."""
@@ -266,6 +280,7 @@ class SimDisk:
                 self.image[op.name] = bytearray(op.size)
             case _Remove():
                 self.image.pop(op.name, None)
+                self.bad = {at for at in self.bad if at[0] != op.name}
                 self._unsynced = [write for write in self._unsynced if write.name != op.name]
                 self._clean = [write for write in self._clean if write.name != op.name]
             case _StoreSync():
@@ -354,6 +369,7 @@ class SimDisk:
         """The directory is lost (the process must be dead)."""
         self.view, self.image, self._unsynced, self._clean = {}, {}, [], []
         self._jobs, self._job = [], None
+        self.bad = set()
         self.hurt = True
 
     # Whole directories (``directories``).

@@ -48,6 +48,7 @@ WEIGHTS = {
     "cut and stall": 1.0,
     "disk full": 0.7,
     "unreadable": 0.5,
+    "unreadable sector": 0.5,
     "rot": 1.0,
     "drift": 0.7,
     "deafen": 0.7,
@@ -71,6 +72,7 @@ AMONG_SEVERAL = {
     "pair off",
     "lose journal",
     "rot",
+    "unreadable sector",
     "cut and stall",
     "wipe",
     "put back",
@@ -184,6 +186,7 @@ class Nemesis:
             "cut and stall": self._cut_and_stall,
             "disk full": self._disk_full,
             "unreadable": self._unreadable,
+            "unreadable sector": self._unreadable_sector,
             "rot": self._rot,
             "drift": self._drift,
             "deafen": self._deafen,
@@ -215,6 +218,7 @@ class Nemesis:
             host.slowness.factor = 1.0
             host.slowness.stalled_until = 0.0
             host.disk.failing = host.disk.full = host.disk.unreadable = False
+            host.disk.bad.clear()
             self._skew_clock(host, 0)
         for node in but:
             self._forsake(node)
@@ -479,6 +483,24 @@ class Nemesis:
         """EIO on every read, for a moment (a controller resets)."""
         self._for_a_while("unreadable", self._victim(), 0.05 + self._random.random() * 0.3)
 
+    def _unreadable_sector(self) -> None:
+        """A sector of a journal that was written well cannot be read any more (EIO): nobody knows before it is read,
+        by a node that reads old entries or starts.
+        """
+        self._of_one(self._unreadable_sector_of)
+
+    def _unreadable_sector_of(self, node: NodeId, down_s: float) -> bool:
+        disk = self._cluster.hosts[node].disk
+        names = written(disk)
+        if not names:
+            return False
+        name = self._random.choice(names)
+        disk.bad.add((name, self._random.randrange(len(disk.view[name].rstrip(b"\0"))) // SECTOR))
+        self._cluster.counts["sectors gone bad"] += 1
+        if self._random.random() < 0.5:
+            self._cluster.crash(node, self._loss(), down_s)
+        return True
+
     def _for_a_while(self, state: Literal["full", "unreadable"], node: NodeId, for_s: float) -> None:
         disk = self._cluster.hosts[node].disk
         self._cluster.counts[f"disks {state}"] += 1
@@ -557,11 +579,16 @@ class Nemesis:
             self._cluster.fabric.cut -= pairs
 
 
+def written(disk: SimDisk) -> list[str]:
+    """Segments of the journal that have begun."""
+    return [name for name in disk.names() if name.endswith(".journal") and any(disk.view[name][:SECTOR])]
+
+
 def damage_journal(disk: SimDisk, random: Random, known_seq: int) -> str:
     """Hurt one segment that has been written to, where something durable proves it; what was done. ``known_seq``:
     operations that the store knows were durable.
     """
-    names = [name for name in disk.names() if name.endswith(".journal") and any(disk.view[name][:SECTOR])]
+    names = written(disk)
     if not names:
         return "nothing"
     name = random.choice(names)

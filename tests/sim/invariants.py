@@ -351,10 +351,8 @@ class Invariants:
 
     def _look_at_journal(self, process: Process, seen: _Seen) -> None:
         """One entry per (index, term), and one predecessor. The checker reads what no process could now."""
-        disk = process.host.disk
-        unreadable, disk.unreadable = disk.unreadable, False
-        self._read_journal(process, seen)
-        disk.unreadable = unreadable
+        with process.host.disk.readable():
+            self._read_journal(process, seen)
 
     def _read_journal(self, process: Process, seen: _Seen) -> None:
         journal = process.node.journal
@@ -590,8 +588,6 @@ def _says_something(process: Process, next_index: int) -> bool:
     Who holds such a log may be a new directory and not know it: it votes only in a founding, which needs every voter,
     and so also that candidate for whom the directory before it voted.
     """
-    journal, disk = process.node.journal, process.host.disk
-    unreadable, disk.unreadable = disk.unreadable, False
-    found = journal.base_index > 1 or any(journal.entry(Index(at)) for at in range(2, next_index))
-    disk.unreadable = unreadable
-    return found
+    journal = process.node.journal
+    with process.host.disk.readable():
+        return journal.base_index > 1 or any(journal.entry(Index(at)) for at in range(2, next_index))

@@ -167,6 +167,23 @@ def test_a_power_loss_spares_any_sectors_of_a_write() -> None:
     assert seen == {(False, False), (False, True), (True, False), (True, True)}
 
 
+def test_a_sector_gone_bad_is_met_by_who_reads_it_and_goes_with_its_file() -> None:
+    """A read beside it goes well, a crash does not mend it, and a new file of that name is sound."""
+    disk = SimDisk(Random(1))
+    disk.create("a", 3 * SECTOR)
+    disk.bad.add(("a", 1))
+    disk.crash("power")
+    for offset, size in ((0, -1), (SECTOR - 1, 2), (2 * SECTOR - 1, 1)):
+        with pytest.raises(InjectedError):
+            disk.read("a", offset, size)
+    assert disk.read("a", 0, SECTOR) == disk.read("a", 2 * SECTOR) == bytes(SECTOR)
+    with disk.readable():
+        assert disk.read("a") == bytes(3 * SECTOR)
+    disk.remove("a")
+    disk.create("a", 3 * SECTOR)
+    assert disk.read("a") == bytes(3 * SECTOR)
+
+
 def test_a_full_disk_takes_no_new_file_and_an_unreadable_one_gives_nothing() -> None:
     """Both end with the trouble."""
     disk = SimDisk(Random(1))
