@@ -58,6 +58,15 @@ class FakeLog:
         self.bases: list[int] = []
         self.batches: list[bytes] = []
         self.times: list[int] = []
+        self.in_memory_from = 0
+        self.asked: list[Callable[[], None]] = []
+        """Who waits for what is older."""
+
+    def ready(self, offset: int, max_bytes: int, done: Callable[[], None]) -> bool:
+        cold = self.start_offset <= offset < self.in_memory_from
+        if cold:
+            self.asked.append(done)
+        return not cold
 
     def append(self, count: int = 1, term: int = 1) -> int:
         """One batch of ``count`` events, a second after the one before; its base offset."""

@@ -171,7 +171,7 @@ class Running:
             CorePorts(
                 journal=data.journal,
                 store=data.store,
-                log=EventLog(data.store, settings.storage.event_log),
+                log=EventLog(data.store, settings.storage.event_log, data.reader),
                 network=self.peers,
                 brokers=pusher,
                 scheduler=self.scheduler,

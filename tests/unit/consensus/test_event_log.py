@@ -12,7 +12,7 @@ from quorate.consensus.storage.store import RocksStore, applied_ops, offset_key
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.errors import InvariantBrokenError, PeerError, StorageError, UsageError
 from quorate.wire.records import HEADER_BYTES, assemble
-from tests.stand_ins import MemoryStore
+from tests.stand_ins import InlineWorker, MemoryStore
 
 EVERYTHING = 1 << 40
 
@@ -72,6 +72,53 @@ def test_a_fresh_log_is_empty() -> None:
     log = EventLog(MemoryStore())
     assert (log.start_offset, log.end_offset, log.read(0, 1000), log.term_starts) == (0, 0, [], [])
     assert (log.offset_for_time(0), list(log.batches_from(0))) == (None, [])
+
+
+def test_what_left_memory_is_read_beside_the_loop_for_who_waits() -> None:
+    """What is in memory is ready; older batches are when ``done`` is called: in that call nothing reads the store. Who
+    asks for the same waits with the others; afterwards nothing is kept.
+    """
+    writer = Writer(EventLogSettings(tail_batches=3))
+    for _ in range(20):
+        writer.slice((1, 1, 1000))
+    worker, seen = InlineWorker(), list[list[bytes]]()
+    log = EventLog(writer.store, EventLogSettings(tail_batches=0), worker)
+    worker.held = True
+
+    def look() -> None:
+        assert log.ready(2, 350, look)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delattr(MemoryStore, "scan")
+            seen.append(log.read(2, 350))
+
+    assert log.ready(20, 100, look)
+    assert log.ready(21, 100, look)
+    assert not log.ready(2, 350, look)
+    assert not log.ready(2, 350, look)
+    assert not log.ready(5, 100, lambda: seen.append(log.read(5, 100)))
+    worker.held = False
+    worker.run()
+    expected = [data for *_, data in writer.batches]
+    assert seen == [expected[2:5], expected[2:5], expected[5:6]]
+    assert not log.ready(2, 350, lambda: None)
+    assert writer.log.ready(19, 100, look)
+
+
+def test_a_cold_read_that_fails_is_told_where_it_is_wanted() -> None:
+    """The reader's thread keeps the node alive; who asked reads again, and meets the damage."""
+    writer = Writer()
+    writer.slice((1, 1, 1000), (1, 1, 1000))
+    log = EventLog(writer.store, EventLogSettings(tail_batches=0), InlineWorker())
+    writer.store.write([StoreOp("events", offset_key(0), b"rot" * 30)])
+    told: list[str] = []
+
+    def look() -> None:
+        with pytest.raises(StorageError) as caught:
+            log.read(0, 100)
+        told.append(str(caught.value))
+
+    assert not log.ready(0, 100, look)
+    assert "offset 0" in told[0]
 
 
 def test_every_offset_is_read_with_its_whole_batch(writer: Writer) -> None:

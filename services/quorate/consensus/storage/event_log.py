@@ -6,15 +6,17 @@ store is checked (CRC, size, place) before anybody sees it: damage is an error, 
 the machine's business (``ops_for`` goes into its one store write, then ``publish``); reading never sees beyond what was
 published.
 
-Theory: the newest batches are kept in memory, all of them in the store's ``events``. The first offset of each term
+Theory: the newest batches are kept in memory, all of them in the store's ``events``; a reader of older ones that can
+wait asks with ``ready``, and they are read beside the loop (cold_reads.py). The first offset of each term
 is a row of ``meta``, so that a restart reads a few rows, not the log.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct as Layout
 
-from quorate.consensus.ports import Store, StoreOp, Term
+from quorate.consensus.ports import DiskWorker, Store, StoreOp, Term
+from quorate.consensus.storage.cold_reads import ColdReads
 from quorate.consensus.storage.store import key_offset, offset_key, read_applied
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.errors import InvariantBrokenError, PeerError, UsageError
@@ -40,14 +42,30 @@ def parse_batch(data: bytes) -> Batch:
     return base_offset, last_delta + 1, Term(term), data
 
 
+def _fitting(batches: Iterable[bytes], max_bytes: int) -> list[bytes]:
+    """The first, and others while all fit."""
+    taken: list[bytes] = []
+    for batch in batches:
+        max_bytes -= len(batch)
+        if taken and max_bytes < 0:
+            break
+        taken.append(batch)
+    return taken
+
+
 class EventLog:
-    """Reads and publishes one node's event log. ``end_offset`` is the high watermark."""
+    """Reads and publishes one node's event log. ``end_offset`` is the high watermark. ``reader``: a thread for what is
+    not in memory; without one every read is made where it is asked for.
+    """
 
     start_offset = 0
     """The log is never trimmed."""
 
-    def __init__(self, store: Store, settings: EventLogSettings | None = None) -> None:
+    def __init__(
+        self, store: Store, settings: EventLogSettings | None = None, reader: DiskWorker | None = None
+    ) -> None:
         self._store = store
+        self._cold = None if reader is None else ColdReads(reader, self._stored)
         self._settings = settings or EventLogSettings()
         self.reload()
 
@@ -122,19 +140,28 @@ class EventLog:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def ready(self, offset: int, max_bytes: int, done: Callable[[], None]) -> bool:
+        """Is what ``read`` would give in memory? If not it is read beside the loop, and ``done`` is called, later, when
+        ``read`` has it at hand: in that very call. Outside of the log there is nothing to wait for.
+        """
+        newer = self._bases[0] if self._bases else self.end_offset
+        if self._cold is None or not self.start_offset <= offset < newer or self._cold.find(offset) is not None:
+            return True
+        self._cold.ask((offset, max_bytes, self.end_offset), done)
+        return False
+
     def read(self, offset: int, max_bytes: int) -> list[bytes]:
         """Whole batches; the first holds ``offset`` and comes whatever its size, others while all fit ``max_bytes``.
 
         Empty at the end. Raises UsageError outside of the log, StorageError.
         """
         self._check_range(offset)
-        batches: list[bytes] = []
-        for batch in self._from(offset):
-            max_bytes -= len(batch)
-            if batches and max_bytes < 0:
-                break
-            batches.append(batch)
-        return batches
+        found = self._cold.find(offset) if self._cold is not None else None
+        return _fitting(self._from(offset) if found is None else found, max_bytes)
+
+    def _stored(self, offset: int, max_bytes: int, end: int) -> list[bytes]:
+        """The same of what the store holds, from any thread."""
+        return _fitting(self._from_store(offset, end), max_bytes)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Every batch from the one that holds ``offset`` to the end as of now. Raises UsageError, StorageError."""

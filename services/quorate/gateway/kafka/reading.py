@@ -9,7 +9,7 @@ spin).
 import hashlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from quorate.gateway.kafka.settings import KafkaSettings
@@ -236,6 +236,17 @@ class LogReader:
             for name, partitions in request.topics
             for asked in partitions
         )
+
+    def ready(self, version: int, request: FetchRequest, done: Callable[[], None]) -> bool:
+        """Is the first that it asks for in memory? If not, ``done`` is called, later, when ``fetch`` has it at hand."""
+        if self._cache_key(version, request) in self._cache:
+            return True
+        for name, partitions in request.topics:
+            for asked in partitions:
+                if self._view.serving and self.knows(name, asked.partition):
+                    limit = min(self._most(request.max_bytes), self._most(asked.max_bytes))
+                    return self._view.log.ready(asked.fetch_offset, limit, done)
+        return True
 
     def fetch(self, version: int, request: FetchRequest, final: bool, confirmed_end: int | None = None) -> bytes | None:
         """The answer, or None while it is worth waiting; ``final``: answer with what there is. ``confirmed_end``: what

@@ -291,7 +291,7 @@ class KafkaServer(Listener[KafkaConnection]):
             return
         if self._reader.ahead(request):
             self._confirmed_end(lambda end: self._fetch_or_park(connection, version, request, wait_ms, end))
-        else:
+        elif self._reader.ready(version, request, lambda: self._fetch_or_park(connection, version, request, wait_ms)):
             self._fetch_or_park(connection, version, request, wait_ms)
 
     def _fetch_or_park(

@@ -69,6 +69,34 @@ def test_any_offset_of_a_batch_fetches_the_whole_batch() -> None:
         assert stamp.offset == 27
 
 
+def test_a_fetch_of_what_left_memory_waits_for_it_and_holds_up_nobody() -> None:
+    """It is answered when what it asks for is at hand; meanwhile others are served. A client that is gone by then is
+    answered nothing.
+    """
+    with serving() as (served, client):
+        served.append(10, 3)
+        served.log.in_memory_from = 15
+        client.send(Api.FETCH, FETCH, fetch(0))
+        other = Client(served.ports[0])
+        gone = Client(served.ports[0])
+        gone.send(Api.FETCH, FETCH, fetch(1))
+        assert offsets(fetched(other.ask(Api.FETCH, FETCH, fetch(15)))["records"]) == list(range(15, 30))
+
+        async def waiting() -> int:
+            return len(served.log.asked)
+
+        async def read() -> None:
+            for done in served.log.asked:
+                done()
+
+        while served.do(waiting()) < 2:
+            pass
+        gone.socket.close()
+        served.do(read())
+        assert offsets(fetched(client.receive())["records"]) == list(range(30))
+        other.socket.close()
+
+
 @pytest.mark.parametrize("version", range(4, 13))
 def test_every_fetch_version_has_the_same_records(version: int) -> None:
     """Nothing but the envelope changes with the version."""
