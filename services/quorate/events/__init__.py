@@ -8,6 +8,7 @@ from quorate.events._avro import UnknownSchemaError
 from quorate.events._generated import *  # noqa: F403  Its __all__ is the catalogue: a new event needs no line here.
 from quorate.events._generated import SCHEMAS
 from quorate.events.codec import EVENT_BYTES_MAX, about, decode, encode, entity_key, key, kinds_about, schema_id
+from quorate.events.names import ordered_name, raw_name
 from quorate.events.stamp import Stamp
 from quorate.events.varint import DecodeError
 
@@ -23,6 +24,8 @@ __all__ = [
     "entity_key",
     "key",
     "kinds_about",
+    "ordered_name",
+    "raw_name",
     "schema_id",
 ]
 __all__ += _generated.__all__
