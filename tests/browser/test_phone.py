@@ -69,6 +69,8 @@ def test_an_amber_figure_names_its_threshold(phone: Screen) -> None:
 
     phone.page.route("**/api/streams*", far_behind)
     phone.open("/streams")
-    phone.page.wait_for_selector("#p-streams td.warn-t")
-    assert phone.texts("#p-streams td.warn-t") == ["2,000 (over 1,000)"]
-    assert phone.page.locator("#p-streams td.warn-t").get_attribute("title") == "Amber above 1,000 events"
+    found = phone.page.wait_for_function(  # Both at one moment: the page goes on, and what it is pushed is not faked.
+        "() => { const cells = [...document.querySelectorAll('#p-streams td.warn-t')];"
+        " return cells.length && cells.map(cell => [cell.innerText.split(/\\s+/).join(' '), cell.title]); }"
+    )
+    assert found.json_value() == [["2,000 (over 1,000)", "Amber above 1,000 events"]]
