@@ -162,7 +162,7 @@ class Running:
                 Voter(id=v.id, dir_uuid=incarnation if v.id == me else "", addresses=addresses_of(v))
                 for v in settings.cluster.voters
             ),
-            feature_level=FEATURE_MAX,
+            feature_level=FEATURE_MIN,  # A voter of the build before may be among them; `feature raise` asks all.
             cluster_uuid=new_id(),
         )
         self.core = Core(

@@ -12,8 +12,8 @@ import pytest
 from quorate.cli.cluster import found
 from quorate.controller import Answered, ReadView
 from quorate.errors import AddressError, DirectoryInUseError, StorageError, UsageError
-from quorate.events import ClusterCreated, Event, Stamp, TopicCreated
-from quorate.metadata.commands import PutTopic
+from quorate.events import ClusterCreated, Event, NodeStarted, Stamp, TopicCreated
+from quorate.metadata.commands import PutTopic, RaiseFeatureLevel
 from quorate.node import Node
 from quorate.node.node import NotReadyError
 from quorate.node.settings import LISTENERS, NodeSettings, SettingsError, build, read_settings
@@ -74,6 +74,32 @@ def test_the_example_of_the_documents_runs(tmp_path: Path) -> None:
             life,
             1,
         ]
+
+
+def test_a_further_build_founds_at_the_level_of_the_first(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build that knows level 2 founds at 1, which every build of the cluster reads; 2 comes when it is asked for."""
+    for module in ("quorate.metadata.cluster", "quorate.node.running"):
+        monkeypatch.setattr(f"{module}.FEATURE_MAX", 2)
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            founded = started = None
+            async for _, event in node.events():
+                if isinstance(event, ClusterCreated):
+                    founded = event.feature_level
+                elif isinstance(event, NodeStarted):
+                    started = event.feature_max
+                    break
+            assert (founded, started) == (1, 2)
+            assert isinstance(await node.submit(RaiseFeatureLevel(level=2)), Answered)
+            view = await node.read()
+            assert isinstance(view, ReadView)
+            assert view.state.feature_level == 2
+
+    within(scenario)
 
 
 def test_a_command_is_answered_read_back_and_followed(settings: NodeSettings) -> None:
