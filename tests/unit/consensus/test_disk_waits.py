@@ -6,6 +6,7 @@ import pytest
 
 from quorate.consensus.journal.frames import segment_name
 from quorate.consensus.journal.recovery import JournalDamagedError
+from quorate.consensus.ports import Index
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.errors import StorageError
 from tests.unit.consensus.raft_cluster import Cluster, Node
@@ -88,6 +89,49 @@ def test_a_sync_of_the_store_that_hangs_stops_the_node() -> None:
     cluster.run(4.0)
     with pytest.raises(StorageError, match="sync of the store"):
         cluster.run(2.0)
+
+
+# ── linearizable reads while the journal is synced ──
+
+
+def read_s(cluster: Cluster, node: Node, took: list[float]) -> None:
+    """Ask now; how long it took, in virtual seconds, is told when it is answered with an index that is applied."""
+    asked, committed = cluster.time.now, max(other.engine.commit_index for other in cluster.nodes.values())
+
+    def answered(index: Index | None) -> None:
+        assert index is not None
+        assert committed <= index <= node.engine.applied_index
+        took.append(cluster.time.now - asked)
+
+    node.engine.read_barrier(answered)
+
+
+@pytest.mark.parametrize("own_s", [0.004, 0.04])
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_disk_of_four_milliseconds_stalls_no_read(size: int, own_s: float) -> None:
+    """Syncs take 4 ms (of the follower that is read from also ten times that), and one follows the other, for commits
+    go on. A read takes the ways of its question and its answer, two (of five voters the question of a follower is no
+    majority's, and the leader asks on: four); it waits for no sync.
+    """
+    cluster = Cluster(size)
+    leader = cluster.elect()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    for node in cluster.nodes.values():
+        node.worker.delay = own_s if node is follower else 0.004
+    took: dict[Node, list[float]] = {leader: [], follower: []}
+    began, synced = leader.engine.commit_index, 0
+    for i in range(300):
+        assert leader.propose(b"entry %d" % i)
+        cluster.run(0.0007)  # Not always at the same moment of a sync.
+        synced += all(node.journal.oldest_unsynced_since() is not None for node in took)
+        for node, times in took.items():
+            read_s(cluster, node, times)
+    cluster.run(0.1)
+    assert leader.engine.commit_index == began + 300
+    assert synced > 200
+    for node, ways in ((leader, 2), (follower, 2 if size == 3 else 4)):
+        assert len(took[node]) == 300
+        assert max(took[node]) == pytest.approx(ways * cluster.wires.delay)
 
 
 # ── reads of entries that left memory ──
