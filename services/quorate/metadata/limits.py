@@ -3,7 +3,7 @@
 Rules: what remembered requests are is decided by the scope ``cluster`` of the settings in the log, under the names the
 settings of a node have; where it says nothing (a log of before it could), by the defaults of then, which are written
 here and never change. A node's own settings only say what a leader records where nothing is recorded yet.
-Limits of groups need not be here: a leader judges them, and its entries carry whole rows.
+Limits of groups need not be here: a leader judges them, and its entries carry whole rows (docs/adr/0078).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,13 +1,17 @@
 """Every request gets exactly one outcome, and the outcome says what is known."""
 
+from random import Random
+
 import pytest
 
-from quorate.consensus.ports import StoreOp
+from quorate.consensus.entry import decode_entry
+from quorate.consensus.ports import Index, StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
 from quorate.controller import (
     Answered,
     Busy,
     ControllerSettings,
+    GroupWriter,
     NotLeader,
     QueryResult,
     ReadResult,
@@ -23,12 +27,18 @@ from quorate.controller.deciding import CONTEXT_S
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.controller.views import answered
 from quorate.errors import StorageError
+from quorate.gateway.kafka.groups import Groups
+from quorate.gateway.kafka.offsets import GroupOffsets
+from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
+from quorate.metadata.group_rows import decode_changes
 from quorate.metadata.limits import limits_in_force
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark
 from quorate.model.queries import TopicConfig
 from quorate.wire.avro import decode_events
+from quorate.wire.kafka_requests import JoinGroupRequest, OffsetCommitPartition, OffsetCommitRequest, SyncGroupRequest
+from quorate.wire.kafka_responses import JoinedGroup
 from tests.plain_sums import plain_sums
 from tests.stand_ins import MemoryStore
 from tests.unit.controller.bench import CALLER, Bench
@@ -562,6 +572,111 @@ def test_nodes_whose_own_limits_differ_keep_the_same(leaders: RequestSettings) -
     assert (last.rows, last.whole) == (bench.machine.marked.rows, bench.machine.marked.whole)
     assert len(bench.machine.requests.replies) == (8 if leaders == RequestSettings() else 3)
     assert bench.agreeing.overruled() == ()
+
+
+ROOMY = (ControllerSettings(), KafkaSettings())
+NARROW = (
+    ControllerSettings(
+        group_window_s=0.3, group_changes_max=1, group_entry_bytes_max=300, group_waiting_max=2, group_rows_max=5
+    ),
+    KafkaSettings(
+        groups_max=1,
+        group_members_max=1,
+        group_member_bytes_max=64,
+        group_session_timeout_min_ms=400,
+        group_session_timeout_max_ms=5_000,
+        group_initial_delay_s=0.0,
+        group_expiry_s=8.0,
+        group_rows_per_sweep=2,
+    ),
+)
+
+
+class Coordinator:
+    """What one node does for consumer groups, under limits of its own, whoever leads."""
+
+    def __init__(self, controller: ControllerSettings, kafka: KafkaSettings) -> None:
+        self.bench = bench = Bench(settings=controller)
+        writer = GroupWriter(bench.controller, bench.machine, bench.loop, controller)
+        bench.controller.listeners.add(writer)
+        self.groups = Groups(kafka, bench.loop, Random(1), writer)
+        self.offsets = GroupOffsets(kafka, bench.loop, self.groups, writer)
+
+    def commit(self, group: str, offset: int) -> None:
+        request = OffsetCommitRequest(group, -1, "", None, ())
+        self.offsets.commit(request, OffsetCommitPartition(0, offset, 3, "x" * 20 * offset), lambda _error: None)
+
+    def join(self, group: str) -> None:
+        joined: list[JoinedGroup] = []
+        request = JoinGroupRequest(group, 2_000, 2_000, "", None, "consumer", (("range", b"x" * 20),), False)
+        self.groups.join(request, ("client", "host"), joined.append)
+        self.pass_by(1.0)
+        if joined and not joined[0].error:
+            sync = SyncGroupRequest(group, joined[0].generation, joined[0].member_id, None, ())
+            self.groups.sync(sync, lambda _error, _assignment: None)
+
+    def pass_by(self, seconds: float) -> None:
+        """Time, in which what is proposed is committed and what is old is looked for."""
+        for _ in range(round(seconds / 0.1)):
+            self.bench.after(0.1)
+            self.bench.engine.commit()
+            self.groups.sweep()
+            self.offsets.sweep()
+
+    def lead(self) -> None:
+        """A story in which every limit of a narrow node tells: too many, too long, too often, too old."""
+        self.bench.open()
+        for number in range(12):
+            self.commit(f"g{number % 6}", 1 + number)
+            if number % 3 == 2:
+                self.pass_by(1.0)
+        for group in ("g0", "m1", "m2"):
+            self.join(group)
+            self.pass_by(1.0)
+        for _ in range(20):
+            self.pass_by(1.0)
+
+    def follow(self, log: list[tuple[Term, bytes]]) -> list[Mark | None]:
+        """Apply another's entries; what is added up to after each."""
+        machine, found = self.bench.machine, []
+        for index, (term, entry) in enumerate(log, start=1):
+            machine.apply(Index(index), term, entry)
+            machine.applied()
+            found.append(machine.sums.at(index))
+            self.pass_by(1.0)
+        assert machine.marked == sums_of(machine)
+        return found
+
+
+def test_every_limit_of_groups_is_told_apart_below() -> None:
+    """A setting of groups that comes later must differ between these nodes too."""
+    for narrow, roomy in zip(NARROW, ROOMY, strict=True):
+        names = [name for name in type(roomy).__struct_fields__ if name.startswith("group")]
+        assert names
+        assert [name for name in names if getattr(narrow, name) == getattr(roomy, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("leads", "others", "at_once", "left"), [(NARROW, ROOMY, 1, 1), (ROOMY, NARROW, 3, 7)], ids=["narrow", "roomy"]
+)
+def test_nodes_whose_limits_of_groups_differ_keep_the_same(
+    leads: tuple[ControllerSettings, KafkaSettings],
+    others: tuple[ControllerSettings, KafkaSettings],
+    at_once: int,
+    left: int,
+) -> None:
+    """The leader judges, and its entries carry whole rows: what followers would have refused, or let lapse, they keep,
+    and what they would have kept they let go.
+    """
+    leader = Coordinator(*leads)
+    leader.lead()
+    log, machine = leader.bench.engine.log, leader.bench.machine
+    expected = [machine.sums.at(index) for index in range(1, len(log) + 1)]
+    entries = [decode_entry(entry) for _, entry in log if entry]
+    changes = [len(decode_changes(entry.batch)) for entry in entries if entry.kind == "groups"]
+    assert (max(changes), len(machine.groups)) == (at_once, left)
+    for own in (others, leads):
+        assert Coordinator(*own).follow(log) == expected
 
 
 def test_limits_are_recorded_once_and_a_later_leader_yields_to_them() -> None:
