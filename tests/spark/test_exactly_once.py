@@ -70,9 +70,18 @@ def _write(http: str, over: threading.Event) -> None:
 def victims(stream: Stream, chance: random.Random) -> list[psutil.Process]:
     """Who is killed: the driver, its JVM, a Python worker, or all."""
     driver, *others = stream.family()
-    java = [one for one in others if "java" in one.name()]
-    workers = [one for one in others if "python" in one.name()]
+    java = [one for one in others if "java" in named(one)]
+    workers = [one for one in others if "python" in named(one)]
     return chance.choice([[driver], [driver], java[:1] or [driver], [driver, *others], workers[-1:] or [driver]])
+
+
+def named(process: psutil.Process) -> str:
+    """The JVM's helpers (``chmod``) come and go: one that is gone has no name."""
+    try:
+        name: str = process.name()
+    except psutil.NoSuchProcess:
+        return ""
+    return name
 
 
 def survive(stream: Stream, nodes: str, kills: int, seed: int) -> None:
