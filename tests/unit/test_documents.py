@@ -4,7 +4,7 @@ import argparse
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +27,17 @@ ROOMS = {
     "quorate_spark": ROOT / "spark/quorate_spark",
     "tests": ROOT / "tests",
 }
+WALKS = {
+    "A command, walked": [
+        *(f"services/quorate/{room}" for room in ("node/node.py", "gateway/remoting", "controller", "consensus")),
+        *(f"services/quorate/{room}" for room in ("metadata", "wire", "model/evolve.py")),
+    ],
+    "An event, walked": [
+        *(f"services/quorate/{room}" for room in ("consensus/storage", "controller/machine.py", "gateway/kafka")),
+        "spark/quorate_spark/dashboard",
+    ],
+}
+"""The rooms that a walk of docs/architecture.md leads through. A name may stand for another thing in another room."""
 SPAN = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DOTTED = re.compile(r"(quorate|quorate_projections|quorate_spark|tests)(\.\w+)+")
@@ -131,6 +142,61 @@ def test_every_name_in_a_document_exists(path: Path) -> None:
         elif (call and call[1] not in functions()) or (CLASS.fullmatch(span) and span not in known()):
             missing.append(span)
     assert not missing
+
+
+def section(title: str) -> str:
+    """A part of the map of the house."""
+    _, _, rest = (ROOT / "docs/architecture.md").read_text().partition(f"## {title}")
+    return rest.partition("\n## ")[0]
+
+
+def walked(rooms: Sequence[str]) -> Iterator[Path]:
+    """The modules of these rooms."""
+    for room in rooms:
+        place = ROOT / room
+        yield from sorted(place.rglob("*.py")) if place.is_dir() else [place]
+
+
+def astray(text: str, rooms: Sequence[str]) -> list[str]:
+    """The names between backticks that these rooms do not have, or of which they have two."""
+    classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
+    modules: dict[str, set[str]] = defaultdict(set)
+    for path in walked(rooms):
+        nodes = list(ast.walk(tree(path)))
+        modules[path.stem] |= {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+        for node in nodes:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(node)
+    every = set[str]().union(*modules.values())
+    wrong = []
+    for name in sorted(set(SPAN.findall(text))):
+        if DOTTED.fullmatch(name) or FILE.fullmatch(name):
+            continue
+        first, _, member = name.partition("(")[0].partition(".")
+        if first[0].isupper():
+            found = classes[first]
+            right = len(found) == 1 and (not member or member in names_in(found[0]))
+        else:
+            right = member in modules[first] if member else first in every
+        if not right:
+            wrong.append(name)
+    return wrong
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_names_what_its_rooms_hold(title: str) -> None:
+    """Each class, member and function of a walk is in the rooms that it leads through, once; not just anywhere."""
+    text = section(title)
+    assert SPAN.findall(text)
+    assert astray(text, WALKS[title]) == []
+
+
+def test_a_name_from_another_room_is_found() -> None:
+    """The test above can fail: a class of another room, a member and a function that nobody has, and a name of two."""
+    dashboard = WALKS["An event, walked"]
+    wrong = ["Answerer.nothing", "Answering.answer", "Tip", "answering.nothing", "nothing"]
+    assert astray("".join(f"`{name}` " for name in [*wrong, "Answerer.answer", "fact(record)"]), dashboard) == wrong
+    assert astray("`Fact`", [*dashboard, "services/quorate/cli"]) == ["Fact"]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

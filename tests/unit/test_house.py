@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -180,6 +181,21 @@ def test_chance_and_the_loop_are_handed_down() -> None:
     assert product / "node/compose.py" in below
     found = [f"{name_of(path)}:{what}" for path in below for what in brought_along(path)]
     assert not found
+
+
+def test_the_map_names_whoever_knows_asyncio() -> None:
+    """The sentence of docs/architecture.md, the exceptions of the linter, and what is imported say the same."""
+    page = " ".join((ROOT / "docs/architecture.md").read_text().split())
+    told = set(re.findall(r"`([\w.]+)`", page.partition("imports `asyncio` except ")[2].partition(". ")[0]))
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    excepted = {line for contract in contracts for line in contract.get("ignore_imports", ())}
+    allowed = {line.split()[0].removeprefix("quorate.") for line in excepted if line.endswith("-> asyncio")}
+    assert told == allowed | {"clock", "listening", "gateway"}
+    product = ROOT / "services/quorate"
+    modules = [path for path in product.rglob("*.py") if "asyncio" in imported_by(path)]
+    users = [path.relative_to(product).with_suffix("").parts for path in modules]
+    below = [parts for parts in users if parts[0] not in ("cli", "demo", "node")]
+    assert told == {"gateway" if parts[0] == "gateway" else ".".join(parts) for parts in below}
 
 
 def test_the_simulator_needs_nothing_of_the_command_line() -> None:
