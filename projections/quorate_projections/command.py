@@ -15,10 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from quorate.errors import QuorateError
+from quorate.flags import add_flags, texts
 from quorate.listening import address_error
 from quorate_projections import status
 from quorate_projections.log_filter import hush
-from quorate_projections.settings import ProjectionSettings, as_environment, described, located, read_settings
+from quorate_projections.settings import ProjectionSettings, as_environment, located, read_settings
 
 if TYPE_CHECKING:
     from quorate_projections.materialized_views import MaterializedViews
@@ -38,7 +39,7 @@ def arguments(parser: ArgumentParser) -> None:
         ("rebuild", _rebuild, "Make all rows again from offset 0 beside the served ones, then switch."),
     ):
         own = words.add_parser(word, help=summary, description=summary)
-        _settings_flags(own)
+        add_flags(own, ProjectionSettings)
         own.set_defaults(does=does)
     summary = "How far and how fresh the workers are; exit 1 when one is not ready."
     own = words.add_parser("status", help=summary, description=summary)
@@ -52,18 +53,8 @@ def run(options: Namespace) -> int:
     return does(options)
 
 
-def _settings_flags(parser: ArgumentParser) -> None:
-    for name, default, text in described():
-        flag = "--" + name.replace("_", "-")
-        if isinstance(default, bool):
-            parser.add_argument(flag, action="store_const", const="true", dest=name, help=text)
-        else:
-            parser.add_argument(flag, dest=name, metavar=name.rpartition("_")[2].upper(), help=f"{text} ({default})")
-
-
 def _settings(options: Namespace) -> ProjectionSettings:
-    given = ((name, getattr(options, name)) for name, _, _ in described())
-    return read_settings(os.environ, {name: text for name, text in given if text is not None})
+    return read_settings(os.environ, texts(options, ProjectionSettings))
 
 
 def _located(settings: ProjectionSettings) -> ProjectionSettings:

@@ -4,16 +4,16 @@ Rules: environment (``QUORATE_PROJECTIONS_<NAME>``) under flags; every problem i
 suggestion. A new setting is one field with a default and a description; its variable and its flag follow from it.
 """
 
-import difflib
 import ipaddress
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from quorate.asking import DEFAULT_NODE, default_node, kafka_addresses
 from quorate.errors import UsageError
+from quorate.flags import ADDRESSES, converted, described
 
 PREFIX: Final = "QUORATE_PROJECTIONS_"
 USUAL_KAFKA: Final = "127.0.0.1:9872"
@@ -26,10 +26,10 @@ Seconds = Annotated[float, Meta(gt=0)]
 class ProjectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds unless the name says otherwise."""
 
-    node: Annotated[str, Meta(description="HTTP addresses of nodes, tried in turn, HOST:PORT,…")] = DEFAULT_NODE
-    nodes: Annotated[str, Meta(description="their kafka addresses instead, when they are known, HOST:PORT,…")] = ""
+    node: Annotated[str, Meta(description="HTTP addresses of nodes, tried in turn", extra=ADDRESSES)] = DEFAULT_NODE
+    nodes: Annotated[str, Meta(description="their Kafka addresses instead", extra=ADDRESSES)] = ""
     mirror: Annotated[
-        str, Meta(description="read this Kafka (HOST:PORT,…) that the log is mirrored to, not the nodes")
+        str, Meta(description="read this Kafka that the log is mirrored to, not the nodes", extra=ADDRESSES)
     ] = ""
     topic: Annotated[str, Meta(description="the topic of the events")] = "quorate.metadata.events"
     client_rack: Annotated[str, Meta(description="read from the node of this zone, or node-<id>")] = ""
@@ -109,37 +109,12 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def described() -> list[tuple[str, Any, str]]:
-    """(name, default, description) of every setting, in order."""
-    return [
-        (field.name, field.default, _description(field.type)) for field in msgspec.structs.fields(ProjectionSettings)
-    ]
-
-
-def _description(kind: Any) -> str:
-    notes = [note.description for note in get_args(kind)[1:] if isinstance(note, Meta) and note.description]
-    return notes[-1] if notes else ""
-
-
 def read_settings(environ: Mapping[str, str], flags: Mapping[str, str] | None = None) -> ProjectionSettings:
     """Settings from texts, flags over the environment. Raises UsageError, naming every problem."""
     texts = {"node": default_node(environ)}
     texts |= {name.removeprefix(PREFIX).lower(): text for name, text in environ.items() if name.startswith(PREFIX)}
     texts |= flags or {}
-    fields = {field.name: field for field in msgspec.structs.fields(ProjectionSettings)}
-    problems, values = [], dict[str, Any]()
-    for name, text in sorted(texts.items()):
-        if name not in fields:
-            close = difflib.get_close_matches(name, fields, n=1)
-            problems.append(f"{name}: unknown setting" + (f"; did you mean {close[0]}?" if close else ""))
-            continue
-        try:
-            values[name] = msgspec.convert(text, fields[name].type, strict=False)
-        except msgspec.ValidationError as error:
-            problems.append(f"{name}: {error}")
-    if problems:
-        raise UsageError("\n".join(problems))
-    return ProjectionSettings(**values)
+    return ProjectionSettings(**converted(texts, ProjectionSettings))
 
 
 def as_environment(settings: ProjectionSettings) -> dict[str, str]:
@@ -148,5 +123,5 @@ def as_environment(settings: ProjectionSettings) -> dict[str, str]:
         PREFIX + name.upper(): str(getattr(settings, name)).lower()
         if isinstance(getattr(settings, name), bool)
         else str(getattr(settings, name))
-        for name, _, _ in described()
+        for name in described(ProjectionSettings)
     }

@@ -6,6 +6,7 @@ at once) the struct names the setting. Nothing is ever below 0.
 
 from collections.abc import Collection
 from functools import cache
+from typing import get_args
 
 import msgspec
 
@@ -25,4 +26,5 @@ def bounded(settings: msgspec.Struct, *, zero: Collection[str] = ()) -> None:
 
 @cache
 def _numbers(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    return tuple(field.name for field in msgspec.structs.fields(kind) if field.type in (int, float))
+    fields = msgspec.structs.fields(kind)
+    return tuple(field.name for field in fields if (get_args(field.type) or (field.type,))[0] in (int, float))

@@ -11,7 +11,8 @@ from aiohttp.test_utils import TestClient
 
 from quorate.events import encode
 from quorate_spark.dashboard.log import FoldedLog
-from quorate_spark.dashboard.panels.view import Flapping, View
+from quorate_spark.dashboard.panels.view import View
+from quorate_spark.dashboard.settings import Flapping
 from quorate_spark.dashboard.spool import Fact
 from tests.projections.history import History
 

@@ -14,7 +14,7 @@ from tests.kafka_broker import KafkaBroker
 def mirror(http: str, broker: KafkaBroker, topic: str, errors: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Small transactions, so that the copy's offsets have many holes; killed at the end, wherever it is."""
     words = ["mirror", "--to", broker.bootstrap, "--node", http, "--topic", topic]
-    quick = ["--batch-events-max", "5", "--back-off", "0.2", "--transaction-timeout", "5"]
+    quick = ["--batch-events-max", "5", "--back-off-s", "0.2", "--transaction-timeout-s", "5"]
     with errors.open("ab") as said:
         process = subprocess.Popen([*QUORATE, *words, *quick], stdout=subprocess.DEVNULL, stderr=said)
     try:

@@ -37,7 +37,7 @@ class Mirror:
 
     def __init__(self, cluster: Started, index: int, broker: KafkaBroker, topic: str, errors: Path) -> None:
         words = ["mirror", "--to", broker.bootstrap, "--node", cluster.nodes[index]["http"], "--topic", topic]
-        quick = ["--batch-events-max", "20", "--back-off", "0.2", "--transaction-timeout", "5", "--deadline", "8"]
+        quick = ["--batch-events-max", "20", "--back-off-s", "0.2", "--transaction-timeout-s", "5", "--deadline-s", "8"]
         self._words = [*QUORATE, *words, *quick]
         self._errors = errors
         self.start()

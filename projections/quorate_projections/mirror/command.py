@@ -17,6 +17,7 @@ from typing import Final
 
 from quorate.asking import add_node, addresses
 from quorate.errors import UsageError
+from quorate.flags import add_flags, converted, texts
 from quorate.listening import address_error
 from quorate_projections.mirror.copying import MirrorCopier, Progress
 from quorate_projections.mirror.kafka import EventSource, MirrorTopic
@@ -28,19 +29,6 @@ from quorate_projections.mirror.status import StatusServer, line
 STOP_S: Final = 4.0
 """How long what is under way may take from SIGTERM on. What is cut off is as after a kill: its transaction is aborted
 by the next mirror, or by its timeout."""
-_OWN = MirrorSettings()
-_NUMBERS = {
-    "replication-factor": "of the target topic when it is made here",
-    "min-insync-replicas": "of the target topic when it is made here",
-    "batch-events-max": "events in one transaction",
-}
-_SECONDS = {
-    "read-wait": "how long a transaction waits for more events",
-    "transaction-timeout": "after this the target aborts what a dead mirror left open",
-    "deadline": "for each request",
-    "leader-check": "how often the node is asked whether it leads",
-    "back-off": "pause after a failure",
-}
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -48,29 +36,9 @@ def arguments(parser: ArgumentParser) -> None:
     parser.description = __doc__
     parser.add_argument("--to", required=True, metavar="HOST:PORT,…", help="bootstrap servers of the target")
     add_node(parser)
-    parser.add_argument("--topic", default=_OWN.topic, help=f"name in the target ({_OWN.topic})")
     parser.add_argument("--host", default="127.0.0.1", help="where /ready and /metrics listen (127.0.0.1)")
     parser.add_argument("--port", type=int, default=0, help="their port (0: do not listen)")
-    for name, text in _NUMBERS.items():
-        own = getattr(_OWN, name.replace("-", "_"))
-        parser.add_argument(f"--{name}", type=_positive, default=own, help=f"{text} ({own})")
-    for name, text in _SECONDS.items():
-        own = getattr(_OWN, name.replace("-", "_") + "_s")
-        parser.add_argument(f"--{name}", type=float, default=own, metavar="SECONDS", help=f"{text} ({own:g})")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-def settings(options: Namespace) -> MirrorSettings:
-    """The settings of the command line."""
-    numbers = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in _NUMBERS}
-    seconds = {name.replace("-", "_") + "_s": getattr(options, name.replace("-", "_")) for name in _SECONDS}
-    return MirrorSettings(topic=options.topic, **numbers, **seconds)
+    add_flags(parser, MirrorSettings)
 
 
 def _told(progress: Progress) -> None:
@@ -111,7 +79,8 @@ def _ended_in_time() -> Iterator[None]:
 
 def run(options: Namespace) -> int:
     """Until SIGTERM or SIGINT: 0; 1 when the target holds another log."""
-    asked, now, stop = settings(options), time.monotonic, threading.Event()  # noqa: TID251 - composition
+    asked = MirrorSettings(**converted(texts(options, MirrorSettings), MirrorSettings))
+    now, stop = time.monotonic, threading.Event()  # noqa: TID251 - composition
 
     def end(signum: int, frame: FrameType | None) -> None:
         stop.set()

@@ -1,6 +1,9 @@
 """The settings of a mirror."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from quorate.bounds import bounded
 
@@ -8,28 +11,22 @@ EVENTS_TOPIC = "quorate.metadata.events"
 
 
 class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits and periods; seconds unless the name says otherwise."""
+    """Limits and periods. Each field is a flag of ``quorate mirror``."""
 
-    topic: str = EVENTS_TOPIC
-    """Name of the topic in the target."""
-    replication_factor: int = 1
-    """Of the target topic when the mirror creates it; 3 on a real cluster."""
-    min_insync_replicas: int = 1
-    """The same; 2 on a real cluster."""
-    message_bytes_max: int = 2 * 1024 * 1024
-    """Largest record; an entry of a node has at most half of it."""
-    batch_events_max: int = 500
-    """Events in one transaction."""
-    read_wait_s: float = 0.1
-    """How long a read waits for more events; so long does a quiet event wait for its transaction at most."""
-    transaction_timeout_s: float = 15.0
-    """After this the target aborts what a dead mirror left open."""
-    deadline_s: float = 15.0
-    """For every single request to the target or the source."""
-    leader_check_s: float = 0.2
-    """How often the node is asked whether it leads."""
-    back_off_s: float = 1.0
-    """Pause after a failure."""
+    topic: Annotated[str, Meta(description="name of the topic in the target")] = EVENTS_TOPIC
+    replication_factor: Annotated[int, Meta(description="of the topic when it is made here; 3 on a real cluster")] = 1
+    min_insync_replicas: Annotated[int, Meta(description="of the topic when it is made here; 2 on a real cluster")] = 1
+    message_bytes_max: Annotated[int, Meta(description="largest record; an entry of a node has at most half of it")] = (
+        2 * 1024 * 1024
+    )
+    batch_events_max: Annotated[int, Meta(description="events in one transaction")] = 500
+    read_wait_s: Annotated[float, Meta(description="longest wait of a transaction for more events")] = 0.1
+    transaction_timeout_s: Annotated[
+        float, Meta(description="after this the target aborts what a dead mirror left open")
+    ] = 15.0
+    deadline_s: Annotated[float, Meta(description="for every single request to the target or the source")] = 15.0
+    leader_check_s: Annotated[float, Meta(description="how often the node is asked whether it leads")] = 0.2
+    back_off_s: Annotated[float, Meta(description="pause after a failure")] = 1.0
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""

@@ -11,31 +11,20 @@ from functools import partial
 from aiohttp import web
 
 from quorate.asking import addresses, kafka_addresses
-from quorate.errors import UsageError
+from quorate.flags import converted, texts
 from quorate.listening import ProtocolFactory, address_error
-from quorate_spark.dashboard.panels.view import Flapping
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 
 
 def settings_of(options: Namespace) -> Settings:
     """The settings the arguments describe. Raises UsageError."""
-    if not 0 <= options.port < 65_536:
-        raise UsageError(f"--port {options.port}: no such port")
-    if not 1 <= options.flapping <= 32:
-        raise UsageError(f"--flapping {options.flapping}: between 1 and 32")
     return Settings(
         nodes=() if options.log is not None else _nodes(options),
         recorded=options.log,
-        topic=options.topic,
-        cluster_id=options.cluster_id,
-        rack=options.rack,
-        host=options.host,
-        port=options.port,
         names=tuple(options.name),
-        serving=options.serving,
         projections=addresses(options.projections, "--projections") if options.projections else (),
-        flapping=Flapping(elections=options.flapping),
+        **converted(texts(options, Settings), Settings),
     )
 
 

@@ -1,15 +1,16 @@
 """Every stateful pipeline of the serving store; a new one is a line here."""
 
+from quorate_spark.limits import FLAPPING_ELECTIONS, FLAPPING_WINDOW_MS
 from quorate_spark.pipelines.audit import AUDIT
 from quorate_spark.pipelines.availability import AVAILABILITY
 from quorate_spark.pipelines.elections import ELECTIONS
 from quorate_spark.pipelines.entities import ENTITIES
-from quorate_spark.pipelines.flapping import THRESHOLD, WINDOW_MS, flapping
+from quorate_spark.pipelines.flapping import flapping
 from quorate_spark.pipelines.fold import AnyFold
 from quorate_spark.pipelines.sync_sets import SYNC_SETS
 from quorate_spark.pipelines.terms import TERMS
 
 
-def folds(threshold: int = THRESHOLD, window_ms: int = WINDOW_MS) -> tuple[AnyFold, ...]:
+def folds(threshold: int = FLAPPING_ELECTIONS, window_ms: int = FLAPPING_WINDOW_MS) -> tuple[AnyFold, ...]:
     """All of them; the arguments are flapping's."""
     return (AUDIT, AVAILABILITY, ELECTIONS, ENTITIES, SYNC_SETS, TERMS, flapping(threshold, window_ms))

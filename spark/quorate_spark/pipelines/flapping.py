@@ -5,19 +5,14 @@ that with the time it asks about. So the row is a function of the log alone, lik
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
 from quorate.events import MasterElected
+from quorate_spark.limits import FLAPPING_ELECTIONS, FLAPPING_WINDOW_MS
 from quorate_spark.pipelines.facts import Fact
 from quorate_spark.pipelines.fold import Fold
 from quorate_spark.serving import Flapping
-
-THRESHOLD: Final = 4
-"""Elections in a window that are too many, unless told otherwise."""
-WINDOW_MS: Final = 30 * 60 * 1000
-"""Length of the window, unless told otherwise."""
 
 
 class Recent(msgspec.Struct, frozen=True):
@@ -26,7 +21,7 @@ class Recent(msgspec.Struct, frozen=True):
     elected_ms: tuple[int, ...] = ()
 
 
-def flapping(threshold: int = THRESHOLD, window_ms: int = WINDOW_MS) -> Fold[Recent]:
+def flapping(threshold: int = FLAPPING_ELECTIONS, window_ms: int = FLAPPING_WINDOW_MS) -> Fold[Recent]:
     """Sets with ``threshold`` elections or more within ``window_ms``."""
 
     def step(recent: Recent, fact: Fact) -> tuple[Recent, Iterable[Flapping]]:

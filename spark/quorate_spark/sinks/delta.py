@@ -18,11 +18,10 @@ from deltalake.exceptions import DeltaError
 
 from quorate.errors import StorageError, check
 from quorate.unseen import unseen_by_git
+from quorate_spark.limits import COMPACT_EVERY
 from quorate_spark.sinks.store import LogGapError, OtherClusterError
 
 POSITION: Final = "quorate.position"
-COMPACT_EVERY: Final = 200
-"""Commits after which small files are joined, unless told otherwise."""
 
 
 class Archive:

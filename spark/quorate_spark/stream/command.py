@@ -19,8 +19,10 @@ import msgspec
 
 from quorate.asking import add_node, addresses, kafka_addresses
 from quorate.errors import UsageError
+from quorate.flags import add_flags, converted, texts
 from quorate.tables import columns
 from quorate.terminal import visible
+from quorate_spark.limits import Limits
 
 if TYPE_CHECKING:
     from quorate_spark.stream.settings import StreamSettings
@@ -39,7 +41,7 @@ def arguments(parser: ArgumentParser) -> None:
     where.add_argument("--nodes", metavar="HOST:PORT,…", help=kafka)
     where.add_argument("--topic", help="name of the event topic")
     where.add_argument("--mirror", action="store_true", help="the nodes are a real Kafka that holds the mirror")
-    where.add_argument("--cluster", help="id of the only cluster whose log is wanted (default: any)")
+    where.add_argument("--cluster-id", dest="cluster", metavar="ID", help="refuse any other cluster")
     where.add_argument("--rack", help="read from the node of this zone, or node-<id>")
     where.add_argument("--source", choices=("quorate", "kafka"), default="quorate", help="kafka: Spark's own connector")
     where.add_argument("--jars", type=Path, metavar="DIR", help="the connector's jars (docs/spark.md)")
@@ -50,13 +52,7 @@ def arguments(parser: ArgumentParser) -> None:
     into.add_argument("--checkpoint", metavar="DIR", help="what Spark must remember; one run at a time")
     how = parser.add_argument_group("the queries")
     how.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
-    how.add_argument("--trigger-ms", type=int, default=200, metavar="MS", help="between serving batches (default: 200)")
-    how.add_argument(
-        "--archive-trigger-ms", type=int, default=5000, metavar="MS", help="of the archive (default: 5000)"
-    )
-    how.add_argument("--flapping-elections", type=int, metavar="N", help="so many in the window flap (default: 4)")
-    how.add_argument("--flapping-minutes", type=float, metavar="M", help="length of that window (default: 30)")
-    how.add_argument("--once", action="store_true", help="take what is there now and end")
+    add_flags(how, Limits)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="json: a ready line")
     jobs = parser.add_subparsers(metavar="JOB", required=False)
     _state_arguments(jobs.add_parser("state", help="every entity as of an offset or a time, from the archive"))
@@ -148,21 +144,13 @@ def settings(options: Namespace) -> "StreamSettings":
         max_events_per_trigger=options.max_events_per_trigger or 10_000,
         **args,
     )
-    more = {}
-    if options.flapping_elections is not None:
-        more["flapping_elections"] = options.flapping_elections
-    if options.flapping_minutes is not None:
-        more["flapping_window_ms"] = int(options.flapping_minutes * 60_000)
     return StreamSettings(
         source=source,
         by=options.source,
         sink=options.sink,
         archive=options.archive or "",
         checkpoint=options.checkpoint,
-        trigger_ms=options.trigger_ms,
-        archive_trigger_ms=options.archive_trigger_ms,
-        once=options.once,
-        **more,
+        **converted(texts(options, Limits), Limits),
     )
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from quorate.errors import UsageError
+from quorate.flags import described
 from quorate_projections.answers import Answer, Answers
 from quorate_projections.exposition import exposition
 from quorate_projections.folding import Folding
 from quorate_projections.generations import Busy, Generations
 from quorate_projections.materialized_views import MaterializedViews
-from quorate_projections.settings import ProjectionSettings, as_environment, described, read_settings
+from quorate_projections.settings import ProjectionSettings, as_environment, read_settings
 from quorate_projections.views import VIEWS
 from tests.clusters import quorate
 from tests.projections.history import START_MS, records
@@ -311,7 +312,7 @@ def test_settings_come_from_the_environment_under_flags() -> None:
     settings = read_settings(environ, {"port": "9002", "insecure": "true", "host": "0.0.0.0"})
     assert (settings.port, settings.bootstrap, settings.insecure) == (9002, ["a:1", "b:2"], True)
     assert read_settings(as_environment(settings)) == settings
-    assert all(told for _, _, told in described())
+    assert list(described(ProjectionSettings)) == [*ProjectionSettings.__struct_fields__]
     assert read_settings({"QUORATE_PROJECTIONS_MIRROR": "k:9092"}).bootstrap == ["k:9092"]
 
 

@@ -8,7 +8,8 @@ from msgspec import UNSET, UnsetType
 
 from quorate.model.state import Config
 from quorate_spark.dashboard.model import AcknowledgedRole, BrokerSet, Member
-from quorate_spark.dashboard.panels.view import Flapping, View
+from quorate_spark.dashboard.panels.view import View
+from quorate_spark.dashboard.settings import Flapping
 from quorate_spark.dashboard.soft_state import MemberSoft
 
 

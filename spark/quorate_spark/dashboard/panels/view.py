@@ -2,18 +2,10 @@
 
 from dataclasses import dataclass
 
-import msgspec
-
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.model import State
+from quorate_spark.dashboard.settings import Flapping
 from quorate_spark.dashboard.soft_state import Soft
-
-
-class Flapping(msgspec.Struct, frozen=True, kw_only=True):
-    """When a set counts as flapping."""
-
-    elections: int = 4
-    window_ms: int = 1_800_000
 
 
 @dataclass(frozen=True)
