@@ -227,6 +227,48 @@ def test_no_module_is_an_orphan() -> None:
     assert modules.keys() - used - STARTED_BY_NAME == LAID_AHEAD
 
 
+@cache
+def modules_by_name() -> dict[str, Path]:
+    """The product's, by their full names; a package has the name of its folder."""
+    found = {}
+    for room in ("services", "projections", "spark"):
+        for path in (ROOT / room).rglob("*.py"):
+            parts = path.relative_to(ROOT / room).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def needs(path: Path) -> Iterator[str]:
+    """What a module imports as it is loaded, and for types only; not what a function imports when it is called."""
+    waiting: list[ast.AST] = [tree(path)]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                continue
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                whole = [f"{module}.{alias.name}" for alias in names]
+                yield from (name if name in modules_by_name() else module for name in whole)
+            case _:
+                waiting += ast.iter_child_nodes(node)
+
+
+def circles(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What remains when whoever needs nobody else is taken away, again and again."""
+    left = {name: needed & graph.keys() for name, needed in graph.items()}
+    while done := {name for name, needed in left.items() if not needed & left.keys()}:
+        left = {name: needed for name, needed in left.items() if name not in done}
+    return {name: needed & left.keys() for name, needed in left.items()}
+
+
+def test_no_modules_need_each_other() -> None:
+    """No module imports, for types either, one that needs it in turn: each can be read without what rests on it."""
+    assert circles({"a": {"b"}, "b": {"a"}, "c": set()}) == {"a": {"b"}, "b": {"a"}}
+    assert circles({name: set(needs(path)) - {name} for name, path in modules_by_name().items()}) == {}
+
+
 EVENTS = {kind.__name__ for kind in get_args(Event)}
 
 

@@ -12,7 +12,6 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.cli.client import Node, NodeError
@@ -20,50 +19,20 @@ from quorate.cli.cluster import HOST, LocalCluster, found, listeners, planned, u
 from quorate.cli.command import DONE
 from quorate.cli.facts import Fact, facts
 from quorate.cli.output import complain
-from quorate.cli.processes import Child, ChildError, die_with
+from quorate.cli.processes import ChildError, die_with
 from quorate.cli.up import Home, stop_asked
 from quorate.demo import companions
+from quorate.demo.brokers import FIRST_BROKER_PORT, Broker, brokers, place_of
 from quorate.demo.companions import Companion
 from quorate.demo.screen import JsonTeller, LineTeller, TableTeller, Teller
 from quorate.demo.story import Story
 
-CLUSTER = "DemoCluster"
-FIRST_BROKER_PORT = 100
 FOLLOW_S = 0.1
 SETTLE_TIMEOUT_S = 60.0
 BROKER_DOWN_S = 8.0
 NODE_DOWN_S = 4.0
 NODE_FAULT_SHARE = 0.2
 STOP_PATIENCE_S = 3.0
-
-
-@dataclass
-class Broker:
-    """One simulated broker: its set, number (as we count, not the id the controller gives), address and process."""
-
-    broker_set: str
-    number: int
-    address: str
-    child: Child
-
-
-def _place(index: int, options: Namespace) -> tuple[str, int]:
-    """A broker's set, and its number in it."""
-    return f"broker-{chr(ord('a') + index // options.replicas)}", index % options.replicas + 1
-
-
-def brokers(folder: Path, options: Namespace, controllers: str) -> list[Broker]:
-    """The brokers of all sets, not started."""
-    made = []
-    for index in range(options.sets * options.replicas):
-        name, number = _place(index, options)
-        port = options.base_port + FIRST_BROKER_PORT + index
-        home = folder / f"{name}-{number}"
-        home.mkdir(parents=True, exist_ok=True)
-        where = ["--broker-set", name, "--port", str(port), "--controllers", controllers, "--home", str(home)]
-        child = Child(f"{name}-{number}", ["simbroker", "--cluster", CLUSTER, *where], home / "broker.log")
-        made.append(Broker(name, number, f"{HOST}:{port}", child))
-    return made
 
 
 class Demonstration:
@@ -201,8 +170,8 @@ def _now_ms() -> int:
 
 def _stage(options: Namespace, names: Iterable[str]) -> dict[str, str]:
     """Every address of the brokers and of what reads beside them, and whose it is."""
-    brokers_ = (_place(index, options) for index in range(options.sets * options.replicas))
-    distances = {f"{name}-{number}": FIRST_BROKER_PORT + n for n, (name, number) in enumerate(brokers_)}
+    cast = (place_of(index, options) for index in range(options.sets * options.replicas))
+    distances = {f"{name}-{number}": FIRST_BROKER_PORT + n for n, (name, number) in enumerate(cast)}
     distances |= {name: companions.PORTS[name] for name in names if name in companions.PORTS}
     return {name: f"{HOST}:{options.base_port + distance}" for name, distance in distances.items()}
 

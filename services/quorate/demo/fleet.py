@@ -12,7 +12,7 @@ from quorate.cli.cluster import PORT_MAX, unused
 from quorate.cli.command import DONE
 from quorate.cli.processes import die_with
 from quorate.cli.up import Home, stop_asked
-from quorate.demo.demonstration import FIRST_BROKER_PORT, brokers
+from quorate.demo.brokers import FIRST_BROKER_PORT, brokers
 from quorate.errors import UsageError
 
 SETS_MAX = 26

@@ -3,36 +3,51 @@
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from quorate.cli.cluster import LocalCluster
+from quorate.demo.brokers import Broker
+from quorate.demo.companions import Companion
+from quorate.demo.story import Story
 from quorate.events import Stamp
 from quorate.terminal import visible
 
-if TYPE_CHECKING:
-    from quorate.demo.demonstration import Demonstration
-    from quorate.demo.story import Story
-
 STYLES = {"fault": "bold red", "note": "yellow", "fact": "green"}
+
+
+class Shown(Protocol):
+    """What a screen shows of a demonstration."""
+
+    cluster: LocalCluster
+    cast: list[Broker]
+    beside: list[Companion]
+    story: Story
+
+    def places(self) -> dict[str, str]:
+        """Where the page and the views are."""
+
+    def ready_line(self) -> str:
+        """As of ``up``, with the brokers."""
 
 
 class Teller(Protocol):
     """Hears what happens."""
 
-    def ready(self, demo: "Demonstration") -> None:
+    def ready(self, demo: Shown) -> None:
         """Everything runs."""
 
     def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
         """One happening; ``kind``: fact (with its stamp), fault or note."""
 
-    def show(self, demo: "Demonstration") -> None:
+    def show(self, demo: Shown) -> None:
         """Called several times a second."""
 
-    def sum_up(self, story: "Story") -> None:
+    def sum_up(self, story: Story) -> None:
         """It is over."""
 
     def close(self) -> None:
@@ -42,7 +57,7 @@ class Teller(Protocol):
 class LineTeller:
     """One line per happening."""
 
-    def ready(self, demo: "Demonstration") -> None:
+    def ready(self, demo: Shown) -> None:
         """Everything runs."""
         print(f"ready: {len(demo.cluster.places)} nodes, {len(demo.cast)} brokers{_look(demo)}", flush=True)
 
@@ -51,10 +66,10 @@ class LineTeller:
         place = f"{stamp.offset:>6}" if stamp is not None else " " * 6
         print(f"{time.strftime('%H:%M:%S')} {place} {kind:<5} {visible(line)}", flush=True)
 
-    def show(self, demo: "Demonstration") -> None:
+    def show(self, demo: Shown) -> None:
         """Called several times a second."""
 
-    def sum_up(self, story: "Story") -> None:
+    def sum_up(self, story: Story) -> None:
         """It is over."""
         print(figures(story), flush=True)
 
@@ -68,7 +83,7 @@ class JsonTeller(LineTeller):
     def __init__(self) -> None:
         self._ready = False
 
-    def ready(self, demo: "Demonstration") -> None:
+    def ready(self, demo: Shown) -> None:
         """Everything runs."""
         print(demo.ready_line(), flush=True)
         self._ready = True
@@ -80,7 +95,7 @@ class JsonTeller(LineTeller):
         where = {} if stamp is None else {"offset": stamp.offset, "time_ms": stamp.time_ms}
         print(json.dumps({"kind": kind, "text": line, **where}, ensure_ascii=False), flush=True)
 
-    def sum_up(self, story: "Story") -> None:
+    def sum_up(self, story: Story) -> None:
         """It is over."""
         print(json.dumps({"kind": "summary", **story.summary()}), flush=True)
 
@@ -97,7 +112,7 @@ class TableTeller:
         """Is somebody watching?"""
         return sys.stdout.isatty()
 
-    def ready(self, demo: "Demonstration") -> None:
+    def ready(self, demo: Shown) -> None:
         """Everything runs."""
 
     def tell(self, kind: str, line: str, stamp: Stamp | None = None) -> None:
@@ -105,7 +120,7 @@ class TableTeller:
         prints them.
         """
 
-    def show(self, demo: "Demonstration") -> None:
+    def show(self, demo: Shown) -> None:
         """Called several times a second."""
         if not self._live.is_started:
             self._live.start()
@@ -114,14 +129,14 @@ class TableTeller:
             Group(self._nodes(demo), look, _sets(demo), _lines(demo.story), Text(figures(demo.story), "dim"))
         )
 
-    def sum_up(self, story: "Story") -> None:
+    def sum_up(self, story: Story) -> None:
         """It is over."""
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         self._live.stop()
 
-    def _nodes(self, demo: "Demonstration") -> Text:
+    def _nodes(self, demo: Shown) -> Text:
         ran = int(time.monotonic() - self._started)
         text = Text(f"Quorate  {ran // 60}:{ran % 60:02d}  offset {demo.story.offset}  nodes ")
         for number, place in demo.cluster.places.items():
@@ -132,12 +147,12 @@ class TableTeller:
         return text
 
 
-def _look(demo: "Demonstration") -> str:
+def _look(demo: Shown) -> str:
     """Where to look, in words."""
     return "".join(f"; {name}: {url}" for name, url in demo.places().items())
 
 
-def _sets(demo: "Demonstration") -> Table:
+def _sets(demo: Shown) -> Table:
     table = Table(pad_edge=False)
     for name in ("set", "brokers", "master", "epoch", "in sync"):
         table.add_column(name, no_wrap=True)
@@ -158,7 +173,7 @@ def _sets(demo: "Demonstration") -> Table:
     return table
 
 
-def _lines(story: "Story") -> Text:
+def _lines(story: Story) -> Text:
     text = Text()
     for kind, time_ms, line in story.lines:
         text.append(f"{time.strftime('%H:%M:%S', time.localtime(time_ms / 1000))} ", "dim")
@@ -166,7 +181,7 @@ def _lines(story: "Story") -> Text:
     return text
 
 
-def figures(story: "Story") -> str:
+def figures(story: Story) -> str:
     """The run so far, in one line."""
     summary = story.summary()
     p50, most = summary["failover_ms_p50"], summary["failover_ms_max"]

@@ -6,27 +6,53 @@ Rules: who is let in is a rule of ``quorate.admission``; no timer per connection
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from quorate.admission import Admission
 from quorate.clock import Scheduler, Timer
 
-if TYPE_CHECKING:
-    from quorate.gateway.http.server import HttpConnection
-    from quorate.gateway.http.settings import HttpSettings
-    from quorate.gateway.kafka.connection import KafkaConnection
-    from quorate.gateway.kafka.settings import KafkaSettings
+
+class Guest(Protocol):
+    """A connection, as its listener sees it."""
+
+    @property
+    def busy(self) -> bool:
+        """Is a request under way?"""
+
+    def overdue(self, now: float) -> bool:
+        """Has it kept the server waiting too long?"""
+
+    def close(self) -> None:
+        """Hang up."""
 
 
-G = TypeVar("G", bound="HttpConnection | KafkaConnection")
+class GuestLimits(Protocol):
+    """How many guests a listener has, and how often it looks at their deadlines."""
+
+    @property
+    def connections_max(self) -> int:
+        """All of them."""
+
+    @property
+    def connections_reserved(self) -> int:
+        """Of these, how many proven connections leave to others."""
+
+    @property
+    def proven_per_address_max(self) -> int:
+        """Connections of one address that count as proven."""
+
+    @property
+    def sweep_period_s(self) -> float:
+        """How often deadlines are looked at."""
+
+
+G = TypeVar("G", bound=Guest)
 
 
 class Listener(Generic[G]):
     """Base of a server; ``protocol`` makes the protocol of an accepted socket, which says when it comes and goes."""
 
-    def __init__(
-        self, limits: "HttpSettings | KafkaSettings", scheduler: Scheduler, protocol: Callable[[], asyncio.BaseProtocol]
-    ) -> None:
+    def __init__(self, limits: GuestLimits, scheduler: Scheduler, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         self.scheduler = scheduler
         self._protocol = protocol
         self._sweep_period_s = limits.sweep_period_s

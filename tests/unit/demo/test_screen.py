@@ -9,7 +9,8 @@ import pytest
 
 from quorate.cli.cluster import LocalCluster, places
 from quorate.cli.output import complain
-from quorate.demo.demonstration import Demonstration, brokers
+from quorate.demo.brokers import brokers
+from quorate.demo.demonstration import Demonstration
 from quorate.demo.screen import TableTeller
 from quorate.events import ElectionFailed
 from tests.unit.cli.stories import T0, candidate, elected, fact, leads

@@ -6,8 +6,11 @@ not read. A protocol violation closes this connection, after the answers that ar
 """
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from quorate.clock import Scheduler
+from quorate.gateway.kafka.settings import KafkaSettings
+from quorate.metrics import Metrics
 from quorate.slices import TURN_S
 from quorate.wire import kafka_responses as responses
 from quorate.wire import tls
@@ -16,20 +19,38 @@ from quorate.wire.kafka import (
     Api,
     ErrorCode,
     KafkaFormatError,
+    Request,
     RequestHeader,
     UnsupportedRequestError,
     decode_request,
     frame_size,
 )
 
-if TYPE_CHECKING:
-    from quorate.gateway.kafka.server import KafkaServer
+
+class Server(Protocol):
+    """The server of a connection, as it sees it."""
+
+    settings: KafkaSettings
+    scheduler: Scheduler
+    metrics: Metrics
+
+    def opened(self, connection: "KafkaConnection", host: str) -> None:
+        """It is there, and may have to go at once."""
+
+    def serve(self, connection: "KafkaConnection", header: RequestHeader, request: Request) -> None:
+        """Answer a request by ``connection.reply``, now or later, exactly once."""
+
+    def answered(self, connection: "KafkaConnection") -> bool:
+        """A request of it was answered; answers whether it is proven."""
+
+    def closed(self, connection: "KafkaConnection") -> None:
+        """It is gone."""
 
 
 class KafkaConnection(asyncio.Protocol):
     """Made by the server's factory for each accepted socket."""
 
-    def __init__(self, server: "KafkaServer") -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()

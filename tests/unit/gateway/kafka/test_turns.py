@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.gateway.kafka import KafkaServer, KafkaSettings
-from quorate.gateway.kafka.connection import KafkaConnection
+from quorate.gateway.kafka import KafkaSettings
+from quorate.gateway.kafka.connection import KafkaConnection, Server
 from quorate.metrics import Metrics
 from quorate.wire.kafka import Api, Request, RequestHeader
 from quorate.wire.kafka_primitives import int32
@@ -41,7 +41,7 @@ class Scene:
         self.held = False
         self.wire = Wire()
         self._takes_s, self._size = takes_s, size
-        self.connection = KafkaConnection(cast(KafkaServer, self))
+        self.connection = KafkaConnection(cast(Server, self))
         self.connection.connection_made(cast(asyncio.Transport, self.wire))
 
     def opened(self, connection: KafkaConnection, host: str) -> None: ...
