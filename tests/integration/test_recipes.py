@@ -7,6 +7,7 @@ tests that judge it. A step that nothing else would miss is left out once: a tes
 import importlib
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,8 @@ GENERATED = {
     "tests/contract/golden/java-dledger.json",
     "tests/contract/golden/java-jraft.json",
 }
+EVERY_FAST_TEST_S = 240
+"""As long as the same step of ``make check`` may take."""
 RECIPES = ("event", "request", "view", "panel", "pipeline", "setting", "command")
 
 
@@ -101,7 +104,7 @@ def git(tree: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=tree, capture_output=True, check=True, text=True).stdout
 
 
-def ran(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def ran(tree: Path, *words: str, timeout_s: float = 400) -> subprocess.CompletedProcess[str]:
     """A tool of the house, in the copy."""
     path = os.pathsep.join(str(tree / room) for room in ROOMS)
     return subprocess.run(
@@ -110,14 +113,14 @@ def ran(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=timeout_s,
         check=False,
     )
 
 
-def run(tree: Path, *words: str) -> None:
+def run(tree: Path, *words: str, timeout_s: float = 400) -> None:
     """A tool of the house, in the copy; it must be content."""
-    done = ran(tree, *words)
+    done = ran(tree, *words, timeout_s=timeout_s)
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
 
 
@@ -164,6 +167,16 @@ def test_what_the_recipes_write_passes_every_test_about_it(tree: Path) -> None:
         *dict.fromkeys(test for name in RECIPES for test in recipe(name).TESTS),
         "tests/unit/test_house.py",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_new_event_leaves_every_fast_test_green(tree: Path) -> None:
+    """Whoever adds an event by its recipe, and nothing else, sees no other test fail: not only those about events."""
+    follow(tree, "event")
+    git(tree, "add", "-A")
+    names = runpy.run_path(str(ROOT / ".ci/tiers.py"), run_name="tiers")
+    run(tree, "-m", "pytest", "-q", "-n", "2", "-m", names["FAST"], *names["UNIT"], timeout_s=EVERY_FAST_TEST_S)
 
 
 FOLDING = "tests/unit/projections/test_folding.py"

@@ -360,3 +360,13 @@ def test_the_changelog_speaks_of_what_is_there() -> None:
     """Nothing was released yet, so nothing was changed, fixed or removed."""
     headings = re.findall(r"^### (\w+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert headings == ["Added"]
+
+
+BEFORE = r"\b(still|any more|no longer|former|formerly|as before|as ever|previously|used to|sooner|instead of a reset)\b"
+"""Words that compare with a build of before: nobody has one."""
+
+
+def test_the_changelog_compares_with_nothing() -> None:
+    """It says what is so, in words that need no earlier build to be understood."""
+    text = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
+    assert [text[max(0, found.start() - 60) : found.end()] for found in re.finditer(BEFORE, text)] == []

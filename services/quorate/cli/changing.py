@@ -1,7 +1,7 @@
 """Topics and masters changed from the command line: what HTTP does, with the same refusals.
 
-Rules: ``create`` makes what is not there, ``change`` keeps what is not said; each asks first how it is. A change that
-came to nothing exits 1.
+Rules: ``create`` makes what is not there, ``change`` keeps what is not said; each asks first how it is. A topic that
+is so already is done (exit 0); an election that nobody won exits 1.
 """
 
 from argparse import ArgumentParser, Namespace
