@@ -18,7 +18,7 @@ from quorate.errors import QuorateError
 from quorate.flags import add_flags, texts
 from quorate.listening import address_error
 from quorate_projections import status
-from quorate_projections.log_filter import hush
+from quorate_projections.log_filter import throttle_repeats
 from quorate_projections.settings import ProjectionSettings, as_environment, located, read_settings
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _serve(options: Namespace) -> int:
     os.environ.update(as_environment(settings))
     from quorate_projections.app import app  # noqa: PLC0415  Reads the environment when imported.
 
-    hush()
+    throttle_repeats()
 
     def ready(materialized_views: "MaterializedViews") -> None:
         line = {

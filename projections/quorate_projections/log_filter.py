@@ -32,7 +32,7 @@ class RepeatFilter(logging.Filter):
         return True
 
 
-def hush() -> None:
+def throttle_repeats() -> None:
     """Of everything aiokafka says."""
     quiet = RepeatFilter()
     for name in LOGGERS:

@@ -1,6 +1,6 @@
 """The controller: take, decide, propose, apply, answer; the live table; what the leader does by itself."""
 
-from quorate.controller.agreeing import SettingsAgreement
+from quorate.controller.agreement import SettingsAgreement
 from quorate.controller.comparing import Comparison, StateIsWrongError
 from quorate.controller.controller import Controller
 from quorate.controller.group_writer import GroupWriter, WriteResult

@@ -338,7 +338,7 @@ class Core:
         self.checkpoints = Checkpoints(ports.store, machine, scheduler, settings.history, ports.on_fatal)
         self.groups = GroupWriter(controller, machine, scheduler, own)
         self.liveness = Liveness(controller, scheduler, ports.brokers, peers, own)
-        self.agreeing = SettingsAgreement(controller, settings.requests)
+        self.agreement = SettingsAgreement(controller, settings.requests)
         self.role_changes = RoleChanges(controller, scheduler, ports.brokers, own)
         self.comparison = Comparison(
             self.engine,
@@ -353,7 +353,7 @@ class Core:
             ports.on_fatal,
         )
         # In this order they hear of what happens.
-        controller.listeners.add(self.groups, self.liveness, self.agreeing, self.role_changes, self.comparison)
+        controller.listeners.add(self.groups, self.liveness, self.agreement, self.role_changes, self.comparison)
 
     def start(self, node_start: RecordNodeStart | None = None) -> None:
         """Begin taking part."""

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from quorate.clock import LoopScheduler
 from quorate.controller import QuorumIs, ReadResult, ReadView
-from quorate.gateway.access import NoQuota, OpenAccess
+from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
 from quorate.gateway.kafka.server import KafkaServer
@@ -136,10 +136,9 @@ class Gateways:
 
     def __init__(self, node: Host) -> None:
         self._node = node
-        settings, core, metrics = node.settings, node.core, node.metrics
-        loop, scheduler = node.loop, node.scheduler
+        settings, core, metrics, scheduler = node.settings, node.core, node.metrics, node.scheduler
         access, quota = OpenAccess(), NoQuota()
-        self._processes = Processes(loop, scheduler, settings.history)
+        self._processes = Processes(node.loop, scheduler, settings.history)
         self._past = Past(
             core.machine,
             core.log,
@@ -149,6 +148,12 @@ class Gateways:
             settings.history,
             metrics,
         )
+        self._remoting = self._remoting_server()
+        self._kafka = KafkaServer(ClusterView(node), settings.kafka, metrics, scheduler, seeded(), access, quota)
+        self._http = self._http_server(access, quota)
+
+    def _remoting_server(self) -> RemotingServer:
+        settings, core, scheduler = self._node.settings, self._node.core, self._node.scheduler
         service = RemotingService(
             core.controller,
             self._reader(
@@ -162,24 +167,26 @@ class Gateways:
             addresses={voter.id: voter.rpc for voter in settings.cluster.voters},
             now=scheduler.monotonic,
             facts=_java_facts(settings),
-            metrics=metrics,
+            metrics=self._node.metrics,
         )
-        self._remoting = RemotingServer(
+        return RemotingServer(
             service,
             settings.remoting,
-            loop=loop,
+            loop=self._node.loop,
             now=scheduler.monotonic,
-            metrics=metrics,
+            metrics=self._node.metrics,
             at_turns_end=scheduler.at_turns_end,
         )
-        self._kafka = KafkaServer(ClusterView(node), settings.kafka, metrics, scheduler, seeded(), access, quota)
+
+    def _http_server(self, access: Access, quota: Quota) -> HttpServer:
+        node, settings, core = self._node, self._node.settings, self._node.core
         context = HttpContext(
             node=_info(settings),
             controller=core.controller,
             engine=core.engine,
             log=core.log,
-            scheduler=scheduler,
-            metrics=metrics,
+            scheduler=node.scheduler,
+            metrics=node.metrics,
             sums=lambda: core.machine.marked,
             fresh=self._reader(
                 timeout_s=settings.http.answer_timeout_s,
@@ -196,14 +203,14 @@ class Gateways:
             storage=node.data.info,
             journal_sync=node.data.journal_sync,
             alarms=lambda: (*core.comparison.alarms(), *core.controller.space.alarms(), *core.engine.alarms),
-            overruled=core.agreeing.overruled,
+            overruled=core.agreement.overruled,
             in_force=lambda state: in_force(node.settings, node.sources, state),
             agrees=lambda: core.comparison.agrees,
             settings=settings.http,
             info={"version": VERSION, "python": platform.python_version()},
         )
         hosts = (settings.bind("http")[0], split_address(settings.me.http)[0])
-        self._http = HttpServer(interface(context), settings.http, metrics, scheduler, hosts)
+        return HttpServer(interface(context), settings.http, node.metrics, node.scheduler, hosts)
 
     def _reader(self, *, timeout_s: float, past_timeout_s: float, waiting_max: int) -> FreshReader:
         """How a gateway reads: each waits in a queue of its own."""

@@ -248,7 +248,7 @@ class Running:
 
     def _say_overruled(self) -> None:
         """Once; ``status`` tells at any time. By now a first leader has recorded what holds."""
-        for sentence in () if self.stopping else self.core.agreeing.overruled():
+        for sentence in () if self.stopping else self.core.agreement.overruled():
             self.log.warning("a setting of this node is overruled by the log", what=sentence)
 
     def _tell_what_is_missing(self, last_reason: str) -> None:

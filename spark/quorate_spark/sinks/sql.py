@@ -91,7 +91,7 @@ class Sqlite(Database):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """As in Database."""
+        """Takes the write lock at once; another writer is waited for, ``WAIT_S`` at most."""
         with _translated(self.public_name):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -104,7 +104,7 @@ class Sqlite(Database):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """As in Database."""
+        """Reads of one transaction that is never committed."""
         with _translated(self.public_name):
             self._connection.execute("BEGIN")
             try:
@@ -113,17 +113,17 @@ class Sqlite(Database):
                 self._connection.execute("ROLLBACK")
 
     def write(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
-        """As in Database."""
+        """One prepared statement for all rows."""
         with _translated(self.public_name):
             self._connection.executemany(statement, rows)
 
     def read(self, statement: str, values: Sequence[Value] = ()) -> list[Found]:
-        """As in Database."""
+        """Fetches all of them at once."""
         with _translated(self.public_name):
             return self._connection.execute(statement, values).fetchall()
 
     def close(self) -> None:
-        """As in Database."""
+        """Close the file."""
         self._connection.close()
 
 
@@ -143,30 +143,30 @@ class Postgres(Database):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """As in Database."""
+        """An advisory lock stands for the store: another writer is waited for, ``WAIT_S`` at most."""
         with _translated(self.public_name), self._connection.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             yield
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """As in Database."""
+        """A transaction with REPEATABLE READ."""
         with _translated(self.public_name), self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             yield
 
     def write(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
-        """As in Database; PostgreSQL's text cannot hold a NUL, which becomes U+FFFD."""
+        """PostgreSQL's text cannot hold a NUL: it becomes U+FFFD."""
         with _translated(self.public_name), self._connection.cursor() as cursor:
             cursor.executemany(_percent(statement), ([_storable(value) for value in row] for row in rows))
 
     def read(self, statement: str, values: Sequence[Value] = ()) -> list[Found]:
-        """As in Database."""
+        """Fetches all of them at once; ``?`` becomes ``%s``."""
         with _translated(self.public_name), self._connection.cursor() as cursor:
             return cursor.execute(_percent(statement), values).fetchall()
 
     def close(self) -> None:
-        """As in Database."""
+        """End the session."""
         self._connection.close()
 
 

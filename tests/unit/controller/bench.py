@@ -180,8 +180,8 @@ class Bench:
             PolicySettings(),
             FOUNDING,
         )
-        self.agreeing = SettingsAgreement(self.controller, requests or RequestSettings())
-        self.controller.listeners.add(self.agreeing)
+        self.agreement = SettingsAgreement(self.controller, requests or RequestSettings())
+        self.controller.listeners.add(self.agreement)
         self.controller.start()
 
     def open(self, term: int = 1) -> None:

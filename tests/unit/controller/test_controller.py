@@ -571,7 +571,7 @@ def test_nodes_whose_own_limits_differ_keep_the_same(leaders: RequestSettings) -
     assert last is not None
     assert (last.rows, last.whole) == (bench.machine.marked.rows, bench.machine.marked.whole)
     assert len(bench.machine.requests.replies) == (8 if leaders == RequestSettings() else 3)
-    assert bench.agreeing.overruled() == ()
+    assert bench.agreement.overruled() == ()
 
 
 ROOMY = (ControllerSettings(), KafkaSettings())

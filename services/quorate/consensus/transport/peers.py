@@ -29,8 +29,8 @@ from quorate.consensus.settings import PeerSettings
 from quorate.consensus.transport import codec, packets
 from quorate.consensus.transport.codec import HelloMessage, Refused, RefusedReason
 from quorate.consensus.transport.hello import Answering, Dialing, Links, Party, PeerHandlers, PeerIdentity
+from quorate.consensus.transport.log_throttle import LogThrottle
 from quorate.consensus.transport.packets import LENGTH, TagError, Tags
-from quorate.consensus.transport.seldom import LogThrottle
 from quorate.errors import PeerError
 from quorate.listening import address_error
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quorate.clock import Timer
-from quorate.consensus.transport.seldom import LogThrottle
+from quorate.consensus.transport.log_throttle import LogThrottle
 from tests.stand_ins import ManualClock
 
 
@@ -36,9 +36,9 @@ class Later(ManualClock):
 def test_a_thousand_refusals_are_two_lines() -> None:
     """The first is told at once, the others at the end of the period with their count; then it is quiet."""
     clock, said = Later(), list[dict[str, Any]]()
-    seldom = LogThrottle(60.0, clock.call_later, lambda **fields: said.append(fields))
+    throttle = LogThrottle(60.0, clock.call_later, lambda **fields: said.append(fields))
     for number in range(1000):
-        seldom.tell("a", reason="a", number=number)
+        throttle.tell("a", reason="a", number=number)
         clock.pass_(0.01)
     assert said == [{"reason": "a", "number": 0}]
     clock.pass_(60)
@@ -46,21 +46,21 @@ def test_a_thousand_refusals_are_two_lines() -> None:
     clock.pass_(60)
     assert len(said) == 2
     assert clock.due == []
-    seldom.tell("a", reason="a", number=7)
+    throttle.tell("a", reason="a", number=7)
     assert said[2:] == [{"reason": "a", "number": 7}]
 
 
 def test_each_kind_is_told_of_by_itself() -> None:
     """What is new is not lost among what repeats itself; one that goes on is one line a period."""
     clock, said = Later(), list[dict[str, Any]]()
-    seldom = LogThrottle(60.0, clock.call_later, lambda **fields: said.append(fields))
+    throttle = LogThrottle(60.0, clock.call_later, lambda **fields: said.append(fields))
     for _ in range(3):
-        seldom.tell("a", kind="a")
-    seldom.tell("b", kind="b")
+        throttle.tell("a", kind="a")
+    throttle.tell("b", kind="b")
     assert said == [{"kind": "a"}, {"kind": "b"}]
     for _ in range(3):
         clock.pass_(60)
-        seldom.tell("a", kind="a")
+        throttle.tell("a", kind="a")
     assert said[2:] == [{"kind": "a", "more": count, "within_s": 60.0} for count in (2, 1, 1)]
-    seldom.stop()
+    throttle.stop()
     assert clock.due == []
