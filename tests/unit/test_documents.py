@@ -201,13 +201,15 @@ def test_a_name_from_another_room_is_found() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_every_file_in_a_document_exists(path: Path) -> None:
-    """By its path from the top, or by the end of it."""
+    """By its path from the top, or by the end of it; a test in it by its name."""
     there = files()
-    missing = [
-        span
-        for span in set(spans(path)) - FOREIGN
-        if FILE.fullmatch(span) and not any(file.endswith(f"/{span.removeprefix('./')}") for file in there)
-    ]
+    missing = []
+    for span in set(spans(path)) - FOREIGN:
+        file, _, test = span.partition("::")
+        if FILE.fullmatch(file) and (
+            (test and test not in functions()) or not any(one.endswith(f"/{file.removeprefix('./')}") for one in there)
+        ):
+            missing.append(span)
     assert not missing
 
 
