@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from quorate.cli.client import Node
-from quorate.events import Event, Stamp
+from quorate.events import Event, Stamp, stamp_of
 from quorate.gateway.http.answers import Log, LogEvent
 
 PAGE = 500
@@ -37,12 +37,4 @@ def facts(node: Node, start: int, stop: int | None = None) -> Iterator[Fact]:
 
 def fact(record: LogEvent) -> Fact:
     """A record of ``/v1/log`` with its stamp as a value of its own."""
-    stamp = Stamp(
-        offset=record.offset,
-        term=record.term,
-        time_ms=record.time_ms,
-        principal=record.principal,
-        cause=record.cause,
-        request_id=record.request_id,
-    )
-    return Fact(stamp, record.event)
+    return Fact(stamp_of(record), record.event)

@@ -9,7 +9,7 @@ from quorate.events._generated import *  # noqa: F403  Its __all__ is the catalo
 from quorate.events._generated import SCHEMAS
 from quorate.events.codec import EVENT_BYTES_MAX, about, decode, encode, entity_key, key, kinds_about, schema_id
 from quorate.events.names import ordered_name, raw_name
-from quorate.events.stamp import Stamp
+from quorate.events.stamp import Stamp, stamp_of
 from quorate.events.varint import DecodeError
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "ordered_name",
     "raw_name",
     "schema_id",
+    "stamp_of",
 ]
 __all__ += _generated.__all__

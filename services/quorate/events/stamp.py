@@ -18,3 +18,8 @@ class Stamp(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What led to it: the request, or the controller's own reconciler."""
     request_id: str = ""
     """The caller's id of the request, by which a retry is recognised; empty = none was given."""
+
+
+def stamp_of(record: object) -> Stamp:
+    """The stamp of a record that has these attributes among others. Raises msgspec.ValidationError."""
+    return msgspec.convert(record, Stamp, from_attributes=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from quorate.errors import UsageError
-from quorate.events import Event, Stamp, encode
+from quorate.events import Event, encode, stamp_of
 from quorate_spark.dashboard.spool import Fact
 
 
@@ -32,14 +32,6 @@ def recorded(path: Path) -> Iterator[Fact]:
                     record = decoder.decode(line)
                 except msgspec.DecodeError as error:
                     raise UsageError(f"{path}, line {number}: {error}") from error
-                stamp = Stamp(
-                    offset=record.offset,
-                    term=record.term,
-                    time_ms=record.time_ms,
-                    principal=record.principal,
-                    cause=record.cause,
-                    request_id=record.request_id,
-                )
-                yield Fact(stamp, record.event, encode(record.event))
+                yield Fact(stamp_of(record), record.event, encode(record.event))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error

@@ -49,7 +49,10 @@ class VoterFile(Protocol):
         """What was written last; None when there is no file. Raises StorageError."""
 
     def replace(self, data: bytes) -> None:
-        """All or nothing; durable when it returns. Used on the worker's thread, or at start. Raises StorageError."""
+        """All or nothing; durable when it returns. Raises StorageError.
+
+        Called at start, on the worker's thread, and on the loop's when a node fails: the caller sees to one at a time.
+        """
 
 
 class PeerLife(msgspec.Struct, frozen=True, gc=False):
