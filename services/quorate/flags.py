@@ -6,7 +6,7 @@ or a yes has no description, and a flag that its command makes by hand.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
@@ -32,16 +32,21 @@ def described(kind: type[msgspec.Struct]) -> dict[str, tuple[msgspec.structs.Fie
     return {name: note for name, note in notes.items() if note[0].default is not msgspec.NODEFAULT}
 
 
+def flag(name: str) -> str:
+    """Of a field."""
+    return "--" + name.replace("_", "-")
+
+
 def add_flags(parser: "_ActionsContainer", kind: type[msgspec.Struct]) -> None:
     """One for each such field."""
     for name, (field, note) in described(kind).items():
-        flag, text = "--" + name.replace("_", "-"), str(note.description).replace("%", "%%")
+        text = str(note.description).replace("%", "%%")
         text += "" if field.default == "" or field.default is False else f" ({field.default})"
         if isinstance(field.default, bool):
-            parser.add_argument(flag, action="store_const", const="true", dest=name, help=text)
+            parser.add_argument(flag(name), action="store_const", const="true", dest=name, help=text)
         else:
             metavar = (note.extra or {}).get("metavar") or name.rpartition("_")[2].upper()
-            parser.add_argument(flag, dest=name, metavar=metavar, help=text)
+            parser.add_argument(flag(name), dest=name, metavar=metavar, help=text)
 
 
 def texts(options: "Namespace", kind: type[msgspec.Struct]) -> dict[str, str]:
@@ -50,8 +55,15 @@ def texts(options: "Namespace", kind: type[msgspec.Struct]) -> dict[str, str]:
     return {name: text for name, text in given.items() if text is not None}
 
 
-def converted(texts: Mapping[str, str], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The values of these fields. Raises UsageError, naming every problem."""
+def typed(options: "Namespace", kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The values of the flags that were given. Raises UsageError, naming every flag that is wrong."""
+    return converted(texts(options, kind), kind, flag)
+
+
+def converted(
+    texts: Mapping[str, str], kind: type[msgspec.Struct], called: Callable[[str], str] = str
+) -> dict[str, Any]:
+    """The values of these fields. Raises UsageError, naming every problem; ``called``: a field's name to the user."""
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     problems, values = [], dict[str, Any]()
     for name, text in sorted(texts.items()):
@@ -62,7 +74,7 @@ def converted(texts: Mapping[str, str], kind: type[msgspec.Struct]) -> dict[str,
         try:
             values[name] = msgspec.convert(text, fields[name].type, strict=False)
         except msgspec.ValidationError as error:
-            problems.append(f"{name}: {error}")
+            problems.append(f"{called(name)}: {error}")
     if problems:
         raise UsageError("\n".join(problems))
     return values

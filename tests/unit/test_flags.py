@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from quorate.bounds import bounded
 from quorate.errors import UsageError
-from quorate.flags import ADDRESSES, add_flags, converted, texts
+from quorate.flags import ADDRESSES, add_flags, converted, typed
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ def flags(*words: str) -> dict[str, object]:
     """What these words set."""
     parser = ArgumentParser()
     add_flags(parser, Example)
-    return converted(texts(parser.parse_args(words), Example), Example)
+    return typed(parser.parse_args(words), Example)
 
 
 def test_what_is_given_is_converted_and_the_rest_is_left_out() -> None:
@@ -51,6 +51,12 @@ def test_every_problem_is_named_at_once() -> None:
         converted({"wait_s": "soon", "nod": "a:1"}, Example)
     assert "wait_s: Expected `float`" in str(raised.value)
     assert "nod: unknown setting; did you mean node?" in str(raised.value)
+
+
+def test_a_flag_that_is_wrong_is_named_as_it_was_typed() -> None:
+    """Who typed a flag is told of the flag."""
+    with pytest.raises(UsageError, match="--wait-s: Expected"):
+        flags("--wait-s", "soon")
 
 
 def test_a_number_with_a_description_is_bounded_too() -> None:

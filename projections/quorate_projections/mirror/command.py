@@ -17,7 +17,7 @@ from typing import Final
 
 from quorate.asking import add_node, addresses
 from quorate.errors import UsageError
-from quorate.flags import add_flags, converted, texts
+from quorate.flags import add_flags, typed
 from quorate.listening import address_error
 from quorate_projections.mirror.copying import MirrorCopier, Progress
 from quorate_projections.mirror.kafka import EventSource, MirrorTopic
@@ -79,7 +79,7 @@ def _ended_in_time() -> Iterator[None]:
 
 def run(options: Namespace) -> int:
     """Until SIGTERM or SIGINT: 0; 1 when the target holds another log."""
-    asked = MirrorSettings(**converted(texts(options, MirrorSettings), MirrorSettings))
+    asked = MirrorSettings(**typed(options, MirrorSettings))
     now, stop = time.monotonic, threading.Event()  # noqa: TID251 - composition
 
     def end(signum: int, frame: FrameType | None) -> None:

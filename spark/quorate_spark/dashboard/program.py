@@ -11,7 +11,7 @@ from functools import partial
 from aiohttp import web
 
 from quorate.asking import addresses, kafka_addresses
-from quorate.flags import converted, texts
+from quorate.flags import typed
 from quorate.listening import ProtocolFactory, address_error
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
@@ -24,7 +24,7 @@ def settings_of(options: Namespace) -> Settings:
         recorded=options.log,
         names=tuple(options.name),
         projections=addresses(options.projections, "--projections") if options.projections else (),
-        **converted(texts(options, Settings), Settings),
+        **typed(options, Settings),
     )
 
 

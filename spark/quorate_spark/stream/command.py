@@ -19,7 +19,7 @@ import msgspec
 
 from quorate.asking import add_node, addresses, kafka_addresses
 from quorate.errors import UsageError
-from quorate.flags import add_flags, converted, texts
+from quorate.flags import add_flags, typed
 from quorate.tables import columns
 from quorate.terminal import visible
 from quorate_spark.limits import Limits
@@ -150,7 +150,7 @@ def settings(options: Namespace) -> "StreamSettings":
         sink=options.sink,
         archive=options.archive or "",
         checkpoint=options.checkpoint,
-        **converted(texts(options, Limits), Limits),
+        **typed(options, Limits),
     )
 
 
