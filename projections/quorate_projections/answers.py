@@ -5,6 +5,7 @@ Rules: every answer carries ``offset`` (it reflects the events before this one),
 rows looked at; ``next`` is the ``after`` of the next one. Bad questions are told what is wrong with them.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -208,7 +209,7 @@ def _is(value: object, text: str) -> bool:
         return any(_is(part, text) for part in value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value] == text
-    return str(value) == text
+    return (b64encode(value).decode() if isinstance(value, bytes) else str(value)) == text
 
 
 def _integer(query: Mapping[str, str], name: str, otherwise: int, least: int) -> int:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-from quorate.terminal import visible
+from quorate.terminal import visible, visible_bytes
 
 GAP = "  "
 _WORD = re.compile(r"\S+?(?:,|$|(?=\s))")
@@ -44,8 +44,12 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return visible(",".join(map(str, value))) or "-"
-    return visible(str(value))
+        return ",".join(map(_text, value)) or "-"
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    return visible_bytes(value) if isinstance(value, bytes) else visible(str(value))
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -1,10 +1,12 @@
 """What a terminal may be shown: names and texts come from whoever reaches a port, and a terminal obeys what it reads.
 
 Rules: everything that is printed for eyes goes through ``visible``; JSON and YAML for programs do not. Nothing is left
-out: what is not printed as it is, is written as its escape, so that two different names never look the same.
+out: what is not printed as it is, is written as its escape, so that two different names never look the same. Bytes are
+shown as text where they are text.
 """
 
 import re
+from base64 import b64encode
 from typing import Final
 
 UNPRINTED: Final = re.compile(
@@ -18,6 +20,14 @@ UNPRINTED: Final = re.compile(
 def visible(text: str) -> str:
     """``text`` with each character that a terminal would obey, or show as nothing, written as Python writes it."""
     return UNPRINTED.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def visible_bytes(data: bytes) -> str:
+    """Bytes for eyes, in a table or a sentence: UTF-8 as ``visible`` shows it, whatever else as ``base64:…``."""
+    try:
+        return visible(data.decode())
+    except UnicodeDecodeError:
+        return f"base64:{b64encode(data).decode()}"
 
 
 def visible_lines(text: str) -> str:

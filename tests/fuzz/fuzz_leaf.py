@@ -22,20 +22,23 @@ with atheris.instrument_imports(include=["quorate.wire", "quorate.events", "quor
     import quorate.consensus.transport.codec
     import quorate.wire.avro  # noqa: F401 - imported here, so that it is instrumented
     from quorate.events import _generated
+    from tests.unit.events import test_bytes as of_bytes
     from tests.unit.leaf.kit import Call, both, library, outcome, pure
     from tests.unit.leaf.test_events import HOT, module, read, writer
     from tests.unit.leaf.test_leaf import ONE, mended
 
 READERS = [function for function, call in ONE.items() if isinstance(call[0], bytes)]
 IDS = sorted(_generated.READERS)
+SCHEMAS = [*((read, number) for number in IDS), *((of_bytes.read_alike, number) for number in (1, 2))]
+"""Ours, and those made for tests, with fields of bytes."""
 
 
 def one(data: bytes) -> None:
     """One input."""
     chosen, rest = data[0] if data else 0, data[1:]
     if chosen >= len(READERS):
-        schema_id = IDS[chosen % len(IDS)]
-        assert read("native", schema_id, rest) == read("pure", schema_id, rest), (schema_id, rest)
+        found, schema_id = SCHEMAS[chosen % len(SCHEMAS)]
+        assert found("native", schema_id, rest) == found("pure", schema_id, rest), (schema_id, rest)
         return
     function = READERS[chosen]
     for bad in (rest, mended(rest)):
@@ -47,7 +50,7 @@ def seeds(folder: Path) -> None:
     """One file for each function, and one event."""
     for place, function in enumerate(READERS):
         (folder / f"{place}").write_bytes(bytes([place]) + ONE[function][0])
-    (folder / "event").write_bytes(bytes([len(IDS) * 5 + IDS.index(15)]) + writer("pure", HOT)(HOT))
+    (folder / "event").write_bytes(bytes([len(SCHEMAS) * 5 + IDS.index(15)]) + writer("pure", HOT)(HOT))
 
 
 def main() -> None:
@@ -57,6 +60,7 @@ def main() -> None:
     options: Any = parser.parse_args()
     library()
     module("native")
+    of_bytes.module("native")
     findings = ROOT / ".run" / "fuzz"
     corpus = findings / "leaf-corpus"
     corpus.mkdir(parents=True, exist_ok=True)

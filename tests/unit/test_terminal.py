@@ -14,7 +14,7 @@ from quorate.cli.output import columns, complain, show
 from quorate.cli.program import main
 from quorate.demo.screen import LineTeller
 from quorate.events import BrokerIdApplied, Stamp
-from quorate.terminal import visible, visible_lines
+from quorate.terminal import visible, visible_bytes, visible_lines
 
 HOSTILE = "a\x1b]0;title\x07b\r\nc\x00d\u202ee\x9bf\x7f"
 SHOWN = "a\\x1b]0;title\\x07b\\r\\nc\\x00d\\u202ee\\x9bf\\x7f"
@@ -45,6 +45,22 @@ def test_what_people_write_is_printed_as_it_is() -> None:
     assert visible("broker-ä → 東京 ◆ عربي") == "broker-ä → 東京 ◆ عربي"
 
 
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", ""),
+        ("schlüssel/1".encode(), "schlüssel/1"),
+        (HOSTILE.encode(), SHOWN),
+        (b"\x00\x01", "\\x00\\x01"),
+        (b"\xff\xfe", "base64://4="),
+        ("\ud800".encode("utf-8", "surrogatepass"), "base64:7aCA"),
+    ],
+)
+def test_bytes_are_shown_as_text_or_as_base64(data: bytes, told: str) -> None:
+    """UTF-8 as text, with escapes; what is none, in base64 and said to be; never as Python writes bytes."""
+    assert visible_bytes(data) == told
+
+
 def test_a_message_keeps_its_lines() -> None:
     """Ours may have several; nothing else of a line is obeyed."""
     assert visible_lines("one\ntwo\x1b[2J") == "one\ntwo\\x1b[2J"
@@ -55,6 +71,12 @@ def test_tables_show_hostile_names_in_escapes(capsys: pytest.CaptureFixture[str]
     show([], "table", columns(("set", "id"), [(HOSTILE, 1), ([HOSTILE], 2)]))
     width = len(SHOWN)
     assert capsys.readouterr().out == f"{'set':<{width}}  id\n{SHOWN}  1\n{SHOWN}  2\n"
+
+
+def test_tables_show_bytes_as_text_or_base64(capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell of bytes, or a list of them, is for eyes too."""
+    show([], "table", columns(("key", "id"), [(b"k\xc3\xa4\n", 1), ((b"a", b"\xff"), 2)]))
+    assert capsys.readouterr().out.split() == ["key", "id", "kä\\n", "1", "a,base64:/w==", "2"]
 
 
 def test_json_is_not_touched(capsys: pytest.CaptureFixture[str]) -> None:

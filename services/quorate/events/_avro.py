@@ -29,6 +29,11 @@ def write_string(value: str) -> bytes:
     return (SMALL[len(raw)] if len(raw) < 2048 else write_long(len(raw))) + raw
 
 
+def write_bytes(value: bytes) -> bytes:
+    """Length, then the bytes as they are."""
+    return write_long(len(value)) + value
+
+
 def write_boolean(value: bool) -> bytes:
     """One byte."""
     return _TRUE if value else _FALSE
@@ -74,6 +79,16 @@ def read_string(data: bytes, at: int) -> tuple[str, int]:
     if end > len(data):
         raise DecodeError("text longer than what is left")
     return data[at:end].decode(), end
+
+
+def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    """Length, then the bytes as they are."""
+    size, at = read_long(data, at)
+    if size < 0:
+        raise DecodeError("bytes of negative length")
+    if size > len(data) - at:
+        raise DecodeError("bytes longer than what is left")
+    return data[at : at + size], at + size
 
 
 def read_boolean(data: bytes, at: int) -> tuple[bool, int]:

@@ -13,12 +13,14 @@ import msgspec
 from quorate.events._avro import (
     read_array,
     read_boolean,
+    read_bytes,
     read_longs,
     read_map,
     read_optional,
     read_string,
     write_array,
     write_boolean,
+    write_bytes,
     write_longs,
     write_map,
     write_optional,
@@ -651,7 +653,7 @@ def _write_config_changed(value: ConfigChanged) -> bytes:
 def _write_controller_leader_elected(value: ControllerLeaderElected) -> bytes:
     return b"".join(
         (
-            b"\x00\x00\x00\x00\t",
+            b"\x00\x00\x00\x00\x09",
             SMALL[value.node_id] if 0 <= value.node_id < 2048 else write_int(value.node_id),
             write_string(value.cause),
             write_optional(value.previous_leader, write_int),
@@ -663,7 +665,7 @@ def _write_controller_leader_elected(value: ControllerLeaderElected) -> bytes:
 def _write_election_failed(value: ElectionFailed) -> bytes:
     return b"".join(
         (
-            b"\x00\x00\x00\x00\n",
+            b"\x00\x00\x00\x00\x0a",
             write_string(value.cluster),
             write_string(value.broker_set),
             write_string(value.trigger),
@@ -719,7 +721,7 @@ def _write_master_elected(value: MasterElected) -> bytes:
 def _write_node_started(value: NodeStarted) -> bytes:
     return b"".join(
         (
-            b"\x00\x00\x00\x00\r",
+            b"\x00\x00\x00\x00\x0d",
             SMALL[value.node_id] if 0 <= value.node_id < 2048 else write_int(value.node_id),
             write_string(value.dir_uuid),
             write_string(value.version),

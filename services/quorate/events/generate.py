@@ -21,10 +21,10 @@ from quorate.events.schema import Array, Default, FieldType, Map, Optional, Prim
 
 MODULE = Path(__file__).with_name("_generated.py")
 
-_PYTHON = {"string": "str", "int": "int", "long": "int", "boolean": "bool"}
+_PYTHON = {"string": "str", "bytes": "bytes", "int": "int", "long": "int", "boolean": "bool"}
 _NUMBERS = ("int", "long")
 _LONG = Primitive("long")
-_PLAIN = {"string": "s", "int": "i", "long": "l", "boolean": "b"}
+_PLAIN = {"string": "s", "bytes": "y", "int": "i", "long": "l", "boolean": "b"}
 _PLAIN_FIELDS_MAX = 16
 """What the leaf reads and writes whole (``quorate.leaf.record_writer``)."""
 
@@ -43,12 +43,14 @@ import msgspec
 from quorate.events._avro import (
     read_array,
     read_boolean,
+    read_bytes,
     read_longs,
     read_map,
     read_optional,
     read_string,
     write_array,
     write_boolean,
+    write_bytes,
     write_longs,
     write_map,
     write_optional,
@@ -124,11 +126,12 @@ def _snake(name: str) -> str:
 def _writer(record: Record, *, prefix: int | None) -> str:
     """The function from a value to its bytes; an event's start with the Confluent frame, magic 0 and the schema id."""
     start = (bytes(1) + prefix.to_bytes(4, "big")) if prefix is not None else b""
-    lines = _leaf("record_writer", repr(start).replace("'", '"'), record)
+    prefix_text = 'b"' + "".join(f"\\x{byte:02x}" for byte in start) + '"'
+    lines = _leaf("record_writer", prefix_text, record)
     lines.append(f"def _write_{_snake(record.name)}(value: {record.name}) -> bytes:")
     parts = [_write(field.type, f"value.{field.name}") for field in record.fields]
     if start:
-        parts.insert(0, repr(start).replace("'", '"'))
+        parts.insert(0, prefix_text)
     if len(parts) == 1:
         return "\n".join([*lines, f"    return {parts[0]}\n"])
     body = [f"            {part}," for part in parts]

@@ -1,6 +1,6 @@
 """Avro schemas as typed values: what an ``.avsc`` of ours may say, read strictly.
 
-Rules: the subset is small on purpose (records, string, int, long, boolean, ``null`` first in a two-branch union,
+Rules: the subset is small on purpose (records, string, bytes, int, long, boolean, ``null`` first in a two-branch union,
 arrays, maps of strings), every record and field is documented, an event's name is its file's name, and a nested
 record that appears in two files is the same in both. Used by the generator and the compatibility check only; nothing
 here runs in a node. Terms as in the Avro 1.12 specification.
@@ -31,7 +31,7 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 class Primitive(msgspec.Struct, frozen=True):
     """A scalar."""
 
-    name: Literal["string", "int", "long", "boolean"]
+    name: Literal["string", "bytes", "int", "long", "boolean"]
 
 
 class Optional(msgspec.Struct, frozen=True):
@@ -53,8 +53,10 @@ class Map(msgspec.Struct, frozen=True):
 class Default(msgspec.Struct, frozen=True):
     """The value a reader takes for a field its writer did not have."""
 
-    value: str | int | bool | tuple[()] | frozenset[str] | None
-    """An empty tuple stands for the empty array, an empty frozenset for the empty map; none other is allowed."""
+    value: str | bytes | int | bool | tuple[()] | frozenset[str] | None
+    """An empty tuple stands for the empty array, an empty frozenset for the empty map; of these and of bytes only the
+    empty one is allowed.
+    """
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -189,11 +191,11 @@ class _Parser:
 
     def _type(self, data: Json) -> FieldType:
         match data:
-            case "string" | "int" | "long" | "boolean":
+            case "string" | "bytes" | "int" | "long" | "boolean":
                 return Primitive(data)
             case str(name) if name in self._defined:
                 return self._defined[name]
-            case ["null", "string" | "int" | "long" | "boolean" as name]:
+            case ["null", "string" | "bytes" | "int" | "long" | "boolean" as name]:
                 return Optional(Primitive(name))
             case {"type": "map", "values": "string", **rest} if not rest:
                 return Map()
@@ -208,10 +210,12 @@ class _Parser:
                 raise UsageError(f"a type we do not use: {data!r}")
 
 
-def _default(value: Json, kind: FieldType, name: str) -> str | int | bool | tuple[()] | frozenset[str] | None:
+def _default(value: Json, kind: FieldType, name: str) -> str | bytes | int | bool | tuple[()] | frozenset[str] | None:
     match kind, value:
         case Primitive("string"), str(text):
             return text
+        case Primitive("bytes"), "":
+            return b""
         case Primitive("boolean"), bool(truth):
             return truth
         case Primitive("int" | "long"), int(number) if not isinstance(number, bool):
@@ -261,5 +265,7 @@ def _default_json(default: Default) -> Json:
             return []
         case frozenset():
             return {}
+        case bytes():
+            return ""
         case value:
             return value

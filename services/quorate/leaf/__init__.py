@@ -44,7 +44,7 @@ def native(pure: Function) -> Function:
 
 def record_writer(prefix: bytes, names: tuple[str, ...], kinds: str) -> Callable[[Function], Function]:
     """For a function from a value to the prefix and its Avro record, whose fields are, in order, of these kinds: ``s``
-    string, ``i`` int, ``l`` long, ``b`` boolean, ``L`` array of longs.
+    string, ``y`` bytes, ``i`` int, ``l`` long, ``b`` boolean, ``L`` array of longs.
     """
 
     def chosen(pure: Function) -> Function:

@@ -639,7 +639,7 @@ static PyObject *stamped_records(GIVEN)
 
 /* ── Avro records of plain fields (events/_generated.py) ───────────────────────────────────────────────────────────── */
 
-#define KINDS "silbL" /* string, int, long, boolean, array of long */
+#define KINDS "syilbL" /* string, bytes, int, long, boolean, array of long */
 enum { FIELDS_MAX = 16 };
 
 typedef struct {
@@ -673,7 +673,8 @@ static uintptr_t field(byte *at, PyObject *value, char kind)
     part said;
     switch (kind) {
     case 's':
-        if (!text(value, INT32_MAX, &said))
+    case 'y':
+        if (!(kind == 's' ? text : data)(value, INT32_MAX, &said))
             return 0;
         return at == NULL ? field_size(said.size) : (uintptr_t)put_field(at, said);
     case 'i':
@@ -745,9 +746,9 @@ static PyObject *read_field(const byte **from, const byte *end, char kind)
     int64_t value;
     part said;
     const byte *at = *from;
-    if (kind == 's') {
+    if (kind == 's' || kind == 'y') {
         *from = get_field(at, end, &said);
-        return *from == NULL ? NULL : as_text(said.at, said.size);
+        return *from == NULL ? NULL : (kind == 's' ? as_text : as_bytes)(said.at, said.size);
     }
     if (kind == 'b') {
         *from = at + 1;

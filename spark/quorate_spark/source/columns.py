@@ -5,7 +5,8 @@ field names of its ``.avsc`` and every field present, so that a new event type c
 map's entries, and how a control character is escaped, are not promised). ``typed`` turns it into columns for one event
 type. A type this build does not know is an error, never an empty row.
 
-Avro to Spark: int → int, long → bigint, boolean, string; optional → nullable; array, map and record likewise.
+Avro to Spark: int → int, long → bigint, boolean, string, bytes → binary (base64 in the JSON); optional → nullable;
+array, map and record likewise.
 """
 
 import json
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     DataType,
     IntegerType,
@@ -54,6 +56,7 @@ STAMP = tuple(name for name in COLUMNS.names if name != "event")
 
 _SCALARS: dict[str, DataType] = {
     "string": StringType(),
+    "bytes": BinaryType(),
     "int": IntegerType(),
     "long": LongType(),
     "boolean": BooleanType(),

@@ -1,5 +1,6 @@
 """Schemas change only so that every version ever written stays readable, by us and by readers of the past."""
 
+import ast
 import io
 import json
 import shutil
@@ -120,6 +121,7 @@ BREAKS: list[tuple[str, str, Callable[[Avsc], object], str]] = [
         lambda a: named(a, "new").update(type={"type": "array", "items": "int"}),
         "type changed",
     ),
+    ("text to bytes", "NodeStarted", lambda a: named(a, "version").update(type="bytes"), "type changed"),
     ("a default taken away", "BrokerRegistered", lambda a: named(a, "topics").pop("default"), "default changed"),
     (
         "another default",
@@ -189,6 +191,16 @@ CHANGES: list[tuple[str, Callable[[Path], object], dict[str, Any]]] = [
         lambda f: edit(f, "ElectionFailed", lambda a: add(a, "by", ["null", "long"], default=None)),
         {"by": None},
     ),
+    (
+        "bytes added",
+        lambda f: edit(f, "ElectionFailed", lambda a: add(a, "proof", "bytes", default="")),
+        {"proof": b""},
+    ),
+    (
+        "optional bytes added",
+        lambda f: edit(f, "ElectionFailed", lambda a: add(a, "proof", ["null", "bytes"], default=None)),
+        {"proof": None},
+    ),
     ("an array added", lambda f: edit(f, "ElectionFailed", lambda a: add(a, "seen", ARRAY, default=[])), {"seen": ()}),
     ("a map added", lambda f: edit(f, "ElectionFailed", lambda a: add(a, "tags", MAP, default={})), {"tags": {}}),
     ("a nested field added", lambda f: both_elections(f, lambda c: add(c, "zone", "string", default="?")), {}),
@@ -236,6 +248,7 @@ def test_old_events_are_read_as_todays(folder: Path, change: Callable[[Path], ob
     assert type(value) is module.ElectionFailed
     assert {name: getattr(value, name) for name in news} == news
     resolved: Any = fastavro.schemaless_reader(io.BytesIO(body), old_schema, raw(folder, "ElectionFailed"))
+    resolved |= {name: value for name, value in news.items() if isinstance(value, bytes)}  # It gives the schema's text.
     new_id = module.SCHEMA_IDS[module.ElectionFailed]
     assert new_id > len(events.SCHEMAS)
     out = io.BytesIO()
@@ -317,6 +330,14 @@ def test_a_registry_that_was_edited_is_refused(folder: Path, damage: Callable[[l
     assert compat.main(["--schemas", str(folder)]) == 2
 
 
+def test_an_id_may_be_any_number() -> None:
+    """Also one of whose bytes Python would make a quote: the module that is written can be read."""
+    event = schema.load(schema.SCHEMAS_DIR)["TopicDeleted"]
+    for number in range(1, 300):
+        read = ast.walk(ast.parse(generate._writer(event, prefix=number)))
+        assert bytes(1) + number.to_bytes(4) in [node.value for node in read if isinstance(node, ast.Constant)]
+
+
 NOTE = {"type": "record", "name": "Note", "doc": "A note.", "fields": [{"name": "x", "type": "int", "doc": "It."}]}
 
 
@@ -355,6 +376,8 @@ BAD: list[tuple[str, Callable[[Avsc], object], str]] = [
     ("a default of another type", lambda a: add(a, "x", "long", default="0"), "default"),
     ("a truth as a number", lambda a: add(a, "x", "long", default=True), "default"),
     ("a default that is not empty", lambda a: add(a, "x", {"type": "array", "items": "int"}, default=[1]), "default"),
+    ("bytes whose default is not empty", lambda a: add(a, "x", "bytes", default="a"), "default"),
+    ("a key of bytes", lambda a: named(a, "topic").update(type="bytes"), "string or number"),
     ("an unknown property", lambda a: a.update(aliases=["T"]), "unknown property"),
     ("an alias of a field", lambda a: named(a, "topic").update(aliases=["t"]), "not a field of ours"),
 ]

@@ -11,6 +11,7 @@ import pytest
 
 from quorate.errors import UsageError
 from quorate.flags import described
+from quorate_projections import answers
 from quorate_projections.answers import Answer, Answers
 from quorate_projections.exposition import exposition
 from quorate_projections.folding import Folding
@@ -74,6 +75,15 @@ def test_pages_follow_each_other_without_gap_or_overlap(world: Setup) -> None:
                 break
             query["after"] = page["next"]
         assert found == wanted
+
+
+def test_a_filter_finds_bytes_as_the_answer_shows_them() -> None:
+    """A row shows bytes as base64, so that is what a query means by them; in lists too."""
+    _is = answers._is
+    assert _is(b"\xff\xfe", "//4=")
+    assert _is((b"a", b"\xff"), "/w==")
+    assert not _is(b"a", "a")
+    assert not _is(b"a", "b'a'")
 
 
 def test_a_page_is_bounded_in_bytes_and_in_rows_looked_at(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Spark's types for events, derived from their schemas."""
 
 import pytest
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, IntegerType, LongType, MapType, StringType, StructType
 
 from quorate.errors import UsageError
+from quorate.events.schema import Array, Optional, Primitive
+from quorate_spark.source import columns
 from quorate_spark.source.columns import COLUMNS, STAMP, column_of, newest_schema, record_type, schemas
 
 
@@ -28,6 +30,16 @@ def test_avro_types_become_spark_types() -> None:
     assert isinstance(candidate.elementType, StructType)
     assert candidate.elementType["verdict"].dataType == StringType()
     assert record_type("TopicCreated")["attributes"].dataType == MapType(StringType(), StringType())
+
+
+def test_bytes_become_binary() -> None:
+    """Alone, optional and in arrays; ``from_json`` reads the base64 that the event's JSON has (tests/spark)."""
+    data = Primitive("bytes")
+    assert [columns._type(kind) for kind in (data, Optional(data), Array(data))] == [
+        BinaryType(),
+        BinaryType(),
+        ArrayType(BinaryType()),
+    ]
 
 
 def test_a_field_named_as_a_column_of_the_stamp_keeps_apart() -> None:
