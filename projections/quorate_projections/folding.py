@@ -12,8 +12,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from quorate.events import ClusterCreated, Event, Stamp, about, key
+from quorate.events import ClusterCreated, DecodeError, Event, Stamp, about, decode, key
 from quorate.model.entity import entity_after
+from quorate.resolving import Resolver, SchemaNeededError
 from quorate_projections.record import Headers, RecordError, event_offset, read_event, read_stamp
 from quorate_projections.store import Position, RowStore
 from quorate_projections.views import View
@@ -28,6 +29,8 @@ class TakeResult(Enum):
     """Reflected already."""
     GAP = auto()
     """Events before it are missing."""
+    UNREAD = auto()
+    """Its schema is newer than this software and was not asked for yet: ``learn``, and take it again."""
     FAILED = auto()
     """It, or one before it, cannot be applied: ``failed`` says why."""
 
@@ -64,10 +67,14 @@ class _ViewRows:
 
 
 class Folding:
-    """Applies records to a store, each exactly once."""
+    """Applies records to a store, each exactly once. ``resolver``: of schemas that this software does not have."""
 
-    def __init__(self, store: RowStore) -> None:
+    def __init__(self, store: RowStore, resolver: Resolver | None = None) -> None:
         self.store = store
+        self._resolver = resolver
+        self._decode = decode if resolver is None else resolver.decode_known
+        self.needed: int | None = None
+        """Id of the schema of the record that was left unread, until it is learned."""
         self.failed: Failure | None = None
         self.applied = 0
         """Events applied since it was made."""
@@ -87,8 +94,11 @@ class Folding:
             offset = event_offset(headers)
             if offset != position.events:
                 return TakeResult.REPEATED if offset < position.events else TakeResult.GAP
-            stamp, event = read_stamp(headers), read_event(value)
+            stamp, event = read_stamp(headers), read_event(value, self._decode)
             cluster_id = _cluster_id(position, stamp, event)
+        except SchemaNeededError as needed:
+            self.needed = needed.number
+            return TakeResult.UNREAD
         except RecordError as error:
             return self.fail(str(error))
         after = Position(
@@ -121,6 +131,19 @@ class Folding:
         self.store.merge(changes, touched, after, (place, entity))
         self.applied += 1
         return TakeResult.APPLIED
+
+    def learn(self) -> None:
+        """Ask a registry for the schema of the record that was left unread, if one was; waits for the answer.
+
+        Raises UnreachedError; where no answer can help, it stands still.
+        """
+        if self._resolver is None or self.needed is None:
+            return
+        try:
+            self._resolver.learn(self.needed)
+        except DecodeError as error:
+            self.fail(f"a record that cannot be read: {error}")
+        self.needed = None
 
     def fail(self, reason: str) -> TakeResult:
         """Stand still at the position."""

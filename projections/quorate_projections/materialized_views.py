@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from quorate.errors import UsageError
+from quorate.resolving import resolver
 from quorate_projections.folding import Failure, Folding, TakeResult
 from quorate_projections.generations import Generations
 from quorate_projections.record import Headers
@@ -56,7 +57,7 @@ class MaterializedViews:
         self._lock = self.generations.lock("serving")
         self.generation = self.generations.current
         try:
-            self.folding = Folding(self.open(self.generation))
+            self.folding = self.folding_of(self.generation)
         except BaseException:
             self._lock.close()
             raise
@@ -70,6 +71,10 @@ class MaterializedViews:
         self._current_ms = 0
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
+
+    def folding_of(self, generation: str) -> Folding:
+        """A generation's rows, to be gone on with. Raises StorageError, VersionsDifferError."""
+        return Folding(self.open(generation), resolver(self.settings.node))
 
     def open(self, generation: str) -> RowStore:
         """A generation's rows. Raises StorageError, VersionsDifferError."""
@@ -121,7 +126,7 @@ class MaterializedViews:
     def switch(self, generation: str, folding: Folding) -> None:
         """Serve other rows from now on; the ones before are closed and removed."""
         old, before = self.generation, self.store
-        self.generation, self.folding = generation, folding
+        self.generation, self.folding, self.trouble = generation, folding, ""
         before.close()
         self.generations.remove(old)
         self.saved()

@@ -9,6 +9,7 @@ the last event we reflect (offset, term, time). If it is not, because the same r
 node, the place is found by bisection over the records' own headers.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Self
 
@@ -18,7 +19,8 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.structs import TopicPartition
 
 from quorate.errors import PeerError
-from quorate.events import ClusterCreated
+from quorate.events import ClusterCreated, Event
+from quorate.resolving import SchemaNeededError, resolver
 from quorate_projections.folding import Folding, TakeResult
 from quorate_projections.record import event_offset, read_event, read_stamp
 from quorate_projections.settings import ProjectionSettings
@@ -64,6 +66,7 @@ class LogReader:
         self._monotonic = monotonic
         self._consumer: Any = new_consumer(settings, _WAIT_MS)
         self._partition = TopicPartition(settings.topic, 0)
+        self._resolver = resolver(settings.node)
 
     async def __aenter__(self) -> Self:
         """Connect. Raises KafkaConnectionError when no node can be reached."""
@@ -87,7 +90,8 @@ class LogReader:
     async def place(self, position: Position) -> int | None:
         """Kafka offset to read from; None: the log is shorter than what we reflect, ask again later.
 
-        Raises OtherLogError when the log is another cluster's, another history, or begins after our position.
+        Raises OtherLogError when the log is another cluster's, another history, or begins after our position;
+        UnreachedError when its first event has a schema that no registry could be asked for.
         """
         first = await self._at(0)
         if first is None:
@@ -96,7 +100,7 @@ class LogReader:
         if begins > position.events:
             raise OtherLogError(f"the log begins at {begins}, after our position {position.events}")
         if begins == 0:
-            _check_cluster(first, position)
+            _check_cluster(await self._event(first), position)
         if position.events == 0:
             return int(first.offset)
         before = await self._find(position, first.offset)
@@ -109,6 +113,13 @@ class LogReader:
                 f" {position.term} at {position.time_ms}: another history"
             )
         return int(before.offset) + 1
+
+    async def _event(self, record: Record) -> Event:
+        """What a record says; a registry is asked on another thread. Raises RecordError, UnreachedError."""
+        try:
+            return read_event(record.value, self._resolver.decode_known)
+        except SchemaNeededError:
+            return await asyncio.to_thread(read_event, record.value, self._resolver.decode)
 
     async def _find(self, position: Position, first: int) -> Record | None:
         """The record of the last event we reflect."""
@@ -152,7 +163,7 @@ class LogReader:
     async def catch_up(self, folding: Folding, saved: Callable[[int], None], stop: Callable[[], bool]) -> None:
         """Fold everything up to the end; ``saved`` is told the end (Kafka offset) after each batch.
 
-        Returns early when folding failed or ``stop`` says so. Raises GapError, KafkaTimeoutError.
+        Returns early when folding failed or ``stop`` says so. Raises GapError, KafkaTimeoutError, UnreachedError.
         """
         store = folding.store
         self._consumer.seek(self._partition, store.position.kafka)
@@ -164,6 +175,9 @@ class LogReader:
             records = batches.get(self._partition, ())
             for record in records:
                 taken = folding.take(record.offset, record.headers, record.value)
+                if taken is TakeResult.UNREAD:
+                    await asyncio.to_thread(folding.learn)
+                    taken = folding.take(record.offset, record.headers, record.value)
                 if taken is TakeResult.GAP:
                     raise GapError(f"event {store.position.events} is missing before Kafka offset {record.offset}")
             done = folding.failed is not None or await self._at_end()
@@ -178,8 +192,7 @@ class LogReader:
                 raise KafkaTimeoutError(f"no answer about {self._partition.topic}")
 
 
-def _check_cluster(first: Record, position: Position) -> None:
-    event = read_event(first.value)
+def _check_cluster(event: Event, position: Position) -> None:
     if not isinstance(event, ClusterCreated):
         raise OtherLogError(f"offset 0 holds {type(event).__name__} and not ClusterCreated")
     if position.cluster_id and event.cluster_id != position.cluster_id:

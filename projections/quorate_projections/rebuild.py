@@ -16,7 +16,9 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from quorate.asking import UnreachedError
 from quorate.errors import PeerError, QuorateError
+from quorate.resolving import resolver
 from quorate_projections.folding import Folding
 from quorate_projections.generations import Busy, Generations
 from quorate_projections.reader import prepare
@@ -36,7 +38,7 @@ def rebuild(settings: ProjectionSettings, saved: Callable[[int, int], None], mon
     with generations.lock("rebuild"):
         name = generations.fresh()
         store = RowStore(generations.path(name), cache_rows=settings.cache_rows)
-        folding = Folding(store)
+        folding = Folding(store, resolver(settings.node))
         try:
             _fill(settings, folding, saved, monotonic)
         except BaseException:
@@ -61,7 +63,7 @@ def _fill(
 
     try:
         asyncio.run(prepare(settings, folding, monotonic, progress, lambda: False))
-    except (KafkaError, PeerError, OSError) as error:
+    except (KafkaError, PeerError, UnreachedError, OSError) as error:
         raise RebuildError(f"{','.join(settings.bootstrap)}: {error}") from error
     if folding.failed is not None:
         raise RebuildError(f"event {folding.failed.offset}: {folding.failed.reason}")

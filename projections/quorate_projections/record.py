@@ -4,7 +4,7 @@ Rules: the event's offset is the one in the header ``offset``, never Kafka's. On
 Kafka that the log is mirrored to, Kafka's offsets have holes (transaction markers) and serve for seeking only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from quorate.errors import PeerError
 from quorate.events import DecodeError, Event, Stamp, decode
@@ -43,8 +43,8 @@ def read_stamp(headers: Headers) -> Stamp:
         raise RecordError(f"a record without a whole stamp: {error!r}") from error
 
 
-def read_event(value: bytes | None) -> Event:
-    """The event. Raises RecordError, also for an event that is newer than this software."""
+def read_event(value: bytes | None, decode: Callable[[bytes], Event] = decode) -> Event:
+    """The event, by this or that decoder. Raises RecordError, also for a kind that is newer than this software."""
     try:
         return decode(value or b"")
     except DecodeError as error:

@@ -20,6 +20,7 @@ from faust.stores.base import SerializedStore
 from faust.types import TP
 from mode import Service
 
+from quorate.asking import UnreachedError
 from quorate.errors import PeerError, QuorateError, StorageError, UsageError
 from quorate_projections.folding import Failure, Folding, TakeResult
 from quorate_projections.materialized_views import MaterializedViews
@@ -151,7 +152,8 @@ class EventTable(faust.GlobalTable):
             return
         for event in batch:
             message = event.message
-            if materialized_views.take(message.offset, message.headers, message.value) is TakeResult.GAP:
+            taken = materialized_views.take(message.offset, message.headers, message.value)
+            if taken in (TakeResult.GAP, TakeResult.UNREAD):
                 self._rewind()
                 break
         store = materialized_views.store
@@ -175,7 +177,7 @@ class EventTable(faust.GlobalTable):
                 materialized_views.trouble = f"the log is shorter than our position {materialized_views.offset}"
             except OtherLogError as error:
                 materialized_views.folding.fail(str(error))
-            except (KafkaError, PeerError, OSError) as error:
+            except (KafkaError, PeerError, UnreachedError, OSError) as error:
                 materialized_views.trouble = f"catching up: {error}"
             failed: Failure | None = materialized_views.folding.failed
             self.log.warning("%s", failed.reason if failed is not None else materialized_views.trouble)
@@ -202,6 +204,7 @@ class EventTable(faust.GlobalTable):
         kafka = self.materialized_views.store.position.kafka
         try:
             consumer.stop_flow()
+            await self._learn()
             await self.sleep(FLOW_STOP_S)
             tables.changelog_queue.clear()
             for offsets in (tables.recovery.active_offsets, tables.recovery.standby_offsets):
@@ -215,6 +218,18 @@ class EventTable(faust.GlobalTable):
             self._settle_s = min(2 * self._settle_s, SETTLE_MAX_S)
             self._rewinding = False
             consumer.resume_flow()
+
+    async def _learn(self) -> None:
+        """Ask for the schema that the next event may need; as long as nobody answers, /ready says so."""
+        materialized_views = self.materialized_views
+        if materialized_views.folding.needed is None:
+            return
+        try:
+            await asyncio.to_thread(materialized_views.folding.learn)
+            materialized_views.trouble = ""
+        except UnreachedError as error:
+            materialized_views.trouble = str(error)
+            self.log.warning("%s", error)
 
     @Service.task
     async def _announce(self) -> None:
@@ -273,7 +288,7 @@ class EventTable(faust.GlobalTable):
         if name in (materialized_views.generation, self._ignored):
             return
         try:
-            folding = Folding(materialized_views.open(name))
+            folding = materialized_views.folding_of(name)
         except VersionsDifferError as error:
             self._ignored = name
             self.log.warning("start this worker again to serve generation %s: %s", name, error)

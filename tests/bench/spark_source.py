@@ -56,7 +56,9 @@ def _without_spark(run: Run, node: dict[str, Any]) -> int:
     records = list(log.records(0, end))
     size = round(sum(len(record.value) for record in records) / end)
     run.take("log alone", lambda: _best(end, lambda: sum(1 for _ in log.records(0, end))) | {"event_bytes": size})
-    run.take("decoding alone", lambda: _best(end, lambda: sum(1 for record in records if row(record))))
+    run.take(
+        "decoding alone", lambda: _best(end, lambda: sum(1 for record in records if row(record, log.event(record))))
+    )
     log.close()
     return end
 

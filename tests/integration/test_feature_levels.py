@@ -5,10 +5,8 @@ feature level it needs. The other is the one under test.
 """
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -16,16 +14,14 @@ from pathlib import Path
 
 import pytest
 
-import quorate as package
 from quorate.cli.client import Node, NodeError
 from quorate.cli.cluster import NodePlace, found
 from quorate.gateway.http.answers import Done, Feature, Status, Topics
 from quorate.gateway.http.writing import FeatureBody, TopicBody
+from tests.builds import other_build
 from tests.clusters import QUORATE, free_ports, until
 
 END_S = 20.0
-BUILT = Path(package.__path__[0])
-SCHEMAS = BUILT.parents[1] / "schemas"
 RETIRED = """{
   "type": "record", "name": "TopicRetired", "namespace": "quorate.events", "doc": "A topic was retired.",
   "quorate.key": "topic/{topic}",
@@ -44,23 +40,6 @@ CHANGES = {
     "metadata/topics.py": [("TopicDeleted", "TopicRetired")],
 }
 """What the further build has besides: its DELETE of a topic writes the new event, from level 2 on."""
-
-
-def further_build(folder: Path) -> Path:
-    """What PYTHONPATH must begin with."""
-    shutil.copytree(BUILT, folder / "quorate", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(SCHEMAS, folder / "schemas")
-    (folder / "schemas" / "TopicRetired.avsc").write_text(RETIRED)
-    for name, edits in CHANGES.items():
-        file = folder / "quorate" / name
-        text = file.read_text()
-        for old, new in edits:
-            assert old in text, f"{name} has changed: {old}"
-            text = text.replace(old, new)
-        file.write_text(text)
-    generate = [sys.executable, "-m", "quorate.events.generate", "--schemas", str(folder / "schemas")]
-    subprocess.run(generate, env={**os.environ, "PYTHONPATH": str(folder)}, check=True, timeout=60, cwd=folder)
-    return folder
 
 
 class Mixed:
@@ -122,7 +101,8 @@ def log_of(place: NodePlace) -> bytes:
 @contextmanager
 def mixed(folder: Path) -> Iterator[Mixed]:
     """A cluster that the build under test founded, stopped; at the end every node of it is."""
-    nodes = Mixed(found(folder / "cluster", 3, free_ports(30)), further_build(folder / "further"), folder)
+    further = other_build(folder / "further", {"TopicRetired": RETIRED}, CHANGES)
+    nodes = Mixed(found(folder / "cluster", 3, free_ports(30)), further, folder)
     try:
         for node in nodes.places:
             nodes.start(node, further=False)

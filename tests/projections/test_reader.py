@@ -8,25 +8,29 @@ import pytest
 
 pytest.importorskip("aiokafka", reason="projections are not installed (make setup-all)")
 
+from quorate.asking import UnreachedError
+from quorate.resolving import resolver
 from quorate_projections.folding import Folding
 from quorate_projections.reader import GapError, LogReader, OtherLogError, prepare
 from quorate_projections.settings import ProjectionSettings
 from quorate_projections.store import RowStore
+from tests import newer
 from tests.batches import Record
-from tests.projections.history import History, record
+from tests.clusters import free_ports
+from tests.projections.history import History, commits, record
 from tests.projections.log import HistoryLog, MirrorLog
 
 
-def settings(log: HistoryLog, tmp_path: Path) -> ProjectionSettings:
-    return ProjectionSettings(nodes=log.bootstrap, data_dir=str(tmp_path), request_timeout_s=5.0)
+def settings(log: HistoryLog, tmp_path: Path, **more: str) -> ProjectionSettings:
+    return ProjectionSettings(nodes=log.bootstrap, data_dir=str(tmp_path), request_timeout_s=5.0, **more)  # type: ignore[arg-type]
 
 
-def catch_up(log: HistoryLog, folding: Folding, tmp_path: Path) -> bool:
+def catch_up(log: HistoryLog, folding: Folding, tmp_path: Path, **more: str) -> bool:
     """What a worker does at its start."""
 
     async def run() -> bool:
         monotonic = asyncio.get_running_loop().time
-        return await prepare(settings(log, tmp_path), folding, monotonic, lambda _end: None, lambda: False)
+        return await prepare(settings(log, tmp_path, **more), folding, monotonic, lambda _end: None, lambda: False)
 
     return asyncio.run(run())
 
@@ -48,6 +52,39 @@ def test_a_catch_up_reads_everything_once(kind: type[HistoryLog], folding: Foldi
         log.append_events(50)
         assert catch_up(log, folding, tmp_path)
         assert folding.store.position.events == folding.applied == log.events
+
+
+def newer_log(seed: int) -> HistoryLog:
+    """A log that a newer build writes."""
+    return HistoryLog(history=([newer.rewritten(one) for one in commit] for commit in commits(seed)))
+
+
+def test_a_log_of_a_newer_build_is_caught_up_with(tmp_path: Path) -> None:
+    """By its registry; also the place of a later start, which the log's first event proves."""
+    with newer_log(8) as log, newer.served(newer.module().SCHEMAS) as node:
+        store = RowStore(tmp_path / "rows")
+        folding = Folding(store, resolver(node))
+        for _ in range(2):
+            log.append_events(60)
+            assert catch_up(log, folding, tmp_path, node=node)
+            assert (store.position.events, folding.failed) == (log.events, None)
+        store.close()
+
+
+def test_a_registry_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    """The catch-up ends with who does not answer, nothing has failed, and it goes on when the registry is there."""
+    with newer_log(9) as log:
+        log.append_events(60)
+        store, away = RowStore(tmp_path / "rows"), f"127.0.0.1:{free_ports(1)}"
+        folding = Folding(store, resolver(away))
+        with pytest.raises(UnreachedError, match=away):
+            catch_up(log, folding, tmp_path, node=away)
+        assert (store.position.events, folding.failed) == (0, None)
+        with newer.served(newer.module().SCHEMAS) as node:
+            folding = Folding(store, resolver(node))
+            assert catch_up(log, folding, tmp_path, node=node)
+        assert store.position.events == log.events
+        store.close()
 
 
 def test_an_empty_log_is_no_trouble(folding: Folding, tmp_path: Path) -> None:

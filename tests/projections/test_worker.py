@@ -17,7 +17,9 @@ import pytest
 
 pytest.importorskip("faust", reason="projections are not installed (make setup-all)")
 
+from quorate.events import SCHEMAS
 from quorate_projections.log_filter import LONGEST_S, RepeatFilter
+from tests import newer
 from tests.batches import Record
 from tests.clusters import free_ports, until
 from tests.projections.history import History, commits, record
@@ -92,9 +94,9 @@ def test_another_cluster_s_log_is_refused_and_the_old_rows_stay(tmp_path: Path) 
 
 def test_an_event_that_cannot_be_folded_is_where_the_table_stands_still(tmp_path: Path) -> None:
     """It says which event and why, is not ready, serves what it has, never skips; status exits 1."""
-    with HistoryLog(seed=23) as log:
+    with HistoryLog(seed=23) as log, newer.served(SCHEMAS) as node:
         log.append_events(200)
-        worker = Worker({"nodes": log.bootstrap}, tmp_path / "w")
+        worker = Worker({"nodes": log.bootstrap, "node": node}, tmp_path / "w")
         with workers(worker):
             worker.wait(ready=True, offset=log.events)
             at = log.events
@@ -114,6 +116,32 @@ def test_an_event_that_cannot_be_folded_is_where_the_table_stands_still(tmp_path
             shown = projections("status", "--at", f"127.0.0.1:{worker.port}")
             assert shown.returncode == 1
             assert "schema id 65535" in shown.stdout
+
+
+def test_a_worker_waits_for_a_registry_and_goes_on(tmp_path: Path) -> None:
+    """An event of a newer version while no node answers: /ready says which schema is needed, rows stay readable, and
+    when a node is there the worker goes on by itself.
+    """
+    port = free_ports(1)
+    theirs = (
+        [newer.rewritten(one) for one in commit] if number > 30 else commit for number, commit in enumerate(commits(27))
+    )
+    with HistoryLog(history=theirs) as log:
+        log.append_commits(30)
+        worker = Worker({"nodes": log.bootstrap, "node": f"127.0.0.1:{port}"}, tmp_path / "w")
+        with workers(worker):
+            before = worker.wait(ready=True, offset=log.events)["offset"]
+            log.append_commits(3)
+            until(lambda: "schema id" in worker.health()["reason"], "the schema it waits for")
+            assert (worker.ask("/views/topics")[0], worker.health()["failed"]) == (200, None)
+            assert worker.health()["offset"] in range(before, log.events)
+            refused = projections(
+                "rebuild", "--nodes", log.bootstrap, "--node", f"127.0.0.1:{port}", "--data-dir", str(tmp_path / "r")
+            )
+            assert refused.returncode == 1
+            assert "schema id" in refused.stderr
+            with newer.served(newer.module().SCHEMAS, port):
+                assert worker.wait(ready=True, offset=log.events)["failed"] is None
 
 
 def test_a_rebuild_beside_a_worker_is_switched_to_and_no_answer_goes_back(tmp_path: Path) -> None:

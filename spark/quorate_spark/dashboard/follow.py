@@ -7,15 +7,17 @@ good and say so. Any other trouble ends the session, and the next one begins aft
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
+from quorate.asking import UnreachedError
 from quorate.errors import InvariantBrokenError, PeerError, UsageError
-from quorate.events import DecodeError, Stamp, UnknownSchemaError, decode
+from quorate.events import DecodeError, Event, Stamp, UnknownSchemaError, decode
+from quorate.resolving import Resolver, SchemaNeededError, registry
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.spool import Fact
@@ -41,8 +43,8 @@ class FollowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """When what we have was last known to be all there is; epoch milliseconds, 0 = never."""
 
 
-def fact(record: ConsumerRecord) -> Fact:
-    """A record of the topic. Raises PeerError for one that is not an event with its stamp."""
+def fact(record: ConsumerRecord, decode: Callable[[bytes], Event] = decode) -> Fact:
+    """A record of the topic, by this or that decoder. Raises PeerError for one that is not an event with its stamp."""
     try:
         headers = {name: value.decode() for name, value in record.headers}
         stamp = Stamp(
@@ -71,6 +73,7 @@ class Follower:
         self._took = took
         self.following = FollowStatus(state="connecting", message="no node was asked yet")
         self._refused = ""
+        self._resolver = Resolver(self._schema)
         self._stopping: set[asyncio.Task[None]] = set()
         self.zones: dict[int, str] = {}
         """Node → its zone, as the nodes' settings say."""
@@ -92,7 +95,7 @@ class Follower:
                 log.error("the log is refused: %s", error)
                 self._tell(state="refused", message=str(error))
                 return
-            except (KafkaError, PeerError, OSError, TimeoutError) as error:
+            except (KafkaError, PeerError, UnreachedError, OSError, TimeoutError) as error:
                 failures = 0 if self._folded.tip.offset > before else failures + 1
                 self._tell(state="connecting", message=str(error) or type(error).__name__)
             await asyncio.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
@@ -137,7 +140,7 @@ class Follower:
             if self._refused:
                 raise UsageError(self._refused)
             if records := batches.get(partition):
-                self._take([fact(record) for record in records])
+                self._take(await self._facts(records))
             latest = consumer.last_poll_timestamp(partition)
             now = self._clock_ms()
             if latest != polled or records:
@@ -148,6 +151,18 @@ class Follower:
                 # The next node to answer may be another cluster's, on the same ports: a new session asks for proof.
                 self._tell(state="connecting", message=f"no node has answered a fetch for {now - answer_ms} ms")
                 raise PeerError(self.following.message)
+
+    async def _facts(self, records: Sequence[ConsumerRecord]) -> list[Fact]:
+        """What the records say; a registry is asked on another thread. Raises PeerError, UnreachedError."""
+        try:
+            return [fact(record, self._resolver.decode_known) for record in records]
+        except SchemaNeededError:
+            return await asyncio.to_thread(lambda: [fact(record, self._resolver.decode) for record in records])
+
+    def _schema(self, number: int) -> str:
+        """A schema that this build does not have, of a node that the log names, or else of those that were said."""
+        known = [node.addresses.http for node in self._folded.tip.nodes.values()]
+        return registry(",".join(filter(None, [*known, self._settings.registry])))(number)
 
     def _look(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
         """The client's view of the nodes, which it has no public name for."""

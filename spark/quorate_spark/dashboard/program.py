@@ -21,6 +21,7 @@ def settings_of(options: Namespace) -> Settings:
     """The settings the arguments describe. Raises UsageError."""
     return Settings(
         nodes=() if options.log is not None else _nodes(options),
+        registry=options.node,
         recorded=options.log,
         names=tuple(options.name),
         projections=addresses(options.projections, "--projections") if options.projections else (),

@@ -25,6 +25,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: tuple[str, ...] = ()
     """Kafka addresses of nodes, host:port."""
+    registry: str = ""
+    """HTTP addresses of nodes, host:port,…: asked, after those the log names, for a schema that this build lacks."""
     recorded: Path | None = None
     """A recorded log instead of nodes."""
     names: tuple[str, ...] = ()

@@ -17,14 +17,14 @@ from urllib.parse import unquote
 import msgspec
 
 from quorate.errors import InvariantBrokenError
-from quorate.events import Event, Stamp, decode, key
+from quorate.events import SCHEMAS, Event, Stamp, decode, encode, key
 from quorate_spark.dashboard.rows import Names
 
 REPLAY_BYTES = 1 << 20
 """Read at once when many events are read."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[str, bytes]).decode
+_decode = msgspec.msgpack.Decoder(tuple[str, bytes, bytes]).decode
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
@@ -33,7 +33,12 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     stamp: Stamp
     event: Event
     frame: bytes
-    """The event as it is on the wire."""
+    """The event as it is on the wire; its schema may be one that this build does not have."""
+
+
+def _own(fact: Fact) -> bytes:
+    """The event in the newest schema of this build, where its frame is of another build's; else nothing."""
+    return b"" if int.from_bytes(fact.frame[1:5], "big") in SCHEMAS else encode(fact.event)
 
 
 def short_key(event: Event) -> str:
@@ -81,7 +86,7 @@ class Spool:
     def extend(self, facts: list[Fact]) -> None:
         """Keep more events, with one write. Raises InvariantBrokenError for one that cannot follow; then keeps none."""
         self._check(facts)
-        blobs = [_encode((fact.stamp.request_id, fact.frame)) for fact in facts]
+        blobs = [_encode((fact.stamp.request_id, fact.frame, _own(fact))) for fact in facts]
         self._write(b"".join(blobs))
         for fact, blob in zip(facts, blobs, strict=True):
             stamp = fact.stamp
@@ -122,8 +127,8 @@ class Spool:
             base = self._ends[at]
             data = os.pread(self._file, self._ends[upto] - base, base)
             for offset in range(at, upto):
-                request_id, frame = _decode(data[self._ends[offset] - base : self._ends[offset + 1] - base])
-                yield Fact(self.stamp(offset, request_id), decode(frame), frame)
+                request_id, frame, own = _decode(data[self._ends[offset] - base : self._ends[offset + 1] - base])
+                yield Fact(self.stamp(offset, request_id), decode(own or frame), frame)
             at = upto
 
     def stamp(self, offset: int, request_id: str = "") -> Stamp:

@@ -1,12 +1,14 @@
 """The same columns by Spark's own Kafka connector and ``from_avro``: all in the JVM, for clusters and for speed.
 
 Rules: it needs the jars of ``spark/jars/pom.xml`` on the session; start and end are resolved by the same code as those
-of the Python source. Each event is decoded by the schema it was written with and read as its newest one. A record that
-is no event, an unknown schema id or (on the nodes) a hole fails the query. Its checkpoint holds Kafka offsets only, so
+of the Python source. Each event is decoded by the schema it was written with and read as its newest one; schemas newer
+than this build are asked for when the query starts. A record that is no event, a schema id that was unknown then or (on
+the nodes) a hole fails the query. Its checkpoint holds Kafka offsets only, so
 name the cluster (option ``cluster``) where another log must be refused.
 """
 
 import json
+from collections.abc import Iterator
 from functools import reduce
 
 from pyspark.errors import AnalysisException
@@ -15,7 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.avro.functions import from_avro
 
 from quorate import events
+from quorate.asking import UnreachedError
 from quorate.errors import UsageError
+from quorate.events import DecodeError
+from quorate.resolving import KEPT_MAX, UnregisteredSchemaError, resolver
 from quorate_spark.source.columns import COLUMNS, newest_schema, schemas
 from quorate_spark.source.log import PARTITION, EventLog, boundary
 from quorate_spark.source.options import CLIENT, SourceOptions
@@ -82,7 +87,7 @@ def _columns(raw: DataFrame, options: SourceOptions) -> DataFrame:
         "cause": _needed("cause"),
         "request_id": _needed("request_id"),
         "schema_id": schema_id,
-        "event": _event(schema_id),
+        "event": _event(schema_id, options.registry),
     }
     return headed.select(*(values[name].alias(name) for name in COLUMNS.names))
 
@@ -93,20 +98,21 @@ def _needed(header: str) -> Column:
     return F.coalesce(text, F.raise_error(message).cast("string"))
 
 
-def _event(schema_id: Column) -> Column:
+def _event(schema_id: Column, registry: str) -> Column:
     """JSON of the event, by the schema its frame names."""
     body = F.substring("value", FRAME_BYTES + 1, 2**31 - 1)
     frame_id = F.when(F.substring("value", 1, 1) == F.lit(b"\0"), schema_id)
     unknown = F.format_string("event %d has schema id %s, unknown to this build", F.col("offset"), schema_id)
 
-    def branch(cases: Column | None, number: int) -> Column:
-        written, newest = events.SCHEMAS[number], _newest(number)
+    def branch(cases: Column | None, of: tuple[int, str, str]) -> Column:
+        number, written, newest = of
         options = {"mode": "FAILFAST", "avroSchema": newest}
         decoded = F.to_json(from_avro(body, written, options), {"ignoreNullFields": "false"})
         is_it = frame_id == number
         return F.when(is_it, decoded) if cases is None else cases.when(is_it, decoded)
 
-    cases: Column | None = reduce(branch, sorted(events.SCHEMAS), None)
+    known = ((number, events.SCHEMAS[number], _newest(number)) for number in sorted(events.SCHEMAS))
+    cases: Column | None = reduce(branch, [*known, *_newer(registry)], None)
     if cases is None:
         raise UsageError("there are no schemas")
     return cases.otherwise(F.raise_error(unknown).cast("string"))
@@ -115,3 +121,16 @@ def _event(schema_id: Column) -> Column:
 def _newest(number: int) -> str:
     name = schemas()[number].name
     return events.SCHEMAS[events.schema_id(getattr(events, newest_schema(name).name))]
+
+
+def _newer(registry: str) -> Iterator[tuple[int, str, str]]:
+    """Id, schema and this build's schema of the newer versions that a registry has now, of events this build knows."""
+    first = max(events.SCHEMAS) + 1
+    for number in range(first, first + KEPT_MAX):  # Ids are given without gaps.
+        try:
+            newer = resolver(registry).learn(number)
+        except (UnregisteredSchemaError, UnreachedError):  # An event of one more fails the query, which says so.
+            return
+        except DecodeError:
+            continue
+        yield number, newer.text, newer.reader

@@ -13,8 +13,10 @@ from typing import Literal, NamedTuple, TypeVar, cast
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from quorate import events
+from quorate.asking import UnreachedError
 from quorate.errors import QuorateError
+from quorate.events import ClusterCreated, Event
+from quorate.resolving import resolver
 from quorate_spark.source.options import SourceOptions, epoch_ms
 from quorate_spark.source.pace import Deadline, Pace
 
@@ -86,6 +88,7 @@ class EventLog:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._consumer = Consumer(_client(options) | _READING | options.client)
+        self._resolver = resolver(options.registry)
 
     def close(self) -> None:
         """Let the connections go."""
@@ -154,6 +157,24 @@ class EventLog:
             following = record.offset + 1
             yield record
 
+    def event(self, record: LogRecord) -> Event:
+        """What a record says. Raises DecodeError, LogError when no registry says in time what its schema is."""
+        try:
+            return self._resolver.decode(record.value)
+        except UnreachedError:
+            return self._late_event(record)
+
+    def _late_event(self, record: LogRecord) -> Event:
+        """The same, once a registry answers again."""
+        deadline, retry = Deadline(self._options.timeout_ms), Pace(RETRY_MS)
+        while True:
+            retry.wait()
+            try:
+                return self._resolver.decode(record.value)
+            except UnreachedError as trouble:
+                if deadline.over:
+                    raise LogError(f"event {record.offset}: {trouble}") from trouble
+
     def _messages(self, start: int, end: int) -> Iterator[Message]:
         position, deadline = start, Deadline(self._options.timeout_ms)
         self._consumer.assign([TopicPartition(self._options.topic, PARTITION, start)])
@@ -187,8 +208,8 @@ class EventLog:
 
     def _first_event(self) -> str:
         first = next(self.records(self.begin(), self.end()), None)
-        event = events.decode(first.value) if first is not None else None
-        if first is None or first.offset != 0 or not isinstance(event, events.ClusterCreated):
+        event = self.event(first) if first is not None else None
+        if first is None or first.offset != 0 or not isinstance(event, ClusterCreated):
             raise WrongLogError(f"{self._options.topic} does not begin with the event that created its cluster")
         return event.cluster_id
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from quorate.asking import addresses
 from quorate.errors import UsageError
 
 CLIENT = "kafka."
@@ -21,6 +22,10 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     nodes: str
     """Kafka addresses of some nodes (or of the mirror's brokers), ``host:port``, comma-separated."""
+    registry: str = ""
+    """HTTP addresses of some nodes, ``host:port``, comma-separated: asked for a schema that this build does not know.
+    Empty = an event of such a schema fails the query.
+    """
     topic: str = "quorate.metadata.events"
     """Name of the event topic."""
     mirror: bool = False
@@ -54,6 +59,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Raises UsageError for what cannot be."""
         if not self.nodes:
             raise UsageError('option "nodes" is needed: Kafka addresses of some nodes, host:port')
+        if self.registry:
+            addresses(self.registry, 'option "registry"')
         for name in ("max_events_per_trigger", "events_per_task", "timeout_ms"):
             if getattr(self, name) < 1:
                 raise UsageError(f"option {_CAMEL[name]!r} must be at least 1")

@@ -23,8 +23,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from quorate import events
 from quorate.errors import UsageError
+from quorate.events import Event
 from quorate_spark.source.columns import COLUMNS
 from quorate_spark.source.log import EventLog, GrowthPoll, LogRecord, LostRangeError, WrongLogError, boundary, pooled
 from quorate_spark.source.options import SourceOptions
@@ -85,12 +85,13 @@ class RangeReader:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range. Raises LostRangeError, LogError; DecodeError for an event newer than this build."""
+        """The rows of one range. Raises LostRangeError, LogError; DecodeError for an event this build cannot know."""
         if not isinstance(partition, Range):
             raise UsageError(f"not a range of ours: {partition!r}")
         arrow = to_arrow_schema(self._schema, timezone="UTC")
-        records = self._log().records(partition.start, partition.end)
-        while rows := [row(record) for record in islice(records, ROWS_AT_ONCE)]:
+        log = self._log()
+        records = log.records(partition.start, partition.end)
+        while rows := [row(record, log.event(record)) for record in islice(records, ROWS_AT_ONCE)]:
             columns = zip(*rows, strict=True)
             yield pa.RecordBatch.from_arrays(
                 [pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)], schema=arrow
@@ -204,9 +205,8 @@ def _plain(position: Position) -> dict[str, Any]:
     return {"log": position.log, "next": position.next}
 
 
-def row(record: LogRecord) -> tuple[object, ...]:
-    """A record as ``COLUMNS`` has it. Raises DecodeError, WrongLogError for a type that is not the header's."""
-    event = events.decode(record.value)
+def row(record: LogRecord, event: Event) -> tuple[object, ...]:
+    """A record, and what it says, as ``COLUMNS`` has it. Raises WrongLogError for a type that is not the header's."""
     if type(event).__name__ != record.type:
         raise WrongLogError(f"event {record.offset} is called {record.type} and is {type(event).__name__}")
     return (

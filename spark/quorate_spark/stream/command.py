@@ -140,6 +140,7 @@ def settings(options: Namespace) -> "StreamSettings":
     args = {name: getattr(options, name) for name in ("topic", "cluster", "rack") if getattr(options, name) is not None}
     source = SourceOptions(
         nodes=options.nodes,
+        registry=options.node,
         mirror=options.mirror,
         max_events_per_trigger=options.max_events_per_trigger or 10_000,
         **args,

@@ -1,17 +1,22 @@
 """What a follower takes for the next event, and what it refuses: no broker, only records."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from quorate.asking import UnreachedError
 from quorate.errors import InvariantBrokenError, PeerError
-from quorate.events import DecodeError, UnknownSchemaError
+from quorate.events import ClusterCreated, DecodeError, UnknownSchemaError, encode
+from quorate.resolving import UnknownKindError
 from quorate_spark.dashboard.follow import Follower, fact
 from quorate_spark.dashboard.log import FoldedLog, WrongClusterError
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.spool import Fact
+from tests import newer
+from tests.clusters import free_ports
 from tests.dashboard.lives import life
 
 LIFE = life(2, 60)
@@ -25,8 +30,8 @@ def record(one: Fact, **headers: str) -> Any:
     )
 
 
-def follower(cluster_id: str = "") -> Follower:
-    return Follower(Settings(nodes=("h:1",)), FoldedLog(cluster_id), lambda: 0, lambda: None)
+def follower(cluster_id: str = "", registry: str = "") -> Follower:
+    return Follower(Settings(nodes=("h:1",), registry=registry), FoldedLog(cluster_id), lambda: 0, lambda: None)
 
 
 def test_a_record_is_the_event_it_was_made_from() -> None:
@@ -52,6 +57,52 @@ def test_a_record_that_is_no_event_is_refused(
     wrong.value = value
     with pytest.raises(error):
         fact(wrong)
+
+
+def newest(one: Fact) -> Any:
+    """The record of a fact as a newer build wrote it."""
+    told = record(one)
+    told.value = newer.frame_of(one.event)
+    return told
+
+
+def test_a_log_of_a_newer_build_is_followed() -> None:
+    """Its events are read by the registry as ours, their bytes are kept as proof, and the past is told from them."""
+    own = follower()
+    own._take(list(LIFE))
+    with newer.served(newer.module().SCHEMAS) as node:
+        one = follower(registry=node)
+        for batch in (LIFE[:1], LIFE[1:30], LIFE[29:]):
+            one._take(asyncio.run(one._facts([newest(fact) for fact in batch])))
+    assert one._folded.tip == own._folded.tip
+    again = list(one._folded.spool.facts(0, len(LIFE)))
+    assert [fact.event for fact in again] == [fact.event for fact in LIFE]
+    assert [fact.frame for fact in again] == [newer.frame_of(fact.event) for fact in LIFE]
+
+
+def test_the_nodes_that_the_log_names_are_asked() -> None:
+    """Whoever said only Kafka addresses need not say where the registry is."""
+    with newer.served(newer.module().SCHEMAS) as node:
+        one = follower()
+        birth = LIFE[0].event
+        assert isinstance(birth, ClusterCreated)
+        voters = tuple(
+            msgspec.structs.replace(voter, addresses=msgspec.structs.replace(voter.addresses, http=node))
+            for voter in birth.voters
+        )
+        born = msgspec.structs.replace(birth, voters=voters)
+        one._take([Fact(LIFE[0].stamp, born, encode(born))])
+        assert asyncio.run(one._facts([newest(LIFE[1])]))[0].event == LIFE[1].event
+
+
+def test_a_newer_event_without_a_registry_is_trouble_that_passes() -> None:
+    """The session ends, and the next one asks again; a kind that nobody here knows is refused by name."""
+    with pytest.raises(UnreachedError):
+        asyncio.run(follower(registry=f"127.0.0.1:{free_ports(1)}")._facts([newest(LIFE[0])]))
+    unknown = record(LIFE[1])
+    unknown.value = newer.retired("orders")
+    with newer.served(newer.module().SCHEMAS) as node, pytest.raises(UnknownKindError, match="TopicRetired"):
+        asyncio.run(follower(registry=node)._facts([unknown]))
 
 
 def test_a_session_begins_with_proof_of_the_same_log() -> None:

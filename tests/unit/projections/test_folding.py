@@ -11,9 +11,11 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
+from quorate.asking import UnreachedError
 from quorate.errors import StorageError
 from quorate.events import TopicCreated, key, kinds_about
 from quorate.events._generated import KEYS
+from quorate.resolving import Resolver, registry
 from quorate_projections.answers import Answers
 from quorate_projections.folding import Folding, TakeResult
 from quorate_projections.materialized_views import MaterializedViews
@@ -22,6 +24,7 @@ from quorate_projections.settings import ProjectionSettings
 from quorate_projections.store import RowStore, VersionsDifferError
 from quorate_projections.views import VIEWS
 from quorate_projections.views.view import Change, View, showing
+from tests import newer
 from tests.batches import Record
 from tests.facts import WRITTEN
 from tests.projections import former
@@ -217,6 +220,76 @@ def test_a_record_that_is_no_event_stops_the_table(folding: Folding, headers: An
     assert folding.failed is not None
     assert said in folding.failed.reason
     assert folding.store.position.events == 0
+
+
+def newest(number: int) -> str:
+    """The registry of a newer build."""
+    text: str = newer.module().SCHEMAS[number]
+    return text
+
+
+def test_a_log_of_a_newer_build_gives_the_same_rows(tmp_path: Path) -> None:
+    """Every event in a version that this build does not know: it waits once for each schema, and every view is what it
+    is without the upgrade.
+    """
+    store, replay, waited = RowStore(tmp_path / "rows"), Replay(), 0
+    folding = Folding(store, Resolver(newest))
+    for record in records(1, 400):
+        taken = take(folding, newer.rewritten(record))
+        if taken is TakeResult.UNREAD:
+            waited += 1
+            folding.learn()
+            taken = take(folding, newer.rewritten(record))
+        assert taken is TakeResult.APPLIED, folding.failed
+        replay.feed(record)
+    assert waited == len({dict(record.headers)["type"] for record in records(1, 400)})
+    for view in ("elections", "audit", "topics", "configs", "controller_terms"):
+        assert shown(store, view) == replay.shown(view)
+    store.close()
+
+
+def test_a_registry_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
+    """Nothing is applied and nothing has failed: the same record is taken when the registry has answered."""
+    store, first = RowStore(tmp_path / "rows"), newer.rewritten(records(2, 1)[0])
+    away = True
+
+    def fetch(number: int) -> str:
+        if away:
+            raise UnreachedError("nobody is there", sent=False)
+        return newest(number)
+
+    folding = Folding(store, Resolver(fetch))
+    for _ in range(2):
+        assert take(folding, first) is TakeResult.UNREAD
+        with pytest.raises(UnreachedError):
+            folding.learn()
+    assert (folding.failed, store.position.events) == (None, 0)
+    away = False
+    assert take(folding, first) is TakeResult.UNREAD
+    folding.learn()
+    assert take(folding, first) is TakeResult.APPLIED
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("resolver", "said"), [(Resolver(newest), "TopicRetired"), (Resolver(registry("")), "schema id")]
+)
+def test_a_kind_of_event_nobody_here_knows_stops_the_table_by_name(
+    tmp_path: Path, resolver: Resolver, said: str
+) -> None:
+    """State cannot go on without it: the table stands still, says what it is, and is not asked to wait for it."""
+    store = RowStore(tmp_path / "rows")
+    folding = Folding(store, resolver)
+    first, second = records(3, 2)
+    assert take(folding, first) is TakeResult.APPLIED
+    unknown = msgspec.structs.replace(second, value=newer.retired("orders"))
+    assert take(folding, unknown) is TakeResult.UNREAD
+    folding.learn()
+    assert take(folding, unknown) is TakeResult.FAILED
+    assert folding.failed is not None
+    assert folding.failed.offset == 1
+    assert said in folding.failed.reason
+    store.close()
 
 
 def test_a_log_that_does_not_begin_as_ours_do_is_refused(folding: Folding) -> None:

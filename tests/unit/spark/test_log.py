@@ -1,5 +1,6 @@
 """The log as librdkafka reads it from our own listener, and what the readers make of it; no JVM."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,12 @@ from quorate_spark.source.log import EventLog, GrowthPoll, LogError, LogRecord, 
 from quorate_spark.source.options import SourceOptions
 from quorate_spark.source.pace import Deadline, Pace
 from quorate_spark.source.reader import BatchReader, Range, StreamReader
+from quorate_spark.stream.supervision import HALTING
+from tests import newer
+from tests.clusters import free_ports
 from tests.kafka_tools.fakes import ServedLog
+from tests.projections.history import commits
+from tests.projections.log import HistoryLog, MirrorLog
 from tests.spark.feed import put
 
 ALL = ReadAllAvailable()
@@ -281,6 +287,50 @@ def test_an_event_newer_than_this_build_stops_the_query(served: ServedLog) -> No
     reader = stream(served)
     with pytest.raises(UnknownSchemaError):
         list(reader.read(Range(30, 31)))
+
+
+def table(log: HistoryLog, **more: Any) -> list[dict[str, Any]]:
+    """The whole log as rows of the source."""
+    source = SourceOptions(nodes=log.bootstrap, **{"timeout_ms": 5_000, **more})
+    reader = BatchReader(source, COLUMNS)
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def test_a_log_of_a_newer_build_has_the_same_rows() -> None:
+    """Every event in a version this build does not know is read as its own, by the registry; the id that is told is
+    the one it was written with.
+    """
+    history = list(itertools.islice(commits(1), 80))
+    theirs = [[newer.rewritten(record) for record in commit] for commit in history]
+    with HistoryLog(history=iter(history)) as own, HistoryLog(history=iter(theirs)) as new:
+        own.append_commits(80)
+        new.append_commits(80)
+        wanted = table(own)
+        with newer.served(newer.module().SCHEMAS) as registry:
+            found = table(new, registry=registry)
+    assert len(found) == own.events
+    assert {row.pop("schema_id") for row in found}.isdisjoint({row.pop("schema_id") for row in wanted})
+    assert found == wanted
+
+
+def test_a_mirror_of_a_newer_log_says_whose_it_is() -> None:
+    """Its first event is read by the registry too."""
+    with MirrorLog(history=([newer.rewritten(one) for one in commit] for commit in commits(2))) as log:
+        log.append_commits(5)
+        with newer.served(newer.module().SCHEMAS) as registry:
+            mirror = EventLog(SourceOptions(nodes=log.bootstrap, mirror=True, registry=registry, timeout_ms=5_000))
+            assert mirror.identity().startswith("cluster-of-tests@")
+            mirror.close()
+
+
+def test_a_registry_that_does_not_answer_has_a_deadline() -> None:
+    """It is asked again and again; then the read fails by the event, and the query is one that is started again."""
+    away = f"127.0.0.1:{free_ports(1)}"
+    with HistoryLog(history=([newer.rewritten(one) for one in commit] for commit in commits(3))) as log:
+        log.append_commits(3)
+        with pytest.raises(LogError, match=f"event 0: .*{away}") as trouble:
+            table(log, registry=away, timeout_ms=400)
+    assert not isinstance(trouble.value, HALTING)
 
 
 def test_a_deadline_starts_anew_with_progress() -> None:

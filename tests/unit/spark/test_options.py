@@ -1,11 +1,14 @@
 """What a user may write after ``format("quorate")``."""
 
+from argparse import ArgumentParser
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.errors import UsageError
 from quorate_spark.source.options import SourceOptions, epoch_ms
+from quorate_spark.stream import command
 
 NODES = "127.0.0.1:9872"
 
@@ -26,6 +29,7 @@ def test_spark_lowers_names_and_they_are_understood() -> None:
         nodes=st.just(NODES),
         mirror=st.booleans(),
         rack=st.text(),
+        registry=st.sampled_from(["", "h:1", "h:1,[::1]:2"]),
         starting_offset=st.sampled_from(["", "earliest", "latest", "12"]),
         ending_time=st.sampled_from(["", "2026-01-02T03:04:05", "17"]),
         max_events_per_trigger=st.integers(1, 10**9),
@@ -42,6 +46,7 @@ def test_what_is_written_for_spark_is_read_back(options: SourceOptions) -> None:
     [
         ({}, "nodes"),
         ({"nodes": NODES, "maxEventPerTrigger": "5"}, "did you mean 'maxEventsPerTrigger'"),
+        ({"nodes": NODES, "registry": "127.0.0.1"}, 'option "registry" 127.0.0.1: expected HOST:PORT'),
         ({"nodes": NODES, "nonsense": "5"}, "unknown option 'nonsense'"),
         ({"nodes": NODES, "maxEventsPerTrigger": "many"}, "maxEventsPerTrigger"),
         ({"nodes": NODES, "maxEventsPerTrigger": "0"}, "at least 1"),
@@ -56,6 +61,15 @@ def test_a_wrong_option_is_named(options: dict[str, str], told: str) -> None:
     """Each mistake is one sentence with the option's name, and a suggestion when one is near."""
     with pytest.raises(UsageError, match=told):
         SourceOptions.parse(options)
+
+
+def test_a_stream_asks_the_nodes_it_was_told() -> None:
+    """``--node`` says whose registry is asked, also where ``--nodes`` says where the log is."""
+    parser = ArgumentParser()
+    command.arguments(parser)
+    words = ["--nodes", NODES, "--node", "h:9873", "--sink", "sqlite:///x", "--checkpoint", "c"]
+    source = command.settings(parser.parse_args(words)).source
+    assert (source.nodes, source.registry) == (NODES, "h:9873")
 
 
 def test_times_are_utc_unless_they_say_otherwise() -> None:

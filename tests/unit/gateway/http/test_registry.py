@@ -1,24 +1,16 @@
 """The schema registry by Confluent's own client, and what that client does not ask."""
 
-import asyncio
-import contextlib
 import json
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvloop
 
-from quorate.clock import LoopScheduler
 from quorate.events import SCHEMAS
-from quorate.gateway.http import HttpServer, HttpSettings
 from quorate.gateway.http.interface import REGISTRY_PARTS, registry_routes
 from quorate.gateway.http.messages import Request, Response
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import Router
-from quorate.metrics import Metrics
-from tests.clusters import free_ports
+from tests.newer import served
 
 SUBJECT = "the.topic-value"
 ROUTER = Router(registry_routes(Registry(SCHEMAS, "the.topic")))
@@ -36,27 +28,10 @@ def ask(method: str, path: str, body: object = None) -> tuple[int, Any]:
     return answer.status, json.loads(answer.body)
 
 
-@contextlib.contextmanager
-def served() -> Iterator[str]:
-    """The registry on a socket; its address."""
-    loop, port = uvloop.new_event_loop(), free_ports(1)
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    server = HttpServer(ROUTER, HttpSettings(), Metrics(), LoopScheduler(loop))
-    asyncio.run_coroutine_threadsafe(server.start("127.0.0.1", port), loop).result(10)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
-        loop.close()
-
-
 def test_confluents_client_gets_what_it_asks_for() -> None:
     """Every reading call, the look-up of a schema, and the registration of one that is there; a new one is refused."""
     confluent = pytest.importorskip("confluent_kafka.schema_registry", reason="absent peer", exc_type=ImportError)
-    with served() as url, confluent.SchemaRegistryClient({"url": url}) as client:
+    with served(SCHEMAS) as address, confluent.SchemaRegistryClient({"url": f"http://{address}"}) as client:
         for schema_id, text in SCHEMAS.items():
             schema = confluent.Schema(json.dumps(json.loads(text), indent=1), "AVRO")
             found = client.lookup_schema(SUBJECT, schema)
