@@ -271,7 +271,7 @@ class Served(CoreNode):
         reader = FreshReader(
             core.controller,
             NoPast(),
-            core.machine.on_applied,
+            core.listeners,
             loop,
             timeout_s=settings.read_timeout_s,
             past_timeout_s=settings.read_timeout_s,

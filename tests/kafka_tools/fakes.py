@@ -156,6 +156,9 @@ class FakeView:
         self.ahead = 0
         """How many more events the leader has than this node."""
 
+    def hear(self, applied: Callable[[int], None]) -> None:
+        self.on_applied.append(applied)
+
     @property
     def coordinates(self) -> bool:
         return self.serving and self.leader_id == self.node_id and self.open

@@ -25,6 +25,7 @@ from quorate.controller import (
     CommandLog,
     ControllerSettings,
     DialResult,
+    Listener,
     NotLeader,
     Outcome,
     ReadResult,
@@ -300,7 +301,7 @@ class CoreNode:
 
     def on_directories(self, call: Callable[[], None]) -> None:
         """Call this when the log may name other directories."""
-        self.core.on_directories = call
+        self.core.listeners.add(_Directories(call))
 
     @property
     def sums(self) -> RunningSums:
@@ -371,6 +372,17 @@ class CoreNode:
                     done(Nothing("no read here"))
 
         self.core.controller.read("linearizable", once(read, f"get {key}"))
+
+
+class _Directories(Listener):
+    """Calls ``call`` when the log may name other directories of voters."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def directories_named(self) -> None:
+        """Call it."""
+        self._call()
 
 
 def once(callback, tag: str):  # type: ignore[no-untyped-def]

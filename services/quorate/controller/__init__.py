@@ -4,7 +4,8 @@ from quorate.controller.agreement import SettingsAgreement
 from quorate.controller.comparing import Comparison, StateIsWrongError
 from quorate.controller.controller import Controller
 from quorate.controller.group_writer import GroupWriter, WriteResult
-from quorate.controller.listeners import Listener
+from quorate.controller.in_flight import Flights
+from quorate.controller.listeners import Listener, Listeners, WhenApplied
 from quorate.controller.live import Channel, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
 from quorate.controller.machine import ReplicatedState
@@ -49,9 +50,11 @@ __all__ = [
     "ControllerPorts",
     "ControllerSettings",
     "DialResult",
+    "Flights",
     "GroupWriter",
     "Level",
     "Listener",
+    "Listeners",
     "LiveNow",
     "LiveTable",
     "Liveness",
@@ -74,6 +77,7 @@ __all__ = [
     "Unavailable",
     "UnknownOutcome",
     "VoterIs",
+    "WhenApplied",
     "WriteResult",
     "answered",
 ]

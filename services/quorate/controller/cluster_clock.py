@@ -28,14 +28,6 @@ HANDOVER_AGAIN = 10
 """A handover that did not end the leadership is tried again after so many times ``clock_alone_s``."""
 
 
-class ClockNews(msgspec.Struct, frozen=True, gc=False):
-    """What an operator should hear about this node's clock."""
-
-    text: str
-    ahead_ms: int
-    """Ahead of a majority's; below 0: behind it."""
-
-
 class _Note(msgspec.Struct, frozen=True, gc=False):
     base_ms: float
     """The peer's clock, less our monotonic one."""
@@ -43,9 +35,18 @@ class _Note(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClusterClock:
-    """Compares this clock with a majority's. ``on_news`` is called when that changes for the better or worse."""
+    """Compares this clock with a majority's. ``said`` is called when that changes for the better or worse: with what an
+    operator should hear, and how far ahead this clock is.
+    """
 
-    def __init__(self, engine: RaftEngine, peers: PeerLink, scheduler: Scheduler, settings: ControllerSettings) -> None:
+    def __init__(
+        self,
+        engine: RaftEngine,
+        peers: PeerLink,
+        scheduler: Scheduler,
+        settings: ControllerSettings,
+        said: Callable[[str, int], None],
+    ) -> None:
         self._peers = peers
         self._scheduler = scheduler
         self._settings = settings
@@ -65,7 +66,7 @@ class ClusterClock:
         self._verdict = self._seen = ""
         self.jumps = 0
         """Jumps of this node's clock beyond ``clock_apart_max_s``, either way."""
-        self.on_news: list[Callable[[ClockNews], None]] = []
+        self._said = said
 
     def start(self) -> None:
         """Begin to tell and to look."""
@@ -182,6 +183,4 @@ class ClusterClock:
                 return
 
     def _say(self, text: str) -> None:
-        news = ClockNews(text, self.ahead_ms)
-        for callback in self.on_news:
-            callback(news)
+        self._said(text, self.ahead_ms)

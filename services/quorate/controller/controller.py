@@ -12,8 +12,7 @@ from quorate.controller import messages
 from quorate.controller.cluster_clock import ClusterClock
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
-from quorate.controller.listeners import Listeners
-from quorate.controller.live import Beat, Channel, LiveNow, LiveTable
+from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
 from quorate.controller.outcomes import Answered, Caller, Outcome, Refused
 from quorate.controller.pending import AnyPending, Pending
 from quorate.controller.ports import ControllerPorts
@@ -51,15 +50,14 @@ class Controller:
         self._me = Caller(f"node/{node_id}", "")
         self._start: RecordNodeStart | None = None
         self._stopped = False
-        self.listeners = Listeners()
+        self.listeners = listeners = ports.listeners
         """Who hears of what happens here, in order."""
-        self.live = _live_table(scheduler.monotonic(), settings)
-        self.live.on_alive = self.listeners.revived
+        self.live = _live_table(scheduler.monotonic(), settings, listeners.revived)
         others = tuple(voter for voter in engine.voters if voter != node_id)
         self.space = DiskSpace(
             node_id, lambda: others, lambda: machine.sums.bytes, scheduler, peers, settings, ports.metrics
         )
-        self.clock = ClusterClock(engine, peers, scheduler, settings)
+        self.clock = ClusterClock(engine, peers, scheduler, settings, listeners.clock_said)
         self.quorum = QuorumDesk(engine, peers, scheduler, settings)
         self._endings = Endings(ports, settings.deadline_sweep_s)
         self._decider = Decider(
@@ -69,7 +67,7 @@ class Controller:
             self.clock,
             live_now=self.live_now,
             settle=self._endings.settle,
-            committed=self.listeners.committed,
+            committed=listeners.committed,
             lacks_room=self.space.lacks_room,
         )
         self._terms = Terms(
@@ -80,11 +78,11 @@ class Controller:
             self._decider,
             self._endings,
             opened=self._opened,
-            lost=self.listeners.lost,
+            lost=listeners.lost,
         )
         self._router = Router(node_id, ports, settings, self._decider, self._terms, self._endings, self.view)
         self._measured()
-        machine.attach(self._decider, self._terms.leadership)
+        listeners.add(self._decider, self._terms)
 
     def _measured(self) -> None:
         """Gauges, read when scraped."""
@@ -316,10 +314,11 @@ class Controller:
         self.submit(self._start, self._me, done, cause="start")
 
 
-def _live_table(started: float, settings: ControllerSettings) -> LiveTable:
+def _live_table(started: float, settings: ControllerSettings, on_alive: Callable[[LiveEntry], None]) -> LiveTable:
     return LiveTable(
         started=started,
         timeout_s=settings.heartbeat_timeout_s,
         timeout_max_s=settings.heartbeat_timeout_max_s,
         entries_max=settings.live_entries_max,
+        on_alive=on_alive,
     )

@@ -12,7 +12,6 @@ happened (Raft's log matching: behind the first committed entry of a term nothin
 until then nobody knows.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -21,12 +20,14 @@ import msgspec
 from quorate.consensus.entry import MAX_REPLY_BYTES, Entry, encode_entry
 from quorate.consensus.ports import Index, Term
 from quorate.controller.cluster_clock import ClusterClock
-from quorate.controller.machine import EntryResult, fold, remember
+from quorate.controller.in_flight import CommandPending, InFlight
+from quorate.controller.listeners import Listener
+from quorate.controller.machine import fold, remember
 from quorate.controller.outcomes import Answered, Busy, Outcome, Refused, Unavailable, UnknownOutcome
-from quorate.controller.pending import Pending, Stage
+from quorate.controller.pending import Stage
 from quorate.controller.ports import ControllerPorts
 from quorate.controller.settings import ControllerSettings
-from quorate.errors import InvariantBrokenError, UsageError
+from quorate.errors import UsageError
 from quorate.events import Event, Stamp
 from quorate.events import key as event_key
 from quorate.metadata.commands import Accepted, Command, Refusal, Reply
@@ -39,7 +40,6 @@ from quorate.model.live import LiveView
 from quorate.model.state import State
 from quorate.wire.avro import encode_events
 
-CommandPending = Pending[Command, Outcome]
 Settle = Callable[[CommandPending, Outcome], None]
 
 CONTEXT_S: Final = 0.001
@@ -61,23 +61,10 @@ class Tip:
         self.time_ms = time_ms
 
 
-class InFlight(EntryResult, gc=True, eq=False):
-    """One entry proposed here and not yet applied."""
-
-    index: Index
-    term: Term
-    pending: CommandPending
-    answer: Answered
-    events: tuple[Event, ...]
-    fate: bool | None = None
-    """True: executed and stored. False: in doubt, or never executed. None: still in flight."""
-    waiting: tuple[tuple[CommandPending, Outcome], ...] = ()
-    """Answers that were read from this entry's tip, the leadership since confirmed."""
-
-
-class Decider:
-    """The leader's speculation (controller.machine.Speculation). ``settle`` is told how each request ended,
-    ``committed`` what was decided here, once applied: offset and event, all of a slice together.
+class Decider(Listener):
+    """Decides, and sees to it that each decision's requests get their answers. It hears the machine before anybody else
+    does. ``settle`` is told how each request ended, ``committed`` what was decided here, once applied: offset and
+    event, all of a slice together.
     """
 
     def __init__(
@@ -107,9 +94,8 @@ class Decider:
         self._term = Term(0)
         self._context: Context | None = None
         self._context_until = 0.0
-        self._in_flight: deque[InFlight] = deque()
-        self._in_doubt: dict[Index, InFlight] = {}
-        self._settled: list[tuple[InFlight, bool]] = []
+        flights = ports.flights  # The machine's, too: they are emptied and filled, never replaced.
+        self._in_flight, self._in_doubt, self._ended = flights.in_flight, flights.in_doubt, flights.ended
 
     def __len__(self) -> int:
         """Entries in flight."""
@@ -224,42 +210,23 @@ class Decider:
 
         self.engine.read_index(confirmed)
 
-    # -- controller.machine.Speculation
+    # -- as it hears of the machine
 
-    def claimed(self, index: Index, term: Term, offset: int) -> EntryResult | None:
-        """The result that was computed when the entry was proposed: (index, term) names one entry wherever it is."""
-        flight = self._in_flight
-        if not flight or flight[0].index != index:
-            return None
-        first = flight[0]
-        if first.term != term:
-            raise InvariantBrokenError(f"entry {index} of term {first.term} came back in term {term}")
-        if first.base_offset != offset:
-            return None
-        self._settled.append((flight.popleft(), True))
-        return first
-
-    def settled(self, index: Index, term: Term, *, executed: bool) -> None:
-        """Note the outcome. An entry of ours that is not executed was decided on a tip that never came to be."""
-        flight = self._in_flight
-        if flight and flight[0].index == index:
-            self._settled.append((flight.popleft(), executed))
-            self.lost()
-            self._scheduler.call_soon(lambda: self.engine.step_down(f"own entry {index} was not executed"))
-        elif self._in_doubt:
-            lost = self._in_doubt.pop(index, None)
-            if lost is not None:
-                self._settled.append((lost, executed and lost.term == term))
+    def disowned(self, index: Index) -> None:
+        """What was decided since was decided on a tip that never comes to be."""
+        self.end_term()
+        self._scheduler.call_soon(lambda: self.engine.step_down(f"own entry {index} was not executed"))
 
     def slice_end(self) -> None:
         """The slice is stored: answer."""
         self._metrics.clock_behind_ms = max(0, self._machine.time_ms - self._scheduler.time_ms())
-        if not self._settled:
+        if not self._ended:
             return
-        settled, self._settled = self._settled, []
+        ended = self._ended.copy()
+        self._ended.clear()
         now = self._scheduler.monotonic()
         committed: list[tuple[int, Event]] = []
-        for flight, executed in settled:
+        for flight, executed in ended:
             flight.fate = executed
             if not executed:
                 self._never(flight)
@@ -285,17 +252,21 @@ class Decider:
         for covered in [i for i in self._in_doubt if i <= index]:
             self._settle(self._in_doubt.pop(covered).pending, UnknownOutcome("a snapshot took the place of its entry"))
 
-    def opened(self) -> None:
+    # -- as terms begin and end
+
+    def begin_term(self) -> None:
         """This node leads again. What is in doubt comes after the new term's first entry: it never committed."""
-        in_doubt, self._in_doubt = self._in_doubt, {}
-        for flight in in_doubt.values():
+        in_doubt = list(self._in_doubt.values())
+        self._in_doubt.clear()
+        for flight in in_doubt:
             self._never(flight)
 
-    def lost(self) -> None:
+    def end_term(self) -> None:
         """The leadership ended: what is in flight is in doubt, what was only read from the tip never happened."""
         self._tip = None
         self._term = Term(0)
-        flights, self._in_flight = self._in_flight, deque()
+        flights = list(self._in_flight)
+        self._in_flight.clear()
         for flight in flights:
             flight.fate = False
             self._in_doubt[flight.index] = flight

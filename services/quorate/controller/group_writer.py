@@ -75,7 +75,6 @@ class GroupWriter(Listener):
         self._next_at = 0.0
         self._armed = False
         self._watching = False
-        machine.on_kept.append(lambda index, term: scheduler.call_soon(lambda: self._applied(index, term)))
 
     @property
     def waiting(self) -> int:
@@ -160,6 +159,10 @@ class GroupWriter(Listener):
         return changes, aboard
 
     # -- endings
+
+    def kept(self, index: Index, term: Term) -> None:
+        """A groups entry was executed: whoever waits hears of it in a turn of its own."""
+        self._scheduler.call_soon(lambda: self._applied(index, term))
 
     def _applied(self, index: Index, term: Term) -> None:
         """A groups entry was executed and stored; ours?"""

@@ -1,11 +1,13 @@
-"""What the parts of a node hear of their controller: when it may decide, what was committed, who went silent.
+"""What the parts of a node hear of it: what is applied, when it may decide, what was committed, who went silent.
 
 Rules: a part overrides what it wants to hear; each is told in the order in which the composition named them, one after
-the other, in the turn in which it happened. Nobody is told of what was before he was named.
+the other, in the turn in which it happened. Nobody is told of what was before he was named. Who overrides nothing costs
+nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from quorate.consensus.ports import Index, LeaderCause, Term
 from quorate.controller.live import LiveEntry
 from quorate.controller.messages import BrokersClosed, SumsMessage
 from quorate.events import Event
@@ -13,6 +15,28 @@ from quorate.events import Event
 
 class Listener:
     """Hears nothing, unless it says otherwise."""
+
+    # -- of the machine, in this order
+
+    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
+        """This node leads, with what it must know of that; or, without a cause, leads no more. (It decides later.)"""
+
+    def disowned(self, index: Index) -> None:
+        """An entry that this node decided in the term it leads came back committed, and was not executed."""
+
+    def slice_end(self) -> None:
+        """A slice of entries is applied, stored and published."""
+
+    def installed(self, index: Index) -> None:
+        """A snapshot took the place of every entry up to ``index``: what became of each of them was not seen here."""
+
+    def applied(self, end_offset: int) -> None:
+        """Events were applied, in a slice or by a snapshot: the new high watermark."""
+
+    def kept(self, index: Index, term: Term) -> None:
+        """A ``groups`` entry of the slice was executed."""
+
+    # -- of the controller
 
     def opened(self, term: int) -> None:
         """This node has become the deciding leader."""
@@ -35,48 +59,138 @@ class Listener:
     def sums_told(self, peer: int, message: SumsMessage) -> None:
         """What another controller's state adds up to."""
 
+    def clock_said(self, text: str, ahead_ms: int) -> None:
+        """What an operator should hear about this node's clock, and how far it is ahead of a majority's (below 0:
+        behind).
+        """
+
+    # -- of the node
+
+    def directories_named(self) -> None:
+        """The log may name other directories of voters than before."""
+
+    def stopping(self) -> None:
+        """The node serves nothing more."""
+
+
+class WhenApplied(Listener):
+    """Calls ``call`` with each new high watermark."""
+
+    def __init__(self, call: Callable[[int], None]) -> None:
+        self._call = call
+
+    def applied(self, end_offset: int) -> None:
+        """Call it."""
+        self._call(end_offset)
+
+
+_NAMES = tuple(name for name in vars(Listener) if not name.startswith("_"))
+
 
 class Listeners(Listener):
     """Several as one, in order."""
 
     def __init__(self) -> None:
         self._all: tuple[Listener, ...] = ()
+        self._find()
 
     def add(self, *listeners: Listener) -> None:
         """Tell these too, after the others."""
         self._all += listeners
+        self._find()
+
+    def remove(self, listener: Listener) -> None:
+        """Tell it nothing more."""
+        self._all = tuple(other for other in self._all if other is not listener)
+        self._find()
+
+    def _find(self) -> None:
+        """Who overrides what, in order."""
+        self._who: dict[str, tuple[Callable[..., None], ...]] = {
+            name: tuple(
+                getattr(listener, name)
+                for listener in self._all
+                if getattr(type(listener), name) is not getattr(Listener, name)
+            )
+            for name in _NAMES
+        }
+
+    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
+        """Tell each who leads."""
+        for tell in self._who["leadership"]:
+            tell(term, cause)
+
+    def disowned(self, index: Index) -> None:
+        """Tell each that this node's entry was not executed."""
+        for tell in self._who["disowned"]:
+            tell(index)
+
+    def slice_end(self) -> None:
+        """Tell each that a slice is stored."""
+        for tell in self._who["slice_end"]:
+            tell()
+
+    def installed(self, index: Index) -> None:
+        """Tell each that a snapshot is the state now."""
+        for tell in self._who["installed"]:
+            tell(index)
+
+    def applied(self, end_offset: int) -> None:
+        """Tell each how far the log is applied."""
+        for tell in self._who["applied"]:
+            tell(end_offset)
+
+    def kept(self, index: Index, term: Term) -> None:
+        """Tell each which entry of groups was executed."""
+        for tell in self._who["kept"]:
+            tell(index, term)
 
     def opened(self, term: int) -> None:
         """Tell each that this node decides."""
-        for listener in self._all:
-            listener.opened(term)
+        for tell in self._who["opened"]:
+            tell(term)
 
     def lost(self) -> None:
         """Tell each that it decides no more."""
-        for listener in self._all:
-            listener.lost()
+        for tell in self._who["lost"]:
+            tell()
 
     def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """Tell each what is applied."""
-        for listener in self._all:
-            listener.committed(events)
+        for tell in self._who["committed"]:
+            tell(events)
 
     def suspected(self, suspects: list[LiveEntry]) -> None:
         """Tell each who is suspected."""
-        for listener in self._all:
-            listener.suspected(suspects)
+        for tell in self._who["suspected"]:
+            tell(suspects)
 
     def closed_elsewhere(self, peer: int, note: BrokersClosed) -> None:
         """Tell each what another controller saw."""
-        for listener in self._all:
-            listener.closed_elsewhere(peer, note)
+        for tell in self._who["closed_elsewhere"]:
+            tell(peer, note)
 
     def revived(self, entry: LiveEntry) -> None:
         """Tell each who is heard again."""
-        for listener in self._all:
-            listener.revived(entry)
+        for tell in self._who["revived"]:
+            tell(entry)
 
     def sums_told(self, peer: int, message: SumsMessage) -> None:
         """Tell each another controller's sums."""
-        for listener in self._all:
-            listener.sums_told(peer, message)
+        for tell in self._who["sums_told"]:
+            tell(peer, message)
+
+    def clock_said(self, text: str, ahead_ms: int) -> None:
+        """Tell each what the clock did."""
+        for tell in self._who["clock_said"]:
+            tell(text, ahead_ms)
+
+    def directories_named(self) -> None:
+        """Tell each that the log may name other directories."""
+        for tell in self._who["directories_named"]:
+            tell()
+
+    def stopping(self) -> None:
+        """Tell each that the node ends."""
+        for tell in self._who["stopping"]:
+            tell()

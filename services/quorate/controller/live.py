@@ -120,9 +120,19 @@ def _nobody(_: LiveEntry) -> None:
 
 
 class LiveTable:
-    """All brokers heard by this node."""
+    """All brokers heard by this node. ``on_alive`` is called with a broker heard for the first time, or again after it
+    was dead.
+    """
 
-    def __init__(self, *, started: float, timeout_s: float, timeout_max_s: float, entries_max: int) -> None:
+    def __init__(
+        self,
+        *,
+        started: float,
+        timeout_s: float,
+        timeout_max_s: float,
+        entries_max: int,
+        on_alive: Callable[[LiveEntry], None] = _nobody,
+    ) -> None:
         self._entries: dict[LiveKey, LiveEntry] = {}
         self._living: dict[LiveKey, LiveEntry] = {}
         self._dead: OrderedDict[LiveKey, LiveEntry] = OrderedDict()
@@ -136,8 +146,7 @@ class LiveTable:
         self.beats = 0
         self.ignored = 0
         self.suspects = 0
-        self.on_alive: Callable[[LiveEntry], None] = _nobody
-        """Called with a broker heard for the first time, or again after it was dead."""
+        self._on_alive = on_alive
 
     def __len__(self) -> int:
         """How many brokers were ever heard."""
@@ -191,7 +200,7 @@ class LiveTable:
             entry.alive_since = now
             entry.evidence = ""
             self._begin(entry, beat)
-            self.on_alive(entry)
+            self._on_alive(entry)
         elif epoch > entry.epoch or (epoch == entry.epoch and beat.max_offset >= entry.max_offset):
             entry.epoch = epoch
             entry.max_offset = beat.max_offset
@@ -214,7 +223,7 @@ class LiveTable:
                 self.ignored += 1
                 return None
             entry = self._entries[key] = self._living[key] = LiveEntry(beat, beat.broker_id, now)
-            self.on_alive(entry)
+            self._on_alive(entry)
         if entry.channel is not channel:
             if entry.channel is not None:
                 self._untie(entry)

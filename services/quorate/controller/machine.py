@@ -19,6 +19,7 @@ from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, 
 from quorate.consensus.raft.staging import finish_switch
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import Applied, applied_ops, read_applied
+from quorate.controller.listeners import Listener
 from quorate.errors import InvariantBrokenError, check
 from quorate.events import ClusterCreated, Event, Stamp
 from quorate.metadata.cluster import directory_of, former_directories
@@ -35,21 +36,17 @@ from quorate.wire.avro import events_of
 
 
 class Speculation(Protocol):
-    """The leader's side of the bargain (deciding.py)."""
+    """The leader's side of the bargain (in_flight.py)."""
 
     def claimed(self, index: Index, term: Term, offset: int) -> "EntryResult | None":
         """The entry at ``index`` came back committed, and ``offset`` is the next one: what it was decided to make, if
         this node decided it there, in this very term, and leads still. It is executed then.
         """
 
-    def settled(self, index: Index, term: Term, *, executed: bool) -> None:
-        """An entry that was not claimed came back committed, and this became of it."""
-
-    def slice_end(self) -> None:
-        """The slice is stored: answer whoever waits."""
-
-    def installed(self, index: Index) -> None:
-        """A snapshot took the place of every entry up to ``index``: what became of each of them was not seen here."""
+    def settled(self, index: Index, term: Term, *, executed: bool) -> bool:
+        """An entry that was not claimed came back committed, and this became of it. True: this node decided it and
+        leads still, so that what it decided since never comes to be.
+        """
 
 
 class EntryResult(msgspec.Struct, gc=False, eq=False):
@@ -88,18 +85,18 @@ class _Loaded(msgspec.Struct, frozen=True, gc=False, eq=False):
     sums: RunningSums
 
 
+_NOBODY = Listener()
+
+
 def _no_journal() -> int:
     """Nobody says what is durable."""
     return 0
 
 
-def _nobody_leads(term: Term, cause: LeaderCause | None) -> None:
-    """Nobody decides here."""
-
-
 class ReplicatedState:
     """Implements consensus.ports.Machine. ``durable_seq``: the journal's, as of now; it is kept with each slice, and a
-    journal that holds less at a start has lost something.
+    journal that holds less at a start has lost something. ``speculation``: what this node decided; without, it applies,
+    as a replay does. ``listener`` hears what became of each slice, and of leadership.
     """
 
     def __init__(
@@ -109,29 +106,20 @@ class ReplicatedState:
         metrics: Metrics,
         requests: RequestSettings,
         durable_seq: Callable[[], int] = _no_journal,
+        speculation: Speculation | None = None,
+        listener: Listener = _NOBODY,
     ) -> None:
         self._store = store
         self._durable_seq = durable_seq
         self._request_settings = requests
         self._log = log
         self._metrics = metrics
-        self._speculation: Speculation | None = None
-        self._leadership: Callable[[Term, LeaderCause | None], None] = _nobody_leads
-        self.on_applied: list[Callable[[int], None]] = []
-        """Called after each slice with the new high watermark."""
-        self.on_kept: list[Callable[[Index, Term], None]] = []
-        """Called after each slice with where each executed ``groups`` entry of it lies."""
+        self._speculation, self._listener = speculation, listener
         if finish_switch(store):
             log.reload()
         self._new: _Loaded | None = None
         """A snapshot's state, read and not yet seen."""
         self._take()
-
-    def attach(self, speculation: Speculation, leadership: Callable[[Term, LeaderCause | None], None]) -> None:
-        """Tell it who decides, and who opens terms; once, before the engine starts. Without: it applies, as a replay
-        does.
-        """
-        self._speculation, self._leadership = speculation, leadership
 
     def prepare(self) -> Steps[None]:
         """Read committed state from the store's rows, at start and after a snapshot: it costs what the state costs.
@@ -239,8 +227,8 @@ class ReplicatedState:
         else:
             decoded = decode_entry(entry) if entry else None
             executed = decoded is not None and decoded.decided_term == term and decoded.base_offset == self.offset
-            if speculation is not None:
-                speculation.settled(index, term, executed=executed)
+            if speculation is not None and speculation.settled(index, term, executed=executed):
+                self._listener.disowned(index)
             if decoded is None:
                 pass
             elif not executed:
@@ -305,18 +293,16 @@ class ReplicatedState:
             self._metrics.commits += len(batches)
             self._metrics.events += self.offset - batches[0][0]
             self._log.publish(batches)
-        if self._speculation is not None:
-            self._speculation.slice_end()
+        listener = self._listener
+        listener.slice_end()
         if batches:
-            for callback in self.on_applied:
-                callback(self.offset)
+            listener.applied(self.offset)
         for index, term in kept:
-            for listener in self.on_kept:
-                listener(index, term)
+            listener.kept(index, term)
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         """Leadership began (with its cause) or ended: tell the controller."""
-        self._leadership(term, cause)
+        self._listener.leadership(term, cause)
 
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
         """Every row of ``rows``, ``requests`` and ``groups`` as of ``applied_index`` at the call, read as it is
@@ -343,10 +329,8 @@ class ReplicatedState:
         """The store was replaced by a snapshot at ``index``, and ``prepare`` has read it: that is the state now."""
         self._take()
         check((self._index, self.term) == (index, term), f"installed {self._index}/{self.term}, not {index}/{term}")
-        if self._speculation is not None:
-            self._speculation.installed(index)
-        for callback in self.on_applied:
-            callback(self.offset)
+        self._listener.installed(index)
+        self._listener.applied(self.offset)
 
 
 def fold(state: State, events: Sequence[Event], first: Stamp) -> State:

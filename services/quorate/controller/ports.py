@@ -7,6 +7,8 @@ import msgspec
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import RaftEngine
+from quorate.controller.in_flight import Flights
+from quorate.controller.listeners import Listeners
 from quorate.controller.machine import ReplicatedState
 from quorate.metrics import Metrics
 
@@ -68,6 +70,10 @@ class ControllerPorts(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: RaftEngine
     machine: ReplicatedState
+    flights: Flights
+    """The machine's."""
+    listeners: Listeners
+    """The machine tells them too."""
     scheduler: Scheduler
     peers: PeerLink
     metrics: Metrics

@@ -12,6 +12,7 @@ import msgspec
 from quorate.consensus.ports import LeaderCause, NodeId, Term
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
+from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Caller, Outcome, Unavailable
 from quorate.controller.pending import AnyPending, Pending
 from quorate.controller.ports import ControllerPorts
@@ -19,7 +20,7 @@ from quorate.controller.settings import ControllerSettings
 from quorate.metadata.commands import Command, CreateCluster, RecordLeader
 
 
-class Terms:
+class Terms(Listener):
     """Opens and ends terms. ``opened`` and ``lost`` are called when this node begins to decide, and when it ends."""
 
     def __init__(
@@ -51,7 +52,7 @@ class Terms:
         if cause is None:
             self._lose()
             return
-        self._decider.opened()
+        self._decider.begin_term()
         if self._machine.offset == 0:
             self._decide_first(self._founded_by_all(), term, lambda: self._record_leader(term, cause))
         else:
@@ -103,6 +104,6 @@ class Terms:
 
     def _lose(self) -> None:
         was_open, self._open = self._open, Term(0)
-        self._decider.lost()
+        self._decider.end_term()
         if was_open:
             self._told_lost()

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from quorate.clock import Scheduler
-from quorate.controller import Busy, ReadResult, ReadView
+from quorate.controller import Busy, Listener, Listeners, ReadResult, ReadView
 from quorate.errors import UsageError
 from quorate.history.past import NoAnswer
 from quorate.model.live import Silence
@@ -106,18 +106,18 @@ class _Waiting:
         self.seen = seen
 
 
-class FreshReader:
+class FreshReader(Listener):
     """Hands out views that are fresh enough, or says why not; one or the other, exactly once.
 
-    ``advanced``: called with the new end offset after each slice of applied entries (``ReplicatedState.on_applied``). A
-    read takes ``timeout_s`` at most, one of the past ``past_timeout_s``; ``waiting_max`` reads may wait for an offset.
+    ``listeners`` tell it how far the log is applied. A read takes ``timeout_s`` at most, one of the past
+    ``past_timeout_s``; ``waiting_max`` reads may wait for an offset.
     """
 
     def __init__(
         self,
         present: Present,
         history: History,
-        advanced: list[Callable[[int], None]],
+        listeners: Listeners,
         scheduler: Scheduler,
         *,
         timeout_s: float,
@@ -132,7 +132,7 @@ class FreshReader:
         self._waiting_max = waiting_max
         self._waiting: list[_Waiting] = []
         self._alarm: float | None = None
-        advanced.append(self._advanced)
+        listeners.add(self)
 
     def read(self, freshness: Freshness, seen: Seen, *, forward: bool = True) -> None:
         """``forward=False``: linearizable only if this node leads."""
@@ -208,7 +208,8 @@ class FreshReader:
             waiting.seen(NotFresh("behind", message, end_offset=end))
         self._arm()
 
-    def _advanced(self, end_offset: int) -> None:
+    def applied(self, end_offset: int) -> None:
+        """Answer those who waited for it."""
         if self._waiting:
             reached = [waiting for waiting in self._waiting if waiting.offset <= end_offset]
             self._waiting = [waiting for waiting in self._waiting if waiting.offset > end_offset]

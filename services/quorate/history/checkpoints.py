@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Store, StoreOp
 from quorate.consensus.storage.store import key_offset, offset_key
-from quorate.controller import ReplicatedState
+from quorate.controller import Listener, ReplicatedState
 from quorate.errors import InvariantBrokenError, StorageError
 from quorate.history.replay import spacing
 from quorate.history.settings import HistorySettings
@@ -30,7 +30,7 @@ NOTE, MARK, ROW = b"n", b"m", b"r"
 Pair = tuple[bytes, bytes]
 
 
-class Checkpoints:
+class Checkpoints(Listener):
     """Writes one whenever the state has moved far enough, and finds the nearest."""
 
     def __init__(
@@ -53,7 +53,6 @@ class Checkpoints:
         self._stopped = False
         self._due = 0
         self._set_due()
-        machine.on_applied.append(self._advanced)
 
     def stop(self) -> None:
         """Write no more; what is half written is removed at the next start."""
@@ -69,13 +68,13 @@ class Checkpoints:
         last = self.offsets[-1] if self.offsets else 0
         self._due = last + spacing(self._machine.state, self._settings.checkpoint_events)
 
-    def _advanced(self, offset: int) -> None:
+    def applied(self, end_offset: int) -> None:
         """After each slice of applied entries; one comparison, nearly always."""
-        if offset < self._due or self._writing:
+        if end_offset < self._due or self._writing:
             return
         self._set_due()  # The state may have grown.
-        if offset >= self._due:
-            self.keep(offset, rows(self._machine.state), self._machine.sums.rows)
+        if end_offset >= self._due:
+            self.keep(end_offset, rows(self._machine.state), self._machine.sums.rows)
 
     def keep(self, offset: int, pairs: Iterable[Pair], expected: int | None = None) -> None:
         """Write the rows of the state at ``offset``, unless they are there or another checkpoint is being written. What

@@ -34,13 +34,16 @@ from quorate.controller import (
     Controller,
     ControllerPorts,
     ControllerSettings,
+    Flights,
     GroupWriter,
+    Listeners,
     Liveness,
     ReplicatedState,
     Reread,
     RoleChanges,
     SettingsAgreement,
     StateIsWrongError,
+    WhenApplied,
 )
 from quorate.errors import PeerError, StorageError, UsageError
 from quorate.history.checkpoints import Checkpoints
@@ -289,8 +292,15 @@ class Core:
         self.store, self.log = ports.store, ports.log
         self._worker = ports.worker
         self.metrics = ports.metrics
+        flights, self.listeners = Flights(), Listeners()
         self.machine = ReplicatedState(
-            ports.store, ports.log, ports.metrics, settings.requests, lambda: ports.journal.durable_seq
+            ports.store,
+            ports.log,
+            ports.metrics,
+            settings.requests,
+            lambda: ports.journal.durable_seq,
+            flights,
+            self.listeners,
         )
         self.engine = self._made_engine(voters, ports, settings.engine)
         peers = PeerMessages(ports.network)
@@ -299,6 +309,8 @@ class Core:
             ControllerPorts(
                 engine=self.engine,
                 machine=self.machine,
+                flights=flights,
+                listeners=self.listeners,
                 scheduler=ports.scheduler,
                 peers=peers,
                 metrics=ports.metrics,
@@ -312,7 +324,10 @@ class Core:
         self._voters = set(voters)
         self._others = tuple(voter for voter in voters if voter != node_id)
         self._judged = self._judge_voters()
-        self._watch_directories()
+        self._nodes_seen = self.machine.state.nodes
+        self._turned_away: set[NodeId] = set()
+        self._unnamed: set[NodeId] = set()
+        """Peers on another directory than the one of that voter; see ``directory_of``."""
 
     def _made_engine(self, voters: tuple[NodeId, ...], ports: CorePorts, settings: EngineSettings) -> RaftEngine:
         engine_ports = EnginePorts(
@@ -352,8 +367,16 @@ class Core:
             Reread(machine, ports.journal, own.replay_events_max),
             ports.on_fatal,
         )
-        # In this order they hear of what happens.
-        controller.listeners.add(self.groups, self.liveness, self.agreement, self.role_changes, self.comparison)
+        # In this order they hear of what happens, after the controller's own decider and terms.
+        self.listeners.add(
+            self.checkpoints,
+            WhenApplied(self._applied),
+            self.groups,
+            self.liveness,
+            self.agreement,
+            self.role_changes,
+            self.comparison,
+        )
 
     def start(self, node_start: RecordNodeStart | None = None) -> None:
         """Begin taking part."""
@@ -387,15 +410,6 @@ class Core:
             )
         return True
 
-    def _watch_directories(self) -> None:
-        self._nodes_seen = self.machine.state.nodes
-        self._turned_away: set[NodeId] = set()
-        self._unnamed: set[NodeId] = set()
-        """Peers on another directory than the one of that voter; see ``directory_of``."""
-        self.on_directories: Callable[[], None] = lambda: None
-        """Called when the log may name other directories of voters than before."""
-        self.machine.on_applied.append(self._applied)
-
     @property
     def waits_for(self) -> str:
         """Why this node cannot take part, and what would help; empty when it can."""
@@ -417,7 +431,7 @@ class Core:
             self._nodes_seen = nodes
             self._keep_names()
             self._judge_met()
-            self.on_directories()
+            self.listeners.directories_named()
 
     def _keep_names(self) -> None:
         """Make durable which directories the log names, before one that is new is heard: see ``Directory``."""

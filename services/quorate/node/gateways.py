@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Protocol
 
 from quorate.clock import LoopScheduler
-from quorate.controller import QuorumIs, ReadResult, ReadView
+from quorate.controller import QuorumIs, ReadResult, ReadView, WhenApplied
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
@@ -77,8 +77,11 @@ class ClusterView:
         self.node_id = node.settings.node.id
         self.cluster_id = node.settings.cluster.id
         self.log: EventLogReader = node.core.log
-        self.on_applied = node.core.machine.on_applied
         self.groups: GroupLedger = node.core.groups
+
+    def hear(self, applied: Callable[[int], None]) -> None:
+        """Have this called with the new end offset after each slice of applied entries."""
+        self._node.core.listeners.add(WhenApplied(applied))
 
     @property
     def coordinates(self) -> bool:
@@ -217,7 +220,7 @@ class Gateways:
         return FreshReader(
             self._node.core.controller,
             self._past,
-            self._node.core.machine.on_applied,
+            self._node.core.listeners,
             self._node.scheduler,
             timeout_s=timeout_s,
             past_timeout_s=past_timeout_s,

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Self, TypeVar
 
-from quorate.controller import Caller, Outcome, ReadResult, ReadView
+from quorate.controller import Caller, Listener, Outcome, ReadResult, ReadView
 from quorate.controller.views import Level
 from quorate.errors import QuorateError, UsageError
 from quorate.events import Event, NodeAddresses, Stamp
@@ -133,13 +133,8 @@ class Node:
         """
         running, log = self.running, self.core.log
         news = asyncio.Event()
-
-        def told(_: object) -> None:
-            news.set()
-
-        applied = self.core.machine.on_applied
-        applied.append(told)
-        running.on_stop.append(news.set)
+        listeners, listener = self.core.listeners, _News(news)
+        listeners.add(listener)
         try:
             while not running.stopping:
                 news.clear()
@@ -151,8 +146,7 @@ class Node:
                 if offset == log.end_offset:
                     await news.wait()
         finally:
-            applied.remove(told)
-            running.on_stop.remove(news.set)
+            listeners.remove(listener)
         if running.failed.done():
             raise running.failed.result()
 
@@ -163,6 +157,21 @@ class Node:
     def fail(self, error: BaseException) -> None:
         """Something happened that it must not survive: it serves nothing more; the first reason stays."""
         self.running.fail(error)
+
+
+class _News(Listener):
+    """Wakes who reads the log."""
+
+    def __init__(self, news: asyncio.Event) -> None:
+        self._news = news
+
+    def applied(self, end_offset: int) -> None:
+        """There is more of it."""
+        self._news.set()
+
+    def stopping(self) -> None:
+        """There will be no more."""
+        self._news.set()
 
 
 async def _told(ask: Callable[[Callable[[T], None]], None]) -> T:

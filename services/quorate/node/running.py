@@ -9,7 +9,7 @@ import asyncio
 import gc
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack, suppress
 
 from structlog.typing import FilteringBoundLogger
@@ -21,7 +21,7 @@ from quorate.consensus.storage.scrub import Scrub
 from quorate.consensus.storage.store import StoreDamagedError
 from quorate.consensus.transport.hello import PeerIdentity
 from quorate.consensus.transport.peers import Peers
-from quorate.controller import StateIsWrongError
+from quorate.controller import Listener, StateIsWrongError
 from quorate.errors import QuorateError, StorageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.remoting.pusher import RolePusher
@@ -51,6 +51,21 @@ def addresses_of(voter: VoterSettings) -> NodeAddresses:
     return NodeAddresses(rpc=voter.rpc, raft=voter.raft, kafka=voter.kafka, http=voter.http)
 
 
+class _Outward(Listener):
+    """What of a core's news goes to the log and to the links."""
+
+    def __init__(self, log: FilteringBoundLogger, peers: Peers) -> None:
+        self._log, self._peers = log, peers
+
+    def clock_said(self, text: str, ahead_ms: int) -> None:
+        """An operator reads it."""
+        self._log.warning("clock", news=text, ahead_ms=ahead_ms)
+
+    def directories_named(self) -> None:
+        """Some links may be of directories that count no more."""
+        self._peers.judge_again()
+
+
 class Running:
     """A node that runs. Made on its loop; all its parts are there from the beginning, and ``start`` sets them going.
 
@@ -65,8 +80,6 @@ class Running:
         self.scheduler = LoopScheduler(self.loop)
         self.started = self.stopping = False
         self.failed: asyncio.Future[BaseException] = self.loop.create_future()
-        self.on_stop: list[Callable[[], None]] = []
-        """Called once it serves nothing more."""
         opened, self._ends = ExitStack(), AsyncExitStack()
         self._ends.callback(opened.close)
         try:
@@ -192,10 +205,7 @@ class Running:
             ),
             founding,
         )
-        self.core.controller.clock.on_news.append(
-            lambda news: self.log.warning("clock", news=news.text, ahead_ms=news.ahead_ms)
-        )
-        self.core.on_directories = self.peers.judge_again
+        self.core.listeners.add(_Outward(self.log, self.peers))
 
     def _made_scrub(self) -> Scrub:
         data, settings = self.data, self.settings.storage.scrub
@@ -283,8 +293,8 @@ class Running:
 
     def _end(self) -> None:
         self.stopping = True
-        for callback in list(self.on_stop):
-            callback()
+        if self.started:
+            self.core.listeners.stopping()
 
     async def stop(self, *, handover: bool) -> None:
         """Take part no longer: hand the leadership over, stop serving, flush, close."""

@@ -12,6 +12,8 @@ from quorate.controller import (
     ControllerPorts,
     ControllerSettings,
     DialResult,
+    Flights,
+    Listeners,
     ReplicatedState,
     RoleChange,
     SettingsAgreement,
@@ -161,7 +163,10 @@ class Bench:
         self.store = MemoryStore()
         self.metrics = Metrics()
         self.settings = settings or ControllerSettings()
-        self.machine = ReplicatedState(self.store, EventLog(self.store), self.metrics, requests or RequestSettings())
+        requests, flights, self.listeners = requests or RequestSettings(), Flights(), Listeners()
+        self.machine = ReplicatedState(
+            self.store, EventLog(self.store), self.metrics, requests, speculation=flights, listener=self.listeners
+        )
         self.engine = ScriptedEngine(self.machine)
         self.wire = Wire()
         self.brokers = Brokers()
@@ -171,6 +176,8 @@ class Bench:
             ControllerPorts(
                 engine=self.engine,  # type: ignore[arg-type]
                 machine=self.machine,
+                flights=flights,
+                listeners=self.listeners,
                 scheduler=self.loop,
                 peers=self.wire,
                 metrics=self.metrics,
@@ -180,8 +187,8 @@ class Bench:
             PolicySettings(),
             FOUNDING,
         )
-        self.agreement = SettingsAgreement(self.controller, requests or RequestSettings())
-        self.controller.listeners.add(self.agreement)
+        self.agreement = SettingsAgreement(self.controller, requests)
+        self.listeners.add(self.agreement)
         self.controller.start()
 
     def open(self, term: int = 1) -> None:

@@ -19,6 +19,7 @@ from quorate.controller import (
     ReplicatedState,
     Unavailable,
     UnknownOutcome,
+    WhenApplied,
     messages,
 )
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
@@ -317,7 +318,7 @@ def test_a_snapshot_over_entries_in_doubt_leaves_them_unknown_and_forgets_them()
     families: tuple[Family, ...] = ("meta", "rows", "requests", "events")
     bench.store.write([StoreOp(f, k, v) for f in families for k, v in ahead.store.scan(f)])
     seen: list[int] = []
-    bench.machine.on_applied.append(seen.append)
+    bench.listeners.add(WhenApplied(seen.append))
     bench.machine.install(ahead.machine.applied_index(), Term(1))
     assert seen == [bench.controller.offset] == [6]
     bench.after(2.6)

@@ -8,7 +8,7 @@ import pytest
 
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.controller import Comparison, ControllerSettings, ReplicatedState, Reread, messages
+from quorate.controller import Comparison, ControllerSettings, Listeners, ReplicatedState, Reread, messages
 from quorate.controller.comparing import StateIsWrongError, outvoted, packed
 from quorate.controller.messages import SumsAt, SumsOf
 from quorate.history.checkpoints import Checkpoints
@@ -56,10 +56,12 @@ class Voter:
         self.log = EventLog(self.store)
         self.stopped: list[Exception] = []
         self.stopped_at = 0.0
-        self.machine = ReplicatedState(self.store, self.log, Metrics(), RequestSettings())
+        listeners = Listeners()
+        self.machine = ReplicatedState(self.store, self.log, Metrics(), RequestSettings(), listener=listeners)
         self.checkpoints = Checkpoints(
             self.store, self.machine, self.loop, HistorySettings(checkpoint_events=rig.checkpoint_events), self.fail
         )
+        listeners.add(self.checkpoints)
         self.refold: Callable[[int, int], Steps[int | None]] = Refold(self.checkpoints, self.log, 100_000)
         self.comparison = Comparison(
             Engine(rig, node, voters),  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from quorate.consensus.entry import Entry, decode_entry, encode_entry
 from quorate.consensus.ports import Index, StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import StoreDamagedError, applied_ops
-from quorate.controller import ControllerSettings, GroupWriter, ReplicatedState, WriteResult
+from quorate.controller import ControllerSettings, GroupWriter, Listener, ReplicatedState, WriteResult
 from quorate.metadata.commands import ApplyBrokerId
 from quorate.metadata.group_rows import encode_changes
 from quorate.metadata.requests import RequestSettings
@@ -189,8 +189,7 @@ def test_an_entry_of_another_term_in_the_same_place_is_not_ours() -> None:
     office = Office()
     office.put("a")
     office.bench.after(0.001)
-    for told in office.bench.machine.on_kept:
-        told(Index(len(office.bench.engine.log)), Term(7))
+    office.bench.listeners.kept(Index(len(office.bench.engine.log)), Term(7))
     office.bench.after(0.001)
     assert office.told == []
     office.turn()
@@ -215,9 +214,19 @@ def test_a_commit_that_does_not_come_is_told_in_time() -> None:
     assert not office.writer.pending(b"a")
 
 
-def machine(store: MemoryStore) -> ReplicatedState:
+class Told(Listener):
+    """Keeps where the entries of groups lie."""
+
+    def __init__(self) -> None:
+        self.kept_at: list[tuple[int, int]] = []
+
+    def kept(self, index: Index, term: Term) -> None:
+        self.kept_at.append((index, term))
+
+
+def machine(store: MemoryStore, told: Told | None = None) -> ReplicatedState:
     """Another node's."""
-    return ReplicatedState(store, EventLog(store), Metrics(), RequestSettings())
+    return ReplicatedState(store, EventLog(store), Metrics(), RequestSettings(), listener=told or Listener())
 
 
 def groups_entry(term: int, base: int, *changes: tuple[bytes, bytes | None]) -> bytes:
@@ -228,10 +237,8 @@ def groups_entry(term: int, base: int, *changes: tuple[bytes, bytes | None]) -> 
 
 def test_an_entry_of_another_term_is_not_executed() -> None:
     """Stored under a term it was not decided in, or at another offset, it changes nothing and nobody is told."""
-    store = MemoryStore()
-    node = machine(store)
-    told: list[tuple[int, int]] = []
-    node.on_kept.append(lambda index, term: told.append((index, term)))
+    store, told = MemoryStore(), Told()
+    node = machine(store, told)
     for index, term, entry in (
         (1, 2, groups_entry(1, 0, (b"a", b"old"))),
         (2, 2, groups_entry(2, 5, (b"a", b"elsewhere"))),
@@ -239,7 +246,7 @@ def test_an_entry_of_another_term_is_not_executed() -> None:
     ):
         node.apply(Index(index), Term(term), entry)
         node.applied()
-    assert told == [(3, 2)]
+    assert told.kept_at == [(3, 2)]
     assert dict(store.scan("groups")) == {b"a": b"new"}
 
 

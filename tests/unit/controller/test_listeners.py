@@ -2,23 +2,52 @@
 
 from collections.abc import Sequence
 
-from quorate.controller import Listener
-from quorate.controller.listeners import Listeners
+from quorate.consensus.ports import Index, LeaderCause, Term
+from quorate.controller import Listener, Listeners
 from quorate.controller.live import LiveEntry
 from quorate.controller.messages import BrokersClosed, SumsMessage
 from quorate.events import Event
-from tests.unit.controller.bench import Bench
+from quorate.metadata.group_rows import encode_changes
+from tests.unit.controller.bench import CALLER, Bench
 from tests.unit.controller.test_controller import topic
 
 
 class Recorder(Listener):
     """Keeps the names of what it heard, under its own."""
 
-    def __init__(self, name: str, heard: list[str]) -> None:
-        self._name, self._heard = name, heard
+    def __init__(self, name: str, heard: list[str], *only: str) -> None:
+        self._name, self._heard, self._only = name, heard, only
 
     def _hear(self, what: str) -> None:
-        self._heard.append(f"{what} {self._name}")
+        if not self._only or what in self._only:
+            self._heard.append(f"{what} {self._name}")
+
+    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
+        self._hear("leadership")
+
+    def disowned(self, index: Index) -> None:
+        self._hear("disowned")
+
+    def slice_end(self) -> None:
+        self._hear("slice_end")
+
+    def installed(self, index: Index) -> None:
+        self._hear("installed")
+
+    def applied(self, end_offset: int) -> None:
+        self._hear("applied")
+
+    def kept(self, index: Index, term: Term) -> None:
+        self._hear("kept")
+
+    def clock_said(self, text: str, ahead_ms: int) -> None:
+        self._hear("clock_said")
+
+    def directories_named(self) -> None:
+        self._hear("directories_named")
+
+    def stopping(self) -> None:
+        self._hear("stopping")
 
     def opened(self, term: int) -> None:
         self._hear("opened")
@@ -55,12 +84,22 @@ def test_each_is_told_everything_in_the_order_in_which_they_were_named() -> None
     assert heard == [f"{name} {who}" for name in names for who in "bac"]
 
 
+def test_who_was_removed_hears_nothing_more() -> None:
+    """And the others go on hearing, in order."""
+    heard: list[str] = []
+    listeners, second = Listeners(), Recorder("b", heard)
+    listeners.add(Recorder("a", heard), second, Recorder("c", heard))
+    listeners.remove(second)
+    listeners.applied(1)
+    assert heard == ["applied a", "applied c"]
+
+
 def test_a_leadership_is_heard_from_its_opening_to_what_it_decided() -> None:
     """Opened once the first decision is applied, not before; then each entry decided here; then lost, once, and only a
     leadership that was open.
     """
     bench, heard = Bench(), list[str]()
-    bench.controller.listeners.add(Recorder("x", heard))
+    bench.listeners.add(Recorder("x", heard, "opened", "committed", "lost"))
     bench.engine.lead(1)
     assert heard == []
     bench.engine.commit()  # ClusterCreated
@@ -72,6 +111,22 @@ def test_a_leadership_is_heard_from_its_opening_to_what_it_decided() -> None:
     bench.engine.lead(2)
     bench.engine.lose(None)
     assert heard == ["committed x", "lost x"]
+
+
+def test_an_entry_is_heard_of_as_the_machine_has_it() -> None:
+    """Its slice is stored before anybody is told, the decider's answer goes out before the news of the offset, and what
+    a slice kept for groups comes last.
+    """
+    bench, heard = Bench(), list[str]()
+    bench.open()
+    bench.listeners.add(Recorder("x", heard))
+    bench.controller.submit(topic("a"), CALLER, lambda _: heard.append("answered"))
+    bench.engine.commit()
+    assert heard == ["answered", "committed x", "slice_end x", "applied x"]
+    heard.clear()
+    assert bench.controller.keep_groups(encode_changes([(b"k", b"row")])) is not None
+    bench.engine.commit()
+    assert heard == ["slice_end x", "kept x"]
 
 
 def test_a_controller_is_whole_before_it_is_started() -> None:

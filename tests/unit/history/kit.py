@@ -67,6 +67,7 @@ class Times:
         self.fatal: list[Exception] = []
         machine = self.bench.machine
         self.checkpoints = Checkpoints(self.bench.store, machine, self.bench.loop, self.settings, self.fatal.append)
+        self.bench.listeners.add(self.checkpoints)
         log = machine._log
         self.past = Past(machine, log, self.checkpoints, self.start, self.bench.loop, self.settings, self.bench.metrics)
 

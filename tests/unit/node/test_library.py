@@ -122,7 +122,8 @@ def test_a_command_is_answered_read_back_and_followed(settings: NodeSettings) ->
             assert isinstance(outcome, Answered)
             view = await node.read()
             assert isinstance(view, ReadView)
-            assert (list(view.state.topics), view.offset) == (["orders"], outcome.offset)
+            assert list(view.state.topics) == ["orders"]
+            assert view.offset >= outcome.offset  # The node's own start may have been recorded meanwhile.
         assert not node.serving
         await following
 

@@ -96,7 +96,7 @@ def test_a_store_that_is_older_does_not_bring_a_given_up_directory_back(core: Co
     peer = peer_of(core)
     old = directory_bytes(core.machine.directory_of(peer))
     named_as(core, peer, OTHER, (directory_text(old),))
-    core.machine.on_applied[-1](0)
+    core.listeners.applied(0)
     assert core.directory.named(peer) == directory_text(OTHER)
     named_as(core, peer, old)  # As its store says after the kill, and an empty one says nothing.
     assert core.directory_of(peer) == OTHER

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from quorate.consensus.ports import NodeId
+from quorate.controller import Listener
 from quorate.metadata.requests import RequestSettings
 from quorate.node.compose import Core
 from tests.sim.clients import Done, Result
@@ -40,6 +41,16 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, "draw", staticmethod(plain(Limits.draw)))
 
 
+class News(Listener):
+    """Keeps what a clock said."""
+
+    def __init__(self, told: list[str]) -> None:
+        self._told = told
+
+    def clock_said(self, text: str, ahead_ms: int) -> None:
+        self._told.append(text)
+
+
 class Hall(Stage):
     """A settled cluster of three, honest callers, and hands on its clocks."""
 
@@ -51,7 +62,7 @@ class Hall(Stage):
         self.asked = 0
         self.news: dict[NodeId, list[str]] = {node: [] for node in self.cluster.voters}
         for node, told in self.news.items():
-            self.core(node).controller.clock.on_news.append(lambda news, told=told: told.append(news.text))  # type: ignore[misc]
+            self.core(node).listeners.add(News(told))
 
     def core(self, node: NodeId) -> Core:
         found = self.process(node).node

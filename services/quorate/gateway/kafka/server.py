@@ -132,7 +132,7 @@ class KafkaServer(Listener[KafkaConnection]):
         self._groups_term = 0
         self._waiting: deque[_Waiting] = deque()
         self._waking = False
-        view.on_applied.append(self._advanced)
+        view.hear(self._advanced)
 
     # Life.
 

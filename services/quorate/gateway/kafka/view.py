@@ -72,8 +72,9 @@ class LogView(Protocol):
 
     node_id: int
     cluster_id: str
-    on_applied: list[Callable[[int], None]]
-    """Called with the new end offset after each slice of applied entries."""
+
+    def hear(self, applied: Callable[[int], None]) -> None:
+        """Have this called with the new end offset after each slice of applied entries."""
 
     @property
     def log(self) -> EventLogReader:

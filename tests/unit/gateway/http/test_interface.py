@@ -70,7 +70,7 @@ class House:
             fresh=FreshReader(
                 bench.controller,
                 self.times.past,
-                bench.machine.on_applied,
+                bench.listeners,
                 bench.loop,
                 timeout_s=SETTINGS.answer_timeout_s,
                 past_timeout_s=self.times.settings.answer_timeout_s,

@@ -37,7 +37,7 @@ class House:
         fresh = FreshReader(
             controller,
             self.times.past,
-            self.bench.machine.on_applied,
+            self.bench.listeners,
             self.bench.loop,
             timeout_s=settings.read_timeout_s,
             past_timeout_s=settings.read_timeout_s,
