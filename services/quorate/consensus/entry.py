@@ -31,6 +31,7 @@ MAX_REPLY_BYTES = 1024
 _HEAD = Layout("<BBHHHHIIQQQ")
 _KINDS: tuple[EntryKind, ...] = ("events", "groups", "membership")
 _CODES: dict[EntryKind, int] = {kind: code for code, kind in enumerate(_KINDS, start=1)}
+EVENTS = _CODES["events"]
 
 
 class EntryFormatError(PeerError):
@@ -85,8 +86,13 @@ def encode_entry(entry: Entry, max_bytes: int = MAX_ENTRY_BYTES) -> bytes:
         digest,
     )
     if len(data) > max_bytes:
-        raise UsageError(f"entry of {len(data)} bytes exceeds the limit of {max_bytes}")
+        raise too_long(data, max_bytes)
     return data
+
+
+def too_long(data: bytes, max_bytes: int) -> UsageError:
+    """What is said of an entry that is."""
+    return UsageError(f"entry of {len(data)} bytes exceeds the limit of {max_bytes}")
 
 
 @native
