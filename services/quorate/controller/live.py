@@ -1,12 +1,14 @@
 """The live table: who is heard, how lately, and how far each broker's log reaches. Soft state of every node.
 
 Rules: heartbeats are never log entries. A heartbeat costs a few attribute writes: no task, timer, log line or metric
-object; what is overdue is found by one scan a second. A close counts only on the channel of the last heartbeat and only
-when confirmed (liveness.py); until then the broker is *suspect*, still alive.
+object; what is overdue is looked for once a second, among all only when somebody's patience may have run out. A close
+counts only on the channel of the last heartbeat and only when confirmed (liveness.py); until then the broker is
+*suspect*, still alive.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from typing import Protocol
 
 import msgspec
@@ -147,6 +149,8 @@ class LiveTable:
         self.ignored = 0
         self.suspects = 0
         self._on_alive = on_alive
+        self._none_overdue_until = inf
+        """Up to then nobody's patience runs out: whoever is heard only moves on."""
 
     def __len__(self) -> int:
         """How many brokers were ever heard."""
@@ -191,7 +195,7 @@ class LiveTable:
         entry.priority = beat.priority
         timeout_s = beat.timeout_ms / 1000.0
         if timeout_s != entry.timeout_s:
-            entry.timeout_s = min(timeout_s, self._timeout_max_s) if timeout_s > 0 else self._timeout_s
+            self._be_patient(entry, timeout_s)
         epoch = beat.epoch
         if not entry.alive:
             entry.alive = True
@@ -200,6 +204,7 @@ class LiveTable:
             entry.alive_since = now
             entry.evidence = ""
             self._begin(entry, beat)
+            self._be_patient(entry, timeout_s)
             self._on_alive(entry)
         elif epoch > entry.epoch or (epoch == entry.epoch and beat.max_offset >= entry.max_offset):
             entry.epoch = epoch
@@ -223,6 +228,7 @@ class LiveTable:
                 self.ignored += 1
                 return None
             entry = self._entries[key] = self._living[key] = LiveEntry(beat, beat.broker_id, now)
+            self._be_patient(entry, beat.timeout_ms / 1000.0)
             self._on_alive(entry)
         if entry.channel is not channel:
             if entry.channel is not None:
@@ -255,8 +261,19 @@ class LiveTable:
         return suspects
 
     def overdue(self, now: float) -> list[LiveEntry]:
-        """Living entries whose patience ran out; the caller decides (``mark_dead``)."""
-        return [e for e in self._living.values() if e.seen + e.timeout_s < now]
+        """Living entries whose patience ran out; the caller decides (``mark_dead``). All are looked at only when one of
+        them may be.
+        """
+        if now <= self._none_overdue_until:
+            return []
+        found = [e for e in self._living.values() if e.seen + e.timeout_s < now]
+        self._none_overdue_until = min([e.seen + e.timeout_s for e in self._living.values()], default=inf)
+        return found
+
+    def _be_patient(self, entry: LiveEntry, timeout_s: float) -> None:
+        """It lives, and this is how long it asks to be waited for."""
+        entry.timeout_s = min(timeout_s, self._timeout_max_s) if timeout_s > 0 else self._timeout_s
+        self._none_overdue_until = min(self._none_overdue_until, entry.seen + entry.timeout_s)
 
     def suspected(self) -> list[LiveEntry]:
         """The living whose channel closed."""

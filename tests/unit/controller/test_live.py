@@ -37,6 +37,36 @@ def test_heard_is_alive_until_its_own_timeout() -> None:
     assert live.at(120.0).alive("c", "a", 2) is True
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["beat", "look", "forget"]),
+            st.integers(1, 4),
+            st.sampled_from([0, 500, 3000, 10_000, 900_000]),
+            st.floats(0.0, 8.0),
+        ),
+        max_size=60,
+    )
+)
+def test_whoever_is_overdue_is_found_at_the_next_look(steps: list[tuple[str, int, int, float]]) -> None:
+    """Whatever patience brokers ask for, shorten, or come back with: a look finds those that going through all does."""
+    live, now = table(), 100.0
+    for what, broker_id, timeout_ms, pause_s in steps:
+        now += pause_s
+        if what == "beat":
+            live.heard(beat(broker_id, timeout_ms=timeout_ms), Line(), now)
+            continue
+        if what == "forget":
+            for entry in [entry for entry in live if entry.broker_id == broker_id]:
+                live.forget(entry)
+            continue
+        plain = [entry for entry in live if entry.alive and entry.seen + entry.timeout_s < now]
+        found = live.overdue(now)
+        assert sorted(entry.broker_id for entry in found) == sorted(entry.broker_id for entry in plain)
+        for entry in found[: broker_id - 1]:  # Some are left: they are found again.
+            live.mark_dead(entry, "heartbeat expired", now)
+
+
 def test_offsets_move_only_forward_as_a_pair() -> None:
     """A lower (epoch, max offset) does not replace a higher one; a higher epoch does, whatever its offset."""
     live, line = table(), Line()
