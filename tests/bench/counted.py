@@ -3,7 +3,8 @@
 Rules: the same code as in a node, from the bytes that a broker sends to the bytes of the answer: listener, controller,
 consensus, state, canonical lines. Ports are the simulator's, with fixed delays: sockets, the frames of the peer links,
 disk, RocksDB and threads are not counted, nor is what the simulator itself does. What is counted: calls of Python
-functions, calls of built-in functions, and *steps* (bytecodes). They are the same in every run of the same code.
+functions, calls of built-in functions, and *steps* (bytecodes); and, at the ports, what is asked of the kernel. They
+are the same in every run of the same code.
 """
 
 import sys
@@ -13,7 +14,7 @@ from functools import partial
 from io import BytesIO, TextIOWrapper
 from itertools import count
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,9 +32,11 @@ from quorate.node.settings import LogSection
 from quorate.wire.remoting import FrameSplitter, Response, decode_response, encode_request
 from tests.sim.cluster import Cluster, Host, Ports, Process
 from tests.sim.disk import Slowness
-from tests.sim.network import End
+from tests.sim.network import End, Fabric, SimNetwork
 from tests.sim.nodes import CoreNode, Limits
-from tests.sim.world import Loop, World
+from tests.sim.world import Event, Loop, World
+
+T = TypeVar("T")
 
 SEED = 1
 TURN_S = 20e-6
@@ -60,6 +63,16 @@ class Counts(msgspec.Struct):
     """Calls of built-in functions and methods."""
     steps: float = 0
     """Bytecodes executed."""
+    turns: float = 0
+    """Of the loop: the kernel is asked once in each what is ready."""
+    ready: float = 0
+    """What was: bytes of a client, a frame of a peer, a disk job that ended."""
+    sends: float = 0
+    """To a client, or to a peer: what goes to one of them in a turn leaves at once."""
+    disk: float = 0
+    """Writes and syncs of the journal, writes of the store."""
+    timers: float = 0
+    """Armed."""
 
     def plus(self, other: "Counts", times: float = 1) -> "Counts":
         """Both together."""
@@ -70,9 +83,9 @@ class Counts(msgspec.Struct):
         return Counts(*(value / number for value in values(self)))
 
 
-def values(counts: Counts) -> tuple[float, float, float]:
-    """Calls, calls of built-ins, steps."""
-    return counts.python, counts.builtin, counts.steps
+def values(counts: Counts) -> tuple[float, ...]:
+    """Calls, calls of built-ins, steps; and the rest in its order."""
+    return msgspec.structs.astuple(counts)
 
 
 NOT_CALLS = {"<listcomp>", "<setcomp>", "<dictcomp>"}
@@ -92,8 +105,15 @@ class Meter:
         self._kinds: dict[CodeType, int] = {}
         """0: not counted; 1: its steps are; 2: and so is the call."""
 
+    def kernel(self, name: str, what: str) -> None:
+        """A node asks something of the kernel, or hears from it."""
+        if self.on and name in self.of:
+            counts = self.of[name]
+            setattr(counts, what, getattr(counts, what) + 1)
+
     def turn(self, name: str, work: Callable[[], None]) -> None:
         """Run a turn of a node."""
+        self.kernel(name, "turns")
         if not self.on or name not in self.of:
             work()
             return
@@ -149,6 +169,25 @@ class CountedLoop(Loop):
     def time(self) -> float:
         """The loop's clock is the meter's."""
         return self.monotonic()
+
+    def io(self, callback: Callable[[], None]) -> None:
+        """The kernel has something."""
+        self.meter.kernel(self._name, "ready")
+        super().io(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Event:
+        """A timer."""
+        self.meter.kernel(self._name, "timers")
+        return super().call_later(delay_s, callback)
+
+    def counting(self, what: str, call: Callable[..., T]) -> Callable[..., T]:
+        """The same call, counted."""
+
+        def counted(*given: Any) -> T:
+            self.meter.kernel(self._name, what)
+            return call(*given)
+
+        return counted
 
     def _plan_turn(self) -> None:
         if not self._turn_due and (self._ready or self._ending):
@@ -220,6 +259,19 @@ class NoPast:
         raise NotImplementedError
 
 
+class CountedNetwork(SimNetwork):
+    """What goes to one peer in a turn is one send."""
+
+    def __init__(self, fabric: Fabric, node: NodeId, loop: CountedLoop) -> None:
+        super().__init__(fabric, node, loop.at_turns_end)
+        self._loop = loop
+
+    def _flush(self) -> None:
+        for _ in {peer for peer, _ in self._waiting}:
+            self._loop.meter.kernel(self._loop._name, "sends")
+        super()._flush()
+
+
 class Wire:
     """The transport of one connection: what is written goes to the client."""
 
@@ -266,7 +318,12 @@ class Served(CoreNode):
         command_log = CommandLogWriter(
             LogSection(format="json"), ports.node_id, loop.at_turns_end, loop.time_ms, stream=sink
         )
-        super().__init__(ports, limits, Brokers(ports.loop), command_log)
+        network = CountedNetwork(ports.network._fabric, ports.node_id, loop)
+        super().__init__(msgspec.structs.replace(ports, network=network), limits, Brokers(ports.loop), command_log)
+        disk: Any = ports.disk
+        store: Any = self.core.store
+        disk.write, disk.sync = (loop.counting("disk", call) for call in (disk.write, disk.sync))
+        store.write = loop.counting("disk", store.write)
         core, settings = self.core, RemotingSettings(connections_max=100_000)
         reader = FreshReader(
             core.controller,
@@ -308,7 +365,8 @@ class Client:
         self._splitter, self._opaque = FrameSplitter(), count(1)
         self._then: Callable[[Response], None]
         self._connection = Connection(node.server)
-        wire: Any = Wire(self._written)
+        loop: Any = node.loop
+        wire: Any = Wire(loop.counting("sends", self._written))
         self._connection.connection_made(wire)
 
     def send(self, data: bytes) -> None:
