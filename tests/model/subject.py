@@ -6,6 +6,8 @@ The only file here that knows both sides. It keeps its own live table, stamps an
 
 from typing import Any
 
+import msgspec
+
 from quorate.errors import check
 from quorate.events import Stamp
 from quorate.metadata import commands
@@ -68,7 +70,7 @@ class Subject:
 
     def __init__(self, settings: dict[str, bool] | None = None) -> None:
         chosen = {**SAFE, **(settings or {})}
-        self.policy = PolicySettings(**{POLICY_NAMES[name]: value for name, value in chosen.items()})
+        self.policy = msgspec.convert({POLICY_NAMES[name]: value for name, value in chosen.items()}, PolicySettings)
         self.state, self.live = State(), Live()
         self.offset, self.now_ms = 0, 1_700_000_000_000
 

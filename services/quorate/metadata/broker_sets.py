@@ -54,8 +54,8 @@ _UNCHANGED: Final = Decision((), Accepted())
 def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> Decision | Refusal:
     """1013 (Java ``applyBrokerId``). A repeated one is known by its check code.
 
-    Refuses MissingField, InvalidText; BrokerIdNotFirst in an unknown set; BrokerIdTaken, BrokerIdInvalid,
-    BrokerSetFull in a known one.
+    Refuses MissingField, InvalidText, WrongCluster; BrokerIdNotFirst in an unknown set; BrokerIdTaken,
+    BrokerIdInvalid, BrokerSetFull in a known one.
     """
     policy, name = context.policy, command.broker_set
     broker_id, check_code = command.broker_id, command.register_check_code
@@ -68,6 +68,8 @@ def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> D
     reply = BrokerIdApplied(cluster=command.cluster, broker_set=name)
     cluster = command.cluster
     broker_set = state.broker_sets.get(name)
+    if (refusal := _foreign(cluster, broker_set, policy)) is not None:
+        return refusal
     if broker_set is None:
         if broker_id != FIRST_BROKER_ID:
             remark = f"Broker-set: {name} hasn't been registered in controller, but broker try to apply brokerId:"
@@ -96,17 +98,31 @@ def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> D
     return Decision((event,), reply)
 
 
+def _foreign(cluster: str, broker_set: BrokerSet | None, policy: PolicySettings) -> Refusal | None:
+    """WrongCluster for a broker of a cluster that is not served here, or that is not its set's."""
+    served = policy.broker_clusters
+    if not served:
+        return None
+    if cluster not in served:
+        return refuse("WrongCluster", f"The cluster {cluster!r} is not served here; served: {', '.join(served)}")
+    if broker_set is not None and broker_set.sync_known and broker_set.cluster != cluster:
+        return refuse("WrongCluster", f"Broker-set: {broker_set.name} is of the cluster {broker_set.cluster!r}")
+    return None
+
+
 def register_broker(state: State, command: RegisterBroker, context: Context) -> Decision | Refusal:
     """1003 (Java ``registerBroker``). The answer is from before the change, and names only a living master.
 
     A master that moved leads in a new epoch, in the same decision: stock replicas take a master's address only with an
-    epoch above their own (Java ``ReplicasManager.changeToSlave``). Refuses BrokerSetNotRegistered, BrokerNotRegistered,
-    InvalidText, InvalidAddress; BrokerAlreadyServes if the broker is alive at another address.
+    epoch above their own (Java ``ReplicasManager.changeToSlave``). Refuses BrokerSetNotRegistered, WrongCluster,
+    BrokerNotRegistered, InvalidText, InvalidAddress; BrokerAlreadyServes if the broker is alive at another address.
     """
     name, broker_id = command.broker_set, command.broker_id
     broker_set = state.known(name)
     if broker_set is None:
         return refuse("BrokerSetNotRegistered", f"Broker-set: {name} hasn't been registered in controller")
+    if (refusal := _foreign(command.cluster, broker_set, context.policy)) is not None:
+        return refusal
     replica = broker_set.replica(broker_id)
     if replica is None:
         remark = f"BrokerId: {broker_id} hasn't been registered in broker-set: {name}"

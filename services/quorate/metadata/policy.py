@@ -39,6 +39,9 @@ class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A broker that is alive keeps its address: another one registered under its id is refused. Java takes it."""
     elect_moved_master_anew: bool = True
     """A master that registers another address leads in a new epoch: its replicas follow a new address no other way."""
+    broker_clusters: tuple[str, ...] = ()
+    """RocketMQ clusters whose brokers are taken. A broker of another one, or that names another one than its set's, is
+    refused at 1013 and 1003. Empty: any; a set is found by its own name alone, as in Java."""
     positive_broker_ids: bool = True
     """Broker ids start at 1. 0 is a master's id at the name server, and -1 means nobody in 1002."""
     protect_system_topics: bool = True

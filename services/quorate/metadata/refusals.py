@@ -10,6 +10,7 @@ from typing import Final, Literal
 from quorate.metadata.commands import MasterIs, Refusal, Reply
 
 Code = Literal[
+    "WrongCluster",
     "BrokerIdNotFirst",
     "BrokerIdTaken",
     "BrokerIdInvalid",
@@ -71,6 +72,7 @@ MASTER_NOT_AVAILABLE: Final = 2004
 INVALID_REQUEST: Final = 2005
 
 RESPONSE_CODES: Final[dict[str, int]] = {
+    "WrongCluster": INVALID_REQUEST,
     "BrokerIdNotFirst": 2014,
     "BrokerIdTaken": 2014,
     "BrokerIdInvalid": 2014,

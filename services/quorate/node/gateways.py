@@ -169,6 +169,7 @@ class Gateways:
             group=settings.cluster.name,
             addresses={voter.id: voter.rpc for voter in settings.cluster.voters},
             now=scheduler.monotonic,
+            connected=self._node.connected,
             facts=_java_facts(settings),
             metrics=self._node.metrics,
         )

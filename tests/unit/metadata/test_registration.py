@@ -25,6 +25,23 @@ def test_an_unallocated_id_is_refused() -> None:
     assert refusal.remark == "BrokerId: 2 hasn't been registered in broker-set: a"
 
 
+def test_a_broker_of_another_cluster_is_refused_where_clusters_are_named() -> None:
+    """1013 and 1003: of a cluster that is not served, and of one that is but is not the set's. Nothing is written."""
+    world = World()
+    world.broker(1)
+    world.policy = msgspec.structs.replace(world.policy, broker_clusters=("C", "D"))
+    for command in (applying(2), registering(1)):
+        assert not isinstance(world.decide(command), commands.Refusal)
+        for cluster, remark in (
+            ("E", "The cluster 'E' is not served here; served: C, D"),
+            ("D", "Broker-set: a is of the cluster 'C'"),
+        ):
+            refusal = world.refused(msgspec.structs.replace(command, cluster=cluster))
+            assert (refusal.code, refusal.remark) == ("WrongCluster", remark)
+    other = msgspec.structs.replace(applying(1), cluster="D", broker_set="b")
+    assert not isinstance(world.decide(other), commands.Refusal)
+
+
 def test_the_first_registration_is_a_fact_with_all_the_broker_said() -> None:
     """Capabilities and topics are kept, sorted."""
     world = World()

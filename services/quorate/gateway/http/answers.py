@@ -120,6 +120,10 @@ class ReplicaAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """End of its commit log, bytes, as last reported."""
     confirm_offset: int | None
     priority: int | None
+    capabilities: dict[str, str] = {}
+    """What it said of itself at its registration (1003)."""
+    topics: tuple[str, ...] = ()
+    """And which topics it holds; stock brokers say neither."""
 
 
 class LastElection(msgspec.Struct, frozen=True, kw_only=True):

@@ -112,6 +112,7 @@ class Scrape(Listener):
         self._ours_now(out, counts)
         yield
         yield from self._disbelieved(out)
+        yield from self._heard(out)
         yield from self._java(out)
         return out.text()
 
@@ -164,6 +165,28 @@ class Scrape(Listener):
         about = "Brokers that report a master epoch too far ahead of their set's to be believed."
         out.gauge("quorate_epochs_not_believed", about, count)
 
+    def _heard(self, out: Exposition) -> Steps[None]:
+        """Of each broker that this node heard: how long ago, and how far it is behind its master."""
+        view, now_ms = self._context.controller.view(), self._context.scheduler.time_ms()
+        silences: list[Sample] = []
+        lags: list[Sample] = []
+        for name, broker_set in view.state.broker_sets.items():
+            cluster = broker_set.cluster
+            infos = {one.broker_id: view.live.info(cluster, name, one.broker_id) for one in broker_set.replicas}
+            master = None if broker_set.master is None else infos.get(broker_set.master)
+            for broker_id, info in infos.items():
+                if info is None:
+                    continue
+                labels = {"cluster": cluster, "broker_set": name, "broker_id": str(broker_id)}
+                silences.append((labels, max(0, now_ms - info.last_heartbeat_ms) / 1000))
+                if master is not None and master.max_offset >= 0 and info.max_offset >= 0:
+                    lags.append((labels, max(0, master.max_offset - info.max_offset)))
+            yield
+        silence = "How long ago this node last heard the broker."
+        yield from _added(out, "quorate_broker_silent_seconds", silence, silences)
+        lag = "How much shorter the broker's log is than its master's, as both last reported."
+        yield from _added(out, "quorate_broker_lag_bytes", lag, lags)
+
     def _java(self, out: Exposition) -> Steps[None]:
         """The eight instruments of RocketMQ's controller, with its common labels."""
         context, metrics, node = self._context, self._context.metrics, self._context.node
@@ -204,9 +227,14 @@ class Scrape(Listener):
         for name, broker_set in view.state.broker_sets.items():
             samples.append(({**common, "cluster": broker_set.cluster, "broker_set": name}, living(broker_set, view)))
             yield
-        for at in range(0, max(len(samples), 1), 50):
-            out.add("gauge", "active_broker_num", "Living brokers by set.", samples[at : at + 50], head=at == 0)
-            yield
+        yield from _added(out, "active_broker_num", "Living brokers by set.", samples)
+
+
+def _added(out: Exposition, name: str, about: str, samples: Sequence[Sample]) -> Steps[None]:
+    """A gauge of as many samples as there are brokers, some of them a step."""
+    for at in range(0, max(len(samples), 1), 50):
+        out.add("gauge", name, about, samples[at : at + 50], head=at == 0)
+        yield
 
 
 def ours_counted(out: Exposition, metrics: Metrics) -> None:

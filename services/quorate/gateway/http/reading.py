@@ -80,6 +80,8 @@ def replica(broker_set: BrokerSet, member: Replica, view: ReadView) -> ReplicaAn
         max_offset=info.max_offset if info else None,
         confirm_offset=info.confirm_offset if info else None,
         priority=info.priority if info else None,
+        capabilities=member.capabilities,
+        topics=member.topics,
     )
 
 

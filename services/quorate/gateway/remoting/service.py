@@ -7,6 +7,7 @@ Source: Java ``ControllerRequestProcessor``; topics: ``AdminBrokerProcessor``.
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeVar
+from zlib import crc32
 
 import msgspec
 
@@ -162,7 +163,8 @@ class Exchange(msgspec.Struct, eq=False):
 class RemotingService:
     """Serves one node's controller to RocketMQ's brokers and tools.
 
-    ``addresses``: node id → ``host:port`` brokers reach that node's remoting listener at. ``facts``: what 1010 shows
+    ``addresses``: node id → ``host:port`` brokers reach that node's remoting listener at. ``connected``: does this node
+    reach that one now? ``facts``: what 1010 shows
     beside Java's defaults. ``group``: the name 1005 answers (Java ``controllerDLegerGroup``).
     """
 
@@ -176,6 +178,7 @@ class RemotingService:
         group: str,
         addresses: Mapping[int, str],
         now: Callable[[], float],
+        connected: Callable[[int], bool] = lambda _node: False,
         facts: Mapping[str, str] | None = None,
         access: Access | None = None,
         quota: Quota | None = None,
@@ -187,6 +190,7 @@ class RemotingService:
         self._node_id = node_id
         self._group = group
         self._addresses = dict(addresses)
+        self._connected = connected
         self._peers = "".join(f"n{node}:{addresses[node]};" for node in sorted(addresses))
         self._config = NodeConfig(node_id, {**_facts(node_id, group, addresses, settings), **(facts or {})})
         self._access = access or OpenAccess()
@@ -434,22 +438,37 @@ class RemotingService:
     # -- the node
 
     def metadata(self, request: MetadataRequest, body: bytes, exchange: Exchange) -> None:
-        """1005, by any node, which names a leader only when that one has just proved that it leads.
+        """1005, by any node, which names a leader (or whom a broker is sent to) only when a leader has just proved that
+        it leads.
 
         A broker stays with the named leader for 10 s, and a paused or isolated node may still believe in an old one.
         """
 
         def asked(view: ReadResult) -> None:
-            proved = isinstance(view, ReadView)
-            exchange.reply(self._metadata_answer(self._controller.leader_id if proved else None))
+            leader = self._controller.leader_id if isinstance(view, ReadView) else None
+            named = leader
+            if leader is not None and self._settings.spread_brokers:
+                named = self._node_for(exchange.connection, leader)
+            exchange.reply(self._metadata_answer(leader, named))
 
         self._controller.read("linearizable", asked, forward=True, timeout_s=self._settings.leader_check_s)
 
-    def _metadata_answer(self, leader: int | None) -> Message:
-        address = None if leader is None else self._addresses.get(leader)
+    def _node_for(self, connection: Connection, leader: int) -> int:
+        """Which node a broker is sent to: of those that are connected the one of the highest weight, so that a node
+        that goes or comes moves its own brokers alone (rendezvous hashing, Thaler and Ravishankar 1996).
+        """
+        entry = connection.last
+        if not isinstance(entry, LiveEntry):
+            return leader
+        broker = f"{entry.broker_set}/{entry.broker_id}"
+        nodes = [node for node in self._addresses if node in (self._node_id, leader) or self._connected(node)]
+        return max(nodes, key=lambda node: crc32(f"{node}/{broker}".encode()))
+
+    def _metadata_answer(self, leader: int | None, named: int | None) -> Message:
+        address = None if named is None else self._addresses.get(named)
         fields = MetadataReplyFields(
             group=self._group,
-            controller_leader_id=None if address is None else f"n{leader}",
+            controller_leader_id=None if address is None else f"n{named}",
             controller_leader_address=address,
             is_leader=leader == self._node_id,
             peers=self._peers,

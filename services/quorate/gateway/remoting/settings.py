@@ -3,6 +3,7 @@
 import msgspec
 
 from quorate.bounds import bounded
+from quorate.errors import UsageError
 from quorate.gateway.remoting.reach import ANYWHERE, Reach
 from quorate.wire.remoting import JAVA_FRAME_BYTES_MAX
 
@@ -12,6 +13,9 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     forward_to_leader: bool = True
     """False: a follower answers leader-only requests with 2007, as Java does."""
+    spread_brokers: bool = False
+    """1005 names a broker one of the nodes that are connected, by its set and id, instead of the leader: each node
+    takes all its requests (``forward_to_leader``). Who sent no heartbeat to the node it asks is told the leader."""
     java: str = ""
     """Other settings of Java's controller under their own names, a ``key=value`` a line: 1010 shows them, and their
     ``configBlackList`` holds for 1009. Nothing else heeds them."""
@@ -72,4 +76,6 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
         bounded(self)
+        if self.spread_brokers and not self.forward_to_leader:
+            raise UsageError("spread_brokers needs forward_to_leader: a follower would send each broker on")
         Reach(self.broker_networks)

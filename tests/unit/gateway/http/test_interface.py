@@ -17,7 +17,7 @@ from quorate.gateway.http.answers import SettingItem
 from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
-from quorate.metadata.commands import ElectMaster, PutTopic, RecordNodeStart
+from quorate.metadata.commands import ApplyBrokerId, ElectMaster, PutTopic, RecordNodeStart, RegisterBroker
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import shown
 from quorate.metrics import LATENCY_BOUNDS_US
@@ -193,6 +193,24 @@ def test_a_broker_set_shows_the_log_and_what_is_heard() -> None:
     assert (first["in_sync"], second["in_sync"], second["alive"], second["max_offset"]) == (True, False, True, 4711)
     assert found["election"]["offset"] > 0
     assert error_of(house.ask("GET", "/v1/brokers/nobody")) == (404, "not_found")
+
+
+def test_a_broker_shows_what_it_said_of_itself() -> None:
+    """Capabilities and topics of its registration (1003), of now and of the past."""
+    house = House()
+    house.bench.broker_set([Line()])
+    before = house.bench.controller.offset
+    said = {"capabilities": {"rack": "r1"}, "topics": ["orders", "parts"]}
+    house.bench.done(
+        RegisterBroker(
+            cluster="c", broker_set="a", broker_id=1, address="127.0.0.1:30001",
+            capabilities={"rack": "r1"}, topics=("orders", "parts"),
+        )
+    )  # fmt: skip
+    (replica,) = house.get("/v1/brokers/a")["broker_set"]["replicas"]
+    assert {name: replica[name] for name in said} == said
+    (replica,) = house.get(f"/v1/brokers/a?at={before}")["broker_set"]["replicas"]
+    assert (replica["capabilities"], replica["topics"]) == ({}, [])
 
 
 def test_an_election_can_be_read_in_full() -> None:
@@ -743,6 +761,25 @@ def scraped(house: House) -> tuple[set[str], dict[tuple[str, tuple[tuple[str, st
     return {family.name for family in families}, {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in samples
     }
+
+
+def test_metrics_tell_how_far_each_broker_is_behind_and_how_long_silent() -> None:
+    """Behind its set's master, in bytes of its log. Of a broker that was never heard nothing is told."""
+    house = House()
+    lines = [Line(), Line(), Line()]
+    house.bench.broker_set(lines)
+    house.bench.done(ApplyBrokerId(cluster="c", broker_set="a", broker_id=4, register_check_code="h:4;1"))
+    house.bench.beat(lines[0], 1, max_offset=5_000)
+    house.bench.beat(lines[1], 2, max_offset=4_900)
+    house.bench.world.run_until(house.bench.world.now + 2.0)
+    house.bench.beat(lines[2], 3, max_offset=6_000)
+    _, samples = scraped(house)
+
+    def of(name: str) -> dict[str, float]:
+        return {dict(labels)["broker_id"]: value for (metric, labels), value in samples.items() if metric == name}
+
+    assert of("quorate_broker_lag_bytes") == {"1": 0, "2": 100, "3": 0}
+    assert of("quorate_broker_silent_seconds") == {"1": 2.0, "2": 2.0, "3": 0.0}
 
 
 def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.errors import UsageError
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.remoting.server import Connection
 from quorate.gateway.remoting.service import _ROUTES, RemotingService
@@ -364,6 +365,38 @@ def test_any_node_tells_who_leads_and_no_node_invents_a_leader() -> None:
     for unknown in (None, 9):
         gateway.controller.leader_id = unknown
         assert gateway.ask(1005).fields == {"group": "group1", "isLeader": "false", "peers": peers}
+
+
+def test_brokers_are_spread_over_the_nodes_that_are_connected() -> None:
+    """With ``spread_brokers`` each broker is told its own node, the same by every node that reaches the same ones; a
+    node that is gone moves its own brokers alone; tools are told the leader, and nobody is told more without a proof.
+    """
+    connected = {1, 2, 3}
+
+    def told(broker_id: int) -> str:
+        gateway = Gateway(RemotingSettings(spread_brokers=True), connected=connected.__contains__)
+        gateway.controller.leader_id, gateway.controller.is_leader = 2, False
+        assert gateway.ask(1005).fields["controllerLeaderAddress"] == NODES[2]
+        gateway.peer.last = None
+        gateway.beat(broker_id)
+        fields = gateway.ask(1005).fields
+        assert fields["isLeader"] == "false"
+        gateway.controller.proof = Unavailable("no majority")
+        assert "controllerLeaderAddress" not in gateway.ask(1005).fields
+        return fields["controllerLeaderAddress"]
+
+    before = [told(broker_id) for broker_id in range(1, 40)]
+    assert set(before) == {NODES[1], NODES[2], NODES[3]}
+    connected.remove(3)
+    after = [told(broker_id) for broker_id in range(1, 40)]
+    assert set(after) == {NODES[1], NODES[2]}
+    assert all(then == now for then, now in zip(before, after, strict=True) if then != NODES[3])
+
+
+def test_brokers_are_not_spread_over_nodes_that_send_them_on() -> None:
+    """The two settings contradict each other."""
+    with pytest.raises(UsageError, match="forward_to_leader"):
+        RemotingSettings(spread_brokers=True, forward_to_leader=False)
 
 
 def test_a_leader_that_does_not_prove_itself_is_not_advertised() -> None:
