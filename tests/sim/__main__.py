@@ -32,12 +32,14 @@ def main() -> int:
     parser.add_argument("--faults-seconds", type=float, default=0.0, help="virtual seconds of faults; 0: the default")
     parser.add_argument("--mutant", default="", choices=["", *sorted(MUTANTS)], help="run with a planted bug")
     parser.add_argument(
-        "--mutants", action="store_true", help="run every planted bug until it is caught; print a table"
+        "--mutants",
+        action="store_true",
+        help="run every planted bug, or the one named, until it is caught; print a table",
     )
     arguments = parser.parse_args()
     first, last = arguments.seeds
     if arguments.mutants:
-        return table(last, arguments.jobs)
+        return table(last, arguments.jobs, arguments.mutant)
     options = Options(
         first=first,
         last=last,

@@ -355,19 +355,20 @@ MUTANTS: dict[str, Mutant] = {
 }
 
 
-def table(last: int, jobs: int) -> int:
-    """Run every mutant until it is caught, at most ``last`` seeds; print the rows. 1 if one survives."""
+def table(last: int, jobs: int, only: str = "") -> int:
+    """Run every mutant (or only one) until it is caught, at most ``last`` seeds; print the rows. 1 if one survives."""
+    chosen = {only: MUTANTS[only]} if only else MUTANTS
     survivors = []
     print("| mutant | what is wrong | caught by seed | by | seconds |\n|---|---|---|---|---|")
-    for name, mutant in MUTANTS.items():
+    for name, mutant in chosen.items():
         began = time.monotonic()
         where, by = _by_a_test(name, mutant) if mutant.test else _by_seeds(name, mutant, last, jobs)
         if not by:
             survivors.append(name)
         took_s = time.monotonic() - began
         print(f"| {name} | {mutant.what} | {where} | {by or '—'} | {took_s:.0f} |", flush=True)
-    caught = len(MUTANTS) - len(survivors)
-    print(f"\n{caught} of {len(MUTANTS)} caught; survivors: {survivors or 'none'}")
+    caught = len(chosen) - len(survivors)
+    print(f"\n{caught} of {len(chosen)} caught; survivors: {survivors or 'none'}")
     return 1 if survivors else 0
 
 
