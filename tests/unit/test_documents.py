@@ -3,6 +3,7 @@
 import argparse
 import ast
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from quorate.cli.program import commands, parser
+from tests.findings.__main__ import NAMES
+from tests.sim.mutants import MUTANTS
 from tests.unit.test_house import ROOT, imported_by, name_of, ours, tree
 
 DOCUMENTS = [
@@ -45,6 +48,9 @@ CLASS = re.compile(r"[A-Z][a-z0-9]+([A-Z][a-z0-9]+)+")
 MEMBER = re.compile(r"([A-Z]\w*[a-z]\w*)\.(\w+)(\(.*\))?")
 CALL = re.compile(r"([a-z_]\w*)\([^()]*\)")
 FILE = re.compile(r"[\w./-]+\.(py|md|js|toml|avsc|yml|properties|jsonl)")
+NAMED_TEST = re.compile(r"((?:[\w-]+/)*test_\w+\.py)?::(test_\w+)")
+ALONE = re.compile(r"(?<![\w/:])test_\w+(?![\w.*/…])")
+COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7}\b")
 WORDS = re.compile(r"quorate ([a-z][a-z-]*)\b([^|;&#]*)")
 
 
@@ -261,6 +267,66 @@ def test_every_command_in_a_document_exists(path: Path) -> None:
     assert not wrong
 
 
+def named_tests(text: str) -> Iterator[tuple[str, str]]:
+    """Each test by its file and its name; a file stands for the names that follow it, until the next."""
+    for line in text.splitlines():
+        file = ""
+        for found in NAMED_TEST.finditer(line):
+            file = found[1] or file
+            yield file, found[2]
+
+
+def has_test(file: str, name: str) -> bool:
+    """Is there such a test, in a file of which this is the path, or the end of it? (No file: in any.)"""
+    if not file:
+        return name in functions()
+    places = [ROOT / path[1:] for path in files() if path.endswith(f"/{file}")]
+    return any(re.search(rf"^(async )?def {name}\(", place.read_text(), re.MULTILINE) for place in places)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_every_test_in_a_document_exists(path: Path) -> None:
+    """By its whole name, in the file that it stands behind, if it stands behind one."""
+    text = path.read_text()
+    named = set(named_tests(text)) | {("", name) for name in ALONE.findall(text)}
+    assert sorted(f"{file}::{name}" for file, name in named if not has_test(file, name)) == []
+
+
+def unknown_commits(names: set[str]) -> list[str]:
+    """Those that the repository has not. None where there is no repository, or only a piece of one."""
+    command = ["git", "rev-parse", "--is-shallow-repository"]
+    try:
+        told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    if told != "false" or not (ROOT / ".git").exists():
+        return []
+    asked = "".join(f"{name}\n" for name in sorted(names))
+    done = subprocess.run(
+        ["git", "cat-file", "--batch-check"], cwd=ROOT, input=asked, capture_output=True, text=True, check=True
+    )
+    return [line for line in done.stdout.splitlines() if " commit " not in line]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=name_of)
+def test_every_commit_in_a_document_exists(path: Path) -> None:
+    """Somebody who follows a hash gets there; commits that were never pushed have no place in a page."""
+    assert unknown_commits(set(COMMIT.findall(path.read_text()))) == []
+
+
+def test_the_record_of_faults_names_scripts_and_planted_bugs_that_exist() -> None:
+    """Every script is in the record, and every bug it calls planted can be planted."""
+    text = (ROOT / "docs/faults.md").read_text()
+    assert {name for name in NAMES if f"`{name}`" not in text} == set()
+    planted = {
+        name
+        for list_ in re.findall(r'planted: ("[^"]+"(?:, "[^"]+")*)', text)
+        for name in re.findall(r'"([^"]+)"', list_)
+    }
+    assert planted
+    assert planted - set(MUTANTS) == set()
+
+
 def test_what_does_not_exist_is_found(tmp_path: Path) -> None:
     """The tests above can fail: they find a name, a file, a command and a flag that nobody has."""
     page = tmp_path / "page.md"
@@ -273,3 +339,15 @@ def test_what_does_not_exist_is_found(tmp_path: Path) -> None:
     assert "No" + "SuchClassAnywhere" not in known()
     assert sorted(typed(page)) == [("nothing", ""), ("status", "--nothing")]
     assert "--nothing" not in accepted("status")
+    assert list(named_tests("tests/unit/test_a.py::test_b, ::test_c | test_d.py::test_e")) == [
+        ("tests/unit/test_a.py", "test_b"),
+        ("tests/unit/test_a.py", "test_c"),
+        ("test_d.py", "test_e"),
+    ]
+    assert has_test("unit/test_documents.py", "test_what_does_not_exist_is_found")
+    assert not has_test("unit/test_documents.py", "test_nothing")
+    assert has_test("", "test_what_does_not_exist_is_found")
+    assert not has_test("", "test_" + "nothing")
+    assert ALONE.findall("test_a, `test_b` ::test_c test_d.py test_e*.py tests/test_f.py") == ["test_a", "test_b"]
+    assert COMMIT.findall("469a1f7 1234567 defaced `469a1f`") == ["469a1f7"]
+    assert unknown_commits({"0000a00"}) in ([], ["0000a00 missing"])
