@@ -167,7 +167,7 @@ NOTHING = {
         pytest.param("[" * 100_000, id="no end"),
         pytest.param(schema(doc="x" * TEXT_MAX), id="too long"),
         pytest.param(schema({"name": "topic"}), id="a field without a type"),
-        pytest.param(schema(field("strin")), id="a type nobody knows"),
+        pytest.param(schema(field("str")), id="a type nobody knows"),
         pytest.param(schema(TOPIC, field(7, "x")), id="a type that is none"),
         pytest.param(schema(TOPIC, field(INSIDE, "x")), id="a record in itself"),
         pytest.param(schema(TOPIC, field({"type": "array", "items": "null"}, "x")), id="an array of nothing"),
