@@ -71,6 +71,8 @@ MINIMA: dict[str, float] = {
     "writes lost by a failed sync": 10,
     "sectors lost": 3,
     "rot: bit": 3,
+    "sectors gone bad": 10,
+    "unreadable journals taken away": 6,
     "store rot: row lost": 1,
     "store rot: bit of a row": 1,
     "stores given up": 3,
@@ -107,8 +109,25 @@ MET_MINIMA: dict[tuple[str, str], int] = dict.fromkeys(
         for request in ("alter", "config", "elect", "election", "read", "register", "topic")
     ),
     4,
-) | {("crash", "snapshot"): 4, ("crash", "trim"): 20, ("crash", "truncation"): 2, ("depose", "snapshot"): 1}
-"""And which faults must have met which requests."""
+) | {
+    ("crash", "snapshot"): 4,
+    ("crash", "trim"): 20,
+    ("crash", "truncation"): 2,
+    ("depose", "snapshot"): 1,
+    ("crash", "commit"): 20,
+    ("crash", "group"): 100,
+    ("crash", "level"): 40,
+    ("crash", "rebuild"): 10,
+}
+MET_MINIMA |= dict.fromkeys(
+    (
+        (fault, request)
+        for fault in ("wipe", "put back", "clone", "exchange", "rot", "store rot", "jump", "unreadable", "fail disk")
+        for request in ("config", "read", "register", "topic")
+    ),
+    4,
+)
+"""And which faults must have met which requests: an eighth of the average, and less."""
 MINIMA_FROM = 50
 RETOLD_EVERY = 10
 """Every so many seeds, one's log is told again by processes with other hash seeds (``replay``)."""
