@@ -220,16 +220,19 @@ class EventTable(faust.GlobalTable):
             consumer.resume_flow()
 
     async def _learn(self) -> None:
-        """Ask for the schema that the next event may need; as long as nobody answers, /ready says so."""
+        """Ask for the schema that the next event needs until it is known; while nobody answers, /ready says so."""
         materialized_views = self.materialized_views
         if materialized_views.folding.needed is None:
             return
-        try:
-            await asyncio.to_thread(materialized_views.folding.learn)
-            materialized_views.trouble = ""
-        except UnreachedError as error:
-            materialized_views.trouble = str(error)
-            self.log.warning("%s", error)
+        while not self.should_stop:
+            try:
+                await asyncio.to_thread(materialized_views.folding.learn)
+                materialized_views.trouble = ""
+                return
+            except UnreachedError as error:
+                materialized_views.trouble = str(error)
+                self.log.warning("%s", error)
+                await self.sleep(RETRY_S)
 
     @Service.task
     async def _announce(self) -> None:

@@ -7,6 +7,7 @@ A port that does not speak HTTP is looked up with the node itself, so that the m
 
 import http.client
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -80,8 +81,10 @@ class Request:
     headers: Mapping[str, str] | None = None
 
 
-def exchange(address: str, request: Request, timeout_s: float) -> tuple[int, bytes]:
-    """One request, its status and body. Raises UnreachedError."""
+def exchange(address: str, request: Request, timeout_s: float, most: int | None = None) -> tuple[int, bytes]:
+    """One request, its status and body, of ``most`` bytes at most. ``timeout_s``: for each part of it, and for all of a
+    body that has a bound. Raises UnreachedError.
+    """
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
     sent = False
@@ -91,12 +94,25 @@ def exchange(address: str, request: Request, timeout_s: float) -> tuple[int, byt
         headers = {**(request.headers or {}), "Content-Type": "application/json"}
         connection.request(request.method, request.path, request.body, headers)
         answer = connection.getresponse()
-        return answer.status, answer.read()
+        return answer.status, answer.read() if most is None else _bounded(answer, most, timeout_s)
     except (OSError, http.client.HTTPException) as error:
         strange = sent and isinstance(error, (http.client.HTTPException, ConnectionError))
         raise UnreachedError(f"node {address}: {_said(error)}", sent=sent, strange=strange) from error
     finally:
         connection.close()
+
+
+def _bounded(answer: http.client.HTTPResponse, most: int, timeout_s: float) -> bytes:
+    """Raises HTTPException for a body that is longer, TimeoutError for one that takes longer."""
+    now, body = time.monotonic, b""  # noqa: TID251 - a socket's deadline, for whoever waits in a thread
+    deadline = now() + timeout_s
+    while part := answer.read1(most + 1 - len(body)):
+        body += part
+        if len(body) > most:
+            raise http.client.HTTPException(f"an answer of more than {most} bytes")
+        if now() > deadline:
+            raise TimeoutError
+    return body
 
 
 def _said(error: Exception) -> str:

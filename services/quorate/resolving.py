@@ -31,6 +31,8 @@ KEPT_MAX: Final = 256
 """Schemas of newer builds that are kept; then the one that was asked for first goes."""
 TEXT_MAX: Final = 1024 * 1024
 """No schema is longer."""
+ANSWER_BYTES_MAX: Final = 4 * TEXT_MAX
+"""No registry's answer is: JSON in JSON, with its escapes."""
 FRAME_BYTES: Final = 5
 """A zero and the schema id come before the Avro body."""
 NAMESPACE: Final = "quorate.events"
@@ -179,7 +181,7 @@ class _Registered(msgspec.Struct):
 
 def _registered(address: str, number: int, timeout_s: float) -> str | None:
     """The schema as a node has it; None: it does not know the id. Raises UnreachedError."""
-    status, answer = exchange(address, Request("GET", f"/schemas/ids/{number}"), timeout_s)
+    status, answer = exchange(address, Request("GET", f"/schemas/ids/{number}"), timeout_s, ANSWER_BYTES_MAX)
     if status == HTTPStatus.NOT_FOUND:
         return None
     try:
@@ -227,12 +229,18 @@ def _record(number: int, text: str) -> dict[str, Any]:
 
 def _may_be_empty(kind: Any, named: dict[str, bool | None]) -> bool:
     """May a value of this type take no byte? ``named``: the same of the types that were named before; None: of one that
-    is not read to its end. Raises ValueError for what could go on for ever: a list of nothings, a record in itself.
+    is not read to its end. Raises ValueError for what could go on for ever: a list of nothings, a record in itself,
+    nothing made of records of nothing (ten of ten of ten …); and for a name that stands for two types.
     """
+    if _names_type(kind) and _short(str(kind["name"])) in named:
+        raise ValueError(f"{kind['name']} is named twice")
     match kind:
         case {"type": "record", "name": str(name), "fields": list(fields)}:
             named[_short(name)] = None
             empties = [_may_be_empty(field["type"], named) for field in fields]
+            parts = [field["type"] for field in fields]
+            if all(empties) and any(_names_type(part) or _short(str(part)) in named for part in parts):
+                raise ValueError(f"{name} is nothing, made of nothings")
             named[_short(name)] = all(empties)
             return all(empties)
         case {"type": "array", "items": items}:
@@ -261,6 +269,11 @@ def _may_be_empty(kind: Any, named: dict[str, bool | None]) -> bool:
             return known
         case _:
             raise ValueError(f"no type: {kind!r}")
+
+
+def _names_type(kind: Any) -> bool:
+    """Is a named type defined here?"""
+    return isinstance(kind, dict) and kind.get("type") in ("record", "fixed", "enum")
 
 
 def _short(name: str) -> str:

@@ -62,7 +62,7 @@ class FakeLog:
         self.asked: list[Callable[[], None]] = []
         """Who waits for what is older."""
 
-    def ready(self, offset: int, max_bytes: int, done: Callable[[], None]) -> bool:
+    def ready(self, offset: int, max_bytes: int, done: Callable[[], None], wanted: Callable[[], bool]) -> bool:
         cold = self.start_offset <= offset < self.in_memory_from
         if cold:
             self.asked.append(done)

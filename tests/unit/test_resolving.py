@@ -151,6 +151,12 @@ def schema(*fields: Any, name: str = "TopicDeleted", **more: Any) -> str:
 
 TOPIC = field("string")
 INSIDE = {"type": "record", "name": "Node", "fields": [field({"type": "array", "items": "Node"}, "nodes")]}
+TENS = {
+    "type": "record",
+    "name": "Ten",
+    "fields": [field({"type": "record", "name": "One", "fields": []}, "x0")]
+    + [field("One", f"x{n}") for n in range(9)],
+}
 NOTHING = {
     "type": "record",
     "name": "Nothing",
@@ -173,6 +179,16 @@ NOTHING = {
         pytest.param(schema(TOPIC, field({"type": "array", "items": "null"}, "x")), id="an array of nothing"),
         pytest.param(
             schema(TOPIC, field({"type": "array", "items": NOTHING}, "x")), id="an array of records of nothing"
+        ),
+        pytest.param(schema(TOPIC, field(TENS, "x")), id="ten nothings of ten nothings"),
+        pytest.param(
+            schema(
+                TOPIC,
+                field({"type": "record", "name": "b.R", "fields": []}, "x"),
+                field({"type": "record", "name": "a.R", "fields": [field("long")]}, "y"),
+                field({"type": "array", "items": "b.R"}, "z"),
+            ),
+            id="two types of one name",
         ),
     ],
 )

@@ -4,7 +4,9 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from http.client import HTTPResponse
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -169,6 +171,28 @@ def test_an_answer_that_is_none_of_a_node_s(node: Served) -> None:
     node.answers["/v1/quorum"] = (200, b"<html>")
     with pytest.raises(UnreachedError, match="not the answer of a node"):
         kafka_addresses(node.address, lambda: None, lambda _: None)
+
+
+def test_an_answer_has_a_bound_where_one_is_set(node: Served) -> None:
+    """One byte more is no answer, however long it says it is."""
+    node.answers["/v1/quorum"] = (200, b"x" * 1000)
+    assert exchange(node.address, Request("GET", "/v1/quorum"), 5.0, 1000) == (200, b"x" * 1000)
+    with pytest.raises(UnreachedError, match="more than 999 bytes"):
+        exchange(node.address, Request("GET", "/v1/quorum"), 5.0, 999)
+
+
+def test_an_answer_with_a_bound_does_not_drip_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, and all of them together do not."""
+    clock = iter(range(100))
+
+    class Dripping:
+        def read1(self, size: int) -> bytes:
+            assert size
+            return b"x"
+
+    monkeypatch.setattr(asking, "time", SimpleNamespace(monotonic=lambda: next(clock) * 0.4))
+    with pytest.raises(TimeoutError):
+        asking._bounded(cast("HTTPResponse", Dripping()), 1000, 1.0)
 
 
 def test_a_silent_node_is_given_up_after_its_time() -> None:

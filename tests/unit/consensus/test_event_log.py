@@ -2,11 +2,13 @@
 
 import random
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from quorate.consensus.ports import StoreOp, Term
+from quorate.consensus.ports import Family, StoreOp, Term
+from quorate.consensus.storage.cold_reads import SWEEP_FROM, TOLD_MAX
 from quorate.consensus.storage.event_log import EventLog, parse_batch
 from quorate.consensus.storage.store import RocksStore, applied_ops, offset_key
 from quorate.consensus.storage_settings import EventLogSettings
@@ -74,41 +76,89 @@ def test_a_fresh_log_is_empty() -> None:
     assert (log.offset_for_time(0), list(log.batches_from(0))) == (None, [])
 
 
+def always() -> bool:
+    """Somebody waits."""
+    return True
+
+
+def old_log(events: int) -> tuple[Writer, EventLog, InlineWorker]:
+    """A log of so many batches, none of them in memory, and its reader's thread, which waits to be told."""
+    writer = Writer(EventLogSettings(tail_batches=3))
+    writer.slice(*[(1, 1, 1000)] * events)
+    worker = InlineWorker()
+    worker.held = True
+    return writer, EventLog(writer.store, EventLogSettings(tail_batches=0), worker), worker
+
+
 def test_what_left_memory_is_read_beside_the_loop_for_who_waits() -> None:
     """What is in memory is ready; older batches are when ``done`` is called: in that call nothing reads the store. Who
     asks for the same waits with the others; afterwards nothing is kept.
     """
-    writer = Writer(EventLogSettings(tail_batches=3))
-    for _ in range(20):
-        writer.slice((1, 1, 1000))
-    worker, seen = InlineWorker(), list[list[bytes]]()
-    log = EventLog(writer.store, EventLogSettings(tail_batches=0), worker)
-    worker.held = True
+    writer, log, worker = old_log(20)
+    seen: list[list[bytes]] = []
 
     def look() -> None:
-        assert log.ready(2, 350, look)
+        assert log.ready(2, 350, look, always)
         with pytest.MonkeyPatch.context() as patch:
             patch.delattr(MemoryStore, "scan")
             seen.append(log.read(2, 350))
 
-    assert log.ready(20, 100, look)
-    assert log.ready(21, 100, look)
-    assert not log.ready(2, 350, look)
-    assert not log.ready(2, 350, look)
-    assert not log.ready(5, 100, lambda: seen.append(log.read(5, 100)))
-    worker.held = False
+    assert log.ready(20, 100, look, always)
+    assert log.ready(21, 100, look, always)
+    assert not log.ready(2, 350, look, always)
+    assert not log.ready(2, 350, look, always)
+    assert not log.ready(5, 100, lambda: seen.append(log.read(5, 100)), always)
     worker.run()
     expected = [data for *_, data in writer.batches]
     assert seen == [expected[2:5], expected[2:5], expected[5:6]]
-    assert not log.ready(2, 350, lambda: None)
-    assert writer.log.ready(19, 100, look)
+    assert not log.ready(2, 350, lambda: None, always)
+    assert writer.log.ready(19, 100, look, always)
+
+
+def test_many_who_read_the_same_are_told_some_at_a_time() -> None:
+    """Each makes an answer of it, so no turn tells more than ``TOLD_MAX``; the next are told after another read, behind
+    whoever waits for something else.
+    """
+    _, log, worker = old_log(20)
+    told: list[str] = []
+    for _ in range(TOLD_MAX + 5):
+        log.ready(2, 100, lambda: told.append("many"), always)
+    log.ready(9, 100, lambda: told.append("one"), always)
+    worker.run(1)
+    assert told == ["many"] * TOLD_MAX
+    worker.run()
+    assert told == ["many"] * TOLD_MAX + ["one"] + ["many"] * 5
+
+
+def test_nothing_is_read_for_who_has_gone() -> None:
+    """They are not told, and do not stay: not even while a disk that does not answer holds up the one read."""
+    writer, log, worker = old_log(20)
+    gone: list[int] = []
+    told: list[int] = []
+    reads = list(range(2, 12))
+    for offset in reads:
+        log.ready(offset, 100, lambda at=offset: told.append(at), lambda at=offset: at not in gone)  # type: ignore[misc]
+    gone += reads[:-1]
+    for _ in range(3 * SWEEP_FROM):
+        log.ready(15, 100, lambda: told.append(15), lambda: False)
+    assert log.waiting <= SWEEP_FROM
+    with pytest.MonkeyPatch.context() as patch:
+        scans: list[bytes] = []
+        scan = writer.store.scan
+
+        def counted(_store: MemoryStore, family: Family, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+            scans.append(start)
+            return scan(family, start, stop)
+
+        patch.setattr(MemoryStore, "scan", counted)
+        worker.run()
+    assert told == reads[-1:]
+    assert scans == [offset_key(reads[0]), offset_key(reads[-1])]
 
 
 def test_a_cold_read_that_fails_is_told_where_it_is_wanted() -> None:
     """The reader's thread keeps the node alive; who asked reads again, and meets the damage."""
-    writer = Writer()
-    writer.slice((1, 1, 1000), (1, 1, 1000))
-    log = EventLog(writer.store, EventLogSettings(tail_batches=0), InlineWorker())
+    writer, log, worker = old_log(2)
     writer.store.write([StoreOp("events", offset_key(0), b"rot" * 30)])
     told: list[str] = []
 
@@ -117,7 +167,8 @@ def test_a_cold_read_that_fails_is_told_where_it_is_wanted() -> None:
             log.read(0, 100)
         told.append(str(caught.value))
 
-    assert not log.ready(0, 100, look)
+    assert not log.ready(0, 100, look, always)
+    worker.run()
     assert "offset 0" in told[0]
 
 

@@ -140,15 +140,21 @@ class EventLog:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def ready(self, offset: int, max_bytes: int, done: Callable[[], None]) -> bool:
+    def ready(self, offset: int, max_bytes: int, done: Callable[[], None], wanted: Callable[[], bool]) -> bool:
         """Is what ``read`` would give in memory? If not it is read beside the loop, and ``done`` is called, later, when
-        ``read`` has it at hand: in that very call. Outside of the log there is nothing to wait for.
+        ``read`` has it at hand: in that very call; not if that is not ``wanted`` then. ``done`` must not raise. Outside
+        of the log there is nothing to wait for.
         """
         newer = self._bases[0] if self._bases else self.end_offset
         if self._cold is None or not self.start_offset <= offset < newer or self._cold.find(offset) is not None:
             return True
-        self._cold.ask((offset, max_bytes, self.end_offset), done)
+        self._cold.ask((offset, max_bytes), done, wanted)
         return False
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for what is not in memory."""
+        return 0 if self._cold is None else len(self._cold)
 
     def read(self, offset: int, max_bytes: int) -> list[bytes]:
         """Whole batches; the first holds ``offset`` and comes whatever its size, others while all fit ``max_bytes``.
@@ -159,9 +165,9 @@ class EventLog:
         found = self._cold.find(offset) if self._cold is not None else None
         return _fitting(self._from(offset) if found is None else found, max_bytes)
 
-    def _stored(self, offset: int, max_bytes: int, end: int) -> list[bytes]:
+    def _stored(self, offset: int, max_bytes: int) -> list[bytes]:
         """The same of what the store holds, from any thread."""
-        return _fitting(self._from_store(offset, end), max_bytes)
+        return _fitting(self._from_store(offset, self.end_offset), max_bytes)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Every batch from the one that holds ``offset`` to the end as of now. Raises UsageError, StorageError."""

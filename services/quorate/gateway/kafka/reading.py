@@ -237,15 +237,17 @@ class LogReader:
             for asked in partitions
         )
 
-    def ready(self, version: int, request: FetchRequest, done: Callable[[], None]) -> bool:
-        """Is the first that it asks for in memory? If not, ``done`` is called, later, when ``fetch`` has it at hand."""
+    def ready(self, version: int, request: FetchRequest, done: Callable[[], None], wanted: Callable[[], bool]) -> bool:
+        """Is the first that it asks for in memory? If not, ``done``, which must not raise, is called, later, when
+        ``fetch`` has it at hand; not if that is not ``wanted`` then.
+        """
         if self._cache_key(version, request) in self._cache:
             return True
         for name, partitions in request.topics:
             for asked in partitions:
                 if self._view.serving and self.knows(name, asked.partition):
                     limit = min(self._most(request.max_bytes), self._most(asked.max_bytes))
-                    return self._view.log.ready(asked.fetch_offset, limit, done)
+                    return self._view.log.ready(asked.fetch_offset, limit, done, wanted)
         return True
 
     def fetch(self, version: int, request: FetchRequest, final: bool, confirmed_end: int | None = None) -> bytes | None:

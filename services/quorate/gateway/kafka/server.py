@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
+import structlog
 
 from quorate.clock import Scheduler, Timer
 from quorate.controller import QuorumIs
@@ -61,6 +62,7 @@ from quorate.wire.kafka_responses import BrokerAddress, CommittedOffset, JoinedG
 
 _by_partition = attrgetter("partition")
 
+_log = structlog.get_logger(__name__)
 PRINCIPAL = "anonymous"
 """The principal of every reader: there is no authentication on this listener yet."""
 PLAIN = "this listener is plaintext: nobody signs in here (security.protocol=PLAINTEXT)"
@@ -291,8 +293,23 @@ class KafkaServer(Listener[KafkaConnection]):
             return
         if self._reader.ahead(request):
             self._confirmed_end(lambda end: self._fetch_or_park(connection, version, request, wait_ms, end))
-        elif self._reader.ready(version, request, lambda: self._fetch_or_park(connection, version, request, wait_ms)):
+        elif self._reader.ready(
+            version,
+            request,
+            lambda: self._fetch_at_hand(connection, version, request, wait_ms),
+            lambda: connection.open,
+        ):
             self._fetch_or_park(connection, version, request, wait_ms)
+
+    def _fetch_at_hand(self, connection: KafkaConnection, version: int, request: FetchRequest, wait_ms: int) -> None:
+        """What it asks for was read. An error here, or in the requests behind it, costs this connection alone, as where
+        its bytes come in.
+        """
+        try:
+            self._fetch_or_park(connection, version, request, wait_ms)
+        except Exception as error:  # noqa: BLE001 - whatever it was
+            _log.error("a request failed", listener="kafka", error=f"{type(error).__name__}: {error}")
+            connection.end()
 
     def _fetch_or_park(
         self,

@@ -38,8 +38,10 @@ class EventLogReader(Protocol):
     def term_starts(self) -> Sequence[tuple[int, int]]:
         """(term, offset of its first event), ascending."""
 
-    def ready(self, offset: int, max_bytes: int, done: Callable[[], None]) -> bool:
-        """Is what ``read`` would give in memory? If not, ``done`` is called, later, when ``read`` has it at hand."""
+    def ready(self, offset: int, max_bytes: int, done: Callable[[], None], wanted: Callable[[], bool]) -> bool:
+        """Is what ``read`` would give in memory? If not, ``done``, which must not raise, is called, later, when
+        ``read`` has it at hand; not if that is not ``wanted`` then.
+        """
 
     def read(self, offset: int, max_bytes: int) -> list[bytes]:
         """Whole batches; the first holds ``offset`` and comes whatever its size, the rest while they fit."""

@@ -6,8 +6,8 @@ Source: Java ``ControllerRequestProcessor``; topics: ``AdminBrokerProcessor``.
 """
 
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Any, Literal, Protocol, TypeVar
-from zlib import crc32
 
 import msgspec
 
@@ -462,7 +462,7 @@ class RemotingService:
             return leader
         broker = f"{entry.broker_set}/{entry.broker_id}"
         nodes = [node for node in self._addresses if node in (self._node_id, leader) or self._connected(node)]
-        return max(nodes, key=lambda node: crc32(f"{node}/{broker}".encode()))
+        return max(nodes, key=lambda node: blake2b(f"{node}/{broker}".encode(), digest_size=8).digest())
 
     def _metadata_answer(self, leader: int | None, named: int | None) -> Message:
         address = None if named is None else self._addresses.get(named)

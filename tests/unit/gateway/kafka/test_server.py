@@ -97,6 +97,32 @@ def test_a_fetch_of_what_left_memory_waits_for_it_and_holds_up_nobody() -> None:
         other.socket.close()
 
 
+def test_an_error_behind_a_read_costs_its_connection_alone() -> None:
+    """Whatever is raised where an answer is made, or in a request behind it, ends that client's connection; who told of
+    the read is told of no error, and others are served.
+    """
+    with serving() as (served, client):
+        served.append(10, 3)
+        served.log.in_memory_from = 15
+        client.send(Api.FETCH, FETCH, fetch(0))
+
+        async def waiting() -> int:
+            return len(served.log.asked)
+
+        async def read() -> None:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.delattr(served.log, "batches")
+                served.log.asked[0]()
+
+        while not served.do(waiting()):
+            pass
+        served.do(read())
+        assert client.closed()
+        other = Client(served.ports[0])
+        assert offsets(fetched(other.ask(Api.FETCH, FETCH, fetch(15)))["records"]) == list(range(15, 30))
+        other.socket.close()
+
+
 @pytest.mark.parametrize("version", range(4, 13))
 def test_every_fetch_version_has_the_same_records(version: int) -> None:
     """Nothing but the envelope changes with the version."""

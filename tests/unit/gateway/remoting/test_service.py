@@ -390,6 +390,7 @@ def test_brokers_are_spread_over_the_nodes_that_are_connected() -> None:
     connected.remove(3)
     after = [told(broker_id) for broker_id in range(1, 40)]
     assert set(after) == {NODES[1], NODES[2]}
+    assert all(10 <= before.count(address) <= 16 for address in NODES.values()), "names of one length, a third each"
     assert all(then == now for then, now in zip(before, after, strict=True) if then != NODES[3])
 
 
