@@ -206,7 +206,7 @@ class SoftState:
         try:
             quorum = await self.get(number, "/v1/quorum", _Quorum)
             took = (asyncio.get_running_loop().time() - begun) * 1000
-            metrics = (await self._fetch("GET", number, "/metrics")).decode(errors="replace")
+            metrics = (await self._fetch("GET", number, "/metrics?brokers=0")).decode(errors="replace")
         except AskError:
             return None, NodeSoft(reachable=False, polled=asked)
         cluster = self._state().model.cluster

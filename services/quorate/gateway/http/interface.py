@@ -89,7 +89,7 @@ def machine_routes(context: HttpContext, reading: ReadHandlers) -> list[Route]:
         Route("GET", "/livez", probes.live, "Does the process serve?", Check),
         Route("GET", "/readyz", probes.ready, "Should clients come here?", Check),
         Route("GET", "/quorumz", probes.quorum, "Is there a quorum?", Check),
-        Route("GET", "/metrics", scrape.metrics, "Prometheus text."),
+        Route("GET", "/metrics", scrape.metrics, "Prometheus text.", query=("brokers",)),
     ]
 
 

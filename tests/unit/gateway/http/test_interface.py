@@ -780,6 +780,9 @@ def test_metrics_tell_how_far_each_broker_is_behind_and_how_long_silent() -> Non
 
     assert of("quorate_broker_lag_bytes") == {"1": 0, "2": 100, "3": 0}
     assert of("quorate_broker_silent_seconds") == {"1": 2.0, "2": 2.0, "3": 0.0}
+    (without,) = house.send("GET", "/metrics?brokers=0")
+    assert b"quorate_broker_lag_bytes" not in without.body
+    assert b"active_broker_num" in without.body
 
 
 def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:
