@@ -55,6 +55,8 @@ def _copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
     git(tree, "init", "-q")
+    objects = git(ROOT, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+    (tree / ".git/objects/info/alternates").write_text(objects)  # The commits that documents name.
     git(tree, "add", "-A")
     git(tree, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "as it is")
     return tree
