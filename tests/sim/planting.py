@@ -34,6 +34,16 @@ def swap(owner: object, name: str, replacement: object) -> None:
     setattr(owner, name, replacement)
 
 
+def together(*changes: Callable[[], None]) -> Callable[[], None]:
+    """A rule that is kept in several places is broken in all of them."""
+
+    def change() -> None:
+        for one in changes:
+            one()
+
+    return change
+
+
 def edit(owner: Any, name: str, old: str, new: str) -> Callable[[], None]:
     """A change of the text of one function or method, not made yet."""
 
