@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._take(frames)
         except PeerError as error:
-            if tls.is_client_hello(data):
+            if not self._partial_was and tls.is_client_hello(data):  # Not in the middle of a frame.
                 self.send(tls.REFUSAL)
             self.close(error)
             return

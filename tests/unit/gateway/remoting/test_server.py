@@ -419,6 +419,24 @@ def test_ready_answers_leave_before_a_connection_is_closed() -> None:
     with_server(RemotingSettings(), body)
 
 
+def test_a_piece_of_a_bad_frame_is_no_tls_client() -> None:
+    """What looks like a handshake in the middle of a frame is a part of that frame: no refusal of TLS is sent."""
+    frame = struct.pack(">II", 18, 14) + b"\x03" + b"\x16\x03\x00" + bytes(10)
+
+    async def body(service: Echo, server: RemotingServer, port: int) -> None:
+        service.hold = True
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(encode_request(1005, 1))
+        await until(lambda: service.waiting)
+        connection = service.waiting[0][0]
+        connection.data_received(frame[:9])
+        connection.data_received(frame[9:])
+        assert await reader.read(-1) == b""
+        writer.close()
+
+    with_server(RemotingSettings(), body)
+
+
 def test_a_tls_client_is_told_at_once() -> None:
     """On a listener without TLS, by an alert of its own protocol."""
 
