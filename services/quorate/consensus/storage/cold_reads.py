@@ -37,10 +37,6 @@ class ColdReads:
         self._reading = False
         self._at_hand: tuple[int, list[bytes]] | None = None
 
-    def __len__(self) -> int:
-        """How many wait."""
-        return self._count
-
     def find(self, offset: int) -> list[bytes] | None:
         """What was read from there on, while those who asked are told."""
         return self._at_hand[1] if self._at_hand is not None and self._at_hand[0] == offset else None

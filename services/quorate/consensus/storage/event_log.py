@@ -151,11 +151,6 @@ class EventLog:
         self._cold.ask((offset, max_bytes), done, wanted)
         return False
 
-    @property
-    def waiting(self) -> int:
-        """How many wait for what is not in memory."""
-        return 0 if self._cold is None else len(self._cold)
-
     def read(self, offset: int, max_bytes: int) -> list[bytes]:
         """Whole batches; the first holds ``offset`` and comes whatever its size, others while all fit ``max_bytes``.
 
