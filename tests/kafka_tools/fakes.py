@@ -105,6 +105,7 @@ class FakeLedger:
         self.outcome = WriteResult.DONE
         self.held = False
         self.row_bytes_max = 64 * 1024
+        self.lifetime_s = 7 * 24 * 3600.0
         self.waiting: list[tuple[bytes, bytes | None, Callable[[WriteResult], None]]] = []
 
     def __len__(self) -> int:
@@ -115,6 +116,9 @@ class FakeLedger:
 
     def starting_with(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return iter([(key, row) for key, row in self.rows.items() if key.startswith(prefix)])
+
+    def expiry_s(self) -> float:
+        return self.lifetime_s
 
     def pending(self, key: bytes) -> bool:
         return any(waiting == key for waiting, _, _ in self.waiting)

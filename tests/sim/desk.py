@@ -16,13 +16,10 @@ from quorate.gateway.kafka.settings import KafkaSettings
 class Desk:
     """The coordinator of one node."""
 
-    def __init__(
-        self, writer: GroupWriter, scheduler: Scheduler, chance: Random, leads: Callable[[], int], expiry_s: float
-    ) -> None:
+    def __init__(self, writer: GroupWriter, scheduler: Scheduler, chance: Random, leads: Callable[[], int]) -> None:
         settings = KafkaSettings(
             group_session_timeout_min_ms=100,
             group_initial_delay_s=0.02,
-            group_expiry_s=expiry_s,
             group_rows_per_sweep=5,
         )
         self.groups = Groups(settings, scheduler, chance, writer)

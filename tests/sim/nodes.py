@@ -71,7 +71,6 @@ class Limits(msgspec.Struct, frozen=True):
     core: CoreSettings
     journal: JournalSettings
     log: EventLogSettings
-    group_expiry_s: float = 30.0
 
     @staticmethod
     def draw(random: Random) -> "Limits":
@@ -122,6 +121,7 @@ class Limits(msgspec.Struct, frozen=True):
                 controller=controller,
                 requests=RequestSettings(remembered_max=random.choice((3, 50, 1000)), remembered_ms_max=1000),
                 history=HistorySettings(checkpoint_events=random.choice((20, 100))),
+                group_expiry_s=30.0,
             ),
             journal=JournalSettings(
                 segment_bytes=random.choice((8, 24)) * 1024,
@@ -153,15 +153,20 @@ def own(limits: Limits, random: Random) -> Limits:
             drawn.core,
             engine=replace(drawn.core.engine, **timing),
             requests=limits.core.requests,
+            group_expiry_s=limits.core.group_expiry_s,
         ),
-        group_expiry_s=limits.group_expiry_s,
     )
 
 
 def mixed(core: CoreSettings, node: NodeId) -> CoreSettings:
-    """Each node's own limits of requests are others: what holds is in the log."""
-    own = msgspec.structs.replace(core.requests, remembered_max=core.requests.remembered_max + node)
-    return msgspec.structs.replace(core, requests=own)
+    """Each node's own limits of requests and of what groups keep are others: what holds is in the log."""
+    own, replace = core.requests, msgspec.structs.replace
+    return replace(
+        core,
+        requests=replace(own, remembered_max=own.remembered_max + node),
+        controller=replace(core.controller, group_rows_max=core.controller.group_rows_max + node),
+        group_expiry_s=core.group_expiry_s + node,
+    )
 
 
 def result_of(outcome: Outcome) -> Result:
@@ -259,8 +264,8 @@ class CoreNode:
         self._ports = ports
         self._fresh_sums = FreshSums()
         self.engine: RaftEngine = self.core.engine
-        chance, expiry_s = Random(ports.seed ^ 1), limits.group_expiry_s
-        self.desk = Desk(self.core.groups, ports.loop, chance, self._coordinated_term, expiry_s)
+        chance = Random(ports.seed ^ 1)
+        self.desk = Desk(self.core.groups, ports.loop, chance, self._coordinated_term)
         engine: Any = self.engine
         self._installer = engine._applying.installer
 

@@ -4,18 +4,19 @@ Rules: nothing here decides what holds (metadata/limits.py does, from the state 
 others says so, and goes on with the log's.
 """
 
+from collections.abc import Mapping
+
 from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Caller, Outcome
 from quorate.metadata.commands import ChangeConfig
 from quorate.metadata.limits import SCOPE, overruled, unrecorded
-from quorate.metadata.requests import RequestSettings
 
 
 class SettingsAgreement(Listener):
     """Has the leader record the limits that all nodes must share. One per node."""
 
-    def __init__(self, controller: Controller, own: RequestSettings) -> None:
+    def __init__(self, controller: Controller, own: Mapping[str, float]) -> None:
         self._controller = controller
         self._own = own
 

@@ -20,6 +20,7 @@ from quorate.controller.listeners import Listener
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.settings import ControllerSettings
 from quorate.metadata.group_rows import GroupRowChange, encode_changes
+from quorate.metadata.limits import GROUP_EXPIRY_S, GROUP_ROWS_MAX, in_force
 
 
 class WriteResult(Enum):
@@ -93,6 +94,10 @@ class GroupWriter(Listener):
         """Rows whose keys begin so, as of now."""
         return self._machine.groups.starting_with(prefix)
 
+    def expiry_s(self) -> float:
+        """How long after its commit a position lapses, as the log says."""
+        return in_force(self._machine.state, GROUP_EXPIRY_S)
+
     def pending(self, key: bytes) -> bool:
         """Is a change of this row on its way?"""
         return key in self._waiting or key in self._aboard
@@ -123,9 +128,11 @@ class GroupWriter(Listener):
             return WriteResult.NO_ROOM
         rows = self._machine.groups
         new = row is not None and key not in rows and key not in self._waiting
+        if not new:
+            return None
         # What waits may all be new: the count may refuse a little early, never late.
-        full = len(rows) + len(self._waiting) >= limits.group_rows_max or self._controller.space.lack() is not None
-        return WriteResult.NO_ROOM if new and full else None
+        full = len(rows) + len(self._waiting) >= in_force(self._machine.state, GROUP_ROWS_MAX)
+        return WriteResult.NO_ROOM if full or self._controller.space.lack() is not None else None
 
     # -- proposing
 

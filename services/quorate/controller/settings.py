@@ -85,7 +85,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     clock_alone_s: float = 3.0
     """A leader whose clock has been alone in the future for so long hands over; by then everybody was heard again."""
     group_rows_max: int = 20_000
-    """Rows kept for consumer groups (at most two a group); a new one beyond is refused."""
+    """Rows kept for consumer groups (at most two a group); a new one beyond is refused. The log's holds
+    (metadata/limits.py)."""
 
     compare_period_s: float = 0.1
     """How often the leader tells what its state adds up to, if anything was applied; others compare."""

@@ -1,11 +1,12 @@
 """Limits that decide what state is: they stand in the log, so that every node, and every replay, has the same.
 
-Rules: what remembered requests are is decided by the scope ``cluster`` of the settings in the log, under the names the
-settings of a node have; where it says nothing (a log of before it could), by the defaults of then, which are written
-here and never change. A node's own settings only say what a leader records where nothing is recorded yet.
-Limits of groups need not be here: a leader judges them, and its entries carry whole rows (docs/adr/0078).
+Rules: what remembered requests are, how many rows consumer groups keep and when a position lapses is decided by the
+scope ``cluster`` of the settings in the log, under the names the settings of a node have; where it says nothing, by the
+defaults of then, which are written here and never change. A node's own settings only say what a leader records where
+nothing is recorded yet. A number is written without an exponent, as ``50000`` or ``0.5``.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -15,7 +16,14 @@ from quorate.model.state import State
 SCOPE: Final = "cluster"
 REMEMBERED_MAX: Final = "requests.remembered_max"
 REMEMBERED_MS_MAX: Final = "requests.remembered_ms_max"
-UNSAID: Final[Mapping[str, int]] = {REMEMBERED_MAX: 100_000, REMEMBERED_MS_MAX: 3_600_000}
+GROUP_ROWS_MAX: Final = "controller.group_rows_max"
+GROUP_EXPIRY_S: Final = "kafka.group_expiry_s"
+UNSAID: Final[Mapping[str, float]] = {
+    REMEMBERED_MAX: 100_000,
+    REMEMBERED_MS_MAX: 3_600_000,
+    GROUP_ROWS_MAX: 20_000,
+    GROUP_EXPIRY_S: 7 * 24 * 3600,
+}
 """In force where the log says nothing."""
 
 
@@ -24,48 +32,75 @@ def is_count(value: str) -> bool:
     return value.isascii() and value.isdigit() and len(value) <= 9
 
 
+def is_some(value: str) -> bool:
+    """Rows, at least one."""
+    return is_count(value) and int(value) > 0
+
+
 def is_time(value: str) -> bool:
     """Milliseconds, at least one."""
     return value.isascii() and value.isdigit() and len(value) <= 12 and int(value) > 0
 
 
-CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {REMEMBERED_MAX: is_count, REMEMBERED_MS_MAX: is_time}
+def is_seconds(value: str) -> bool:
+    """More than none; fractions down to a millionth."""
+    return re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", value) is not None and float(value) > 0
 
 
-def limits_in_force(state: State) -> tuple[int, int]:
+CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
+    REMEMBERED_MAX: is_count,
+    REMEMBERED_MS_MAX: is_time,
+    GROUP_ROWS_MAX: is_some,
+    GROUP_EXPIRY_S: is_seconds,
+}
+
+
+def limits_of_requests(state: State) -> tuple[int, int]:
     """How many requests are remembered, and for how many milliseconds."""
-    config = state.configs.get(SCOPE)
-    if config is None:
-        return UNSAID[REMEMBERED_MAX], UNSAID[REMEMBERED_MS_MAX]
-    return _limit(config.values, REMEMBERED_MAX), _limit(config.values, REMEMBERED_MS_MAX)
+    if SCOPE not in state.configs:
+        return int(UNSAID[REMEMBERED_MAX]), int(UNSAID[REMEMBERED_MS_MAX])
+    return int(in_force(state, REMEMBERED_MAX)), int(in_force(state, REMEMBERED_MS_MAX))
 
 
-def _limit(values: Mapping[str, str], name: str) -> int:
+def in_force(state: State, name: str) -> float:
     """The value in the log; the constant where there is none, or one from before values were checked that cannot be."""
-    value = values.get(name)
-    return int(value) if value is not None and CHECKS[name](value) else UNSAID[name]
+    config = state.configs.get(SCOPE)
+    value = None if config is None else config.values.get(name)
+    return float(value) if value is not None and CHECKS[name](value) else UNSAID[name]
 
 
 def limited(table: RequestTable, state: State) -> RequestTable:
     """The table under the limits in force in this state."""
-    return table.limited(*limits_in_force(state))
+    return table.limited(*limits_of_requests(state))
 
 
-def own_limits(own: RequestSettings) -> dict[str, int]:
+def own_limits(requests: RequestSettings, group_rows_max: int, group_expiry_s: float) -> dict[str, float]:
     """A node's own, by name."""
-    return {REMEMBERED_MAX: own.remembered_max, REMEMBERED_MS_MAX: own.remembered_ms_max}
+    return {
+        REMEMBERED_MAX: requests.remembered_max,
+        REMEMBERED_MS_MAX: requests.remembered_ms_max,
+        GROUP_ROWS_MAX: group_rows_max,
+        GROUP_EXPIRY_S: group_expiry_s,
+    }
 
 
-def unrecorded(state: State, own: RequestSettings) -> dict[str, str]:
-    """The limits a leader with these settings has to record: those that differ and that the log does not have."""
+def in_words(value: float) -> str:
+    """As the log has it."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def unrecorded(state: State, own: Mapping[str, float]) -> dict[str, str]:
+    """The limits a leader with these of its own has to record: those that differ and that the log does not have, and
+    that it can have.
+    """
     config = state.configs.get(SCOPE)
     record = {} if config is None else config.values
-    return {name: str(value) for name, value in own_limits(own).items() if name not in record and value != UNSAID[name]}
+    differ = {name: in_words(value) for name, value in own.items() if name not in record and value != UNSAID[name]}
+    return {name: value for name, value in differ.items() if CHECKS[name](value)}
 
 
-def overruled(state: State, own: RequestSettings) -> Iterator[str]:
-    """Which of a node's own settings the log overrules, a sentence each."""
-    in_force = dict(zip((REMEMBERED_MAX, REMEMBERED_MS_MAX), limits_in_force(state), strict=True))
-    for name, value in own_limits(own).items():
-        if in_force[name] != value:
-            yield f"{name} is {value} in this node's settings; the cluster's {in_force[name]} holds"
+def overruled(state: State, own: Mapping[str, float]) -> Iterator[str]:
+    """Which of a node's own limits the log overrules, a sentence each."""
+    for name, value in own.items():
+        if in_words(value) != (holds := in_words(in_force(state, name))):
+            yield f"{name} is {in_words(value)} in this node's settings; the cluster's {holds} holds"

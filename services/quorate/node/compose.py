@@ -50,6 +50,7 @@ from quorate.history.checkpoints import Checkpoints
 from quorate.history.refold import Refold
 from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
+from quorate.metadata.limits import GROUP_EXPIRY_S, UNSAID, own_limits
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
@@ -63,6 +64,8 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     policy: PolicySettings = PolicySettings()
     requests: RequestSettings = RequestSettings()
     history: HistorySettings = HistorySettings()
+    group_expiry_s: float = UNSAID[GROUP_EXPIRY_S]
+    """The one setting of the Kafka endpoint that decides what is kept (metadata/limits.py)."""
 
 
 class Disks(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,7 +356,9 @@ class Core:
         self.checkpoints = Checkpoints(ports.store, machine, scheduler, settings.history, ports.on_fatal)
         self.groups = GroupWriter(controller, machine, scheduler, own)
         self.liveness = Liveness(controller, scheduler, ports.brokers, peers, own)
-        self.agreement = SettingsAgreement(controller, settings.requests)
+        self.agreement = SettingsAgreement(
+            controller, own_limits(settings.requests, own.group_rows_max, settings.group_expiry_s)
+        )
         self.role_changes = RoleChanges(controller, scheduler, ports.brokers, own)
         self.comparison = Comparison(
             self.engine,

@@ -10,7 +10,8 @@ import msgspec
 
 from quorate.gateway.http.answers import SettingItem
 from quorate.metadata.configs import ENABLE_ELECT_UNCLEAN_MASTER, NOTIFY_BROKER_ROLE_CHANGED, values
-from quorate.metadata.limits import REMEMBERED_MAX, REMEMBERED_MS_MAX, SCOPE, limits_in_force
+from quorate.metadata.limits import SCOPE, UNSAID, in_words
+from quorate.metadata.limits import in_force as limit_in_force
 from quorate.model.state import State
 from quorate.node.settings import NodeSettings
 
@@ -56,6 +57,6 @@ def _logged(state: State) -> Iterator[tuple[str, SettingItem]]:
         for scope in scopes:
             if (value := values(state, scope).get(key)) is not None:
                 yield name, SettingItem(name=name, value=value, source=f"log, scope {scope}")
-    for name, limit in zip((REMEMBERED_MAX, REMEMBERED_MS_MAX), limits_in_force(state), strict=True):
+    for name in UNSAID:
         source = f"log, scope {SCOPE}" if name in values(state, SCOPE) else "default"  # Of all nodes: no other holds.
-        yield name, SettingItem(name=name, value=str(limit), source=source)
+        yield name, SettingItem(name=name, value=in_words(limit_in_force(state, name)), source=source)

@@ -21,6 +21,7 @@ from quorate.controller import (
 from quorate.errors import UsageError
 from quorate.events import NodeAddresses, Voter
 from quorate.metadata.commands import AlterSyncStateSet, ApplyBrokerId, CreateCluster, ElectMaster, RegisterBroker
+from quorate.metadata.limits import GROUP_EXPIRY_S, UNSAID, own_limits
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
@@ -157,6 +158,7 @@ class Bench:
         node_id: int = 1,
         later_ms: int = 0,
         requests: RequestSettings | None = None,
+        group_expiry_s: float = UNSAID[GROUP_EXPIRY_S],
     ) -> None:
         self.world = World(1)
         self.loop = Loop(self.world, "bench", lambda: None, later_ms)
@@ -187,7 +189,9 @@ class Bench:
             PolicySettings(),
             FOUNDING,
         )
-        self.agreement = SettingsAgreement(self.controller, requests)
+        self.agreement = SettingsAgreement(
+            self.controller, own_limits(requests, self.settings.group_rows_max, group_expiry_s)
+        )
         self.listeners.add(self.agreement)
         self.controller.start()
 

@@ -32,7 +32,7 @@ from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
 from quorate.metadata.group_rows import decode_changes
-from quorate.metadata.limits import limits_in_force
+from quorate.metadata.limits import GROUP_EXPIRY_S, GROUP_ROWS_MAX, in_force, limits_of_requests, own_limits
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark
 from quorate.model.queries import TopicConfig
@@ -596,7 +596,7 @@ class Coordinator:
     """What one node does for consumer groups, under limits of its own, whoever leads."""
 
     def __init__(self, controller: ControllerSettings, kafka: KafkaSettings) -> None:
-        self.bench = bench = Bench(settings=controller)
+        self.bench = bench = Bench(settings=controller, group_expiry_s=kafka.group_expiry_s)
         writer = GroupWriter(bench.controller, bench.machine, bench.loop, controller)
         bench.controller.listeners.add(writer)
         self.groups = Groups(kafka, bench.loop, Random(1), writer)
@@ -679,15 +679,37 @@ def test_nodes_whose_limits_of_groups_differ_keep_the_same(
         assert Coordinator(*own).follow(log) == expected
 
 
+def test_what_groups_keep_is_limited_by_the_log_whoever_leads() -> None:
+    """The first leader's limits are recorded. One with roomier ones of its own, which leads next, refuses the same row
+    and lets a position lapse as early; it says so.
+    """
+    first, second = Coordinator(*NARROW), Coordinator(*ROOMY)
+    first.lead()
+    second.bench.engine.log.extend(first.bench.engine.log)
+    second.bench.open(2)
+    state = second.bench.machine.state
+    assert (in_force(state, GROUP_ROWS_MAX), in_force(state, GROUP_EXPIRY_S)) == (5, 8.0)
+    assert second.bench.agreement.overruled() == (
+        "controller.group_rows_max is 20000 in this node's settings; the cluster's 5 holds",
+        "kafka.group_expiry_s is 604800 in this node's settings; the cluster's 8 holds",
+    )
+    for number in range(8):
+        second.commit(f"n{number}", 1)
+        second.pass_by(0.2)
+    assert len(second.bench.machine.groups) == 5
+    second.pass_by(20.0)
+    assert list(second.offsets.of_groups()) == []
+
+
 def test_limits_are_recorded_once_and_a_later_leader_yields_to_them() -> None:
     """The next leader's own settings are others: it says so and changes nothing."""
     bench = Bench(requests=RequestSettings(remembered_max=5))
     bench.open()
     bench.engine.commit()
     end = bench.machine.offset
-    assert limits_in_force(bench.machine.state) == (5, 3_600_000)
+    assert limits_of_requests(bench.machine.state) == (5, 3_600_000)
     bench.engine.lose()
-    other = SettingsAgreement(bench.controller, RequestSettings(remembered_max=7))
+    other = SettingsAgreement(bench.controller, own_limits(RequestSettings(remembered_max=7), 20_000, 604_800.0))
     bench.controller.listeners.add(other)
     bench.open(2)
     bench.engine.commit()

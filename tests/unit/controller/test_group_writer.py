@@ -28,6 +28,7 @@ class Office:
         self.bench.controller.listeners.add(self.writer)
         self.told: list[tuple[str, WriteResult]] = []
         self.bench.open()
+        self.bench.engine.commit()  # Its limits are recorded.
 
     def put(self, name: str, row: bytes | None = b"row") -> None:
         self.writer.put(name.encode(), row, lambda written: self.told.append((name, written)))

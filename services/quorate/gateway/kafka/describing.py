@@ -168,7 +168,7 @@ class Describer:
             DescribedConfig("max.connections", str(limits.connections_max), _INT),
             DescribedConfig("node.id", str(own.node_id), _INT),
             DescribedConfig("offset.metadata.max.bytes", str(limits.offset_metadata_bytes_max), _INT),
-            DescribedConfig("offsets.retention.minutes", str(int(limits.group_expiry_s // 60)), _INT),
+            DescribedConfig("offsets.retention.minutes", str(int(self._view.groups.expiry_s() // 60)), _INT),
         )
 
     # The cluster.

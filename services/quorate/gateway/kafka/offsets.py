@@ -2,8 +2,9 @@
 
 Rules: no I/O; a commit is answered when it is committed and applied on the leader, or with the reason why not. Only the
 coordinator answers, for only it knows who is a member and that no newer commit exists. Ids, metadata and the number
-of positions are bounded. A position lapses ``group_expiry_s`` after its commit, unless its group has members: then it
-is committed again half-way, for a client that reads a silent log has nothing to commit.
+of positions are bounded. A position lapses ``group_expiry_s`` (the cluster's: metadata/limits.py) after its commit,
+unless its group has members: then it is committed again half-way, for a client that reads a silent log has nothing to
+commit.
 
 Theory: leaders' clocks jump, and hosts sleep. So age is not what a clock says but what passed by ordinary steps: a
 clock is kept beside the positions, and moved on by the leader's own, from step to step, by a small part of
@@ -85,7 +86,7 @@ class GroupOffsets:
 
     def sweep(self) -> None:
         """Look at the next few: what nobody uses lapses, what members use is kept alive."""
-        lifetime_ms, now = self._settings.group_expiry_s * 1000, self._scheduler.time_ms()
+        lifetime_ms, now = self._ledger.expiry_s() * 1000, self._scheduler.time_ms()
         passed_ms = self._passed_ms(now)
         self._move_on(now, passed_ms)
         for _ in range(self._settings.group_rows_per_sweep):
@@ -109,7 +110,7 @@ class GroupOffsets:
         return None if row is None else group_rows.decode_clock(row)
 
     def _step_ms(self) -> float:
-        return self._settings.group_expiry_s * 1000 / STEPS
+        return self._ledger.expiry_s() * 1000 / STEPS
 
     def _passed_ms(self, now: int) -> int:
         """By the kept clock, now."""

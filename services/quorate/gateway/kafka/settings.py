@@ -71,7 +71,7 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_initial_delay_s: float = 0.1
     """How long a new group waits for more members before its first assignment."""
     group_expiry_s: float = 7 * 24 * 3600.0
-    """A committed offset lapses this long after its commit, unless its group has members then."""
+    """A committed offset lapses this long after its commit, unless its group has members then. The log's holds."""
     group_rows_per_sweep: int = 200
     """Committed offsets whose age is looked at in one sweep, in turn."""
 

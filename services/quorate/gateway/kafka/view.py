@@ -62,6 +62,9 @@ class GroupLedger(Protocol):
     def starting_with(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Rows whose keys begin so, as of now."""
 
+    def expiry_s(self) -> float:
+        """How long after its commit a position lapses, unless its group has members: the cluster's, not a node's."""
+
     def pending(self, key: bytes) -> bool:
         """Is a change of this row on its way?"""
 

@@ -14,7 +14,7 @@ from quorate.wire.kafka_responses import JoinedGroup
 from tests.kafka_tools.fakes import FakeLedger
 from tests.sim.world import Loop, World
 
-SETTINGS = KafkaSettings(group_expiry_s=100.0, group_rows_per_sweep=2, offset_metadata_bytes_max=10)
+SETTINGS = KafkaSettings(group_rows_per_sweep=2, offset_metadata_bytes_max=10)
 
 
 class Desk:
@@ -24,6 +24,7 @@ class Desk:
         self.world = World(1)
         scheduler = Loop(self.world, "desk", lambda: None)
         self.ledger = FakeLedger()
+        self.ledger.lifetime_s = 100.0
         self.groups = Groups(SETTINGS, scheduler, random.Random(1), self.ledger)
         self.offsets = GroupOffsets(SETTINGS, scheduler, self.groups, self.ledger)
         self.clock = scheduler
