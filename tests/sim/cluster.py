@@ -226,7 +226,7 @@ class Process:
             handlers=self.node.handlers,
             nonce=cluster.fabric.nonce,
         )
-        self.node.on_directories(lambda: self.links.judge_again(self.node.handlers.directory_of))
+        self.node.on_directories(lambda: self.links.judge_again(self.party))
         self.node.start()
         cluster.fabric.attach(self.node_id, self)
 

@@ -77,19 +77,6 @@ def proof(key: bytes, role: bytes, dialer_hello: bytes, acceptor_hello: bytes) -
     return hmac.digest(key, role + dialer_hello + acceptor_hello, hashlib.sha256)
 
 
-def judge_hello(hello: Hello, own: PeerIdentity, directory: bytes | None) -> RefusedReason | None:
-    """Why a hello for this node cannot be accepted; None if it can. Whether it is *true* the proof will show."""
-    if hello.cluster_id != own.cluster_id:
-        return "cluster id"
-    if hello.to_node_id != own.node_id or hello.node_id == own.node_id:
-        return "node id"
-    if directory is not None and hello.dir_uuid != directory:
-        return "directory"
-    if hello.feature_max < own.feature_min or hello.feature_min > own.feature_max:
-        return "features"
-    return None
-
-
 class Party(msgspec.Struct, frozen=True, kw_only=True):
     """One voter, as it says hello. ``peers``: ids of the others. ``nonce`` makes 32 bytes that were never used."""
 
@@ -102,6 +89,19 @@ class Party(msgspec.Struct, frozen=True, kw_only=True):
         """Is this still the peer's directory? The log may have named another since it said hello."""
         known = None if peer is None else self.handlers.directory_of(peer)
         return known is None or known == incarnation
+
+    def judge(self, hello: Hello) -> RefusedReason | None:
+        """Why a hello for this node cannot be accepted; None if it can. Whether it is *true* the proof will show."""
+        own = self.identity
+        if hello.cluster_id != own.cluster_id:
+            return "cluster id"
+        if hello.to_node_id != own.node_id or hello.node_id == own.node_id:
+            return "node id"
+        if not self.is_named(hello.node_id, hello.dir_uuid):
+            return "directory"
+        if hello.feature_max < own.feature_min or hello.feature_min > own.feature_max:
+            return "features"
+        return None
 
     def hello_to(self, peer: NodeId, met: bytes = NO_LIFE) -> Hello:
         """With a fresh nonce. ``met``: the life met last of the peer, told to one that dialed."""
@@ -202,7 +202,7 @@ class Answering:
         is_peer = hello.node_id in party.peers
         self.peer = hello.node_id if is_peer else None
         self.incarnation = hello.dir_uuid
-        reason = judge_hello(hello, own, party.handlers.directory_of(hello.node_id))
+        reason = party.judge(hello)
         if reason is None and not is_peer:
             reason = "node id"
         if reason is not None:
@@ -259,7 +259,7 @@ class Dialing:
         self._answer = frame
         self._told = hello.met
         self.incarnation = hello.dir_uuid
-        reason = judge_hello(hello, party.identity, party.handlers.directory_of(hello.node_id))
+        reason = party.judge(hello)
         if hello.node_id != self.peer:
             reason = "node id"
         if reason is not None:
@@ -331,9 +331,8 @@ class Links(Generic[LinkT]):
                 return peer not in self.inbound and peer not in self.outbound
         return False
 
-    def judge_again(self, directory_of: Callable[[NodeId], bytes | None]) -> None:
+    def judge_again(self, party: Party) -> None:
         """The log names other directories now: who is not the one it names is no peer."""
         for link in [*self.outbound.values(), *self.inbound.values()]:
-            directory = directory_of(link.peer) if link.peer is not None else None
-            if directory is not None and link.incarnation not in (None, directory):
+            if link.incarnation is not None and not party.is_named(link.peer, link.incarnation):
                 link.refuse("directory")

@@ -399,7 +399,7 @@ class Peers:
 
     def judge_again(self) -> None:
         """The log names other directories now: who is not the one it names is no peer."""
-        self._links.judge_again(self.handlers.directory_of)
+        self._links.judge_again(self.party)
 
     def inbound_open(self, link: _Inbound) -> None:
         """A peer proved itself."""
