@@ -16,7 +16,7 @@ OK, ANY = b"HTTP/1.1 200", b"HTTP/1.1 "
 
 def main(ports: list[int], path: str, seconds: float, rate: float, connections: int) -> dict[str, float]:
     """Ask until the time is up; what was answered."""
-    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
     selector, good, every = selectors.DefaultSelector(), 0, 0
     links = []
     for number in range(connections):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from quorate.clock import Scheduler
-from quorate.consensus.ports import RaftEngine, Store
+from quorate.consensus.ports import Index, RaftEngine, Store
 from quorate.controller.listeners import Listener
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.messages import (
@@ -85,8 +85,8 @@ class Comparison(Listener):
         self._engine, self._machine, self._store = engine, machine, store
         self._scheduler, self._peers, self._settings = scheduler, peers, settings
         self._replayed, self._reread, self._wrong = replayed, reread, wrong
-        self._stopped = True
-        self._sent = (-1, 0.0)
+        self._stopped, self._armed = True, False
+        self._sent = -1
         self._pending: tuple[int, SumsAre] | None = None
         self._asked: set[tuple[int, int]] = set()
         """(peer, index) that could not be answered yet."""
@@ -107,7 +107,7 @@ class Comparison(Listener):
     def start(self) -> None:
         """Begin."""
         self._stopped = False
-        self._scheduler.call_later(self._settings.compare_period_s, self._tick)
+        self._scheduler.call_later(self._settings.compare_again_s, self._again)
 
     def stop(self) -> None:
         """Compare no more."""
@@ -139,10 +139,29 @@ class Comparison(Listener):
 
     # -- telling and comparing
 
+    def slice_end(self) -> None:
+        """What was applied is told, and compared, a period later, with all that comes meanwhile."""
+        if not self._armed and not self._stopped:
+            self._armed = True
+            self._scheduler.call_later(self._settings.compare_period_s, self._soon)
+
+    def installed(self, index: Index) -> None:
+        """So is a snapshot."""
+        self.slice_end()
+
+    def _again(self) -> None:
+        """Now and then the leader's are told though nothing is new, for those who missed them."""
+        if not self._stopped:
+            self._scheduler.call_later(self._settings.compare_again_s, self._again)
+            self._sent = -1
+            self._tick()
+
+    def _soon(self) -> None:
+        self._armed = False
+        if not self._stopped:
+            self._tick()
+
     def _tick(self) -> None:
-        if self._stopped:
-            return
-        self._scheduler.call_later(self._settings.compare_period_s, self._tick)
         if self._engine.is_leader:
             self._tell()
         self._compare()
@@ -156,12 +175,11 @@ class Comparison(Listener):
         self._peers.send(peer, KIND, encode(message))
 
     def _tell(self) -> None:
-        """The leader's sums, if they are new, and now and then for those who missed them."""
-        mark, now = self._machine.marked, self._scheduler.monotonic()
-        index, at = self._sent
-        if mark.index == index and now - at < self._settings.compare_again_s:
+        """The leader's sums, if they are new."""
+        mark = self._machine.marked
+        if mark.index == self._sent:
             return
-        self._sent = (mark.index, now)
+        self._sent = mark.index
         payload = encode(SumsAre(packed(mark), tuple(self._gone.items())))
         for peer in self._others():
             self._peers.send(peer, KIND, payload)

@@ -59,7 +59,7 @@ class Controller:
         )
         self.clock = ClusterClock(engine, peers, scheduler, settings, listeners.clock_said)
         self.quorum = QuorumDesk(engine, peers, scheduler, settings)
-        self._endings = Endings(ports, settings.deadline_sweep_s)
+        self._endings = Endings(ports, settings.deadline_sweep_s, self._swept)
         self._decider = Decider(
             ports,
             settings,
@@ -112,7 +112,6 @@ class Controller:
         """Begin; ``node_start`` is recorded once a leader can be reached."""
         self.clock.start()
         self._start = node_start
-        self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
         if node_start is not None:
             self._scheduler.call_later(self.settings.deadline_sweep_s, self._announce)
 
@@ -126,13 +125,10 @@ class Controller:
         self.listeners.opened(term)
         self._router.unpark()
 
-    def _sweep(self) -> None:
-        """Once a period: what is overdue ends, and nobody keeps a place for it."""
-        self._endings.sweep()
+    def _swept(self) -> None:
+        """Nobody keeps a place for what ended by its deadline."""
         self._router.forwarder.sweep(self.engine.leader_id)
         self._decider.sweep()
-        if not self._stopped or self._endings:
-            self._scheduler.call_later(self.settings.deadline_sweep_s, self._sweep)
 
     # -- what is true now
 

@@ -2,11 +2,11 @@
 
 Rules: ``done`` is called exactly once. A timeout says what is known: *nothing happened* of what waited here, *unknown*
 of what was proposed or sent to the leader. No timer per request: deadlines lie in one queue per patience, swept
-together; a request that ended leaves its queue as soon as those before it have.
+together while there is one; a request that ended leaves its queue as soon as those before it have.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from quorate.controller.outcomes import Answered, Refused, Unavailable, UnknownOutcome
@@ -15,23 +15,23 @@ from quorate.controller.ports import CommandLine, ControllerPorts
 
 
 class Endings:
-    """Answers each request once. ``sweep_s``: how often ``sweep`` is called."""
+    """Answers each request once. ``sweep_s``: how often deadlines are looked at, while anybody waits; ``swept`` is
+    called after that: whoever keeps a place for a request may see now that it ended.
+    """
 
-    def __init__(self, ports: ControllerPorts, sweep_s: float) -> None:
+    def __init__(self, ports: ControllerPorts, sweep_s: float, swept: Callable[[], None]) -> None:
         self._scheduler, self._metrics = ports.scheduler, ports.metrics
         self._engine, self._command_log = ports.engine, ports.command_log
-        self._sweep_s = sweep_s
+        self._sweep_s, self._swept = sweep_s, swept
+        self._armed = False
         self._queues: dict[float, deque[AnyPending]] = {}
-
-    def __bool__(self) -> bool:
-        """Is there a queue? (An empty one goes with the next sweep.)"""
-        return bool(self._queues)
 
     def watch(self, pending: AnyPending) -> None:
         """From now on it ends by its deadline at the latest."""
         queue = self._queues.get(pending.patience_s)
         if queue is None:
             queue = self._queues[pending.patience_s] = deque()
+            self._arm()
         pending.queue = queue
         queue.append(pending)
 
@@ -79,13 +79,21 @@ class Endings:
             took_us=int((self._scheduler.monotonic() - pending.started) * 1e6),
         )
 
-    def sweep(self) -> None:
+    def _arm(self) -> None:
+        if self._queues and not self._armed:
+            self._armed = True
+            self._scheduler.call_later(self._sweep_s, self._sweep)
+
+    def _sweep(self) -> None:
         """End what would be overdue at the next sweep, with the truth about it."""
+        self._armed = False
         for pending in self._expired(self._scheduler.monotonic() + self._sweep_s):
             if pending.stage in (Stage.PROPOSED, Stage.FORWARDED):
                 self.settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
             else:
                 self.settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
+        self._swept()
+        self._arm()
 
     def _expired(self, now: float) -> Iterator[AnyPending]:
         """Those whose time is over then; whoever takes one ends it."""

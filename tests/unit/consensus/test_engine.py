@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -1044,3 +1045,9 @@ def test_a_timer_that_runs_out_early_keeps_nobody_waiting() -> None:
         leader.start()
     took.sort()
     assert took[15] < slot_s / 2, took
+
+
+def test_importing_the_engine_leaves_addresses_readable() -> None:
+    """A program that has a node inside goes on asking the kernel how an address is spelled, its own IPv6 ones too."""
+    assert socket.inet_ntop(socket.AF_INET6, bytes(15) + b"\x01") == "::1"
+    assert socket.inet_ntop(socket.AF_INET, b"\x7f\0\0\x01") == "127.0.0.1"

@@ -75,6 +75,7 @@ class Voter:
             Reread(self.machine, rig, 100_000),
             self.fail,
         )
+        listeners.add(self.comparison)
         self.comparison.start()
 
     def replayed(self, agreed: int, offset: int) -> Steps[int | None]:

@@ -1,7 +1,10 @@
 """A pass over facts and evidence costs what changed, never what is silent, and passes do not pile up."""
 
+from collections.abc import Callable
+
 import pytest
 
+from quorate.clock import Timer
 from quorate.controller import ControllerSettings, Liveness
 from quorate.controller.live import LiveTable
 from quorate.controller.watchlist import Watchlist
@@ -174,3 +177,27 @@ def test_a_set_is_on_the_list_once_and_comes_when_its_time_has_come() -> None:
     watchlist.changed("c")
     watchlist.clear()
     assert watchlist.take({}, 99.0) == ["s2", "s3"]
+
+
+def test_a_controller_whom_nobody_asks_looks_at_no_deadlines() -> None:
+    """Deadlines are looked at while a request waits for its end, and once more; at rest no timer is armed for it."""
+    bench = Bench()
+    bench.open()
+    bench.engine.commit()
+    bench.after(1.0)
+    armed: list[float] = []
+    call_later = bench.loop.call_later
+
+    def counting(delay_s: float, callback: Callable[[], None]) -> Timer:
+        if delay_s == bench.settings.deadline_sweep_s:
+            armed.append(delay_s)
+        return call_later(delay_s, callback)
+
+    bench.loop.call_later = counting  # type: ignore[assignment,method-assign]
+    bench.after(5.0)
+    assert armed == []
+    command = ApplyBrokerId(cluster="c", broker_set="a", broker_id=1, register_check_code="h:1;1")
+    bench.submit(command)
+    bench.engine.commit()
+    bench.after(5.0)
+    assert len(armed) == 1

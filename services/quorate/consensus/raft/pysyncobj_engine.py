@@ -11,8 +11,10 @@ the past; entries are accepted when a dict of type ``append_entries`` is deliver
 ``Transport.send``. Its own election timeout is set beyond any node's life.
 """
 
+import _socket
 import hashlib
 import inspect
+import socket
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
@@ -32,6 +34,9 @@ from quorate.consensus.raft.engine import GuardedEngine
 from quorate.consensus.raft.guard import Show
 from quorate.consensus.settings import EngineSettings
 from quorate.errors import InvariantBrokenError, UsageError
+
+socket.inet_ntop = _socket.inet_ntop
+"""pysyncobj puts one in its place that works on Windows alone, for the whole process."""
 
 PYSYNCOBJ_VERSION = "0.3.17"
 PYSYNCOBJ_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
