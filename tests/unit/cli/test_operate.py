@@ -122,7 +122,7 @@ def test_config_shows_what_is_in_force_and_whence(node: Served, capsys: pytest.C
 @pytest.mark.parametrize(
     ("scope", "change", "told"),
     [
-        ("cluster", "foo=bar", "nothing reads foo in cluster; there it is requests.remembered_max, "),
+        ("cluster", "foo=bar", "nothing reads foo in cluster; there it is controller.group_rows_max, "),
         ("broker-set/a", "learner=2", "nothing reads learner in broker-set/a; there it is enableElectUncleanMaster, "),
         ("topic/t", "retention=1", "nothing reads retention in topic/t. --unread records it all the same"),
     ],

@@ -16,7 +16,9 @@ def change(scope: str, **changes: str | None) -> ChangeConfig:
 
 def test_what_means_something_is_known_by_scope() -> None:
     """What is heeded can be set, and does something; where the rules themselves refuse the rest, nothing is listed."""
-    assert heeded("cluster") == frozenset({"requests.remembered_max", "requests.remembered_ms_max"})
+    assert heeded("cluster") == frozenset(
+        {"controller.group_rows_max", "kafka.group_expiry_s", "requests.remembered_max", "requests.remembered_ms_max"}
+    )
     assert heeded("broker-set/a") == frozenset({"enableElectUncleanMaster", "learners"})
     assert heeded("topic/t") == frozenset()
     assert heeded("controller") is heeded("node/1") is None
@@ -28,7 +30,8 @@ def test_what_means_something_is_known_by_scope() -> None:
         (
             "cluster",
             "foo",
-            "nothing reads foo in cluster; there it is requests.remembered_max, requests.remembered_ms_max",
+            "nothing reads foo in cluster; there it is controller.group_rows_max, kafka.group_expiry_s, "
+            "requests.remembered_max, requests.remembered_ms_max",
         ),
         ("topic/t", "foo", "nothing reads foo in topic/t"),
         ("broker-set/a", "zone", "nothing reads zone in broker-set/a; there it is enableElectUncleanMaster, learners"),
