@@ -73,6 +73,9 @@ class Node(Service, Protocol):
     def sums(self) -> RunningSums:
         """What its rows add up to, as it carries it along."""
 
+    def overdue(self) -> str | None:
+        """A request that was not answered by its deadline."""
+
     @property
     def applied_index(self) -> Index:
         """Of the last entry that its state has."""

@@ -49,6 +49,7 @@ ACK_TRUE = "every ack is true on its own disk"
 DURABLE_TRUE = "durable_index is true on its own disk"
 MAJORITY = "no commit before a durable majority"
 EARLY_ANSWER = "no answer before its commit"
+IN_TIME = "a request has its answer by its deadline"
 ONE_COMMIT = "one entry per committed index"
 ONCE = "executed at most once"
 DENIED = "no refused command in the log"
@@ -257,6 +258,8 @@ class Invariants:
             self._look_at_what_is_staged(process)
         if node.applied_index != seen.index:
             self._look_at_state(process, seen)
+        if (late := node.overdue()) is not None:
+            self._fail(IN_TIME, f"n{process.node_id} owes an answer to {late}")
 
     def _says_so(self, node: NodeId) -> bool:
         """Does its voter file say that it may not vote? Else a crash makes it forget that it forgot."""

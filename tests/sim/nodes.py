@@ -61,6 +61,8 @@ TIMING = (
     "disk_stall_step_down_s",
 )
 
+LATE_S = 0.1
+"""How late a turn may come."""
 PACE = frozenset({"heartbeat_s", "tick_s"})
 """Of these, nodes that work together have the same."""
 
@@ -263,6 +265,9 @@ class CoreNode:
         self.handlers = peer_handlers(self.directory, ports.worker, lambda: self.core)
         self._ports = ports
         self._fresh_sums = FreshSums()
+        self._awaited: dict[int, tuple[str, float]] = {}
+        """Requests without an answer, the oldest first: tag, and when it was asked."""
+        self._asked = 0
         self.engine: RaftEngine = self.core.engine
         chance = Random(ports.seed ^ 1)
         self.desk = Desk(self.core.groups, ports.loop, chance, self._coordinated_term)
@@ -353,11 +358,33 @@ class CoreNode:
         staged = self._installer._staged
         return None if staged is None else staged.begin.term
 
+    def overdue(self) -> str | None:
+        """A request that was not answered by its deadline, though turns were taken; the oldest is asked about."""
+        if not self._awaited:
+            return None
+        tag, began = next(iter(self._awaited.values()))
+        loop, settings = self._ports.loop, self.core.controller.settings
+        limit_s = settings.answer_timeout_s + 2 * settings.deadline_sweep_s + LATE_S
+        return tag if loop.monotonic() - max(began, loop.resumed_at) > limit_s else None
+
+    def _awaiting(self, done: Callable[[Any], None], tag: str) -> Callable[[Any], None]:
+        """``done`` of a request, which is called once, and by its deadline."""
+        self._asked += 1
+        number = self._asked
+        self._awaited[number] = tag, self._ports.loop.monotonic()
+
+        def ended(outcome: object) -> None:
+            self._awaited.pop(number, None)
+            done(outcome)
+
+        guarded: Callable[[Any], None] = once(ended, tag)
+        return guarded
+
     def submit(self, command: Command, tag: str, request_id: str, done: Answer) -> None:
         """Any command, as a client would."""
         caller = Caller("sim", "127.0.0.1:1")
         self.core.controller.submit(
-            command, caller, once(lambda outcome: done(result_of(outcome)), tag), cause=tag, request_id=request_id
+            command, caller, self._awaiting(lambda ended: done(result_of(ended)), tag), cause=tag, request_id=request_id
         )
 
     def put(self, key: str, value: str, tag: str, request_id: str, done: Answer) -> None:
@@ -376,7 +403,7 @@ class CoreNode:
                 case _:
                     done(Nothing("no read here"))
 
-        self.core.controller.read("linearizable", once(read, f"get {key}"))
+        self.core.controller.read("linearizable", self._awaiting(read, f"get {key}"))
 
 
 class _Directories(Listener):

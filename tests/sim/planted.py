@@ -276,6 +276,10 @@ EDITED: Final[dict[str, Mutant]] = {
         "a node takes part in a term that a restart forgets",
         edit(_Core, "adopt_term", "self._SyncObj__setCurrentTerm(term, None)", "self._SyncObj__raftCurrentTerm = term"),
     ),
+    "no deadline for who waits": Mutant(
+        "a request that waits for a leader, or for an answer, has no deadline",
+        edit(Endings, "watch", "self._arm()", "pass"),
+    ),
     "unknown told as failure": Mutant(
         "a command whose answer is late is called not executed",
         edit(Endings, "_sweep", "UnknownOutcome(", "Unavailable("),

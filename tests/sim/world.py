@@ -142,6 +142,8 @@ class Loop:
         self.paused = False
         self.forsaken = False
         """Paused until further notice, whatever was planned before."""
+        self.resumed_at = 0.0
+        """By ``monotonic``, the last time."""
 
     def monotonic(self) -> float:
         """Virtual seconds, as this machine counts them."""
@@ -206,7 +208,7 @@ class Loop:
 
     def resume(self) -> None:
         """SIGCONT: what is due and what arrived runs in one turn; which of the two first is the kernel's secret."""
-        self.paused = False
+        self.paused, self.resumed_at = False, self.monotonic()
         last = self._world.random.choice(("soon", "timer", "io"))
         waiting = sorted(self._ready, key=lambda entry: entry[0] == last)
         self._ready = deque(waiting)
