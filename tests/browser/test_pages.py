@@ -63,7 +63,7 @@ def test_every_page_shows_one_offset_and_says_no_error(screen: Screen, name: str
 
 
 def test_now_says_what_the_service_says(screen: Screen) -> None:
-    """Sentence, reasons, counts and controllers on *Now* are those of the API."""
+    """Sentence, reasons, counts, controllers and why one of them leads are, on *Now*, those of the API."""
     health, quorum = screen.data("health"), screen.data("quorum")
     screen.open("/now")
     assert screen.text("#p-health .big").lower() == f"{health['level']}: {health['sentence']}".lower()
@@ -79,6 +79,7 @@ def test_now_says_what_the_service_says(screen: Screen) -> None:
     assert len(rows) == len(quorum["nodes"])
     [leads] = [row for row in rows if "leader" in row]
     assert leads.startswith(f"n{quorum['leader']} leader, term {quorum['term']}")
+    assert screen.text("#p-quorum .why").endswith(quorum["why"])
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -111,6 +112,12 @@ def test_an_election_tells_its_candidates_rule_and_phases(screen: Screen, facts:
         screen.open(f"/election/{offset}")
         rows = screen.texts("#p-candidates tbody tr")
         assert len(rows) == len(event["candidates"])
+        assert screen.text("h1") == detail["headline"]
+        assert screen.text(".headline .lead").startswith(detail["because"])
+        verdicts = screen.texts("#p-candidates td.verdict")
+        assert sorted(verdicts) == sorted(c["verdict_words"] for c in detail["candidates"])
+        assert detail["caveat"] in screen.text("#p-candidates")
+        assert screen.text("#p-trigger dl").startswith(f"What {detail['kind_words']} Asked by {detail['asker']}")
         assert sum("elected" in row for row in rows) == sum(c["verdict"] == "elected" for c in event["candidates"])
         fallen = screen.page.locator("#p-candidates td.fell").count()
         assert fallen == sum(c["verdict"] != "elected" for c in event["candidates"])

@@ -126,7 +126,8 @@ def test_a_terminal_shows_the_table_until_the_end(tmp_path: Path) -> None:
     last = re.sub(r"\x1b\[[\d;]*m", "", text[text.rindex("Quorate  ") :])
     for name in ("broker-a", "broker-b"):
         [row] = [line for line in last.splitlines() if line.startswith(f"│{name}")]
-        assert [cell.strip() for cell in row.strip("│").split("│")][3:] == ["1", "1,2", "broker: first election"]
+        cells = [cell.strip() for cell in row.strip("│").split("│")]
+        assert cells[3:] == ["1", "1,2", "asked by a broker: first to ask"]
 
 
 @pytest.mark.timeout(300)

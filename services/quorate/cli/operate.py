@@ -19,7 +19,7 @@ from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.freshness import add_freshness, asked_node, freshness
 from quorate.cli.output import add_output, columns, complain, show
 from quorate.errors import UsageError
-from quorate.events import Candidate, ElectionFailed, MasterElected
+from quorate.events import Candidate
 from quorate.gateway.http.answers import (
     BrokerSetItem,
     BrokerSets,
@@ -39,6 +39,7 @@ from quorate.gateway.http.answers import (
 )
 from quorate.gateway.http.writing import ConfigBody, FeatureBody
 from quorate.metadata.configs import unread
+from quorate.model.election_words import AnyElection, asker, kind_words, rule_words, verdict
 
 PAGE = 500
 Paged = TypeVar("Paged", BrokerSets, Topics, Configs, Elections)
@@ -231,8 +232,8 @@ def elections(options: Namespace) -> int:
         return elect(options)
     items = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
     rows = [
-        (i.broker_set, i.election.offset, i.master, i.master_epoch, i.election.decided_by, i.election.explanation)
-        for i in items
+        (i.broker_set, e.offset, i.master, i.master_epoch, rule_words(e.decided_by), e.explanation)
+        for i, e in ((item, item.election) for item in items)
     ]
     header = ("set", "offset", "master", "epoch", "decided by", "why")
     show([msgspec.to_builtins(item) for item in items], options.output, columns(header, rows))
@@ -255,21 +256,20 @@ def why(options: Namespace) -> int:
     return DONE
 
 
-def explain(event: MasterElected | ElectionFailed) -> Iterable[str]:
+def explain(event: AnyElection) -> Iterable[str]:
     """An election as an operator reads it: the reason, then every candidate and where it fell."""
     yield event.explanation
-    trigger = event.trigger + (f" ({event.evidence})" if event.evidence else "")
-    yield f"epoch {event.master_epoch}, old master {event.old_master or 'none'}, asked by: {trigger}"
+    epoch = f"epoch {event.master_epoch}, old master {event.old_master or 'none'}"
+    yield f"{epoch}; cause: {kind_words(event.evidence or event.trigger)}; asked by: {asker(event.trigger)}"
     yield ""
     header = ("broker", "verdict", "alive", "in sync", "epoch", "log end", "confirmed", "priority")
-    yield from columns(header, (_candidate_row(candidate) for candidate in event.candidates))
+    yield from columns(header, (_candidate_row(candidate, event) for candidate in event.candidates))
 
 
-def _candidate_row(candidate: Candidate) -> tuple[object, ...]:
-    verdict = candidate.verdict if not candidate.out_by else f"out: {candidate.out_by}"
+def _candidate_row(candidate: Candidate, event: AnyElection) -> tuple[object, ...]:
     priority = "-" if candidate.priority == JAVA_INT_MAX else candidate.priority
     log = (candidate.epoch, candidate.max_offset, candidate.confirm_offset)
-    return candidate.broker_id, verdict, candidate.alive, candidate.in_sync, *log, priority
+    return candidate.broker_id, verdict(candidate, event), candidate.alive, candidate.in_sync, *log, priority
 
 
 JAVA_INT_MAX = 2**31 - 1

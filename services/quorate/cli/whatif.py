@@ -17,6 +17,7 @@ from quorate.errors import UsageError
 from quorate.gateway.http.answers import WhatIfAnswer
 from quorate.gateway.http.travel import WhatIfBody
 from quorate.metadata.whatif import SetRow
+from quorate.model.election_words import whatif_words
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -65,13 +66,13 @@ def _table(answer: WhatIfAnswer) -> Iterable[str]:
     yield f"At offset {answer.offset}: the quorum {'holds' if quorum.survives else 'is lost'}, {left}."
     if answer.rows:
         yield ""
-        header = ("set", "master", "would be", "rule", "loses", "why")
+        header = ("set", "master", "would be", "rule", "why")
         yield from columns(header, [(*_row(row), row.explanation) for row in answer.rows])
 
 
 def _row(row: SetRow) -> tuple[object, ...]:
     then = " or ".join(map(str, row.winners)) or (row.after.master or "nobody")
-    return row.set, row.master, then, row.rule, "?" if row.loses_bytes is None else row.loses_bytes
+    return row.set, row.master, then, whatif_words(row.rule, row.unclean, row.loses_bytes)
 
 
 COMMAND = Command(_arguments, run)

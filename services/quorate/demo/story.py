@@ -17,6 +17,7 @@ from quorate.events import (
     MasterElected,
     SyncStateSetAltered,
 )
+from quorate.model.election_words import kind_words, rule_words
 from quorate.model.words import sentence
 
 NEAR_MS = 15_000
@@ -127,7 +128,8 @@ class Story:
     def _elected(self, event: MasterElected, now: int) -> str:
         state = self._set(event.broker_set)
         state.master, state.epoch, state.sync_set = event.master, event.master_epoch, event.sync_state_set
-        state.why, state.master_address = f"{event.evidence or event.trigger}: {event.decided_by}", event.master_address
+        state.why = f"{kind_words(event.evidence or event.trigger)}: {rule_words(event.decided_by)}"
+        state.master_address = event.master_address
         line = sentence(event)
         if event.master_epoch > 1:
             self.failovers += 1

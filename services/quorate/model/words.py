@@ -1,5 +1,6 @@
-"""Each fact as one sentence for people."""
+"""Each fact as one sentence for people, and how sentences say numbers. Of elections: ``election_words``."""
 
+from math import floor
 from typing import assert_never
 
 from quorate.events import (
@@ -25,6 +26,34 @@ from quorate.events import (
     TopicUpdated,
     VoterRebuilt,
 )
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """``1 set``, ``2 sets``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes: ``812 B``, ``1.05 MiB``, ``10.5 GiB``."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if abs(count) >= 1 << power:
+            places = 2 if count < 10 << power else 1
+            # Halves go up, as in a browser.
+            return f"{floor(count / (1 << power) * 10**places + 0.5) / 10**places:.{places}f} {unit}"
+    return f"{count:,} B"
+
+
+def span(ms: int) -> str:
+    """``17 ms``, ``9.2 s``, ``48 s``, ``3 min 05 s``, ``14 min``, ``2 h 14 min``, ``3 d 4 h``."""
+    seconds = round(ms / 1000)
+    minutes, hours = seconds // 60, seconds // 3600
+    if ms < 9_950:
+        return f"{ms} ms" if ms < 1_000 else f"{ms / 1000:.1f} s"
+    if minutes < 10:
+        return f"{minutes} min {seconds % 60:02} s" if minutes else f"{seconds} s"
+    if hours < 48:
+        return f"{hours} h {minutes % 60:02} min" if hours else f"{minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def ids(numbers: tuple[int, ...]) -> str:
@@ -76,7 +105,8 @@ def _of_the_cluster(
         case ClusterCreated():
             return f"cluster {event.cluster_id} was created with {len(event.voters)} voters"
         case ControllerLeaderElected():
-            return f"node {event.node_id} leads the controllers: {leader_cause(event)}"
+            why = leader_cause(event.cause, event.previous_leader, event.silent_for_ms)
+            return f"node {event.node_id} leads the controllers: {why}"
         case NodeStarted():
             return f"node {event.node_id} started (version {event.version})"
         case VoterRebuilt():
@@ -102,15 +132,17 @@ def _change(change: ConfigChange) -> str:
     return f"{change.name} unset" if change.new is None else f"{change.name} = {change.new}"
 
 
-def leader_cause(event: ControllerLeaderElected) -> str:
-    """Why there was an election of controllers."""
-    before = "" if event.previous_leader is None else f" of node {event.previous_leader}"
-    match event.cause:
+def leader_cause(cause: str, previous: int | None, silent_ms: int) -> str:
+    """Why there was an election of controllers, as its winner saw it."""
+    before = "the leader before" if previous is None else f"node {previous}"
+    match cause:
+        case "first start":
+            return "first start of the cluster"
         case "connection closed":
-            return f"the connections{before} closed"
+            return f"the connection to {before} closed; {span(silent_ms)} without a word from it"
         case "silent":
-            return f"nothing was heard{before} for {event.silent_for_ms} ms"
+            return f"{before} was silent for {span(silent_ms)}"
         case "handed over":
-            return f"handed over by node {event.previous_leader}" if before else "handed over"
+            return f"{before} handed over"
         case _:
-            return event.cause
+            return cause

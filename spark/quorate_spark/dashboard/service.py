@@ -30,7 +30,7 @@ from quorate_spark.dashboard.soft import AskError, SoftState
 from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
 from quorate_spark.dashboard.spark_store import ElectionQuery, Page
 from quorate_spark.dashboard.streams import Stream, Streams
-from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out
+from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out, worded
 
 log = logging.getLogger(__name__)
 
@@ -321,8 +321,12 @@ class Service:
         except AskError as error:
             code = {400: "invalid", 404: "not_found"}.get(error.status, "node_failed")
             raise ApiError(code, str(error)) from error
-        data = WhatIfAnswer(quorum=answer.quorum, rows=answer.rows, fail=fail)
-        return _json(msgspec.json.encode(self._frame(answer.offset, answer.time_ms, number, "node", data)), 200)
+
+        def told() -> bytes:
+            data = WhatIfAnswer(quorum=answer.quorum, rows=worded(answer.rows), fail=fail)
+            return msgspec.json.encode(self._frame(answer.offset, answer.time_ms, number, "node", data))
+
+        return _json(await self._answering.off_loop(told), 200)
 
     # Live.
 

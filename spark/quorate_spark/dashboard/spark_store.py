@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from quorate.errors import QuorateError, UsageError
+from quorate.model.election_words import kind_words, rule_words
 from quorate_spark.dashboard.panels.elections import ElectionItem, kind_of
 from quorate_spark.serving import Progress
 
@@ -128,6 +129,7 @@ def _item(row: tuple[Any, ...]) -> ElectionItem:
         set=broker_set,
         type="MasterElected" if outcome == "elected" else "ElectionFailed",
         kind=kind_of(evidence, trigger),
+        kind_words=kind_words(kind_of(evidence, trigger)),
         trigger=trigger,
         evidence=evidence,
         first=bool(first),
@@ -135,6 +137,7 @@ def _item(row: tuple[Any, ...]) -> ElectionItem:
         to=new,
         epoch=epoch,
         decided_by=decided_by,
+        rule_words=rule_words(decided_by),
         unclean=bool(unclean),
         candidates=candidates,
         alive=alive,

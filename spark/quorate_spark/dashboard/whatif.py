@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from quorate.model.election_words import whatif_words
 from quorate_spark.dashboard.asking import ApiError
 from quorate_spark.dashboard.model import State
 from quorate_spark.dashboard.panels.sets import label
@@ -34,7 +35,8 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The data of POST /api/whatif."""
 
     quorum: msgspec.Raw
-    rows: msgspec.Raw
+    rows: list[dict[str, object]]
+    """The node's, each with ``why``: its rule, and what may be lost, in words."""
     fail: list[str]
     """The nodes and brokers that were said to fail."""
 
@@ -48,6 +50,22 @@ def question(body: bytes) -> WhatIf:
     if len(asked.fail) > FAIL_MAX:
         raise ApiError("invalid", f"fail: at most {FAIL_MAX}")
     return asked
+
+
+class _Judged(msgspec.Struct, frozen=True):
+    """What a row of a node is put into words by."""
+
+    rule: str
+    unclean: bool
+    loses_bytes: int | None
+
+
+def worded(rows: msgspec.Raw) -> list[dict[str, object]]:
+    """The rows of a node's answer, whatever they hold, with their words."""
+    judged = msgspec.json.decode(rows, type=list[_Judged])
+    told = [whatif_words(row.rule, row.unclean, row.loses_bytes) for row in judged]
+    whole = msgspec.json.decode(rows, type=list[dict[str, object]])
+    return [{**row, "why": why} for row, why in zip(whole, told, strict=True)]
 
 
 def spelled_out(asked: WhatIf, state: State, zones: Mapping[int, str]) -> list[str]:

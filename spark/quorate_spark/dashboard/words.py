@@ -1,4 +1,4 @@
-"""How the page says times and numbers, and how loud an event. Its sentence is ``quorate.model.words``'."""
+"""How the page says a time, and how loud an event. All other words are of ``quorate.model``."""
 
 import datetime as dt
 
@@ -16,11 +16,6 @@ from quorate_spark.dashboard.fold import FIRST
 def clock(time_ms: int) -> str:
     """``08:35:48 UTC``."""
     return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).strftime("%H:%M:%S UTC")
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """``1 set``, ``2 sets``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def tone(event: Event) -> str:

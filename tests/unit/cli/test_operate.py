@@ -275,7 +275,7 @@ def test_why_finds_the_latest_election_of_a_set(node: Served, capsys: pytest.Cap
     event = ElectionEvent(offset=7, term=1, time_ms=1, principal="", cause="", event=elected(2, 5, 1))
     node.answers["/v1/elections/7"] = ElectionAnswer(**AT, election=event)
     assert run(node, "why", "broker-a") == 0
-    assert "out: not alive" in capsys.readouterr().out
+    assert "out: it is the master that was lost" in capsys.readouterr().out
     assert run(node, "why", "broker-b") == 1
     assert run(node, "why", "broker-b", "--offset", "7") == 1
     assert "was of broker set broker-a" in capsys.readouterr().err

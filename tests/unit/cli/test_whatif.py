@@ -24,7 +24,8 @@ def row(kind: Kind, *winners: int) -> SetRow:
     winner = winners[0] if len(winners) == 1 else None
     after = SetAfter(master=winner, sync_state_set=(), alive=winners)
     return SetRow(
-        set="broker-a", kind=kind, master=1, winner=winner, winners=winners, rule="r", unclean=False, loses_bytes=None,
+        set="broker-a", kind=kind, master=1, winner=winner, winners=winners, rule="higher epoch", unclean=True,
+        loses_bytes=None,
         explanation="That is why.", after=after,
     )  # fmt: skip
 
@@ -44,6 +45,7 @@ def test_the_question_names_what_fails_and_when(node: Served, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "At offset 9: the quorum holds, 2 of 3 controllers." in out
     assert "2 or 3" in out
+    assert "highest epoch; loses what it had not copied" in out
     assert program.main([*words, "-o", "json"]) == 0
     told = msgspec.json.decode(capsys.readouterr().out, type=WhatIfAnswer)
     assert told == answer(row("elected", 2, 3))

@@ -19,7 +19,7 @@ from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.spool import Fact
-from quorate_spark.dashboard.whatif import WhatIf, spelled_out
+from quorate_spark.dashboard.whatif import WhatIf, spelled_out, worded
 from quorate_spark.serving import Election, Progress
 from quorate_spark.sinks.sql import connect, tables, upsert
 from tests.dashboard.lives import RECORDED, Http, folded, plain, view
@@ -62,6 +62,18 @@ def test_zones_and_hosts_are_spelled_out() -> None:
     for wrong in ("zone/nowhere", "zone/", "az-a", "rack/1"):
         with pytest.raises(ApiError):
             spelled_out(WhatIf(fail=[wrong]), log.tip, {})
+
+
+def test_each_row_of_a_node_s_answer_says_why() -> None:
+    """A row keeps all it has, also what this build does not know; ``why`` is its rule and its loss in words."""
+    rows = [
+        {"set": "a", "rule": "higher epoch", "unclean": True, "loses_bytes": 2048, "more": [1]},
+        {"set": "b", "rule": "no quorum", "unclean": False, "loses_bytes": 0},
+    ]
+    why = ("highest epoch; loses 2.00 KiB", "without a quorum nobody can be elected")
+    assert worded(msgspec.Raw(msgspec.json.encode(rows))) == [
+        {**row, "why": told} for row, told in zip(rows, why, strict=True)
+    ]
 
 
 def test_labels_are_those_of_the_offset_asked_for() -> None:

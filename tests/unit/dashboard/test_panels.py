@@ -176,6 +176,11 @@ def test_one_election_tells_the_set_before_and_after(seed: int, share: float) ->
             assert answer[side]["offset"] == offset
         names = [(c["id"], c["verdict"], c["out_by"]) for c in answer["candidates"]]
         assert names == [(c["broker_id"], c["verdict"], c["out_by"]) for c in told_["event"]["candidates"]]
+        event, before = told_["event"], answer["before"]
+        assert ("got its first master" in answer["headline"]) == ("master" in event and not before["epoch"])
+        assert answer["headline"].startswith(event["broker_set"])
+        assert sum(c["verdict_words"].startswith("elected: ") for c in answer["candidates"]) == ("master" in event)
+        assert bool(answer["caveat"]) == ("master" not in event or event["unclean"])
         assert (answer["acks_offset"] is None) == (told_["ack"] is None)
         assert answer["phases"]["total"] == (None if "master" not in told_["event"] else replay.unavailable(told_))
 

@@ -15,7 +15,7 @@ from quorate.demo.screen import TableTeller
 from quorate.events import ElectionFailed
 from tests.unit.cli.stories import T0, candidate, elected, fact, leads
 
-REASON = "connection closed: lower max offset"
+REASON = "master’s connection closed: lower max offset"
 
 
 def a_demonstration(folder: Path) -> Demonstration:

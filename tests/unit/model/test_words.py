@@ -8,7 +8,7 @@ import pytest
 
 from quorate.cli.operate import explain
 from quorate.events import Acknowledgement, Event, RoleChangeAcknowledged
-from quorate.model.words import sentence
+from quorate.model.words import leader_cause, plural, sentence, size, span
 from tests.unit.cli.stories import elected, leads
 
 
@@ -37,15 +37,54 @@ def test_every_event_has_a_sentence(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("cause", "told"),
     [
-        ("first start", "node 2 leads the controllers: first start"),
-        ("silent", "node 2 leads the controllers: nothing was heard of node 1 for 900 ms"),
-        ("connection closed", "node 2 leads the controllers: the connections of node 1 closed"),
-        ("handed over", "node 2 leads the controllers: handed over by node 1"),
+        ("first start", "node 2 leads the controllers: first start of the cluster"),
+        ("silent", "node 2 leads the controllers: node 1 was silent for 900 ms"),
+        (
+            "connection closed",
+            "node 2 leads the controllers: the connection to node 1 closed; 900 ms without a word from it",
+        ),
+        ("handed over", "node 2 leads the controllers: node 1 handed over"),
     ],
 )
 def test_a_new_leader_says_why(cause: str, told: str) -> None:
     """Each cause of an election of controllers has its words."""
     assert sentence(leads(2, cause)) == told
+
+
+def test_a_leader_that_followed_nobody_says_so() -> None:
+    """Where the winner knew no leader none is named; a cause nobody knows keeps its name."""
+    assert leader_cause("silent", None, 61_000) == "the leader before was silent for 1 min 01 s"
+    assert leader_cause("moon phase", 1, 0) == "moon phase"
+
+
+@pytest.mark.parametrize(
+    ("ms", "told"),
+    [
+        (0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (9_949, "9.9 s"), (9_950, "10 s"), (59_400, "59 s"),
+        (59_500, "1 min 00 s"), (185_000, "3 min 05 s"), (840_000, "14 min"), (8_040_000, "2 h 14 min"),
+        (172_799_000, "47 h 59 min"), (273_600_000, "3 d 4 h"),
+    ],
+)  # fmt: skip
+def test_a_span_is_told_as_people_do(ms: int, told: str) -> None:
+    """The longer it was, the coarser its unit."""
+    assert span(ms) == told
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (0, "0 B"), (1_023, "1,023 B"), (1_024, "1.00 KiB"), (1_152, "1.13 KiB"), (10_240, "10.0 KiB"),
+        (1 << 20, "1.00 MiB"), (5 << 30, "5.00 GiB"), (3 << 41, "6.00 TiB"), (-5 << 30, "-5.00 GiB"),
+    ],
+)  # fmt: skip
+def test_a_size_has_the_unit_that_fits(count: int, told: str) -> None:
+    """Three digits say enough; halves are rounded up, as in the table beside it on the page."""
+    assert size(count) == told
+
+
+def test_one_is_not_many() -> None:
+    """A count has the form of its noun, a regular one unless told."""
+    assert [plural(1, "set"), plural(2, "set"), plural(0, "party", "parties")] == ["1 set", "2 sets", "0 parties"]
 
 
 def test_a_delivery_says_who_did_not_answer() -> None:
@@ -63,6 +102,8 @@ def test_an_election_is_explained_candidate_by_candidate() -> None:
     """Each candidate stands in the table with the rule that put it out."""
     lines = list(explain(elected(2, 5, 1)))
     assert lines[0] == "Broker 2 is master of broker-a."
-    assert lines[1] == "epoch 5, old master 1, asked by: master lost (connection closed)"
-    assert lines[4].startswith("1       out: not alive  no")
-    assert lines[5].startswith("2       elected         yes")
+    assert lines[1] == (
+        "epoch 5, old master 1; cause: master’s connection closed; asked by: the controller, which lost its master"
+    )
+    assert lines[4].startswith("1       out: it is the master that was lost  no")
+    assert lines[5].startswith("2       elected: lower max offset            yes")

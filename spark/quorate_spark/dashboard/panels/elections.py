@@ -6,6 +6,7 @@ from itertools import islice
 import msgspec
 
 from quorate.events import BrokerFenced, Candidate, ElectionFailed, Event, MasterElected, RoleChangeAcknowledged
+from quorate.model.election_words import AnyElection, asker, because, caveat, headline, kind_words, rule_words, verdict
 from quorate_spark.dashboard.index import ElectionRow
 from quorate_spark.dashboard.model import BrokerSet, State
 from quorate_spark.dashboard.panels.sets import label
@@ -24,6 +25,7 @@ class ElectionItem(msgspec.Struct, frozen=True, kw_only=True):
     set: str
     type: str
     kind: str
+    kind_words: str
     trigger: str
     evidence: str
     first: bool
@@ -31,6 +33,7 @@ class ElectionItem(msgspec.Struct, frozen=True, kw_only=True):
     to: int | None
     epoch: int
     decided_by: str
+    rule_words: str
     unclean: bool
     candidates: int
     alive: int
@@ -45,6 +48,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """How long elections of a kind left their set without a master, fault to acknowledgement."""
 
     kind: str
+    kind_words: str
     n: int
     """Acknowledged ones the figures are made of."""
     failed: int
@@ -82,6 +86,7 @@ class CandidateRow(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     verdict: str
     out_by: str
+    verdict_words: str
     zone: str
     addr: str
 
@@ -112,6 +117,7 @@ class ElectionDetail(msgspec.Struct, frozen=True, kw_only=True):
     set: str
     type: str
     kind: str
+    kind_words: str
     trigger: str
     evidence: str
     first: bool
@@ -119,6 +125,11 @@ class ElectionDetail(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     term: int
     explanation: str
+    asker: str
+    headline: str
+    because: str
+    caveat: str
+    """What is to be known about it; mostly empty."""
     fault_at: int | None
     fault_estimated: bool
     last_heartbeat_at: int | None
@@ -211,19 +222,23 @@ def _offsets(view: View, only: str | None, before: int | None, after: int | None
 
 def _item(view: View, row: ElectionRow) -> ElectionItem:
     event = _election(view.log.spool.fact(row.offset).event)
+    kind = view.log.index.kind_names.texts[row.kind]
+    decided_by = event.decided_by if isinstance(event, MasterElected) else ""
     return ElectionItem(
         offset=row.offset,
         t=row.t,
         set=event.broker_set,
         type=type(event).__name__,
-        kind=view.log.index.kind_names.texts[row.kind],
+        kind=kind,
+        kind_words=kind_words(kind),
         trigger=event.trigger,
         evidence=event.evidence,
         first=row.first,
         from_=row.old,
         to=row.new,
         epoch=event.master_epoch,
-        decided_by=event.decided_by if isinstance(event, MasterElected) else "",
+        decided_by=decided_by,
+        rule_words=rule_words(decided_by),
         unclean=isinstance(event, MasterElected) and event.unclean,
         candidates=len(event.candidates),
         alive=sum(candidate.alive for candidate in event.candidates),
@@ -234,7 +249,7 @@ def _item(view: View, row: ElectionRow) -> ElectionItem:
     )
 
 
-def _election(event: Event) -> MasterElected | ElectionFailed:
+def _election(event: Event) -> AnyElection:
     if not isinstance(event, MasterElected | ElectionFailed):
         raise TypeError(type(event).__name__)
     return event
@@ -250,6 +265,7 @@ def kinds(view: View) -> list[Kind]:
             figures.append(
                 Kind(
                     kind=name,
+                    kind_words=kind_words(name),
                     n=len(took),
                     failed=sum(row.failed for row in rows),
                     p50_ms=_part(took, 0.5),
@@ -272,12 +288,14 @@ def election(view: View, row: ElectionRow, lost: State, before: State, after: St
     steps = [phases(other) for other in alike]
     acks = _acks(None if row.ack_offset is None else spool.fact(row.ack_offset))
     earlier, later = _neighbours(view, row)
+    policy = _unclean(before, event.broker_set)
     return ElectionDetail(
         offset=row.offset,
         base=lost.offset,
         set=event.broker_set,
         type=type(event).__name__,
         kind=index.kind_names.texts[row.kind],
+        kind_words=kind_words(index.kind_names.texts[row.kind]),
         trigger=event.trigger,
         evidence=event.evidence,
         first=row.first,
@@ -285,6 +303,10 @@ def election(view: View, row: ElectionRow, lost: State, before: State, after: St
         principal=fact.stamp.principal,
         term=fact.stamp.term,
         explanation=event.explanation,
+        asker=asker(event.trigger),
+        headline=headline(event),
+        because=because(event),
+        caveat=caveat(event, policy),
         fault_at=row.fault,
         fault_estimated=row.estimated,
         last_heartbeat_at=event.last_heartbeat_ms or None,
@@ -294,10 +316,10 @@ def election(view: View, row: ElectionRow, lost: State, before: State, after: St
         notified_at=row.notified,
         acks_offset=row.ack_offset,
         acks=acks,
-        candidates=[_candidate(candidate, before, event.broker_set) for candidate in event.candidates],
+        candidates=[_candidate(candidate, before, event) for candidate in event.candidates],
         decided_by=event.decided_by if isinstance(event, MasterElected) else "",
         unclean=isinstance(event, MasterElected) and event.unclean,
-        policy=Policy(unclean=_unclean(before, event.broker_set)),
+        policy=Policy(unclean=policy),
         before=_side(lost, event.broker_set),
         after=_side(after, event.broker_set),
         phases=phases(row),
@@ -326,10 +348,10 @@ def _acks(fact: Fact | None) -> list[Ack]:
     ]
 
 
-def _candidate(seen: Candidate, state: State, broker_set: str) -> CandidateRow:
-    own_set = state.sets.get(broker_set)
+def _candidate(seen: Candidate, state: State, event: AnyElection) -> CandidateRow:
+    own_set = state.sets.get(event.broker_set)
     member = own_set.member(seen.broker_id) if own_set else None
-    labels = state.model.configs.get(f"broker-set/{broker_set}")
+    labels = state.model.configs.get(f"broker-set/{event.broker_set}")
     return CandidateRow(
         id=seen.broker_id,
         alive=seen.alive,
@@ -341,6 +363,7 @@ def _candidate(seen: Candidate, state: State, broker_set: str) -> CandidateRow:
         priority=seen.priority,
         verdict=seen.verdict,
         out_by=seen.out_by,
+        verdict_words=verdict(seen, event),
         zone=label(labels, "zone", seen.broker_id),
         addr=member.addr if member else "",
     )

@@ -5,10 +5,11 @@ from operator import attrgetter
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from quorate.model.words import plural
 from quorate_spark.dashboard.model import STATUSES, BrokerSet
 from quorate_spark.dashboard.panels.sets import recent, status
 from quorate_spark.dashboard.panels.view import View
-from quorate_spark.dashboard.words import clock, plural
+from quorate_spark.dashboard.words import clock
 
 REASONS_MAX = 50
 

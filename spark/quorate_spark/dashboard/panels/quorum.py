@@ -3,6 +3,8 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from quorate.model.words import leader_cause
+from quorate_spark.dashboard.model import Leader
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.soft_state import NodeSoft
 
@@ -31,6 +33,8 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
     previous: int | None
     cause: str
     leaderless_ms: int
+    why: str
+    """The cause in words, a sentence."""
     nodes: list[NodeRow]
 
 
@@ -60,5 +64,11 @@ def quorum(view: View) -> Quorum:
         previous=leader.previous if leader else None,
         cause=leader.cause if leader else "",
         leaderless_ms=leader.silent_for_ms if leader else 0,
+        why=_why(leader) if leader else "",
         nodes=nodes,
     )
+
+
+def _why(leader: Leader) -> str:
+    cause = leader_cause(leader.cause, leader.previous, leader.silent_for_ms)
+    return f"{cause[:1].upper()}{cause[1:]}."

@@ -1,9 +1,9 @@
 /** One election: trigger, candidates with their verdicts, the rule, fault to acknowledgement, before and after. */
-import { bytes, clock, ids, millis, num, off, plural, span, zoneName } from "../format.js";
+import { bytes, clock, ids, millis, num, off, span, zoneName } from "../format.js";
 import { html } from "../html.js";
 import { glyph } from "../icons.js";
 import { panel } from "../panel.js";
-import { electionLink, eventLink, headline, kindWords, node, ruleWords, setLink, verdict } from "../words.js";
+import { eventLink, setLink } from "../words.js";
 
 /** What a broker reports that set no priority. */
 const UNSET_PRIORITY = 2 ** 31 - 1;
@@ -26,28 +26,10 @@ function absent(view, entry) {
   return html`<p class="empty whole"><span class="big">There is no election at offset ${view.route.key}.</span>What is there is in the <a href="${view.href("log", "", { sel: view.route.key })}">log</a>; elections have a <a href="${view.href("elections")}">list</a>.</p>`;
 }
 
-const DECIDED = {
-  "only candidate": "was the only one that could stand",
-  "higher epoch": "had the highest epoch of those that could stand",
-  "higher max offset": "had the highest offset of those that could stand in its epoch",
-  "higher priority": "had the best priority of those that could stand at its offset",
-  "lower broker id": "had the lowest id of those that could stand, all else equal",
-};
-const ASKED = { "master lost": "the controller, which lost its master", broker: "a broker", admin: "an operator", "inactive master scan": "the controller, which looks for sets without one" };
-
-function because(el) {
-  const alive = el.candidates.filter(c => c.alive).length, of = plural(el.candidates.length, "candidate");
-  if (el.type === "ElectionFailed") return alive ? `Of ${of} ${alive === 1 ? "one was" : `${alive} were`} alive, but none of the living may be elected.` : `None of ${of} was alive.`;
-  if (el.decided_by === "first election") return "The set never had a master, and this broker asked first.";
-  if (el.decided_by === "designated") return "An operator named it, and it was alive and in the sync set.";
-  if (el.decided_by === "address changed") return "The master came back at another address and stays; its replicas follow it there only in a new epoch.";
-  return `Of ${of} ${alive === 1 ? "one was" : `${alive} were`} alive; broker ${el.after.master} ${DECIDED[el.decided_by] ?? `won: ${ruleWords(el.decided_by)}`}.`;
-}
-
 function trigger(view, el) {
   const fact = (name, value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
   const heard = el.last_heartbeat_at ? html`${clock(el.last_heartbeat_at, true)} ${el.detected_at ? html`<span class="mute">${span(el.detected_at - el.last_heartbeat_at)} before it was noticed</span>` : ""}` : "–";
-  return html`<dl class="facts">${fact("What", kindWords(el.kind))}${fact("Asked by", ASKED[el.trigger] ?? el.trigger)}${fact("Last heartbeat", heard)}${fact("Decided at", `${clock(el.proposed_at, true)} ${zoneName()}`)}${fact("By", el.principal.replace(/^node\//, "n"))}${fact("Events", html`${el.base !== el.offset ? html`${eventLink(view, el.base)} to ` : ""}${eventLink(view, el.offset)}, term ${el.term}`)}</dl><p class="foot">${el.explanation}</p>`;
+  return html`<dl class="facts">${fact("What", el.kind_words)}${fact("Asked by", el.asker)}${fact("Last heartbeat", heard)}${fact("Decided at", `${clock(el.proposed_at, true)} ${zoneName()}`)}${fact("By", el.principal.replace(/^node\//, "n"))}${fact("Events", html`${el.base !== el.offset ? html`${eventLink(view, el.base)} to ` : ""}${eventLink(view, el.offset)}, term ${el.term}`)}</dl><p class="foot">${el.explanation}</p>`;
 }
 
 // ── candidates ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,11 +75,10 @@ function candidates(view, el) {
   const rows = [...el.candidates].sort((a, b) => (b.verdict === "elected") - (a.verdict === "elected") || fell(b) - fell(a) || a.id - b.id);
   const mark = (c, i) => (i === fell(c) ? glyph("s-lost", "lost-c", "fell here") : "");
   const shown = (c, col, i) => html`${mark(c, i)}${i > fell(c) ? html`<span class="hide">not evaluated: </span>` : ""}${cell(col, c, best)}`;
-  const refused = el.type === "MasterElected" ? "" : html`<p class="soft bad">${glyph("s-lost", "lost-c")} No candidate passed “${el.candidates.some(c => c.alive) ? "In sync set" : "Alive"}”. Unclean election is ${el.policy.unclean === true ? "on" : el.policy.unclean === false ? "off" : "not set in the log"}, so the controller elects nobody rather than lose acknowledged messages.</p>`;
-  const unclean = el.unclean ? html`<p class="soft">${glyph("s-last", "last-c")} Unclean: the winner was not in the sync set and may lack acknowledged messages.</p>` : "";
+  const failed = el.type === "ElectionFailed", caveat = el.caveat ? html`<p class="soft ${failed ? "bad" : ""}">${failed ? glyph("s-lost", "lost-c") : glyph("s-last", "last-c")} ${el.caveat}</p>` : "";
   const name = c => html`${glyph(c.verdict === "elected" ? "m-master" : c.alive ? "m-sync" : "m-fenced")} ${c.id} <span class="mute">${c.zone || c.addr}</span>`;
-  if (!view.wide) return html`${refused}${unclean}<div class="cards">${rows.map(c => html`<div class="cand ${c.verdict}"><p><b>broker ${c.id}</b> <span class="mute">${c.zone || c.addr}</span><strong>${verdict(c, el)}</strong></p><dl>${columns.map((col, i) => html`<div class="${tone(c, i)}"><dt>${i + 1} ${col.name}</dt><dd>${shown(c, col, i)}</dd></div>`)}</dl></div>`)}</div>`;
-  return html`${refused}${unclean}<div class="scroll"><table class="rows cand"><thead><tr><th>Broker</th>${columns.map((col, i) => html`<th class="n ${i === decided ? "decided" : ""}"><span>${i + 1}</span> ${col.name}${i === decided ? html`<em>decided here</em>` : ""}</th>`)}<th>Verdict</th></tr></thead><tbody>${rows.map(c => html`<tr class="${c.verdict}"><th scope="row">${name(c)}</th>${columns.map((col, i) => html`<td class="n ${tone(c, i)}">${shown(c, col, i)}</td>`)}<td class="verdict">${verdict(c, el)}</td></tr>`)}</tbody></table></div>`;
+  if (!view.wide) return html`${caveat}<div class="cards">${rows.map(c => html`<div class="cand ${c.verdict}"><p><b>broker ${c.id}</b> <span class="mute">${c.zone || c.addr}</span><strong>${c.verdict_words}</strong></p><dl>${columns.map((col, i) => html`<div class="${tone(c, i)}"><dt>${i + 1} ${col.name}</dt><dd>${shown(c, col, i)}</dd></div>`)}</dl></div>`)}</div>`;
+  return html`${caveat}<div class="scroll"><table class="rows cand"><thead><tr><th>Broker</th>${columns.map((col, i) => html`<th class="n ${i === decided ? "decided" : ""}"><span>${i + 1}</span> ${col.name}${i === decided ? html`<em>decided here</em>` : ""}</th>`)}<th>Verdict</th></tr></thead><tbody>${rows.map(c => html`<tr class="${c.verdict}"><th scope="row">${name(c)}</th>${columns.map((col, i) => html`<td class="n ${tone(c, i)}">${shown(c, col, i)}</td>`)}<td class="verdict">${c.verdict_words}</td></tr>`)}</tbody></table></div>`;
 }
 
 // ── waterfall ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,7 +135,7 @@ function otherwise(view, el) {
     const found = entry.answer.data.rows.find(r => r.set === el.set), winners = found?.winners ?? [];
     const actual = el.after.master, same = winners.length === 1 ? winners[0] === actual : !winners.length && actual === null;
     const who = !found ? "unchanged" : winners.length ? `broker ${winners.join(" or ")}` : "none";
-    const note = !found ? "the set is not concerned" : same ? "the same" : found.unclean && found.loses_bytes ? `may lose ${bytes(found.loses_bytes)}` : ruleWords(found.rule);
+    const note = !found ? "the set is not concerned" : same ? "the same" : found.why;
     return html`<tr class="${same ? "same" : "changed"}"><th scope="row">${label}</th><td class="c">${who}</td><td class="wrap">${note}</td></tr>`;
   };
   const command = `quorate why ${el.set} --offset ${el.offset}`;
@@ -169,7 +150,7 @@ export function render(view) {
   if (!el) return panel(view, { id: "trigger", title: "Election", need: "election" }, () => "");
   const total = el.phases?.total, about = el.fault_estimated ? "about " : "";
   const turn = html`<nav class="turn" aria-label="Neighbouring elections">${el.earlier === null ? "" : html`<a href="${view.href("election", el.earlier)}">earlier: ${off(el.earlier)}</a>`}${el.later === null ? "" : html`<a href="${view.href("election", el.later)}">later: ${off(el.later)}</a>`}</nav>`;
-  return html`<div class="headline"><p class="crumb"><a href="${view.href("elections")}">Elections</a> <span>${off(el.offset)}</span></p><h1>${headline(el)}</h1><p class="lead">${because(el)} ${total && el.type === "MasterElected" ? html`The set had no master for ${about}<b>${span(total)}</b>.` : ""}</p>${turn}</div>
+  return html`<div class="headline"><p class="crumb"><a href="${view.href("elections")}">Elections</a> <span>${off(el.offset)}</span></p><h1>${el.headline}</h1><p class="lead">${el.because} ${total && el.type === "MasterElected" ? html`The set had no master for ${about}<b>${span(total)}</b>.` : ""}</p>${turn}</div>
   ${panel(view, { id: "trigger", title: "Trigger", need: "election" }, d => trigger(view, d))}
   ${panel(view, { id: "candidates", title: "Candidates", need: "election", note: "each rule removes candidates, left to right, until one is left" }, d => candidates(view, d))}
   ${panel(view, { id: "waterfall", title: "From the fault to the new master", need: "election", note: d => (d.medians_of >= 3 ? `bar: this election; tick: median of ${num(d.medians_of)} of its kind` : "bar: this election") }, d => waterfall(view, d))}

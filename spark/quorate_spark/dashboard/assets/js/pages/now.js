@@ -4,7 +4,7 @@ import { html } from "../html.js";
 import { glyph } from "../icons.js";
 import { drawMap, legend, memberKey } from "../map.js";
 import { panel } from "../panel.js";
-import { eventLink, eventRow, leaderCause, node, setLink } from "../words.js";
+import { eventLink, eventRow, node, setLink } from "../words.js";
 
 const EVENTS = 40;
 const SHOWN_REASONS = 6;
@@ -44,7 +44,7 @@ function quorumRow(view, q, n, i) {
 function quorum(view, q) {
   const why = q.leader === null
     ? html`<div class="why"><p><b>No controller leads.</b> Nothing can be decided until one does.</p></div>`
-    : html`<div class="why"><p><b>${node(q.leader)}</b> leads since <b>${view.moment(q.since)}</b>, ${view.since(q.since)}, term ${q.term} ${eventLink(view, q.offset)}</p><p>${leaderCause(q)}</p></div>`;
+    : html`<div class="why"><p><b>${node(q.leader)}</b> leads since <b>${view.moment(q.since)}</b>, ${view.since(q.since)}, term ${q.term} ${eventLink(view, q.offset)}</p><p>${q.why}</p></div>`;
   return html`<div class="quorum"><div class="scroll"><table class="rows q cards-s"><thead><tr><th>Node</th><th>Role</th><th>Zone</th><th class="ver">Version</th><th class="n">Log end</th><th class="n">Behind</th><th class="n">Fsync p99</th><th class="n">Round trip</th></tr></thead><tbody>${q.nodes.map((n, i) => quorumRow(view, q, n, i))}</tbody></table></div>${why}</div>`;
 }
 

@@ -4,12 +4,12 @@
  * Zones and hosts are labels of brokers and nodes; where none are set, only nodes and single brokers can be picked. In the
  * past the offsets of that moment are not known, so where they would decide the answer is "2 or 3".
  */
-import { bytes, num, plural } from "../format.js";
+import { num, plural } from "../format.js";
 import { html } from "../html.js";
 import { glyph } from "../icons.js";
 import { drawMap, legend } from "../map.js";
 import { panel } from "../panel.js";
-import { node, ruleWords, setLink } from "../words.js";
+import { node, setLink } from "../words.js";
 
 const ROWS = 60, OPTIONS = 2000, SINGLES = 8;
 const picked = view => (view.route.params.fail ?? "").split(",").filter(Boolean);
@@ -73,8 +73,7 @@ function words(data) {
 function outcomeRow(view, r, sets) {
   const who = r.winners, lives = sets.get(r.set)?.members.find(m => m.id === r.master);
   const then = !who.length ? html`<b class="bad-t">no master</b>` : r.unclean ? html`<b class="warn-t">broker ${who.join(" or ")}, unclean</b>` : `broker ${who.join(" or ")}`;
-  const loss = r.unclean ? (r.loses_bytes === null ? "; loses what it had not copied" : `; loses ${bytes(r.loses_bytes)}`) : "";
-  return html`<tr data-key="${r.set}"><th scope="row">${glyph(who.length ? "m-master" : "s-lost", who.length ? "" : "lost-c")} ${setLink(view, r.set)}</th><td class="c">${r.master ?? "none"}${lives?.zone ? html` <span class="mute">${lives.zone}</span>` : ""}</td><td>${then}</td><td class="wrap" title="${r.explanation}">${ruleWords(r.rule)}${loss}</td></tr>`;
+  return html`<tr data-key="${r.set}"><th scope="row">${glyph(who.length ? "m-master" : "s-lost", who.length ? "" : "lost-c")} ${setLink(view, r.set)}</th><td class="c">${r.master ?? "none"}${lives?.zone ? html` <span class="mute">${lives.zone}</span>` : ""}</td><td>${then}</td><td class="wrap" title="${r.explanation}">${r.why}</td></tr>`;
 }
 
 function outcome(view, data, list) {
