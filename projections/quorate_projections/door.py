@@ -13,7 +13,7 @@ from aiohttp import web
 from faust.web.drivers.aiohttp import Web
 
 from quorate.listening import ListeningLimits, ProtocolFactory
-from quorate.origins import SECURITY_HEADERS, doors, judge
+from quorate.origins import SECURITY_HEADERS, allowed_names, judge
 from quorate_projections.settings import ProjectionSettings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class GuardedWeb(Web):
     def __init__(self, app: Any, settings: ProjectionSettings) -> None:
         super().__init__(app)
         self._settings = settings
-        self._doors = doors([settings.host, *filter(None, settings.names.split(","))], setting="names")
+        self._allowed = allowed_names([settings.host, *filter(None, settings.names.split(","))], setting="names")
         self._keeper: ProtocolFactory | None = None
         self._listener: asyncio.Server | None = None
         self.web_app.middlewares.append(self._guard)
@@ -54,7 +54,7 @@ class GuardedWeb(Web):
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            refused = judge(request.method, request.headers, self._doors, has_body=request.body_exists)
+            refused = judge(request.method, request.headers, self._allowed, has_body=request.body_exists)
             if refused is not None:
                 body = {"error": {"code": refused.code, "message": refused.message}}
                 response: web.StreamResponse = web.Response(

@@ -31,8 +31,8 @@ _CARRIES: Final = frozenset({"POST", "PUT", "PATCH"})
 """Methods whose meaning is in their body."""
 
 
-class Doors(msgspec.Struct, frozen=True, kw_only=True):
-    """What a listener is called."""
+class AllowedNames(msgspec.Struct, frozen=True, kw_only=True):
+    """The names under which a listener may be asked, and the pages that may ask it."""
 
     hosts: frozenset[str] = frozenset()
     """Names besides addresses and ``localhost``, in lower case."""
@@ -50,16 +50,16 @@ class Foreign(msgspec.Struct, frozen=True):
     message: str
 
 
-def doors(hosts: Iterable[str], origins: Iterable[str] = (), *, setting: str = "allowed_hosts") -> Doors:
-    """Doors with names in any case."""
-    return Doors(
+def allowed_names(hosts: Iterable[str], origins: Iterable[str] = (), *, setting: str = "allowed_hosts") -> AllowedNames:
+    """With names in any case."""
+    return AllowedNames(
         hosts=frozenset(host.lower() for host in hosts),
         origins=frozenset(origin.lower().rstrip("/") for origin in origins),
         setting=setting,
     )
 
 
-def judge(method: str, headers: Mapping[str, str], here: Doors, *, has_body: bool) -> Foreign | None:
+def judge(method: str, headers: Mapping[str, str], here: AllowedNames, *, has_body: bool) -> Foreign | None:
     """Why this request is refused; None: it is not. ``headers``: at least those of ``HEADERS`` that it has."""
     host = headers.get("host")
     if host is not None and not _ours(host, here):
@@ -80,7 +80,7 @@ def judge(method: str, headers: Mapping[str, str], here: Doors, *, has_body: boo
 
 
 @lru_cache(maxsize=256)
-def _ours(host: str, here: Doors) -> bool:
+def _ours(host: str, here: AllowedNames) -> bool:
     """Is this ``Host`` an address, or a name we go by?"""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdigit() or name.endswith(":"):  # No port, or an address of IPv6 without brackets.

@@ -16,7 +16,7 @@ from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
 from quorate.controller.outcomes import Answered, Caller, Outcome, Refused
 from quorate.controller.pending import AnyPending, Pending
 from quorate.controller.ports import ControllerPorts
-from quorate.controller.quorum import QuorumDesk
+from quorate.controller.quorum import QuorumQuestions
 from quorate.controller.routing import Router
 from quorate.controller.settings import ControllerSettings
 from quorate.controller.space import DiskSpace
@@ -58,7 +58,7 @@ class Controller:
             node_id, lambda: others, lambda: machine.sums.bytes, scheduler, peers, settings, ports.metrics
         )
         self.clock = ClusterClock(engine, peers, scheduler, settings, listeners.clock_said)
-        self.quorum = QuorumDesk(engine, peers, scheduler, settings)
+        self.quorum = QuorumQuestions(engine, peers, scheduler, settings)
         self._endings = Endings(ports, settings.deadline_sweep_s, self._swept)
         self._decider = Decider(
             ports,

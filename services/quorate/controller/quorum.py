@@ -17,8 +17,8 @@ from quorate.controller.settings import ControllerSettings
 Told = Callable[[QuorumIs | None], None]
 
 
-class QuorumDesk:
-    """Asks, and answers."""
+class QuorumQuestions:
+    """Asks the leader how far every voter is, and answers a peer that asks this node. One per node."""
 
     def __init__(self, engine: RaftEngine, peers: PeerLink, scheduler: Scheduler, settings: ControllerSettings) -> None:
         self._engine = engine

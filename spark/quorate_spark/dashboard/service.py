@@ -16,7 +16,7 @@ from aiohttp import web
 
 from quorate.errors import QuorateError, UsageError
 from quorate.listening import ProtocolFactory
-from quorate.origins import doors, judge
+from quorate.origins import allowed_names, judge
 from quorate_spark.dashboard.answering import Answer, Answerer, Panels, asked_elections, key_of
 from quorate_spark.dashboard.asking import ApiError, Query
 from quorate_spark.dashboard.follow import Follower, FollowStatus
@@ -82,7 +82,7 @@ class Service:
         self._settings = settings
         self._clock = clock_ms
         self._site = site or Site()
-        self._doors = doors((settings.host, *settings.names), setting="--name")
+        self._allowed = allowed_names((settings.host, *settings.names), setting="--name")
         self.folded = FoldedLog(settings.cluster_id)
         self._recorded: FollowStatus | None = None
         self._answering = Answerer(
@@ -199,7 +199,7 @@ class Service:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         try:
-            refused = judge(request.method, request.headers, self._doors, has_body=request.body_exists)
+            refused = judge(request.method, request.headers, self._allowed, has_body=request.body_exists)
             if refused is not None:
                 raise ApiError(refused.code, refused.message)
             response = await handler(request)

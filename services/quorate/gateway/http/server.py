@@ -22,7 +22,7 @@ from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.http.strictness import checked
 from quorate.gateway.listener import Listener
 from quorate.metrics import Metrics
-from quorate.origins import HEADERS, SECURITY_HEADERS, Doors, doors, judge
+from quorate.origins import HEADERS, SECURITY_HEADERS, AllowedNames, allowed_names, judge
 from quorate.wire import tls
 
 Respond = Callable[[Response], None]
@@ -169,7 +169,7 @@ class HttpConnection(asyncio.Protocol):
         """Raises HttpError when a foreign page asks, or what is to come is not JSON."""
         headers = {text: fields[name].decode("latin-1") for name, text in _JUDGED if name in fields}
         has_body = b"transfer-encoding" in fields or fields.get(b"content-length", b"0") != b"0"
-        refused = judge(head.method.decode(), headers, self._server.doors, has_body=has_body)
+        refused = judge(head.method.decode(), headers, self._server.allowed_names, has_body=has_body)
         if refused is not None:
             raise HttpError(refused.code, refused.message)
 
@@ -255,7 +255,7 @@ class HttpServer(Listener[HttpConnection]):
         scheduler: Scheduler,
         hosts: Iterable[str] = (),
     ) -> None:
-        self.doors: Doors = doors(
+        self.allowed_names: AllowedNames = allowed_names(
             [*hosts, *settings.allowed_hosts], settings.allowed_origins, setting="http.allowed_hosts"
         )
         self.handler = handler

@@ -16,7 +16,7 @@ import structlog
 
 from quorate.controller.ports import DialResult, RoleChange
 from quorate.errors import PeerError
-from quorate.gateway.remoting.reach import OutOfReachError, Reach
+from quorate.gateway.remoting.reach import AllowedNetworks, OutOfReachError
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.texts import parse_address
 from quorate.wire.remoting import RESPONSE_FLAG, FrameSplitter, decode_header, encode_request
@@ -106,7 +106,7 @@ class RolePusher:
         self, settings: RemotingSettings, *, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
     ) -> None:
         self._settings = settings
-        self._reach = Reach(settings.broker_networks)
+        self._reach = AllowedNetworks(settings.broker_networks)
         self._loop = loop
         self._tls = tls
         self._next_opaque = 1

@@ -23,8 +23,8 @@ class OutOfReachError(PermissionError):
     """An address that this node must not connect to."""
 
 
-class Reach:
-    """The networks of the setting. Raises UsageError for what is no network."""
+class AllowedNetworks:
+    """The networks to which this node may connect (``broker_networks``). Raises UsageError for what is no network."""
 
     def __init__(self, networks: Sequence[str]) -> None:
         try:

@@ -4,7 +4,7 @@ import msgspec
 
 from quorate.bounds import bounded
 from quorate.errors import UsageError
-from quorate.gateway.remoting.reach import ANYWHERE, Reach
+from quorate.gateway.remoting.reach import ANYWHERE, AllowedNetworks
 from quorate.wire.remoting import JAVA_FRAME_BYTES_MAX
 
 
@@ -78,4 +78,4 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
         bounded(self)
         if self.spread_brokers and not self.forward_to_leader:
             raise UsageError("spread_brokers needs forward_to_leader: a follower would send each broker on")
-        Reach(self.broker_networks)
+        AllowedNetworks(self.broker_networks)

@@ -14,7 +14,7 @@ import uvloop
 from quorate.controller.ports import RoleChange
 from quorate.errors import UsageError
 from quorate.gateway.remoting.pusher import RolePusher
-from quorate.gateway.remoting.reach import ANYWHERE, Reach
+from quorate.gateway.remoting.reach import ANYWHERE, AllowedNetworks
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.texts import parse_address
 from quorate.wire.remoting import (
@@ -319,9 +319,9 @@ def test_a_named_network_is_connected_to_by_name_too() -> None:
 )
 def test_what_no_broker_serves_at_is_never_connected_to(address: str) -> None:
     """Also where every network is allowed: 0.0.0.0 is this very host, link-local serves the host's own secrets."""
-    assert not Reach(ANYWHERE).allows(address)
-    assert Reach(ANYWHERE).allows("10.1.2.3")
-    assert Reach(ANYWHERE).allows("2001:db8::1")
+    assert not AllowedNetworks(ANYWHERE).allows(address)
+    assert AllowedNetworks(ANYWHERE).allows("10.1.2.3")
+    assert AllowedNetworks(ANYWHERE).allows("2001:db8::1")
 
 
 def test_what_is_no_network_is_told_at_start() -> None:
