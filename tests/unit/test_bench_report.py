@@ -8,7 +8,7 @@ import pytest
 from tests.bench.harness import Run, middle
 from tests.bench.report import BARS, Figures, failures, render
 
-KEPT = {"per_second": 12_000.0, "p50_us": 4000, "p99_us": 8000, "leader_cpu_us": 60.0, "follower_cpu_us": 40.0}
+KEPT = {"per_second": 15_000.0, "p50_us": 4000, "p99_us": 8000, "leader_cpu_us": 60.0, "follower_cpu_us": 40.0}
 CALM = {"steal_pct": 0.1, "load_average": 2.0}
 
 
