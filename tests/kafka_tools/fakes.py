@@ -123,7 +123,7 @@ class FakeLedger:
     def pending(self, key: bytes) -> bool:
         return any(waiting == key for waiting, _, _ in self.waiting)
 
-    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None]) -> None:
+    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None], *, needed: bool = False) -> None:
         if len(row or b"") > self.row_bytes_max:
             done(WriteResult.NO_ROOM)
             return

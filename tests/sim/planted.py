@@ -282,7 +282,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "unknown told as failure": Mutant(
         "a command whose answer is late is called not executed",
-        edit(Endings, "_sweep", "UnknownOutcome(", "Unavailable("),
+        edit(Endings, "_end_overdue", "UnknownOutcome(", "Unavailable("),
     ),
     "commit beyond what is matched": Mutant(
         "a follower believes a commit index for entries it was not shown",

@@ -31,6 +31,7 @@ class Endings:
         queue = self._queues.get(pending.patience_s)
         if queue is None:
             queue = self._queues[pending.patience_s] = deque()
+        if not self._armed:
             self._arm()
         pending.queue = queue
         queue.append(pending)
@@ -80,20 +81,25 @@ class Endings:
         )
 
     def _arm(self) -> None:
-        if self._queues and not self._armed:
-            self._armed = True
-            self._scheduler.call_later(self._sweep_s, self._sweep)
+        self._armed = True
+        self._scheduler.call_later(self._sweep_s, self._sweep)
 
     def _sweep(self) -> None:
         """End what would be overdue at the next sweep, with the truth about it."""
         self._armed = False
+        try:
+            self._end_overdue()
+        finally:  # Whatever is the matter with one of them, the others are looked at.
+            if self._queues and not self._armed:
+                self._arm()
+
+    def _end_overdue(self) -> None:
         for pending in self._expired(self._scheduler.monotonic() + self._sweep_s):
             if pending.stage in (Stage.PROPOSED, Stage.FORWARDED):
                 self.settle(pending, UnknownOutcome(f"no answer in time; {pending.stage.value}"))
             else:
                 self.settle(pending, Unavailable(f"no answer in time; {pending.stage.value}"))
         self._swept()
-        self._arm()
 
     def _expired(self, now: float) -> Iterator[AnyPending]:
         """Those whose time is over then; whoever takes one ends it."""

@@ -102,9 +102,9 @@ class GroupWriter(Listener):
         """Is a change of this row on its way?"""
         return key in self._waiting or key in self._aboard
 
-    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None]) -> None:
-        """Have the row written (None: removed)."""
-        refusal = self._refusal(key, row)
+    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None], *, needed: bool = False) -> None:
+        """Have the row written (None: removed). ``needed``: also where there is no room for others."""
+        refusal = self._refusal(key, row, needed)
         if refusal is not None:
             done(refusal)
             return
@@ -118,7 +118,7 @@ class GroupWriter(Listener):
         self._arm()
         self._watch()
 
-    def _refusal(self, key: bytes, row: bytes | None) -> WriteResult | None:
+    def _refusal(self, key: bytes, row: bytes | None, needed: bool) -> WriteResult | None:
         limits = self._settings
         if not self._controller.is_leader:
             return WriteResult.NOT_LEADER
@@ -128,7 +128,7 @@ class GroupWriter(Listener):
             return WriteResult.NO_ROOM
         rows = self._machine.groups
         new = row is not None and key not in rows and key not in self._waiting
-        if not new:
+        if not new or needed:
             return None
         # What waits may all be new: the count may refuse a little early, never late.
         full = len(rows) + len(self._waiting) >= in_force(self._machine.state, GROUP_ROWS_MAX)

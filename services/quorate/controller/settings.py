@@ -90,7 +90,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     compare_period_s: float = 0.1
     """How often the leader tells what its state adds up to, if anything was applied; others compare."""
-    compare_again_s: float = 1.0
+    compare_again_s: float = 0.5
     """... and how often if nothing was, and how often a follower confirms that it agrees."""
     verdict_after_s: float = 0.75
     """How long nodes that differ look at themselves before a majority says who is wrong."""
@@ -122,7 +122,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"command_bytes_max must be from 1 to {MAX_ENTRY_BYTES}: no node applies a longer entry")
         if self.deadline_sweep_s >= self.answer_timeout_s:
             raise UsageError("deadline_sweep_s must be below answer_timeout_s")
-        if self.verdict_after_s + self.wrong_hand_over_s + 2 * self.compare_period_s > WRONG_STOPS_WITHIN_S:
-            raise UsageError("compare_period_s, verdict_after_s and wrong_hand_over_s: a wrong node stops within 2 s")
+        compared_s = self.compare_again_s + 2 * self.compare_period_s
+        if compared_s + self.verdict_after_s + self.wrong_hand_over_s > WRONG_STOPS_WITHIN_S:
+            raise UsageError("compare_*_s, verdict_after_s and wrong_hand_over_s: a wrong node stops within 2 s")
         if 2 * self.group_entry_bytes_max > self.command_bytes_max:
             raise UsageError("group_entry_bytes_max must be at most half of command_bytes_max")

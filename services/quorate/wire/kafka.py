@@ -216,6 +216,5 @@ def _decode(frame: bytes) -> tuple[RequestHeader, Request]:
     if header.version >= FLEXIBLE.get(header.api, header.version + 1):
         reader.skip_tags()
         reader.flexible = True
-    request = DECODERS[header.api](reader, header.version)
-    reader.end()
-    return header, request
+    # What follows is passed over, as Kafka does: librdkafka 2 leaves bytes behind a Metadata request for all topics.
+    return header, DECODERS[header.api](reader, header.version)

@@ -162,11 +162,6 @@ class Reader:
             self.uvarint()
             self.raw(self.uvarint())
 
-    def end(self) -> None:
-        """Nothing may follow."""
-        if self._at != len(self._data):
-            raise KafkaFormatError(f"{len(self._data) - self._at} bytes follow the end of the request")
-
 
 int16 = _I16.pack
 int32 = _I32.pack

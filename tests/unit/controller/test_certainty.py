@@ -579,3 +579,21 @@ def test_a_caller_that_cannot_take_its_answer_stops_nobody() -> None:
     assert isinstance(after[0], Answered)
     with pytest.raises(ValueError, match="cannot write this"):
         bench.after(0.1)
+
+
+def test_deadlines_go_on_though_a_look_at_them_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in one sweep is its own; who asks later with the same patience is looked after."""
+    bench = following()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(bench.controller._decider), "sweep", broken)
+        first = bench.submit(topic("t"), timeout_s=0.2)
+        with pytest.raises(RuntimeError):
+            bench.after(1.0)
+    later = bench.submit(topic("u"), timeout_s=0.2)
+    bench.after(1.0)
+    assert [type(outcome) for outcome in (*first, *later)] == [UnknownOutcome, UnknownOutcome]
+
+
+def broken(_: object) -> None:
+    """Whatever it is."""
+    raise RuntimeError("a bug")

@@ -311,3 +311,19 @@ def replace(target: MemoryStore, source: MemoryStore) -> None:
         target.write([StoreOp("groups", key, None)])
     target.write([StoreOp("groups", key, value) for key, value in source.scan("groups")])
     target.write(applied_ops(1, 1, 0, 0))
+
+
+def test_what_is_needed_has_room_where_others_have_none() -> None:
+    """The kept clock, without which nothing lapses, is such a row; it is bounded as any other."""
+    office = Office()
+    for number in range(10):
+        office.put(f"k{number}")
+        office.turn(0.1)
+    office.put("one more")
+    assert office.told[-1] == ("one more", WriteResult.NO_ROOM)
+    told: list[WriteResult] = []
+    office.writer.put(b"clock", b"row", told.append, needed=True)
+    office.turn(0.1)
+    assert told == [WriteResult.DONE]
+    office.writer.put(b"clock", b"x" * 300, told.append, needed=True)
+    assert told[-1] == WriteResult.NO_ROOM

@@ -18,6 +18,8 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 _FOLDED = re.compile(rb"\n[ \t]")
 _VERSION = re.compile(rb" HTTP/([0-9]+\.[0-9]+)\r\n")
 _NAMES = re.compile(rb"\n(content-length|transfer-encoding):[ \t]*([^\r\n]*)", re.IGNORECASE)
+_SAID_ONCE = re.compile(rb"\n(host|origin|sec-fetch-[a-z]+|content-type|idempotency-key)[ \t]*:", re.IGNORECASE)
+"""What the answer depends on: of two values a proxy may have read the other."""
 
 
 def checked(data: bytes, head_bytes_max: int) -> bool:
@@ -34,6 +36,10 @@ def checked(data: bytes, head_bytes_max: int) -> bool:
 def _check(head: bytes) -> None:
     if not _PLAIN.fullmatch(head):
         _check_closely(head)
+    names = [name.lower() for name in _SAID_ONCE.findall(head)]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1).decode()
+        raise HttpError("invalid", f"{twice} is told twice")
 
 
 def _check_closely(head: bytes) -> None:

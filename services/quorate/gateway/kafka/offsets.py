@@ -24,7 +24,9 @@ from quorate.wire.kafka import ErrorCode
 from quorate.wire.kafka_requests import OffsetCommitPartition, OffsetCommitRequest
 
 STEPS = 64
-"""Of an expiry: what the kept clock is moved on by at once at most."""
+"""Of an expiry: what the kept clock is moved on by at once at most ..."""
+STEP_SWEEPS = 4
+"""... but by so many sweeps always: of a short expiry the clock would be late else, or an entry of each sweep."""
 _ERRORS = {
     WriteResult.DONE: ErrorCode.NONE,
     WriteResult.BUSY: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -110,7 +112,7 @@ class GroupOffsets:
         return None if row is None else group_rows.decode_clock(row)
 
     def _step_ms(self) -> float:
-        return self._ledger.expiry_s() * 1000 / STEPS
+        return 1000 * max(self._ledger.expiry_s() / STEPS, STEP_SWEEPS * self._settings.sweep_period_s)
 
     def _passed_ms(self, now: int) -> int:
         """By the kept clock, now."""
@@ -122,7 +124,8 @@ class GroupOffsets:
         clock = self._kept_clock()
         due = clock is None or not 0 <= now - clock.time_ms < self._step_ms() / 2
         if due and not self._ledger.pending(group_rows.CLOCK) and next(self.of_groups(), None) is not None:
-            self._ledger.put(group_rows.CLOCK, group_rows.encode(KeptClock(now, passed_ms)), _unheard)
+            # Without it nothing would lapse, and room would never come.
+            self._ledger.put(group_rows.CLOCK, group_rows.encode(KeptClock(now, passed_ms)), _unheard, needed=True)
 
 
 def _unheard(_: object) -> None:

@@ -68,8 +68,10 @@ class GroupLedger(Protocol):
     def pending(self, key: bytes) -> bool:
         """Is a change of this row on its way?"""
 
-    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None]) -> None:
-        """Have it written, or removed; always calls back (controller/group_writer.py)."""
+    def put(self, key: bytes, row: bytes | None, done: Callable[[WriteResult], None], *, needed: bool = False) -> None:
+        """Have it written, or removed; always calls back (controller/group_writer.py). ``needed``: also where there is
+        no room for others.
+        """
 
 
 class LogView(Protocol):

@@ -1,6 +1,7 @@
 """Committed offsets: who may commit what, when they lapse, and that nothing newer is ever overtaken."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -189,3 +190,37 @@ def test_a_commit_under_way_is_not_overtaken() -> None:
     desk.sweep_for(0)
     desk.ledger.release()
     assert (answers, desk.at()) == ([0], 6)
+
+
+@pytest.mark.parametrize("expiry_s", [0.001, 3.0, 20.0])
+def test_a_short_expiry_holds_too(expiry_s: float) -> None:
+    """Nothing lapses before, all of it within two sweeps after; and the kept clock is no entry of each sweep."""
+    desk = Desk()
+    desk.ledger.lifetime_s = expiry_s
+    desk.commit(5)
+    written: set[bytes | None] = set()
+    for _ in range(int(expiry_s) - 1):
+        desk.sweep_for(1)
+        written.add(desk.ledger.rows.get(b"clock"))
+        assert desk.at() == 5
+    desk.sweep_for(4)
+    assert desk.at() is None
+    assert len(written) <= expiry_s / 2 + 1
+
+
+def test_the_clock_that_lets_positions_lapse_is_kept_though_nothing_else_has_room() -> None:
+    """Else nothing would ever lapse, and there would never be room."""
+    desk = Desk()
+    desk.commit(5)
+    asked: list[bool] = []
+    put = desk.ledger.put
+
+    def full(key: bytes, row: bytes | None, done: Callable[[WriteResult], None], *, needed: bool = False) -> None:
+        asked.append(needed)
+        put(key, row, done) if needed or row is None else done(WriteResult.NO_ROOM)
+
+    desk.ledger.put = full  # type: ignore[method-assign]
+    assert desk.commit(5, group="more") == [ErrorCode.POLICY_VIOLATION]
+    desk.sweep_for(200)
+    assert asked.count(True) > 0
+    assert desk.at() is None
