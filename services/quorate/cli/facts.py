@@ -12,6 +12,11 @@ from quorate.gateway.http.answers import Log, LogEvent
 PAGE = 500
 
 
+def clock(time_ms: int) -> str:
+    """Local wall-clock time, to the millisecond."""
+    return dt.datetime.fromtimestamp(time_ms / 1000).astimezone().strftime("%H:%M:%S.%f")[:-3]
+
+
 class Fact(msgspec.Struct, frozen=True):
     """One event with its stamp."""
 
@@ -20,8 +25,8 @@ class Fact(msgspec.Struct, frozen=True):
 
     @property
     def clock(self) -> str:
-        """Local wall-clock time, to the millisecond."""
-        return dt.datetime.fromtimestamp(self.stamp.time_ms / 1000).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        """When it was decided."""
+        return clock(self.stamp.time_ms)
 
 
 def facts(node: Node, start: int, stop: int | None = None) -> Iterator[Fact]:

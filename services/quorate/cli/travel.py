@@ -10,15 +10,18 @@ import msgspec
 
 from quorate.cli.client import Node, add_node
 from quorate.cli.command import DONE, Command
+from quorate.cli.facts import clock
 from quorate.cli.freshness import PATIENCE_S
 from quorate.cli.output import add_output, columns, show
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Diff
-from quorate.model.diff import Change
+from quorate.model.diff import Change, Fields
 
 READS = ("status", "quorum", "brokers", "topics", "config", "elections", "why", "state-hash", "log")
 """The commands that can look at the past."""
 PAGE = 200
+CODES = ("failed_inputs",)
+"""Fields that are no words: what a program keeps for itself."""
 
 
 def _at_arguments(parser: ArgumentParser) -> None:
@@ -74,12 +77,30 @@ def _table(answer: Diff) -> Iterable[str]:
 
 
 def _fields(change: Change) -> Iterable[tuple[str, str, str]]:
-    """One line a value that differs, however deep; an entity that came or went is one line."""
-    if change.before is None or change.after is None:
-        yield "", "", ""
-        return
-    for name in change.after:
-        yield from differences(_spoken(name), change.before[name], change.after[name])
+    """One line a value that differs, however deep; an entity that came or went was, or will be, nothing."""
+    before, after = _for_eyes(change.before or {}), _for_eyes(change.after or {})
+    rows = list[tuple[str, str, str]]()
+    for name, value in (after or before).items():
+        absent = type(value)() if isinstance(value, (dict, list)) else None
+        rows += differences(_spoken(name), before.get(name, absent), after.get(name, absent))
+    yield from rows or [("", "", "")]
+
+
+def _for_eyes(fields: Fields) -> Fields:
+    """The same without what is no words, and with times as times."""
+    return dict(_named(name, value) for name, value in fields.items() if name not in CODES)
+
+
+def _named(name: str, value: object) -> tuple[str, object]:
+    if isinstance(value, int) and name.endswith("_ms"):
+        return name.removesuffix("_ms"), clock(value)
+    return name, _shown(value)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, list):
+        return [_shown(part) for part in value]
+    return _for_eyes(value) if isinstance(value, dict) else value
 
 
 def differences(name: str, before: object, after: object) -> Iterator[tuple[str, str, str]]:
@@ -92,8 +113,8 @@ def differences(name: str, before: object, after: object) -> Iterator[tuple[str,
     elif (old := _by_id(before)) is not None and (new := _by_id(after)) is not None:
         for number in sorted(old.keys() | new.keys()):
             yield from differences(f"{name.removesuffix('s')} {number}", old.get(number), new.get(number))
-    else:
-        yield name, in_words(before), in_words(after)
+    elif (earlier := in_words(before)) != (later := in_words(after)):
+        yield name, earlier, later
 
 
 def _by_id(value: object) -> dict[int, object] | None:

@@ -71,6 +71,13 @@ def _change(key: tuple[str, str], old: Entity | None, new: Entity | None) -> Cha
 
 def _fields(entity: Entity | None) -> Fields | None:
     """Every field as plain values, defaults included."""
-    if entity is None:
-        return None
-    return {field: msgspec.to_builtins(getattr(entity, field)) for field in entity.__struct_fields__}
+    return None if entity is None else {name: _plain(getattr(entity, name)) for name in entity.__struct_fields__}
+
+
+def _plain(value: object) -> object:
+    """As ``msgspec.to_builtins``, which would leave out the defaults of the structs inside."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return msgspec.to_builtins(value)

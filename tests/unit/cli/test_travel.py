@@ -8,10 +8,15 @@ from typing import Any, Literal
 import pytest
 
 from quorate.cli import program
+from quorate.cli.facts import clock
 from quorate.events import TopicDeleted
 from quorate.gateway.http.answers import Diff, Log, LogEvent, StateHash, Topics
-from quorate.model.diff import Change
+from quorate.metadata.commands import FenceBroker, PutTopic
+from quorate.model.diff import Change, changes
+from quorate.model.state import EMPTY
+from quorate.slices import finished
 from tests.unit.cli.served import Served, serving
+from tests.unit.metadata.kit import World
 
 AT: dict[str, Any] = {"offset": 9, "time_ms": 5, "node": 1}
 
@@ -154,12 +159,71 @@ def test_diff_reads_every_page_of_one_pair_of_states(node: Served, capsys: pytes
     assert ["changed", "broker-set/a", "master", "1", "2"] in [line.split() for line in out.splitlines()]
 
 
+def told(node: Served, capsys: pytest.CaptureFixture[str], changes: list[Change]) -> list[list[str]]:
+    """The lines of the table, column by column, without the heading."""
+    node.answers["/v1/diff"] = Diff(
+        **AT, start=3, start_time_ms=1, entities=changes, entity_count=len(changes), event_count=1, events=[],
+        next=None, events_next=None,
+    )  # fmt: skip
+    assert run(node, "diff", "3") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1 event from offset 3 to 9; ")
+    assert not re.search(r"[{}\[\]']|None|True|False", "".join(lines))
+    return [re.split(r" {2,}", line) for line in lines[3:]]
+
+
+def fencing(broker_id: int) -> FenceBroker:
+    """It is found dead."""
+    return FenceBroker(
+        cluster="C", broker_set="a", broker_id=broker_id, evidence="connection closed", last_heartbeat_ms=900,
+        detected_ms=950,
+    )  # fmt: skip
+
+
+def test_what_changed_in_a_set_is_told_in_words(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two real states: what a replica was before is *no* where it was that, an election has a time of the clock, and
+    what a program keeps for itself is not shown.
+    """
+    world = World()
+    world.set_of(1, 2)
+    before = world.state
+    world.heard(2, alive=False)
+    world.do(fencing(2))
+    (only,) = told(node, capsys, finished(changes(before, world.state)))
+    assert only == ["changed", "broker-set/a", "replica 2 fenced", "no", "yes"]
+    before, world.now_ms = world.state, 5_000
+    world.heard(1, alive=False)
+    world.do(fencing(1))
+    rows = {row[2]: row[3:] for row in told(node, capsys, finished(changes(before, world.state)))}
+    assert world.a.failed_inputs
+    assert not [name for name in rows if "failed inputs" in name or " ms" in name]
+    assert rows["election time"] == [clock(1_000), clock(5_000)]
+    assert rows["master"] == ["1", "none"]
+    assert rows["replica 1 fenced"] == ["no", "yes"]
+
+
+def test_what_came_and_went_is_told_with_its_fields(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """An entity that was added was nothing before, one that was removed is nothing after; empty fields are no news."""
+    world = World()
+    world.set_of(1, 2)
+    world.do(PutTopic(topic="t", read_queues=4, write_queues=8, permission=6))
+    added = told(node, capsys, finished(changes(EMPTY, world.state)))
+    assert ["added", "topic/t", "write queues", "none", "8"] in added
+    assert ["added", "broker-set/a", "sync state set", "none", "1"] in added
+    assert ["added", "broker-set/a", "election time", "none", clock(1_000)] in added
+    (replica,) = (row for row in added if row[2] == "replica 2")
+    assert "address 10.0.0.2:10911" in replica[4]
+    assert all(len(row) == 5 and row[3] == "none" != row[4] for row in added)
+    removed = told(node, capsys, finished(changes(world.state, EMPTY)))
+    assert [row[1:3] + row[3:][::-1] for row in removed] == [row[1:] for row in added]
+
+
 REPLICA = {"broker_id": 1, "address": "h:1", "fenced": False, "capabilities": {}, "topics": []}
 ELECTION = {"offset": 3, "trigger": "heartbeat lost", "explanation": "It was fit. " * 20, "acknowledged": False}
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "rows"),
     [
         (
             {"replicas": [REPLICA, {**REPLICA, "broker_id": 2}]},
@@ -189,16 +253,8 @@ def test_a_difference_is_told_inside_and_in_words(
     capsys: pytest.CaptureFixture[str],
     before: dict[str, object],
     after: dict[str, object],
-    told: list[list[str]],
+    rows: list[list[str]],
 ) -> None:
     """Of a replica or an election what changed is told, whole, and never as Python writes it; one is one entity."""
     change = Change(key="broker-set/a", kind="broker-set", name="a", change="changed", before=before, after=after)
-    node.answers["/v1/diff"] = Diff(
-        **AT, start=3, start_time_ms=1, entities=[change], entity_count=1, event_count=1, events=[], next=None,
-        events_next=None,
-    )  # fmt: skip
-    assert run(node, "diff", "3") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1 event from offset 3 to 9; 1 entity"
-    assert [re.split(r" {2,}", line)[2:] for line in lines[3:]] == told
-    assert not re.search(r"[{}\[\]']|None|True|False", "".join(lines))
+    assert [row[2:] for row in told(node, capsys, [change])] == rows

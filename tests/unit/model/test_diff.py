@@ -60,6 +60,16 @@ def test_added_removed_and_changed_entities_are_told_with_their_fields() -> None
     assert [change.key for change in diff(before, world.state)] == sorted(found)
 
 
+def test_a_default_inside_a_field_is_told_too() -> None:
+    """A replica that was not fenced, and is, was *not fenced* before: a field that is left out would say nothing."""
+    world = World()
+    world.set_of(1, 2)
+    (change,) = diff(EMPTY, world.state)[:1]
+    assert change.key == "broker-set/a"
+    (first, _) = (change.after or {})["replicas"]
+    assert (first["fenced"], first["capabilities"], first["topics"]) == (False, {}, ())
+
+
 def test_a_long_comparison_takes_steps() -> None:
     """Many entities: other work of the loop comes between, and nothing is left out."""
     world = World()
