@@ -351,3 +351,10 @@ def test_what_does_not_exist_is_found(tmp_path: Path) -> None:
     assert ALONE.findall("test_a, `test_b` ::test_c test_d.py test_e*.py tests/test_f.py") == ["test_a", "test_b"]
     assert COMMIT.findall("469a1f7 1234567 defaced `469a1f`") == ["469a1f7"]
     assert unknown_commits({"0000a00"}) in ([], ["0000a00 missing"])
+
+
+def test_the_figures_of_a_run_stand_in_one_place() -> None:
+    """Those of ``make bench`` are in the pages about it; a second table would soon say something else."""
+    tables = [path.name for path in DOCUMENTS if re.search(r"^\|.*\brun 1\b", path.read_text(), re.MULTILINE)]
+    assert tables
+    assert all(name.startswith("benchmarks") for name in tables), tables
