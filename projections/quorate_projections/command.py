@@ -14,12 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from quorate.asking import add_node
 from quorate.errors import QuorateError
 from quorate.flags import add_flags, texts
 from quorate.listening import address_error
+from quorate.log_filter import throttle_repeats
 from quorate_projections import status
-from quorate_projections.log_filter import throttle_repeats
-from quorate_projections.settings import ProjectionSettings, as_environment, located, read_settings
+from quorate_projections.settings import PREFIX, ProjectionSettings, as_environment, located, read_settings
 
 if TYPE_CHECKING:
     from quorate_projections.materialized_views import MaterializedViews
@@ -39,6 +40,7 @@ def arguments(parser: ArgumentParser) -> None:
         ("rebuild", _rebuild, "Make all rows again from offset 0 beside the served ones, then switch."),
     ):
         own = words.add_parser(word, help=summary, description=summary)
+        add_node(own, os.environ.get(f"{PREFIX}NODE", ""))
         add_flags(own, ProjectionSettings)
         own.set_defaults(does=does)
     summary = "How far and how fresh the workers are; exit 1 when one is not ready."
@@ -54,7 +56,7 @@ def run(options: Namespace) -> int:
 
 
 def _settings(options: Namespace) -> ProjectionSettings:
-    return read_settings(os.environ, texts(options, ProjectionSettings))
+    return read_settings(os.environ, {"node": options.node, **texts(options, ProjectionSettings)})
 
 
 def _located(settings: ProjectionSettings) -> ProjectionSettings:

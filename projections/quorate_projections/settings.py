@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from quorate.asking import DEFAULT_NODE, default_node, kafka_addresses
 from quorate.errors import UsageError
-from quorate.flags import ADDRESSES, converted, described
+from quorate.flags import ADDRESSES, converted
 
 PREFIX: Final = "QUORATE_PROJECTIONS_"
 USUAL_KAFKA: Final = "127.0.0.1:9872"
@@ -26,7 +26,8 @@ Seconds = Annotated[float, Meta(gt=0)]
 class ProjectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds unless the name says otherwise."""
 
-    node: Annotated[str, Meta(description="HTTP addresses of nodes, tried in turn", extra=ADDRESSES)] = DEFAULT_NODE
+    node: str = DEFAULT_NODE
+    """HTTP addresses of nodes; its flag is that of every command."""
     nodes: Annotated[str, Meta(description="their Kafka addresses instead", extra=ADDRESSES)] = ""
     mirror: Annotated[
         str, Meta(description="read this Kafka that the log is mirrored to, not the nodes", extra=ADDRESSES)
@@ -123,5 +124,5 @@ def as_environment(settings: ProjectionSettings) -> dict[str, str]:
         PREFIX + name.upper(): str(getattr(settings, name)).lower()
         if isinstance(getattr(settings, name), bool)
         else str(getattr(settings, name))
-        for name in described(ProjectionSettings)
+        for name in ProjectionSettings.__struct_fields__
     }

@@ -22,10 +22,11 @@ NODE_VARIABLE = "QUORATE_NODE"
 LISTENERS = ("rpc", "raft", "kafka", "http")
 LOOK_TIMEOUT_S = 0.5
 READER_TIMEOUT_S = 2.0
-DISTANCES = (3, 2, 1, 3000, 2000, 1000)
-"""From another listener's port to HTTP's: rpc, raft and kafka of ``up``, then of a properties file."""
+DISTANCES = (0, 3, 2, 1, 3000, 2000, 1000)
+"""From a listener's port to HTTP's: its own; rpc, raft and kafka of ``up``, then of a properties file."""
 TRIES = 30
 """How often a program that reads the log looks for a node before it gives up, with a second between."""
+REMEDY = f"quorate up starts a cluster here; --node or ${NODE_VARIABLE} says where another is"
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer
@@ -48,9 +49,9 @@ def default_node(environ: Mapping[str, str] = os.environ) -> str:
     return environ.get(NODE_VARIABLE) or DEFAULT_NODE
 
 
-def add_node(parser: "_ActionsContainer") -> None:
-    """The argument ``--node``."""
-    default = default_node()
+def add_node(parser: "_ActionsContainer", own: str = "") -> None:
+    """The argument ``--node``; ``own``: what it is here when it is not given, if not what it is everywhere."""
+    default = own or default_node()
     text = f"HTTP addresses of nodes, tried in turn (${NODE_VARIABLE}; {default})"
     parser.add_argument("--node", default=default, metavar="HOST:PORT,…", help=text.replace("%", "%%"))
 
@@ -134,13 +135,18 @@ def first(nodes: tuple[str, ...], ask: Callable[[str], T], *, changes: bool = Fa
             return ask(address)
         except UnreachedError as error:
             if changes and error.sent:
-                advice = _right_port(address) if error.strange else ""
+                advice = right_port(address) if error.strange else ""
                 unknown = f"{error}; whether it was carried out is not known: look before you ask again"
                 raise UnreachedError(advice or unknown, sent=True, strange=bool(advice)) from error
             troubles.append(error)
+    raise unanswered(nodes, troubles)
+
+
+def unanswered(nodes: tuple[str, ...], troubles: list[UnreachedError]) -> UnreachedError:
+    """None of these nodes answered, each for its reason; with what to do about it."""
     strange = any(trouble.strange for trouble in troubles)
     message = "\n".join([*map(str, troubles), *_advice(nodes, troubles)])
-    raise UnreachedError(message, sent=False, strange=strange)
+    return UnreachedError(message, sent=False, strange=strange)
 
 
 def _advice(nodes: tuple[str, ...], troubles: list[UnreachedError]) -> Iterator[str]:
@@ -148,12 +154,14 @@ def _advice(nodes: tuple[str, ...], troubles: list[UnreachedError]) -> Iterator[
     for address, trouble in zip(nodes, troubles, strict=True):
         if trouble.strange:
             other = f"{address} is no HTTP port: --node wants a node's http address (with quorate up: the rpc port + 3)"
-            yield _right_port(address) or other
+            yield right_port(address) or other
     if not any(trouble.strange for trouble in troubles):
-        yield f"no node answers: quorate up starts a cluster here; --node or ${NODE_VARIABLE} says where another is"
+        yield f"no node answers: {REMEDY}"
 
 
-class _Voter(msgspec.Struct):
+class Voter(msgspec.Struct):
+    """A node and its addresses, as far as they are told."""
+
     id: int
     rpc: str = ""
     raft: str = ""
@@ -161,33 +169,43 @@ class _Voter(msgspec.Struct):
     http: str = ""
 
 
-class _Quorum(msgspec.Struct):
-    voters: list[_Voter]
+class Quorum(msgspec.Struct):
+    """Who the nodes are, and the part of the one that answers."""
+
+    voters: list[Voter]
+    node: int = 0
+    cluster_id: str = ""
+    role: str = ""
+    term: int = 0
 
 
-def _quorum(address: str, timeout_s: float) -> _Quorum:
+def quorum(address: str, timeout_s: float, query: str = "?level=stale") -> Quorum:
     """Who the nodes are, as one of them has it. Raises UnreachedError."""
-    status, body = exchange(address, Request("GET", "/v1/quorum?level=stale"), timeout_s)
+    status, body = exchange(address, Request("GET", f"/v1/quorum{query}"), timeout_s)
     try:
-        return msgspec.json.decode(body, type=_Quorum)
+        return msgspec.json.decode(body, type=Quorum)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreachedError(f"node {address}: {status}, not the answer of a node", sent=True) from error
 
 
-def _right_port(address: str) -> str:
-    """Which listener of which node that is, where one of the usual places tells; else nothing."""
+def right_port(address: str, flag: str = "--node", wanted: str = "http") -> str:
+    """Which listener of which node that is, where it is not the ``wanted`` one and a usual place tells; else nothing.
+
+    Says what the flag wants instead.
+    """
     host, _, port = address.rpartition(":")
     for far in DISTANCES:
         if int(port) + far >= 1 << 16:
             continue
         try:
-            voters = _quorum(f"{host}:{int(port) + far}", LOOK_TIMEOUT_S).voters
+            voters = quorum(f"{host}:{int(port) + far}", LOOK_TIMEOUT_S).voters
         except UnreachedError:
             continue
         for voter in voters:
             for listener in LISTENERS:
-                if getattr(voter, listener) == address:
-                    return f"{address} is the {listener} port of node {voter.id}: say --node {voter.http}"
+                if getattr(voter, listener) == address and listener != wanted:
+                    right = getattr(voter, wanted)
+                    return f"{address} is the {listener} port of node {voter.id}: say {flag} {right}"
     return ""
 
 
@@ -199,12 +217,12 @@ def kafka_addresses(nodes: str, wait: Callable[[], object], say: Callable[[str],
     asked = addresses(nodes)
     for looks in range(1, TRIES + 1):
         try:
-            voters = first(asked, lambda address: _quorum(address, READER_TIMEOUT_S)).voters
+            voters = first(asked, lambda address: quorum(address, READER_TIMEOUT_S)).voters
             return ",".join(voter.kafka for voter in voters if voter.kafka)
         except UnreachedError as error:
             if error.strange or looks == TRIES:
                 raise
             if looks == 1:
-                say(f"{', '.join(asked)}: no node answers yet; looked for {TRIES} times, a second apart")
+                say(f"{', '.join(asked)}: no node answers yet, looking for {TRIES} s; {REMEDY}")
         wait()
     raise UnreachedError("nobody was asked", sent=False)

@@ -82,7 +82,9 @@ def test_a_port_in_use_is_named_by_its_own_setting(tmp_path: Path, listener: str
 
 
 def test_simulated_brokers_are_one_command_away(tmp_path: Path) -> None:
-    """``simbroker`` alone gives a running cluster sets with masters; it ends them when it is told to."""
+    """``simbroker`` alone gives a running cluster sets with masters; it ends them when it is told to.
+    Where nobody is, it says so, and what to do.
+    """
     with up(tmp_path / "c", nodes=1) as cluster:
         where = ["--controllers", cluster.nodes[0]["rpc"], "--port", str(free_ports(4)), "--home", str(tmp_path / "b")]
         words = [*QUORATE, "simbroker", "--sets", "1", *where]
@@ -101,6 +103,14 @@ def test_simulated_brokers_are_one_command_away(tmp_path: Path) -> None:
                 fleet.send_signal(signal.SIGTERM)
                 status = fleet.wait(15)
         assert status == 0
+    where = ["--controllers", "127.0.0.1:1", "--port", str(free_ports(4))]
+    with subprocess.Popen([*QUORATE, "simbroker", *where], stderr=subprocess.PIPE, text=True) as fleet:
+        try:
+            assert fleet.stderr is not None
+            assert "no controller has answered for 5 s; quorate up" in fleet.stderr.readline()
+        finally:
+            fleet.send_signal(signal.SIGTERM)
+            assert fleet.wait(15) == 0
     assert quorate("simbroker", "--sets", "0").returncode == 2
     assert quorate("simbroker", "--port", "65535").returncode == 2
     assert quorate("simbroker", "--broker-set", "a").returncode == 2

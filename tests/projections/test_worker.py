@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("faust", reason="projections are not installed (make setup-all)")
 
 from quorate.events import SCHEMAS
-from quorate_projections.log_filter import LONGEST_S, RepeatFilter
+from quorate.log_filter import LONGEST_S, RepeatFilter
 from tests import newer
 from tests.batches import Record
 from tests.clusters import free_ports, until

@@ -1,22 +1,7 @@
 """The nodes a mirror reads from, asked over HTTP (``GET /v1/quorum``)."""
 
-import msgspec
-
-from quorate.asking import Request, UnreachedError, exchange
+from quorate.asking import UnreachedError, quorum, unanswered
 from quorate_projections.mirror.ports import MirrorError, NodeReport
-
-
-class _Voter(msgspec.Struct):
-    id: int
-    kafka: str
-
-
-class _Quorum(msgspec.Struct):
-    node: int
-    cluster_id: str
-    role: str
-    term: int
-    voters: list[_Voter]
 
 
 class HttpNode:
@@ -33,24 +18,21 @@ class HttpNode:
         for address in self._nodes:
             try:
                 standing = self._standing(address)
-            except MirrorError as error:
-                troubles.append(str(error))
+            except UnreachedError as error:
+                troubles.append(error)
                 continue
             if standing.leads:
                 return standing
             report = report or standing
         if report is None:
-            raise MirrorError("; ".join(troubles))
+            told = str(unanswered(self._nodes, troubles))
+            raise MirrorError("; ".join(told.splitlines()))
         return report
 
     def _standing(self, address: str) -> NodeReport:
-        """A node's own account. Raises MirrorError."""
-        try:
-            _, body = exchange(address, Request("GET", "/v1/quorum"), self._timeout_s)
-            quorum = msgspec.json.decode(body, type=_Quorum)
-        except (UnreachedError, msgspec.DecodeError) as error:
-            raise MirrorError(f"{address}: {error}") from error
-        kafka = next((voter.kafka for voter in quorum.voters if voter.id == quorum.node), "")
+        """A node's own account. Raises UnreachedError."""
+        told = quorum(address, self._timeout_s, "")
+        kafka = next((voter.kafka for voter in told.voters if voter.id == told.node), "")
         if not kafka:
-            raise MirrorError(f"{address}: the node does not say where its Kafka listener is")
-        return NodeReport(quorum.role == "leader", quorum.cluster_id, kafka, quorum.term)
+            raise UnreachedError(f"node {address}: does not say where its Kafka listener is", sent=True)
+        return NodeReport(told.role == "leader", told.cluster_id, kafka, told.term)

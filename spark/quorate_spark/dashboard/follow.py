@@ -14,7 +14,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from quorate.asking import UnreachedError
+from quorate.asking import UnreachedError, right_port
 from quorate.errors import InvariantBrokenError, PeerError, UsageError
 from quorate.events import DecodeError, Event, Stamp, UnknownSchemaError, decode
 from quorate.resolving import Resolver, SchemaNeededError, registry
@@ -98,7 +98,16 @@ class Follower:
             except (KafkaError, PeerError, UnreachedError, OSError, TimeoutError) as error:
                 failures = 0 if self._folded.tip.offset > before else failures + 1
                 self._tell(state="connecting", message=str(error) or type(error).__name__)
+                if failures == 1 and not self._folded.tip.offset:
+                    await asyncio.to_thread(self._advise)
             await asyncio.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
+
+    def _advise(self) -> None:
+        """Nothing was ever read: the addresses may be other ports than Kafka's."""
+        nodes = self._settings.nodes
+        usual = "quorate up starts a cluster here; --nodes wants kafka addresses (its rpc port + 2), --node http ones"
+        advice = next(filter(None, (right_port(node, "--nodes", "kafka") for node in nodes)), usual)
+        log.warning("%s: no node answers yet, tried again until one does; %s", ", ".join(nodes), advice)
 
     def _tell(self, **changes: object) -> None:
         self.following = msgspec.structs.replace(self.following, **changes)

@@ -13,6 +13,7 @@ from aiohttp import web
 from quorate.asking import addresses, kafka_addresses
 from quorate.flags import typed
 from quorate.listening import ProtocolFactory, address_error
+from quorate.log_filter import throttle_repeats
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 
@@ -41,6 +42,7 @@ def _nodes(options: Namespace) -> tuple[str, ...]:
 def serve(options: Namespace) -> int:
     """Serve until told to stop. Raises UsageError."""
     settings = settings_of(options)
+    throttle_repeats()
     service = Service(settings, lambda: time.time_ns() // 1_000_000)  # noqa: TID251  The one reader of the clock here.
     return asyncio.run(_serve(service, settings, as_json=options.output == "json"))
 

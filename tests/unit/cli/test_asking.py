@@ -140,11 +140,23 @@ def test_one_default_for_every_command(monkeypatch: pytest.MonkeyPatch, capsys: 
     pytest.importorskip("confluent_kafka", reason="projections are not installed (make setup-all)")
     for said, told in (("", asking.DEFAULT_NODE), ("h:1,h:2", "h:1,h:2")):
         monkeypatch.setenv("QUORATE_NODE", said)
-        for word in ("status", "whatif", "diff", "log tail", "dashboard", "stream", "mirror"):
+        words = ("status", "whatif", "diff", "log tail", "dashboard", "stream", "mirror", "projections serve")
+        for word in (*words, "projections rebuild"):
             with pytest.raises(SystemExit):
                 program.main([*word.split(), "--help"])
-            assert told in "".join(capsys.readouterr().out.split()), word
+            help_text = "".join(capsys.readouterr().out.split())
+            assert f"$QUORATE_NODE;{told}" in help_text, word
             assert capsys.readouterr().err == ""
+
+
+def test_a_port_of_another_kind_than_wanted_is_told_apart(node: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An HTTP port where Kafka's is meant is named with the right one; of the right port nothing is said."""
+    node.answers["/v1/quorum"] = {"voters": [{"id": 2, "kafka": "h:2", "http": node.address}]}
+    told = asking.right_port(node.address, "--nodes", "kafka")
+    assert told == f"{node.address} is the http port of node 2: say --nodes h:2"
+    monkeypatch.setattr(asking, "DISTANCES", (0,))
+    assert asking.right_port(node.address) == ""
+    assert asking.right_port(DEAD) == ""
 
 
 def test_a_reader_learns_where_the_log_is(node: Served) -> None:
@@ -159,7 +171,9 @@ def test_a_reader_waits_for_a_node_a_while(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(UnreachedError, match="quorate up"):
         kafka_addresses(DEAD, lambda: waits.append(1), print)
     assert len(waits) == asking.TRIES - 1
-    assert capsys.readouterr().out.count("no node answers yet") == 1
+    said = capsys.readouterr().out
+    assert said.count("no node answers yet, looking for 30 s") == 1
+    assert "quorate up" in said
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         kafka_addresses("here", lambda: waits.append(1), print)
     with pytest.raises(UsageError, match="at least one"):
@@ -223,3 +237,20 @@ def test_a_mirror_copies_from_the_one_that_leads(node: Served) -> None:
         other.answers["/v1/quorum"] = node.answers["/v1/quorum"] = msgspec.Raw(b"{}")
         with pytest.raises(MirrorError):
             mirror.ask()
+
+
+def test_a_mirror_names_the_right_port(node: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a Kafka port it says which is meant, in one line; where nobody is, what to do."""
+    pytest.importorskip("confluent_kafka", reason="projections are not installed (make setup-all)")
+    from quorate_projections.mirror.node import HttpNode
+    from quorate_projections.mirror.ports import MirrorError
+
+    with listener(b"") as kafka:
+        monkeypatch.setattr(asking, "DISTANCES", (int(node.address[10:]) - int(kafka[10:]),))
+        node.answers["/v1/quorum"] = {"voters": [{"id": 2, "kafka": kafka, "http": node.address}]}
+        with pytest.raises(MirrorError, match=f"is the kafka port of node 2: say --node {node.address}") as told:
+            HttpNode((kafka,), 1.0).ask()
+        assert "\n" not in str(told.value)
+        assert str(told.value).count(kafka) == 2
+    with pytest.raises(MirrorError, match="quorate up starts a cluster"):
+        HttpNode((DEAD,), 1.0).ask()

@@ -1,16 +1,21 @@
 """What a follower takes for the next event, and what it refuses: no broker, only records."""
 
 import asyncio
+import logging
+from argparse import ArgumentParser
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from quorate.asking import UnreachedError
-from quorate.errors import InvariantBrokenError, PeerError
+from quorate.errors import InvariantBrokenError, PeerError, UsageError
 from quorate.events import ClusterCreated, DecodeError, UnknownSchemaError, encode
+from quorate.log_filter import LOGGERS, RepeatFilter
 from quorate.resolving import UnknownKindError
+from quorate_spark.dashboard import command, follow, program
 from quorate_spark.dashboard.follow import Follower, fact
 from quorate_spark.dashboard.log import FoldedLog, WrongClusterError
 from quorate_spark.dashboard.settings import Settings
@@ -18,6 +23,7 @@ from quorate_spark.dashboard.spool import Fact
 from tests import newer
 from tests.clusters import free_ports
 from tests.dashboard.lives import life
+from tests.unit.cli.served import serving
 
 LIFE = life(2, 60)
 
@@ -78,6 +84,47 @@ def test_a_log_of_a_newer_build_is_followed() -> None:
     again = list(one._folded.spool.facts(0, len(LIFE)))
     assert [fact.event for fact in again] == [fact.event for fact in LIFE]
     assert [fact.frame for fact in again] == [newer.frame_of(fact.event) for fact in LIFE]
+
+
+def test_where_nobody_answers_it_is_said_once_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An HTTP port where Kafka's is meant is named with the right one; a dead one by what the flags want."""
+    tries: list[int] = []
+
+    async def nobody(self: Follower) -> None:
+        tries.append(1)
+        if len(tries) % 3 == 0:
+            raise UsageError("enough")
+        raise KafkaConnectionError
+
+    monkeypatch.setattr(Follower, "_session", nobody)
+    monkeypatch.setattr(follow, "PAUSES_S", (0.0,))
+    with serving() as node:
+        node.answers["/v1/quorum"] = {"voters": [{"id": 2, "kafka": "h:2", "http": node.address}]}
+        for address in (node.address, f"127.0.0.1:{free_ports(1)}"):
+            asyncio.run(Follower(Settings(nodes=(address,)), FoldedLog(""), lambda: 0, lambda: None).run())
+        told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert len(told) == 2
+        assert f"{node.address} is the http port of node 2: say --nodes h:2" in told[0]
+        assert "--nodes wants kafka addresses" in told[1]
+
+
+def test_what_its_client_repeats_is_said_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is away is not told every two seconds: the page's program throttles aiokafka before it begins."""
+
+    async def nothing(*_: object, **__: object) -> int:
+        return 0
+
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    for logger in loggers:
+        monkeypatch.setattr(logger, "filters", [])
+    monkeypatch.setattr(program, "_serve", nothing)
+    parser = ArgumentParser()
+    command.arguments(parser)
+    assert program.serve(parser.parse_args(["--nodes", "h:1"])) == 0
+    assert all(isinstance(one, RepeatFilter) for logger in loggers for one in logger.filters)
+    assert all(logger.filters for logger in loggers)
 
 
 def test_the_nodes_that_the_log_names_are_asked() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from quorate.errors import UsageError
 from quorate.flags import described
-from quorate_projections import answers
+from quorate_projections import answers, command
 from quorate_projections.answers import Answer, Answers
 from quorate_projections.exposition import exposition
 from quorate_projections.folding import Folding
@@ -322,8 +323,24 @@ def test_settings_come_from_the_environment_under_flags() -> None:
     settings = read_settings(environ, {"port": "9002", "insecure": "true", "host": "0.0.0.0"})
     assert (settings.port, settings.bootstrap, settings.insecure) == (9002, ["a:1", "b:2"], True)
     assert read_settings(as_environment(settings)) == settings
-    assert list(described(ProjectionSettings)) == [*ProjectionSettings.__struct_fields__]
+    assert ["node", *described(ProjectionSettings)] == [*ProjectionSettings.__struct_fields__]
     assert read_settings({"QUORATE_PROJECTIONS_MIRROR": "k:9092"}).bootstrap == ["k:9092"]
+
+
+def test_the_nodes_are_those_of_the_flag_else_of_the_worker_else_of_every_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``--node`` is the flag of every command; the worker's own variable goes before the common one."""
+
+    def node(*words: str) -> str:
+        parser = ArgumentParser()
+        command.arguments(parser)
+        return command._settings(parser.parse_args(["serve", *words])).node
+
+    monkeypatch.setenv("QUORATE_NODE", "h:1")
+    assert node() == "h:1"
+    monkeypatch.setenv("QUORATE_PROJECTIONS_NODE", "h:2")
+    assert (node(), node("--node", "h:3")) == ("h:2", "h:3")
 
 
 def test_every_problem_with_the_settings_is_told_at_once() -> None:
