@@ -70,14 +70,14 @@ def test_a_node_says_where_it_listens_in_lines_of_one_shape_and_git_sees_nothing
 
 @pytest.mark.parametrize("listener", ["rpc", "raft", "kafka", "http"])
 def test_a_port_in_use_is_named_by_its_own_setting(tmp_path: Path, listener: str) -> None:
-    """Whoever of the four it is; the node ends with status 1 and that sentence."""
+    """Whoever of the four it is; the node ends with status 2 and that sentence."""
     from quorate.cli.cluster import found
 
     place = found(tmp_path / "c", 1, free_ports(10))[0]
     host, _, port = place.addresses()[listener].rpartition(":")
     with socket.create_server((host, int(port))):
         ended = quorate("serve", "--config", str(place.config))
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert f"quorate: listeners.{listener}: cannot listen on {host}:{port}: " in ended.stderr
 
 

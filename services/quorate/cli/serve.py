@@ -1,7 +1,7 @@
 """``quorate serve``: one node in the foreground.
 
 SIGTERM or SIGINT: stop accepting, hand the leadership over, flush, exit 0; a second one ends it at once. A node that
-must stop (its disk failed, its state cannot be explained) says why and exits 1.
+must stop (its disk failed, its state cannot be explained) says why and exits 1; one without its addresses exits 2.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.command import DONE, MISUSED, REFUSED, Command
 from quorate.cli.output import complain
 from quorate.cli.processes import add_die_with, die_with, until_orphaned
-from quorate.errors import QuorateError, UsageError
+from quorate.errors import AddressError, QuorateError, UsageError
 from quorate.node.private import only_ours
 from quorate.terminal import visible_lines
 
@@ -158,7 +158,7 @@ def run(options: Namespace) -> int:
         return uvloop.run(_serve(settings, sources_of(options), options.die_with))
     except QuorateError as error:
         print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
-        return REFUSED
+        return MISUSED if isinstance(error, AddressError) else REFUSED
 
 
 COMMAND = Command(_arguments, run)

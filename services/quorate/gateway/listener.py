@@ -65,11 +65,16 @@ class Listener(Generic[G]):
         self._listener: asyncio.Server | None = None
         self._sweep: Timer | None = None
 
-    async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
-        """Listen. Raises OSError when the address cannot be had."""
+    async def start(
+        self, host: str, port: int, context: ssl.SSLContext | None = None, *, serving: bool = True
+    ) -> asyncio.Server:
+        """Listen, or only take the address. Raises OSError when it cannot be had."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._protocol, host, port, ssl=context, backlog=1024)
+        self._listener = await loop.create_server(
+            self._protocol, host, port, ssl=context, backlog=1024, start_serving=serving
+        )
         self._sweep = self.scheduler.call_later(self._sweep_period_s, self._swept)
+        return self._listener
 
     async def stop(self) -> None:
         """Stop listening and hang up on everyone."""

@@ -1,13 +1,14 @@
 """The listeners of a node: remoting for brokers, Kafka for readers of the log, HTTP for everybody else.
 
-Rules: built whole over a running node, so that each sees the same core; started last, stopped first.
+Rules: built whole over a running node, so that each sees the same core; served last, stopped first. Their addresses are
+taken before the core starts: a node that cannot have one has decided nothing.
 """
 
 import asyncio
 import platform
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from importlib.metadata import version
 from typing import Protocol
 
@@ -62,8 +63,8 @@ class Host(Protocol):
 class Listener(Protocol):
     """One of them."""
 
-    async def start(self, host: str, port: int) -> object:
-        """Listen. Raises OSError."""
+    async def start(self, host: str, port: int, *, serving: bool) -> asyncio.Server:
+        """Listen, or only take the address. Raises OSError."""
 
     async def stop(self) -> None:
         """Close what is open."""
@@ -154,6 +155,7 @@ class Gateways:
         self._remoting = self._remoting_server()
         self._kafka = KafkaServer(ClusterView(node), settings.kafka, metrics, scheduler, seeded(), access, quota)
         self._http = self._http_server(access, quota)
+        self._bound: list[tuple[ListenerName, Listener, asyncio.Server]] = []
 
     def _remoting_server(self) -> RemotingServer:
         settings, core, scheduler = self._node.settings, self._node.core, self._node.scheduler
@@ -228,20 +230,33 @@ class Gateways:
             waiting_max=waiting_max,
         )
 
-    async def start(self, ends: AsyncExitStack) -> None:
-        """Listen. Raises AddressError. ``ends`` closes the listeners."""
+    async def bind(self, ends: AsyncExitStack) -> None:
+        """Take every address; nobody is served yet. Raises AddressError. ``ends`` gives them back."""
         listeners: tuple[tuple[ListenerName, Listener], ...] = (
             ("http", self._http),
             ("kafka", self._kafka),
             ("rpc", self._remoting),
         )
         for name, listener in listeners:
-            host, port = self._node.settings.bind(name)
-            try:
-                await listener.start(host, port)
-            except OSError as error:
-                raise address_error(f"listeners.{name}", host, port, error) from error
+            with self._told(name):
+                server = await listener.start(*self._node.settings.bind(name), serving=False)
             ends.push_async_callback(listener.stop)
+            self._bound.append((name, listener, server))
+
+    async def serve(self, ends: AsyncExitStack) -> None:
+        """Let everybody in. Raises AddressError. ``ends`` closes the listeners: once more, before what they rest on."""
+        for name, listener, server in self._bound:
+            with self._told(name):
+                await server.start_serving()
+            ends.push_async_callback(listener.stop)
+
+    @contextmanager
+    def _told(self, name: ListenerName) -> Iterator[None]:
+        """An address that cannot be had is told by its setting."""
+        try:
+            yield
+        except OSError as error:
+            raise address_error(f"listeners.{name}", *self._node.settings.bind(name), error) from error
 
     def stop_answering(self) -> None:
         """Nothing of the past is answered any more."""

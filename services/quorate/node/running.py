@@ -1,8 +1,8 @@
 """One node, whole: its data open, its core and its listeners built; it takes part, and is taken down again.
 
-Rules: the only place where everything meets. Start-up is in the order of dependence (disk, state, peers, then whoever
-serves); each part that is up leaves its end on one stack, so shutdown, and a start that comes to nothing, are the
-reverse. A failure that the node must not survive ends ``wait_failed``; from that moment nothing is served.
+Rules: the only place where everything meets. Start-up is in the order of dependence (disk, state, every address, peers,
+then whoever serves); each part that is up leaves its end on one stack, so shutdown, and a start that comes to nothing,
+are the reverse. A failure that the node must not survive ends ``wait_failed``; from that moment nothing is served.
 """
 
 import asyncio
@@ -229,6 +229,7 @@ class Running:
     async def _start(self) -> None:
         ends = self._ends
         ends.callback(self.scrub.stop)
+        await self.gateways.bind(ends)
         await self.peers.start(*self.settings.bind("raft"))
         ends.push_async_callback(self.peers.stop)
         ends.push_async_callback(self.pusher.stop)
@@ -237,7 +238,7 @@ class Running:
         ends.callback(self.core.stop)
         ends.callback(self.gateways.stop_answering)
         self.scheduler.call_later(OVERRULED_AFTER_S, self._say_overruled)
-        await self.gateways.start(ends)
+        await self.gateways.serve(ends)
         self.scrub.start()
         space_watch = self.loop.create_task(self._watch_space())
         ends.callback(space_watch.cancel)

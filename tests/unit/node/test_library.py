@@ -15,6 +15,7 @@ from quorate.errors import AddressError, DirectoryInUseError, StorageError, Usag
 from quorate.events import ClusterCreated, Event, NodeStarted, Stamp, TopicCreated
 from quorate.metadata.commands import PutTopic, RaiseFeatureLevel
 from quorate.node import Node
+from quorate.node.compose import Core
 from quorate.node.node import NotReadyError
 from quorate.node.settings import LISTENERS, NodeSettings, SettingsError, build, read_settings
 from tests.clusters import free_ports
@@ -154,16 +155,20 @@ def test_bad_settings_are_named_before_anything_is_there(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_an_address_in_use_leaves_nothing_behind(settings: NodeSettings, listener: str) -> None:
-    """The error names the address and the listener. Nothing of the node listens, its directory is free, and the same
-    settings start once the address is.
+def test_an_address_in_use_leaves_nothing_behind(
+    settings: NodeSettings, listener: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the address and the listener. The core never started: it has decided nothing. Nothing of the node
+    listens, its directory is free, and the same settings start once the address is.
     """
 
     async def scenario() -> None:
         host, port = settings.bind(listener)  # type: ignore[arg-type]
         other = await asyncio.start_server(lambda *_: None, host, port)
-        with pytest.raises(AddressError, match=rf"listeners\.{listener}: cannot listen on {host}:{port}: "):
-            await Node(settings).start()
+        with monkeypatch.context() as patched:
+            patched.setattr(Core, "start", lambda *_: pytest.fail("the core started"))
+            with pytest.raises(AddressError, match=rf"listeners\.{listener}: cannot listen on {host}:{port}: "):
+                await Node(settings).start()
         assert len(asyncio.all_tasks()) == 1
         other.close()
         await other.wait_closed()

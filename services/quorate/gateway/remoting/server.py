@@ -330,14 +330,21 @@ class RemotingServer:
             lambda: sum(self.deadlines_missed.values()),
         )
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; answers the port. Raises OSError."""
+    async def start(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None, *, serving: bool = True
+    ) -> asyncio.Server:
+        """Listen, or only take the address. Raises OSError when it cannot be had."""
         self._server = await self.loop.create_server(
-            lambda: Connection(self), host, port, backlog=self.settings.backlog, ssl=tls, reuse_address=True
+            lambda: Connection(self),
+            host,
+            port,
+            backlog=self.settings.backlog,
+            ssl=tls,
+            reuse_address=True,
+            start_serving=serving,
         )
         self._sweeper = self.loop.call_later(self.settings.sweep_period_s, self._sweep)
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+        return self._server
 
     async def stop(self) -> None:
         """Close the listener and every connection."""

@@ -71,10 +71,10 @@ def with_server(
         server = RemotingServer(
             service, settings, loop=asyncio.get_running_loop(), now=time.monotonic, metrics=Metrics()
         )
-        port = await server.start("127.0.0.1", 0)
+        listening = await server.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(20):
-                await test(service, server, port)
+                await test(service, server, listening.sockets[0].getsockname()[1])
         finally:
             await server.stop()
 
