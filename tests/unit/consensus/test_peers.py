@@ -18,7 +18,7 @@ from quorate.consensus.transport import codec
 from quorate.consensus.transport.codec import NO_LIFE, Hello, Proof, Refused, TermNotice, Welcome
 from quorate.consensus.transport.hello import PeerHandlers, PeerIdentity, proof
 from quorate.consensus.transport.packets import LENGTH, OVERHEAD_BYTES, Tags, pack, unpack
-from quorate.consensus.transport.peers import Peers
+from quorate.consensus.transport.peers import Peers, _Inbound, _Outbound
 from quorate.errors import PeerError, UsageError
 from tests.clusters import free_ports
 
@@ -112,6 +112,17 @@ def test_frames_arrive_in_order_both_ways() -> None:
         assert one.frames == [(2, b"x" * 90_000)]
 
     with_ends(scenario, *pair())
+
+
+def test_a_link_is_whole_before_its_hello() -> None:
+    """Whatever is asked of a new connection has an answer: it is not open, and has no keys."""
+
+    async def scenario(one: End) -> None:
+        for link in (_Inbound(one.peers), _Outbound(one.peers, NodeId(2))):
+            assert (link.open, link.ended, link.incoming, link.outgoing) == (False, False, None, None)
+            assert link.incarnation is None
+
+    with_ends(scenario, End(1, ports_of(1)))
 
 
 def test_a_lost_peer_is_told_once_and_found_again() -> None:

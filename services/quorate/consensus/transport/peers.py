@@ -52,19 +52,26 @@ def _nonce() -> bytes:
 class _Link(asyncio.Protocol):
     """Framing, deadline and refusal of one connection; its ends say what a frame means."""
 
+    hello: Answering | Dialing
+    """Each end makes its own, before all else."""
+
     def __init__(self, peers: "Peers") -> None:
         self._peers = peers
         self._buffer = bytearray()
         self._deadline: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport
-        self.hello: Answering | Dialing
-        self.open = False
         self.ended = False
-        self.incoming: Tags
-        self.outgoing: Tags
+        self.incoming: Tags | None = None
+        self.outgoing: Tags | None = None
+        """Both are there once both sides are proven: from then on the link is open."""
         self._size_min, self._size_max = 1, peers.settings.hello_bytes_max
         self._packets = 0
         self._unfinished: asyncio.TimerHandle | None = None
+
+    @property
+    def open(self) -> bool:
+        """Both sides are proven."""
+        return self.incoming is not None
 
     @property
     def peer(self) -> NodeId | None:
@@ -97,7 +104,7 @@ class _Link(asyncio.Protocol):
             del buffer[: self._cut(buffer)]
         elif (at := self._cut(data)) < len(data):
             buffer += data[at:]
-        if buffer and self.open and self._unfinished is None and not self.ended:
+        if buffer and self.incoming is not None and self._unfinished is None and not self.ended:
             self._watch_packet()
 
     def _cut(self, data: bytes | bytearray) -> int:
@@ -132,11 +139,12 @@ class _Link(asyncio.Protocol):
 
     def _take(self, data: bytes | bytearray, start: int, end: int) -> None:
         """A part of the hello, or a packet."""
-        if not self.open:
+        incoming = self.incoming
+        if incoming is None:
             self.handle(bytes(data[start:end]))
             return
         self._packets += 1
-        for frame in packets.unpack(self.incoming, data, start, end):
+        for frame in packets.unpack(incoming, data, start, end):
             if self.ended:
                 break
             self.handle(frame)
@@ -147,7 +155,6 @@ class _Link(asyncio.Protocol):
 
     def opened(self, incoming: Tags, outgoing: Tags) -> None:
         """Both sides are proven; from here on everything is under a tag."""
-        self.open = True
         self._size_min = packets.OVERHEAD_BYTES + 1
         self._size_max = packets.OVERHEAD_BYTES + self._peers.settings.frame_bytes_max
         self.incoming, self.outgoing = incoming, outgoing
@@ -157,7 +164,7 @@ class _Link(asyncio.Protocol):
     def say(self, *messages: HelloMessage) -> None:
         """Parts of the hello; a refusal also later."""
         frames = [codec.encode_hello(message) for message in messages]
-        if self.open:
+        if self.outgoing is not None:
             self.transport.write(packets.pack(self.outgoing, frames, self._peers.settings.packet_bytes))
         else:
             self.transport.write(b"".join(LENGTH.pack(len(frame)) + frame for frame in frames))
@@ -196,8 +203,8 @@ class _Inbound(_Link):
     """A connection a peer dialed: it proves itself, then its frames come in."""
 
     def __init__(self, peers: "Peers") -> None:
-        super().__init__(peers)
         self.hello: Answering = Answering(peers.party, self)
+        super().__init__(peers)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the clock of the hello. Of too many that prove nothing the oldest goes."""
@@ -208,7 +215,7 @@ class _Inbound(_Link):
 
     def handle(self, frame: bytes) -> None:
         """The hello, then frames."""
-        if self.open and self.peer is not None:
+        if self.incoming is not None and self.peer is not None:
             self._peers.handlers.frame(self.peer, frame)
         else:
             self.hello.handle(frame)
@@ -223,8 +230,8 @@ class _Outbound(_Link):
     """A connection this node dialed: both prove themselves, then our frames go out."""
 
     def __init__(self, peers: "Peers", peer: NodeId) -> None:
-        super().__init__(peers)
         self.hello: Dialing = Dialing(peers.party, self, peer)
+        super().__init__(peers)
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def greet(self) -> None:
@@ -334,9 +341,9 @@ class Peers:
         waiting, self._waiting = self._waiting, {}
         for peer, frames in waiting.items():
             link = self._links.outbound.get(peer)
-            if link is None or link.ended:
+            if link is None or (outgoing := link.outgoing) is None or link.ended:
                 continue
-            data = packets.pack(link.outgoing, frames, self.settings.packet_bytes)
+            data = packets.pack(outgoing, frames, self.settings.packet_bytes)
             if link.transport.get_write_buffer_size() + len(data) > self.settings.buffer_bytes_max:
                 _log.warning("peer does not take what it is sent", peer=peer)
                 link.ended = True
