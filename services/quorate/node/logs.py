@@ -28,7 +28,10 @@ def configure(settings: LogSection, stream: TextIO = sys.stderr) -> None:
     shape: list[Processor] = (
         [structlog.dev.ConsoleRenderer(colors=stream.isatty(), sort_keys=False)]
         if as_text
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        else [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(ensure_ascii=False, separators=(",", ":")),  # As the lines of commands.
+        ]
     )
     structlog.configure(
         processors=[

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -68,6 +69,17 @@ def test_a_command_leaves_one_line_without_what_is_empty() -> None:
         "principal": "admin", "address": "h:1", "outcome": "Answered", "term": 2, "offset": 9, "took_us": 120,
     }  # fmt: skip
     assert list(line)[:4] == ["ts", "level", "event", "node"]  # As every other line begins.
+
+
+def test_all_lines_of_a_log_are_written_alike() -> None:
+    """A command's line and any other have the same JSON, to the byte but for what they say: one search finds both."""
+    out = io.StringIO()
+    configure(LogSection(format="json"), out)
+    logger(3).info("clock", news="ahead – \x01", at=1.5, of=[None, True])
+    text, _ = told(LogSection(format="json"))
+    for line in (out.getvalue(), text):
+        assert line == json.dumps(json.loads(line), ensure_ascii=False, separators=(",", ":")) + "\n"
+        assert re.match(r'{"ts":"[-\d]{10}T[:\d]{8}\.\d{6}Z","level":"info","event":"c\w+","node":3,', line)
 
 
 def test_the_lines_of_one_turn_are_written_together() -> None:
