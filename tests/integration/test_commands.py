@@ -82,28 +82,37 @@ def test_a_port_in_use_is_named_by_its_own_setting(tmp_path: Path, listener: str
 
 
 def test_simulated_brokers_are_one_command_away(tmp_path: Path) -> None:
-    """``simbroker`` alone gives a running cluster sets with masters; it ends them when it is told to.
-    Where nobody is, it says so, and what to do.
+    """``simbroker`` alone gives a running cluster sets with masters; it ends them when it is told to. They are kept
+    where it was started, out of git's sight: the same command gives the same brokers, and their master, again. Where
+    nobody is, it says so, and what to do.
     """
     with up(tmp_path / "c", nodes=1) as cluster:
-        where = ["--controllers", cluster.nodes[0]["rpc"], "--port", str(free_ports(4)), "--home", str(tmp_path / "b")]
+        where = ["--controllers", cluster.nodes[0]["rpc"], "--port", str(free_ports(4))]
         words = [*QUORATE, "simbroker", "--sets", "1", *where]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as fleet:
-            try:
-                assert fleet.stdout is not None
-                assert "2 simulated brokers" in fleet.stdout.readline()
-                asked = ("brokers", "-o", "json", "--node", cluster.nodes[0]["http"])
 
-                def led() -> bool:
-                    sets = json.loads(quorate(*asked).stdout)
-                    return [item["master"] is not None for item in sets] == [True]
+        def sets() -> list[tuple[bool, list[int], list[bool]]]:
+            """Has it a master, who is in sync, and which of its brokers live; of each."""
+            told = json.loads(quorate("brokers", "-o", "json", "--node", cluster.nodes[0]["http"]).stdout)
+            return [
+                (one["master"] is not None, sorted(one["sync_state_set"]), [each["alive"] for each in one["replicas"]])
+                for one in told
+            ]
 
-                until(led, "a set with a master", 30.0)
-            finally:
-                fleet.send_signal(signal.SIGTERM)
-                status = fleet.wait(15)
-        assert status == 0
-    where = ["--controllers", "127.0.0.1:1", "--port", str(free_ports(4))]
+        for _life in (1, 2):
+            with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as fleet:
+                try:
+                    assert fleet.stdout is not None
+                    line = fleet.stdout.readline()
+                    assert "2 simulated brokers" in line
+                    assert f"kept in {tmp_path / 'brokers'}; " in line
+                    until(lambda: sets() == [(True, [1, 2], [True, True])], "one set of two, with a master", 30.0)
+                finally:
+                    fleet.send_signal(signal.SIGTERM)
+                    status = fleet.wait(15)
+            assert status == 0
+            until(lambda: not any(sets()[0][2]), "both are gone", 30.0)
+        assert (tmp_path / "brokers" / ".gitignore").read_text() == "*\n"
+    where = ["--controllers", "127.0.0.1:1", "--port", str(free_ports(4)), "--home", str(tmp_path / "nobody")]
     with subprocess.Popen([*QUORATE, "simbroker", *where], stderr=subprocess.PIPE, text=True) as fleet:
         try:
             assert fleet.stderr is not None

@@ -72,7 +72,12 @@ def _broker_arguments(parser: ArgumentParser) -> None:
         metavar="HOST:PORT;…",
         help="their rpc addresses (default: the three of quorate up)",
     )
-    parser.add_argument("--home", type=Path, help="folder for what they keep (default: one that is deleted at the end)")
+    parser.add_argument(
+        "--home",
+        type=Path,
+        metavar="DIR",
+        help="what they keep: a second start goes on with it (default: ./brokers; with --broker-set it must be named)",
+    )
     add_die_with(parser)
 
 

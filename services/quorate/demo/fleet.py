@@ -1,7 +1,7 @@
 """``quorate simbroker`` without a set: some broker sets of simulated brokers for a cluster that runs.
 
-Rules: each broker is a process of its own, ended with us; what they keep lies in a folder that is theirs, so that they
-come back as who they were when it is named again.
+Rules: each broker is a process of its own, ended with us; what they keep lies in a folder that is theirs and stays, so
+that a second start goes on: brokers that forgot who they are would be others, and their sets without a master for good.
 """
 
 import asyncio
@@ -13,12 +13,14 @@ from quorate.cli.cluster import PORT_MAX, unused
 from quorate.cli.command import DONE
 from quorate.cli.output import complain
 from quorate.cli.processes import die_with
-from quorate.cli.up import Home, stop_asked
+from quorate.cli.up import stop_asked
 from quorate.demo.brokers import FIRST_BROKER_PORT, brokers
 from quorate.demo.channel import CallError, connect
 from quorate.errors import UsageError
+from quorate.unseen import unseen_by_git
 from quorate.wire.remoting_headers import RequestCode
 
+HOME = Path("brokers")
 SETS_MAX = 26
 LOOK_S = 0.2
 STOP_PATIENCE_S = 5.0
@@ -83,6 +85,11 @@ def run(options: Namespace) -> int:
     """Until told to stop. Raises UsageError."""
     controllers = checked(options)
     die_with(options.die_with)
-    with Home(options.home) as home:
-        asyncio.run(_run(options, home, controllers))
+    home: Path = (options.home or HOME).resolve()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--home {home}: {error.strerror or error}") from error
+    unseen_by_git(home)
+    asyncio.run(_run(options, home, controllers))
     return DONE
