@@ -4,7 +4,9 @@ import json
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,35 +85,42 @@ def test_a_port_in_use_is_named_by_its_own_setting(tmp_path: Path, listener: str
 
 def test_simulated_brokers_are_one_command_away(tmp_path: Path) -> None:
     """``simbroker`` alone gives a running cluster sets with masters; it ends them when it is told to. They are kept
-    where it was started, out of git's sight: the same command gives the same brokers, and their master, again. Where
-    nobody is, it says so, and what to do.
+    where it was started, out of git's sight: the same command gives the same brokers, and their master, again. A
+    new cluster has them too. Where nobody is, it says so, and what to do.
     """
-    with up(tmp_path / "c", nodes=1) as cluster:
-        where = ["--controllers", cluster.nodes[0]["rpc"], "--port", str(free_ports(4))]
-        words = [*QUORATE, "simbroker", "--sets", "1", *where]
 
-        def sets() -> list[tuple[bool, list[int], list[bool]]]:
-            """Has it a master, who is in sync, and which of its brokers live; of each."""
-            told = json.loads(quorate("brokers", "-o", "json", "--node", cluster.nodes[0]["http"]).stdout)
-            return [
-                (one["master"] is not None, sorted(one["sync_state_set"]), [each["alive"] for each in one["replicas"]])
-                for one in told
-            ]
+    def sets(http: str) -> list[tuple[bool, list[int], list[bool]]]:
+        """Has it a master, who is in sync, and which of its brokers live; of each."""
+        told = json.loads(quorate("brokers", "-o", "json", "--node", http).stdout)
+        return [
+            (one["master"] is not None, sorted(one["sync_state_set"]), [each["alive"] for each in one["replicas"]])
+            for one in told
+        ]
 
-        for _life in (1, 2):
+    def live(node: Mapping[str, Any], times: int) -> None:
+        words = [*QUORATE, "simbroker", "--sets", "1", "--controllers", node["rpc"], "--port", str(free_ports(4))]
+        for _ in range(times):
             with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as fleet:
                 try:
                     assert fleet.stdout is not None
                     line = fleet.stdout.readline()
                     assert "2 simulated brokers" in line
                     assert f"kept in {tmp_path / 'brokers'}; " in line
-                    until(lambda: sets() == [(True, [1, 2], [True, True])], "one set of two, with a master", 30.0)
+                    until(
+                        lambda: sets(node["http"]) == [(True, [1, 2], [True, True])],
+                        "one set of two, with a master",
+                        30.0,
+                    )
                 finally:
                     fleet.send_signal(signal.SIGTERM)
                     status = fleet.wait(15)
             assert status == 0
-            until(lambda: not any(sets()[0][2]), "both are gone", 30.0)
-        assert (tmp_path / "brokers" / ".gitignore").read_text() == "*\n"
+            until(lambda: not any(sets(node["http"])[0][2]), "both are gone", 30.0)
+
+    for folder, times in (("c", 2), ("another", 1)):
+        with up(tmp_path / folder, nodes=1) as cluster:
+            live(cluster.nodes[0], times)
+    assert (tmp_path / "brokers" / ".gitignore").read_text() == "*\n"
     where = ["--controllers", "127.0.0.1:1", "--port", str(free_ports(4)), "--home", str(tmp_path / "nobody")]
     with subprocess.Popen([*QUORATE, "simbroker", *where], stderr=subprocess.PIPE, text=True) as fleet:
         try:

@@ -3,8 +3,9 @@
 Rules: it speaks RocketMQ's remoting protocol (quorate.wire.remoting) over TCP and follows the order of a stock broker's
 ``ReplicasManager``: 1005, 1012, 1013, 1003, a heartbeat, 1002; then heartbeats each second to every controller, a poll
 of 1004, answers to 1008, and, as master, 1001 when its replicas come and go. Roles change only to a greater epoch.
-What is made up: its commit log is a number that grows, and its replicas copy that number from the master with a request
-of our own (code 31001). Periods are shorter than stock ones, so that there is something to see.
+What is made up: 1013 again at every start, so that a new cluster takes it; its commit log is a number that grows, and
+its replicas copy that number from the master with a request of our own (code 31001). Periods are shorter than stock
+ones, so that there is something to see.
 """
 
 import asyncio
@@ -79,6 +80,8 @@ class Disk(msgspec.Struct):
     """State that the broker keeps over a restart. Offsets in bytes."""
 
     broker_id: int = 0
+    check_code: str = ""
+    """What it is known by again under this id."""
     epoch: int = -1
     max_offset: int = 0
 
@@ -196,8 +199,7 @@ class SimulatedBroker:
         while not self.running:
             try:
                 await self.find_leader()
-                if not self.disk.broker_id:
-                    await self._take_id()
+                await self._take_id()
                 await self._register()
                 self.beat()
                 if not self.master:
@@ -208,18 +210,23 @@ class SimulatedBroker:
                 await asyncio.sleep(BOOT_RETRY_S * self._rng.uniform(0.5, 1.5))
 
     async def _take_id(self) -> None:
-        asked = NextBrokerIdFields(cluster_name=self.cluster, broker_name=self.broker_set)
-        reply = await self.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, asked)
-        number = reply.read(NextBrokerIdReplyFields).next_broker_id or 1
+        """Or be known again under the one it has; where another has that (a new cluster), begin anew."""
+        if not self.disk.broker_id:
+            asked = NextBrokerIdFields(cluster_name=self.cluster, broker_name=self.broker_set)
+            reply = await self.call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, asked)
+            self.disk.broker_id = reply.read(NextBrokerIdReplyFields).next_broker_id or 1
+            self.disk.check_code = f"{self.address};{time.time_ns() // 1_000_000}"
+            self._save()
         fields = ApplyBrokerIdFields(
             cluster_name=self.cluster,
             broker_name=self.broker_set,
-            applied_broker_id=number,
-            register_check_code=f"{self.address};{time.time_ns() // 1_000_000}",
+            applied_broker_id=self.disk.broker_id,
+            register_check_code=self.disk.check_code,
         )
-        await self.call(RequestCode.CONTROLLER_APPLY_BROKER_ID, fields)
-        self.disk.broker_id = number
-        self._save()
+        taken = ResponseCode.CONTROLLER_BROKER_ID_INVALID
+        if (await self.call(RequestCode.CONTROLLER_APPLY_BROKER_ID, fields, takes=(taken,))).code == taken:
+            self.disk = Disk()
+            raise CallError("this id is another's")
 
     async def _register(self) -> None:
         fields = RegisterBrokerFields(
