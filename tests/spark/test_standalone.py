@@ -73,7 +73,7 @@ class SparkCluster:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{ui}/json/", timeout=5) as answer:
                 found: int = json.loads(answer.read())["aliveworkers"]
-        except OSError:
+        except (OSError, json.JSONDecodeError):  # It serves its page before it serves this.
             return 0
         return found
 
