@@ -19,6 +19,11 @@ from quorate.events import (
     ElectionFailed,
     Event,
     FeatureLevelChanged,
+    KeyDeleted,
+    KeyPut,
+    LeaseCheckpointed,
+    LeaseEnded,
+    LeaseGranted,
     MasterElected,
     NodeStarted,
     RoleChangeAcknowledged,
@@ -101,6 +106,8 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             return _next(state, stamp, configs=_configured(state, event))
         case ClusterCreated() | FeatureLevelChanged() | ControllerLeaderElected() | NodeStarted() | VoterRebuilt():
             return _governed(state, event, stamp)
+        case KeyPut() | KeyDeleted() | LeaseGranted() | LeaseCheckpointed() | LeaseEnded():  # Not of its time.
+            return _next(state, stamp)
         case _:
             raise TypeError(f"{type(event).__name__} came after this fold")
 

@@ -189,6 +189,11 @@ class Replay:
     def _voter_rebuilt(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
         """The page shows who leads and since when a node runs: a new directory changes neither."""
 
+    def _key_put(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
+        """The page tells of keys and leases in its log alone."""
+
+    _key_deleted = _lease_granted = _lease_checkpointed = _lease_ended = _key_put
+
     def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.topics[event["topic"]] = event
 

@@ -83,7 +83,7 @@ class History:
         chance = self._chance
         makers = {
             self._apply: 6, self._register: 10, self._elect: 14, self._alter: 16, self._fence: 10, self._unfence: 10,
-            self._acknowledge: 8, self._clean: 2, self._topic: 12, self._config: 8, self._govern: 3,
+            self._acknowledge: 8, self._clean: 2, self._topic: 12, self._config: 8, self._govern: 3, self._keys: 10,
         }  # fmt: skip
         (maker,) = chance.choices(list(makers), list(makers.values()))
         name = chance.choice(self._sets)
@@ -179,6 +179,21 @@ class History:
         names = self._chance.sample(("x", "y", "z"), self._chance.randint(1, 3))
         changes = {name: self._chance.choice((None, "1", "2")) for name in names}
         return commands.ChangeConfig(scope=scope, changes=changes)
+
+    def _keys(self, _name: str) -> Command:
+        """Keys and leases; refused below their level."""
+        chance = self._chance
+        key, lease = chance.choice((b"/a", b"/b/c", b"\x00", b"\xff~")), chance.randint(-1, 2)
+        put = commands.PutKey(key=key, value=chance.randbytes(3), lease=lease if lease in self._state.leases else 0)
+        others: tuple[Command, ...] = (
+            commands.DeleteKeys(key=key, range_end=chance.choice((b"", b"\x00"))),
+            commands.Transact(success=(commands.PutKey(key=b"/t"), put)),
+            commands.GrantLease(lease=lease, ttl_s=chance.randint(1, 90)),
+            commands.CheckpointLeases(leases=((lease, chance.randint(1, 9)),)),
+            commands.RevokeLease(lease=lease),
+            commands.ExpireLease(lease=lease, silent_ms=chance.randint(1, 90_000)),
+        )
+        return put if chance.random() < 0.4 else chance.choice(others)
 
     def _govern(self, _name: str) -> Command:
         way = self._chance.random()

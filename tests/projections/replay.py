@@ -4,6 +4,7 @@ Nothing here comes from ``quorate_projections`` or ``quorate.events`` but the sc
 a difference here. Slow and obvious on purpose.
 """
 
+import base64
 import io
 import json
 import struct
@@ -32,7 +33,8 @@ class Replay:
         self.views: dict[str, dict[str, Row]] = {
             name: {}
             for name in (
-                "broker_sets", "elections", "topics", "configs", "broker_availability", "controller_terms", "audit"
+                "broker_sets", "elections", "topics", "configs", "keys", "leases", "broker_availability",
+                "controller_terms", "audit",
             )
         }  # fmt: skip
         self._schemas = schemas()
@@ -66,10 +68,11 @@ class Replay:
     def _audit(self, kind: str, schema: Any, event: Row, head: dict[str, str]) -> None:
         pattern = schema["quorate.key"]
         entity, _, field = pattern.partition("/")
-        name = str(event[field[1:-1]]) if field.startswith("{") else field
+        name = str(event[field[1:-1].removeprefix("+")]) if field.startswith("{") else field
+        written = name if field.startswith("{+") else quote(name, safe="")
         self.views["audit"][f"{self.count:020d}"] = {
             "principal": head["principal"], "offset": self.count, "time_ms": int(head["time_ms"]),
-            "term": int(head["term"]), "type": kind, "entity": f"{entity}/default/{quote(name, safe='')}",
+            "term": int(head["term"]), "type": kind, "entity": f"{entity}/default/{written}",
             "cause": head["cause"], "request_id": head["request_id"],
         }  # fmt: skip
 
@@ -90,6 +93,29 @@ class Replay:
 
     def _TopicDeleted(self, e: Row, at: Row) -> None:  # noqa: N802
         self.views["topics"].pop(e["topic"], None)
+
+    def _KeyPut(self, e: Row, at: Row) -> None:  # noqa: N802
+        revision = at["offset"] + e["following"]
+        old = self.views["keys"].get(e["key"], {"create_revision": revision, "version": 0})
+        self.views["keys"][e["key"]] = {
+            "key": e["key"], "value": base64.b64encode(e["value"]).decode(), "lease": e["lease"],
+            "create_revision": old["create_revision"], "mod_revision": revision, "version": old["version"] + 1,
+            "changed_ms": at["ms"],
+        }  # fmt: skip
+
+    def _KeyDeleted(self, e: Row, at: Row) -> None:  # noqa: N802
+        del self.views["keys"][e["key"]]
+
+    def _LeaseGranted(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["leases"][str(e["lease"])] = {
+            "lease_id": e["lease"], "ttl_s": e["ttl_s"], "granted_ms": at["ms"], "remaining_s": 0,
+        }  # fmt: skip
+
+    def _LeaseCheckpointed(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["leases"][str(e["lease"])]["remaining_s"] = e["remaining_s"]
+
+    def _LeaseEnded(self, e: Row, at: Row) -> None:  # noqa: N802
+        del self.views["leases"][str(e["lease"])]
 
     def _ConfigChanged(self, e: Row, at: Row) -> None:  # noqa: N802
         values = dict(self.views["configs"].pop(e["scope"], {"values": {}})["values"])

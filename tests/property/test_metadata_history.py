@@ -21,6 +21,7 @@ from quorate.metadata.requests import RequestSettings, RequestTable
 from quorate.metadata.sums import RunningSums
 from quorate.model import queries, rows
 from quorate.model.evolve import evolve
+from quorate.model.keys import RangeKeys
 from quorate.model.state import EMPTY, BrokerSet, State
 from tests.facts import WRITTEN
 from tests.plain_sums import plain_sums
@@ -99,6 +100,41 @@ COMMANDS = st.one_of(
     ),
     built(commands.RaiseFeatureLevel, level=st.integers(0, 3)),
     built(commands.RebuildVoter, node_id=st.integers(1, 2), dir_uuid=st.just(DIRECTORY)),
+)
+
+
+KEYS = st.sampled_from([b"a", b"b", b"\x00", b"\xffz"])
+LEASES = st.sampled_from([0, 1, 1, -5])
+PUTS = built(
+    commands.PutKey,
+    key=KEYS,
+    value=st.sampled_from([b"", b"v", b"\xff"]),
+    lease=LEASES,
+    previous=FLAGS,
+    keep_lease=FLAGS,
+)
+DELETES = built(commands.DeleteKeys, key=KEYS, range_end=st.sampled_from([b"", b"\x00", b"c"]), previous=FLAGS)
+OPERATIONS = st.lists(st.one_of(PUTS, DELETES, built(RangeKeys, key=KEYS, range_end=st.just(b"\x00"))), max_size=3).map(
+    tuple
+)
+COMPARED = built(
+    commands.CompareKeys,
+    key=KEYS,
+    target=st.sampled_from(["version", "create", "mod", "lease"]),
+    result=st.sampled_from(["equal", "greater", "less", "not equal"]),
+    number=st.integers(0, 3),
+)
+OF_KEYS = st.one_of(
+    PUTS,
+    PUTS,
+    DELETES,
+    built(commands.Transact, compare=st.lists(COMPARED, max_size=2).map(tuple), success=OPERATIONS, failure=OPERATIONS),
+    built(commands.GrantLease, lease=LEASES, ttl_s=st.integers(-1, 70)),
+    built(commands.RevokeLease, lease=LEASES),
+    built(commands.ExpireLease, lease=LEASES, silent_ms=st.just(70_000)),
+    built(commands.KeepLease, lease=LEASES),
+    built(commands.AskLease, lease=LEASES, with_keys=FLAGS),
+    built(commands.CheckpointLeases, leases=st.tuples(st.tuples(LEASES, st.integers(1, 9)))),
 )
 
 
@@ -197,11 +233,22 @@ for _name in ("a", "b/ü"):
             Heard(_name, _id, True, Info(epoch=0, max_offset=_id)),
         ]
     PROLOGUE += [commands.ElectMaster(broker_set=_name, broker_id=1), Alter(_name, frozenset({1, 2, 3}), 0)]
-HISTORIES = st.builds(
+LEVEL_2: list[Item] = [
+    commands.RecordNodeStart(node_id=1, dir_uuid="u1", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2),
+    commands.RaiseFeatureLevel(level=2),
+    commands.GrantLease(lease=1, ttl_s=10),
+]
+OF_BROKERS = st.builds(
     lambda prologue, rest: prologue + rest,
     st.sampled_from([PROLOGUE, PROLOGUE, []]),
     st.lists(st.booleans().flatmap(lambda fits: FITTING if fits else COMMANDS), min_size=15, max_size=60),
 )
+OF_ALL = st.builds(
+    lambda prologue, rest: prologue + rest,
+    st.sampled_from([PROLOGUE + LEVEL_2, [CREATE, *LEVEL_2]]),
+    st.lists(st.one_of(OF_KEYS, OF_KEYS, COMMANDS), min_size=15, max_size=60),
+)
+HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_ALL)
 POLICIES = st.sampled_from([PolicySettings(), PolicySettings(), JAVA, PolicySettings(enable_elect_unclean_master=True)])
 
 
@@ -282,7 +329,7 @@ def folded(state: State, log: list[tuple[Stamp, bytes]]) -> State:
     return state
 
 
-@settings(derandomize=True, max_examples=200, database=None)
+@settings(derandomize=True, max_examples=300, database=None)
 @given(history=HISTORIES, policy=POLICIES)
 def _every_event(seen: set[str], history: list[Item], policy: PolicySettings) -> None:
     run = played(history, policy)
@@ -290,7 +337,7 @@ def _every_event(seen: set[str], history: list[Item], policy: PolicySettings) ->
 
 
 def test_the_histories_reach_every_event() -> None:
-    """Two hundred histories, the same ones every time, write every type of event that a decision writes."""
+    """Three hundred histories, the same ones every time, write every type of event that a decision writes."""
     seen: set[str] = set()
     _every_event(seen)
     assert seen == WRITTEN

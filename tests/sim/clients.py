@@ -178,7 +178,8 @@ class Client:
         if self._stopped:
             return
         random, self._count = self._world.random, self._count + 1
-        key = f"k{random.randrange(self._habits.keys)}"
+        number = random.randrange(self._habits.keys)
+        key = f"/k{number}" if number % 2 else f"k{number}"
         value = None if random.random() < self._habits.reads else f"{self._name}.{self._count}"
         call = self._call = _Call(key, value, self._new_id() if self._retries else "")
         call.called = self._world.now

@@ -1,9 +1,9 @@
-"""Clusters in which nodes are of two builds: one knows a further feature level, and a command and an event of it.
+"""The feature level, which an operator raises; and clusters of two builds, of which one does not know it yet.
 
-Rules: the level is production's rule (``metadata.decide.LEVELS``), told that ``DeleteTopic`` writes an event that only
-the further build can read. A node's build is that of its start: it says in ``RecordNodeStart`` and in every hello what
-it knows. Nodes are upgraded one by one, never downgraded. An operator asks for the level again and again, as soon as he
-pleases, and for what it allows.
+Rules: the level is production's rule (``metadata.decide.LEVELS``); in a cluster of two builds it is told that
+``DeleteTopic``, too, writes an event that only the further build can read. A node's build is that of its start: it
+says in ``RecordNodeStart`` and in every hello what it knows. Nodes are upgraded one by one, never downgraded. An
+operator asks for the level again and again, as soon as he pleases, and for what it allows.
 
 Theory: a voter that meets an event it cannot read is lost until it is upgraded. So what is looked at is not whether a
 request is refused but what is committed: no level that some voter has not said it knows, no event of a level that is
@@ -21,6 +21,7 @@ from tests.sim.cluster import Cluster
 from tests.sim.levels_seen import FURTHER, OLD
 from tests.sim.nodes import CoreNode
 
+PRODUCTION: Final = dict(LEVELS)
 OF_LEVEL: Final[dict[type[Command], int]] = {DeleteTopic: FURTHER}
 TOPIC: Final = "of-the-level"
 ALL_UPGRADED: Final = 0.7
@@ -30,17 +31,17 @@ ALL_UPGRADED: Final = 0.7
 def in_this_seed(*, mixed: bool) -> None:
     """Production's table of levels, for the run that begins now."""
     LEVELS.clear()
-    LEVELS.update(OF_LEVEL if mixed else {})
+    LEVELS.update(PRODUCTION | OF_LEVEL if mixed else PRODUCTION)
 
 
 class Builds:
-    """Which build runs where, and the operator. ``mixed`` False: all nodes are of one build, and nobody asks."""
+    """Which build runs where, and the operator. ``mixed`` False: all nodes are of the further build."""
 
     def __init__(self, cluster: Cluster, *, mixed: bool) -> None:
         self.mixed = mixed
         self._cluster, self._random = cluster, cluster.world.random
-        self._installed = dict.fromkeys(cluster.voters, OLD)
-        self._all_upgraded = False
+        self._installed = dict.fromkeys(cluster.voters, FURTHER)
+        self._all_upgraded = True
         self._asked = 0
         self._stopped = False
         self.raised = False
@@ -54,13 +55,13 @@ class Builds:
 
     def start(self, within_s: float) -> None:
         """From now on; upgrades come within so many virtual seconds."""
+        self._cluster.world.after(self._random.random() * 0.3, self._ask)
         if not self.mixed:
             return
         self._cluster.counts["seeds of mixed builds"] += 1
         old = [node for node, known in self._installed.items() if known == OLD]
         for node in old if self._all_upgraded else old[1:]:
             self._cluster.world.after((0.1 + self._random.random() * 0.8) * within_s, partial(self._upgrade, node))
-        self._cluster.world.after(self._random.random(), self._ask)
 
     def stop(self) -> None:
         """The operator asks no more."""
@@ -78,10 +79,11 @@ class Builds:
 
     def _ask(self) -> None:
         """The level, something it allows, and a topic to do that to."""
-        if self._stopped:
+        if self._stopped or (self.raised and not self.mixed):
             return
-        for command in (PutTopic(topic=TOPIC, read_queues=1, write_queues=1, permission=6), DeleteTopic(topic=TOPIC)):
-            self._send(command)
+        if self.mixed:
+            self._send(PutTopic(topic=TOPIC, read_queues=1, write_queues=1, permission=6))
+            self._send(DeleteTopic(topic=TOPIC))
         if not self.raised:
             self._send(RaiseFeatureLevel(level=FURTHER))
         self._cluster.world.after(0.1 + self._random.random() * 0.4, self._ask)

@@ -6,7 +6,18 @@ is not in force, are violations however they came to be.
 
 from typing import Final
 
-from quorate.events import ClusterCreated, Event, FeatureLevelChanged, NodeStarted, TopicDeleted
+from quorate.events import (
+    ClusterCreated,
+    Event,
+    FeatureLevelChanged,
+    KeyDeleted,
+    KeyPut,
+    LeaseCheckpointed,
+    LeaseEnded,
+    LeaseGranted,
+    NodeStarted,
+    TopicDeleted,
+)
 from tests.sim.world import ViolationError
 
 TOLD = "no level is in force that some voter has not said it knows"
@@ -15,8 +26,10 @@ KNOWN = "nobody applies what is of a level it does not know"
 
 OLD: Final = 1
 FURTHER: Final = 2
-EVENTS: Final[dict[type[Event], int]] = {TopicDeleted: FURTHER}
-"""Which the old build could not read."""
+EVENTS: Final[dict[type[Event], int]] = dict.fromkeys(
+    (KeyPut, KeyDeleted, LeaseGranted, LeaseCheckpointed, LeaseEnded), FURTHER
+)
+"""Which the old build cannot read; of two builds in one cluster, neither ``TopicDeleted``."""
 
 
 class LevelsSeen:
@@ -44,7 +57,8 @@ class LevelsSeen:
                     raise ViolationError(TOLD, f"{event} at {offset}: {unable} told {self._told}")
                 self._enter(event.new, offset)
             case _:
-                if self._mixed and EVENTS.get(type(event), OLD) > self._level:
+                further = self._mixed and isinstance(event, TopicDeleted)
+                if (FURTHER if further else EVENTS.get(type(event), OLD)) > self._level:
                     raise ViolationError(IN_FORCE, f"{event} at {offset} in level {self._level}")
 
     def _enter(self, level: int, offset: int) -> None:

@@ -37,7 +37,7 @@ from quorate.controller import (
 )
 from quorate.events import NodeAddresses, Voter
 from quorate.history.settings import HistorySettings
-from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, RebuildVoter, RecordNodeStart
+from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, PutKey, RebuildVoter, RecordNodeStart
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark, RunningSums
 from quorate.metrics import Metrics
@@ -388,7 +388,10 @@ class CoreNode:
         )
 
     def put(self, key: str, value: str, tag: str, request_id: str, done: Answer) -> None:
-        """Write a register: a setting of a topic's scope."""
+        """Write a register: a setting of a topic's scope; one with a slash is a key."""
+        if key.startswith("/"):
+            self.submit(PutKey(key=key.encode(), value=value.encode()), tag, request_id, done)
+            return
         self.submit(ChangeConfig(scope=f"topic/{key}", changes={"value": value}), tag, request_id, done)
 
     def get(self, key: str, done: Answer) -> None:
@@ -397,8 +400,9 @@ class CoreNode:
         def read(view: ReadResult) -> None:
             match view:
                 case ReadView(state=state, offset=offset):
-                    config = state.configs.get(f"topic/{key}")
+                    config, found = state.configs.get(f"topic/{key}"), state.keys.get(key.encode())
                     value = None if config is None else config.values.get("value")
+                    value = value if found is None else found.value.decode()
                     done(Done(offset, value, by_follower=not self.engine.is_leader))
                 case _:
                     done(Nothing("no read here"))

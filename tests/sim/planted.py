@@ -28,6 +28,7 @@ from quorate.controller import deciding
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
 from quorate.controller.group_writer import GroupWriter
+from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.machine import ReplicatedState
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
@@ -82,6 +83,36 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "a level raised unasked": Mutant(
         "the feature level is raised without every voter having said that it knows it", _raised_unasked
+    ),
+    "leases of the leader before": Mutant(
+        "a new leader knows nothing of leases it did not grant",
+        edit(LeaseKeeper, "opened", "for lease in self._state().leases.values():", "for lease in ():"),
+    ),
+    "a lease not renewed": Mutant(
+        "the holder of a lease is told that it is kept, and its time runs on",
+        edit(LeaseKeeper, "heard", "watched.ends = now + found.ttl_s", "pass"),
+    ),
+    "a keep-alive unconfirmed": Mutant(
+        "a leader that may be none any more says that a lease is kept",
+        edit(
+            Decider,
+            "decide",
+            "if isinstance(pending.request, KeepLease):",
+            "if isinstance(pending.request, KeepLease) and not decision.events:\n"
+            "        self._settle(pending, Answered(decision.reply, tip.offset))\n"
+            "        self._leases.heard(pending.request.lease)\n"
+            "        return True\n"
+            "    if isinstance(pending.request, KeepLease):",
+        ),
+    ),
+    "a lease ends without its keys": Mutant(
+        "a key goes on under a lease that ended",
+        edit(evolve, "without_key", "left = attached[lease].delete(name)", "left = attached[lease]"),
+    ),
+    "an expiry forgotten": Mutant(
+        "the end of a lease that could not be decided is not tried again",
+        edit(LeaseKeeper, "_end", "self._agenda.add(RETRY_S, watched)", "pass"),
+        test=f"{UNIT}/controller/test_lease_keeper.py",
     ),
     "a command below its level": Mutant(
         "a command is run below the level of its events", edit(deciding, "decide", "> state.feature_level", "> 9")

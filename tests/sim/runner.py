@@ -97,6 +97,8 @@ MINIMA: dict[str, float] = {
     "seeds of mixed builds": 8,
     "nodes upgraded": 10,
     "levels raised": 5,
+    "leases expired": 60,
+    "leases kept alive": 150,
     "levels refused": 20,
     "commands below their level refused": 20,
     "commands of a level done": 8,
@@ -117,6 +119,7 @@ MET_MINIMA: dict[tuple[str, str], int] = dict.fromkeys(
     ("crash", "commit"): 20,
     ("crash", "group"): 100,
     ("crash", "level"): 40,
+    ("crash", "lease"): 40,
     ("crash", "rebuild"): 10,
 }
 MET_MINIMA |= dict.fromkeys(

@@ -26,6 +26,7 @@ from tests.sim.cluster import Cluster, Node, Ports
 from tests.sim.consumers import Circle
 from tests.sim.disk_image import DiskImageReader
 from tests.sim.faults import Climate, Nemesis
+from tests.sim.holders import Holders
 from tests.sim.invariants import FOUNDED_ONCE, Invariants
 from tests.sim.levels import Builds, in_this_seed
 from tests.sim.levels_seen import LevelsSeen
@@ -105,6 +106,7 @@ class Simulation:
         self.circle = Circle(self.cluster, self.invariants, groups=1, members=members, clocks_hold=holds)
         self.mirrors = Mirrors(self.cluster) if plan.clients and random.random() < PASSENGERS else None
         self.projection = Projection(self.cluster) if plan.clients and random.random() < PASSENGERS else None
+        self.holders = Holders(self.cluster, random.choice((0, 1, 3)) if plan.clients else 0)
         self.invariants.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
@@ -116,6 +118,7 @@ class Simulation:
     def _committed(self, event: Event) -> None:
         if isinstance(event, MasterElected):
             self.fleet.elected(event)
+        self.holders.committed(event)
 
     def _client(self, number: int) -> Client:
         random = self.world.random
@@ -146,6 +149,7 @@ class Simulation:
             client.start()
         self.fleet.start()
         self.circle.start()
+        self.holders.start()
         self.builds.start(self.plan.faults_s)
         for passenger in (self.mirrors, self.projection):
             if passenger is not None:
@@ -166,6 +170,8 @@ class Simulation:
         self._wait("no position is kept", lambda: self._any_kept(kept))
         self._wait("a level that all know is not raised", lambda: self.builds.settled)
         self.builds.stop()
+        self.holders.stop()
+        self._wait("a lease whose holder is silent does not end", lambda: self.holders.settled)
         for client in self.clients:
             client.stop()
         self._wait("the nodes do not become equal", self._equal)

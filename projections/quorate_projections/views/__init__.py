@@ -9,6 +9,8 @@ from quorate_projections.views import (
     configs,
     controller_terms,
     elections,
+    keys,
+    leases,
     routes,
     topics,
 )
@@ -20,6 +22,8 @@ VIEWS: Final[tuple[View[Any, Any], ...]] = (
     elections.VIEW,
     topics.VIEW,
     configs.VIEW,
+    keys.VIEW,
+    leases.VIEW,
     broker_availability.VIEW,
     controller_terms.VIEW,
     audit.VIEW,

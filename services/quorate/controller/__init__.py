@@ -5,6 +5,7 @@ from quorate.controller.comparing import Comparison, StateIsWrongError
 from quorate.controller.controller import Controller
 from quorate.controller.group_writer import GroupWriter, WriteResult
 from quorate.controller.in_flight import Flights
+from quorate.controller.key_history import KeyChanges, KeyHistory
 from quorate.controller.listeners import Listener, Listeners, WhenApplied
 from quorate.controller.live import Channel, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
@@ -52,6 +53,8 @@ __all__ = [
     "DialResult",
     "Flights",
     "GroupWriter",
+    "KeyChanges",
+    "KeyHistory",
     "Level",
     "Listener",
     "Listeners",

@@ -12,6 +12,7 @@ from quorate.controller import messages
 from quorate.controller.cluster_clock import ClusterClock
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
+from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
 from quorate.controller.outcomes import Answered, Caller, Outcome, Refused
 from quorate.controller.pending import AnyPending, Pending
@@ -60,11 +61,13 @@ class Controller:
         self.clock = ClusterClock(engine, peers, scheduler, settings, listeners.clock_said)
         self.quorum = QuorumQuestions(engine, peers, scheduler, settings)
         self._endings = Endings(ports, settings.deadline_sweep_s, self._swept)
+        self.leases = LeaseKeeper(lambda: machine.state, scheduler, settings, self._by_itself)
         self._decider = Decider(
             ports,
             settings,
             policy,
             self.clock,
+            self.leases,
             live_now=self.live_now,
             settle=self._endings.settle,
             committed=listeners.committed,
@@ -82,12 +85,14 @@ class Controller:
         )
         self._router = Router(node_id, ports, settings, self._decider, self._terms, self._endings, self.view)
         self._measured()
-        listeners.add(self._decider, self._terms)
+        listeners.add(self._decider, self._terms, self.leases)
 
     def _measured(self) -> None:
         """Gauges, read when scraped."""
         gauge, machine, scheduler = self.metrics.gauge, self._machine, self._scheduler
         gauge("live_brokers", "Brokers in the live table, dead ones too.", self.live.__len__)
+        gauge("keys", "Keys in the state.", lambda: len(machine.state.keys))
+        gauge("leases", "Leases in the state.", lambda: len(machine.state.leases))
         gauge("heartbeats_ignored", "Heartbeats of one broker too many.", lambda: self.live.ignored)
         gauge(
             "clock_behind_log_seconds",
@@ -211,6 +216,10 @@ class Controller:
         pending: AnyPending = Pending(command, done, caller, started, patience_s, cause, request_id, forward)
         self._endings.watch(pending)
         self._router.route(pending)
+
+    def _by_itself(self, command: Command, done: Callable[[Outcome], None]) -> None:
+        """What this node, as long as it leads, has decided without being asked."""
+        self.submit(command, self._me, done, cause="lease", forward=False)
 
     def _patience(self, timeout_s: float) -> float:
         """At most the setting; in tenths of a second, so that few deadline queues exist."""

@@ -30,6 +30,7 @@ from quorate.consensus.entry import (
 from quorate.consensus.ports import Index, Term
 from quorate.controller.cluster_clock import ClusterClock
 from quorate.controller.in_flight import CommandPending, InFlight
+from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.listeners import Listener
 from quorate.controller.machine import fold, remember
 from quorate.controller.outcomes import Answered, Busy, Outcome, Refused, Unavailable, UnknownOutcome
@@ -39,7 +40,7 @@ from quorate.controller.settings import ControllerSettings
 from quorate.errors import UsageError
 from quorate.events import Event, Stamp
 from quorate.events import key as event_key
-from quorate.metadata.commands import Accepted, Command, Refusal, Reply
+from quorate.metadata.commands import Accepted, Command, KeepLease, Refusal, Reply
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
@@ -82,6 +83,7 @@ class Decider(Listener):
         settings: ControllerSettings,
         policy: PolicySettings,
         clock: ClusterClock,
+        leases: LeaseKeeper,
         *,
         live_now: Callable[[], LiveView],
         settle: Settle,
@@ -95,6 +97,7 @@ class Decider(Listener):
         self._command_bytes_max, self._in_flight_max = settings.command_bytes_max, settings.in_flight_max
         self._policy = policy
         self._clock = clock
+        self._leases = leases
         self._live_now = live_now
         self._settle = settle
         self._committed = committed
@@ -135,6 +138,8 @@ class Decider(Listener):
         if isinstance(decision, Refusal):
             self._after_tip(pending, Refused(decision, tip.offset))
             return True
+        if isinstance(pending.request, KeepLease):
+            self._leases.heard(pending.request.lease)
         if not decision.events:
             self._after_tip(pending, Answered(decision.reply, tip.offset))
             return True
@@ -148,7 +153,9 @@ class Decider(Listener):
         """What time it is and who lives; the decisions of the next moment see the same."""
         self._context_until = self._scheduler.monotonic() + CONTEXT_S
         now_ms = max(self._clock.now_ms(), tip.time_ms)
-        self._context = Context(now_ms=now_ms, term=term, policy=self._policy, live=self._live_now())
+        self._context = Context(
+            now_ms=now_ms, term=term, policy=self._policy, live=self._live_now(), leases=self._leases
+        )
         return self._context
 
     def _known(self, tip: Tip, pending: CommandPending) -> Outcome | None:

@@ -19,6 +19,7 @@ from quorate.consensus.ports import Family, Index, LeaderCause, Store, StoreOp, 
 from quorate.consensus.raft.staging import finish_switch
 from quorate.consensus.storage.event_log import EventLog
 from quorate.consensus.storage.store import Applied, applied_ops, read_applied
+from quorate.controller.key_history import KeyHistory
 from quorate.controller.listeners import Listener
 from quorate.errors import InvariantBrokenError, check
 from quorate.events import ClusterCreated, Event, Stamp
@@ -108,6 +109,7 @@ class ReplicatedState:
         durable_seq: Callable[[], int] = _no_journal,
         speculation: Speculation | None = None,
         listener: Listener = _NOBODY,
+        key_history: KeyHistory | None = None,
     ) -> None:
         self._store = store
         self._durable_seq = durable_seq
@@ -117,6 +119,7 @@ class ReplicatedState:
         self._speculation, self._listener = speculation, listener
         if finish_switch(store):
             log.reload()
+        self.key_history = key_history or KeyHistory(0, 0)
         self._new: _Loaded | None = None
         """A snapshot's state, read and not yet seen."""
         self._take()
@@ -161,6 +164,7 @@ class ReplicatedState:
             self.time_ms = applied.time_ms if applied else 0
             self.state, self.requests, self.groups, self.sums = new.state, new.requests, new.groups, new.sums
             new.sums.mark(self._index, self.term, self.offset)
+            self.key_history.begin(self.offset, self.state.keys)
         self._clear()
 
     def _clear(self) -> None:
@@ -255,6 +259,8 @@ class ReplicatedState:
         self._ops += self._log.ops_for(base, count, term, batch)
         self.offset = base + count
         self.time_ms = made.time_ms
+        if state.keys is not before.keys:
+            self.key_history.changed(self.offset, before.keys, state.keys, made.keys, len(batch))
 
     def _keep(self, entry: Entry, index: Index, term: Term) -> None:
         """What consumer groups keep; the entry takes no offset and does not tell the time."""

@@ -87,6 +87,18 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_rows_max: int = 20_000
     """Rows kept for consumer groups (at most two a group); a new one beyond is refused. The log's holds
     (metadata/limits.py)."""
+    lease_sweep_s: float = 0.25
+    """How late the end of a lease may be noticed."""
+    lease_checkpoint_s: float = 60.0
+    """What is left of a lease is written down when its holder was not heard for so long: so much longer a lease may
+    live when the leader changes (etcd: 5 minutes)."""
+    lease_grace_s: float = 1.0
+    """What a new leader adds to every lease, for its holder to find it."""
+    key_history_max: int = 10_000
+    """Entries that changed keys, of which the keys are at hand: reads of older revisions, and watches from them, read
+    the log."""
+    key_history_bytes_max: int = 32 << 20
+    """And bytes of them."""
 
     compare_period_s: float = 0.1
     """How often the leader tells what its state adds up to, if anything was applied; others compare."""
@@ -116,6 +128,9 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 "role_push_gather_s",
                 "group_window_s",
                 "free_space_floor_bytes",
+                "lease_grace_s",
+                "key_history_max",
+                "key_history_bytes_max",
             ),
         )
         if self.command_bytes_max > MAX_ENTRY_BYTES:

@@ -18,10 +18,22 @@ from quorate.clock import Scheduler
 from quorate.controller import messages
 from quorate.controller.ports import PeerLink
 from quorate.controller.settings import ControllerSettings
-from quorate.metadata.commands import ApplyBrokerId, ChangeConfig, Command, PutTopic, RegisterBroker
+from quorate.metadata.commands import (
+    ApplyBrokerId,
+    ChangeConfig,
+    Command,
+    GrantLease,
+    PutKey,
+    PutTopic,
+    RegisterBroker,
+    Transact,
+)
+from quorate.metadata.keys import puts_keys
 from quorate.metrics import Metrics
 
-GROWING: Final[frozenset[type[Command]]] = frozenset({ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig})
+GROWING: Final[frozenset[type[Command]]] = frozenset(
+    {ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig, PutKey, Transact, GrantLease}
+)
 """Commands that add what nobody takes away by himself."""
 SAID_FOR: Final = 3
 """Periods for which another node's word counts."""
@@ -108,6 +120,8 @@ class DiskSpace:
             return None
         if isinstance(command, ChangeConfig) and not any(value for value in command.changes.values()):
             return None  # It only unsets.
+        if isinstance(command, Transact) and not puts_keys(command):
+            return None  # It only reads and deletes.
         return self.lack()
 
     def lack(self) -> str | None:

@@ -46,6 +46,11 @@ __all__ = [
     "ElectionFailed",
     "Event",
     "FeatureLevelChanged",
+    "KeyDeleted",
+    "KeyPut",
+    "LeaseCheckpointed",
+    "LeaseEnded",
+    "LeaseGranted",
     "MasterElected",
     "NodeAddresses",
     "NodeStarted",
@@ -299,6 +304,61 @@ class FeatureLevelChanged(msgspec.Struct, frozen=True, gc=False, kw_only=True, t
     """Level from here on."""
 
 
+class KeyDeleted(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A key was deleted, with its value."""
+
+    key: str
+    """The key as text: bytes from `&` to `}` as they are, a lower one `%XX`, a higher one `~XX`."""
+    lease: int
+    """The lease it went with; 0 = it had none."""
+    following: int
+    """How many events of the same decision come after this one. The revision is the offset of the last of them: this event's offset and so many more."""
+
+
+class KeyPut(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A key was given a value."""
+
+    key: str
+    """The key as text: bytes from `&` to `}` as they are, a lower one `%XX`, a higher one `~XX`."""
+    value: bytes
+    """Its value now; whoever reads the log reads it."""
+    lease: int
+    """The lease it goes with; 0 = it stays."""
+    following: int
+    """How many events of the same decision come after this one. The revision is the offset of the last of them: this event's offset and so many more."""
+
+
+class LeaseCheckpointed(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """So much was left of a lease when its leader wrote it down, so that the next leader does not begin anew; or its holder was heard since."""
+
+    lease: int
+    """Number of the lease."""
+    remaining_s: int
+    """What was left, in seconds; 0 = all of it: its holder was heard."""
+
+
+class LeaseEnded(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A lease ended; its keys were deleted in the same decision."""
+
+    lease: int
+    """Number of the lease."""
+    reason: str
+    """`expired`: its holder was not heard for so long; `revoked`: somebody asked."""
+    keys: int
+    """How many keys went with it."""
+    silent_ms: int
+    """How long its holder had not been heard, in milliseconds, as the leader measured it; 0 for one that was revoked."""
+
+
+class LeaseGranted(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A lease began: keys may be attached to it, and go when it ends."""
+
+    lease: int
+    """Number of the lease, given by its holder or drawn by lot; never 0."""
+    ttl_s: int
+    """How long it lives without a word from its holder, in seconds."""
+
+
 class MasterElected(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     """A broker became master of its set; tells why this one, and why the others not."""
 
@@ -469,6 +529,11 @@ Event = (
     | ControllerLeaderElected
     | ElectionFailed
     | FeatureLevelChanged
+    | KeyDeleted
+    | KeyPut
+    | LeaseCheckpointed
+    | LeaseEnded
+    | LeaseGranted
     | MasterElected
     | NodeStarted
     | RoleChangeAcknowledged
@@ -692,6 +757,66 @@ def _write_feature_level_changed(value: FeatureLevelChanged) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x15", ("key", "lease", "following",), "sli")
+def _write_key_deleted(value: KeyDeleted) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x15",
+            write_string(value.key),
+            SMALL[value.lease] if 0 <= value.lease < 2048 else write_long(value.lease),
+            SMALL[value.following] if 0 <= value.following < 2048 else write_int(value.following),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x16", ("key", "value", "lease", "following",), "syli")
+def _write_key_put(value: KeyPut) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x16",
+            write_string(value.key),
+            write_bytes(value.value),
+            SMALL[value.lease] if 0 <= value.lease < 2048 else write_long(value.lease),
+            SMALL[value.following] if 0 <= value.following < 2048 else write_int(value.following),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x17", ("lease", "remaining_s",), "ll")
+def _write_lease_checkpointed(value: LeaseCheckpointed) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x17",
+            SMALL[value.lease] if 0 <= value.lease < 2048 else write_long(value.lease),
+            SMALL[value.remaining_s] if 0 <= value.remaining_s < 2048 else write_long(value.remaining_s),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x18", ("lease", "reason", "keys", "silent_ms",), "lsil")
+def _write_lease_ended(value: LeaseEnded) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x18",
+            SMALL[value.lease] if 0 <= value.lease < 2048 else write_long(value.lease),
+            write_string(value.reason),
+            SMALL[value.keys] if 0 <= value.keys < 2048 else write_int(value.keys),
+            SMALL[value.silent_ms] if 0 <= value.silent_ms < 2048 else write_long(value.silent_ms),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x19", ("lease", "ttl_s",), "ll")
+def _write_lease_granted(value: LeaseGranted) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x19",
+            SMALL[value.lease] if 0 <= value.lease < 2048 else write_long(value.lease),
+            SMALL[value.ttl_s] if 0 <= value.ttl_s < 2048 else write_long(value.ttl_s),
+        )
+    )
+
+
 def _write_master_elected(value: MasterElected) -> bytes:
     return b"".join(
         (
@@ -823,13 +948,12 @@ def _read_node_addresses(data: bytes, at: int) -> tuple[NodeAddresses, int]:
     raft, at = read_string(data, at)
     kafka, at = read_string(data, at)
     http, at = read_string(data, at)
-    value = NodeAddresses(
+    return NodeAddresses(
         rpc=rpc,
         raft=raft,
         kafka=kafka,
         http=http,
-    )
-    return value, at
+    ), at
 
 
 def _read_voter(data: bytes, at: int) -> tuple[Voter, int]:
@@ -840,24 +964,22 @@ def _read_voter(data: bytes, at: int) -> tuple[Voter, int]:
         id, at = read_int(data, at)
     dir_uuid, at = read_string(data, at)
     addresses, at = _read_node_addresses(data, at)
-    value = Voter(
+    return Voter(
         id=id,
         dir_uuid=dir_uuid,
         addresses=addresses,
-    )
-    return value, at
+    ), at
 
 
 def _read_config_change(data: bytes, at: int) -> tuple[ConfigChange, int]:
     name, at = read_string(data, at)
     old, at = read_optional(data, at, read_string)
     new, at = read_optional(data, at, read_string)
-    value = ConfigChange(
+    return ConfigChange(
         name=name,
         old=old,
         new=new,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(Candidate, ("broker_id", "alive", "in_sync", "epoch", "max_offset", "confirm_offset", "priority", "learner", "verdict", "out_by",), "lbbillibss")
@@ -892,7 +1014,7 @@ def _read_candidate(data: bytes, at: int) -> tuple[Candidate, int]:
     learner, at = read_boolean(data, at)
     verdict, at = read_string(data, at)
     out_by, at = read_string(data, at)
-    value = Candidate(
+    return Candidate(
         broker_id=broker_id,
         alive=alive,
         in_sync=in_sync,
@@ -903,8 +1025,7 @@ def _read_candidate(data: bytes, at: int) -> tuple[Candidate, int]:
         learner=learner,
         verdict=verdict,
         out_by=out_by,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(Acknowledgement, ("broker_id", "notified_ms", "acknowledged_ms",), "lll")
@@ -924,12 +1045,11 @@ def _read_acknowledgement(data: bytes, at: int) -> tuple[Acknowledgement, int]:
         acknowledged_ms, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         acknowledged_ms, at = read_long(data, at)
-    value = Acknowledgement(
+    return Acknowledgement(
         broker_id=broker_id,
         notified_ms=notified_ms,
         acknowledged_ms=acknowledged_ms,
-    )
-    return value, at
+    ), at
 
 
 def _read_broker_address_changed(data: bytes, at: int) -> tuple[BrokerAddressChanged, int]:
@@ -944,7 +1064,7 @@ def _read_broker_address_changed(data: bytes, at: int) -> tuple[BrokerAddressCha
     new_address, at = read_string(data, at)
     capabilities, at = read_map(data, at)
     topics, at = read_array(data, at, read_string)
-    value = BrokerAddressChanged(
+    return BrokerAddressChanged(
         cluster=cluster,
         broker_set=broker_set,
         broker_id=broker_id,
@@ -952,8 +1072,7 @@ def _read_broker_address_changed(data: bytes, at: int) -> tuple[BrokerAddressCha
         new_address=new_address,
         capabilities=capabilities,
         topics=topics,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(BrokerDataCleaned, ("cluster", "broker_set", "broker_ids", "whole_set",), "ssLb")
@@ -962,13 +1081,12 @@ def _read_broker_data_cleaned(data: bytes, at: int) -> tuple[BrokerDataCleaned, 
     broker_set, at = read_string(data, at)
     broker_ids, at = read_longs(data, at)
     whole_set, at = read_boolean(data, at)
-    value = BrokerDataCleaned(
+    return BrokerDataCleaned(
         cluster=cluster,
         broker_set=broker_set,
         broker_ids=broker_ids,
         whole_set=whole_set,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(BrokerFenced, ("cluster", "broker_set", "broker_id", "evidence", "last_heartbeat_ms", "detected_ms", "proposed_ms",), "sslslll")
@@ -996,7 +1114,7 @@ def _read_broker_fenced(data: bytes, at: int) -> tuple[BrokerFenced, int]:
         proposed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         proposed_ms, at = read_long(data, at)
-    value = BrokerFenced(
+    return BrokerFenced(
         cluster=cluster,
         broker_set=broker_set,
         broker_id=broker_id,
@@ -1004,8 +1122,7 @@ def _read_broker_fenced(data: bytes, at: int) -> tuple[BrokerFenced, int]:
         last_heartbeat_ms=last_heartbeat_ms,
         detected_ms=detected_ms,
         proposed_ms=proposed_ms,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(BrokerIdApplied, ("cluster", "broker_set", "broker_id", "address", "register_check_code",), "sslss")
@@ -1019,14 +1136,13 @@ def _read_broker_id_applied(data: bytes, at: int) -> tuple[BrokerIdApplied, int]
         broker_id, at = read_long(data, at)
     address, at = read_string(data, at)
     register_check_code, at = read_string(data, at)
-    value = BrokerIdApplied(
+    return BrokerIdApplied(
         cluster=cluster,
         broker_set=broker_set,
         broker_id=broker_id,
         address=address,
         register_check_code=register_check_code,
-    )
-    return value, at
+    ), at
 
 
 def _read_broker_registered(data: bytes, at: int) -> tuple[BrokerRegistered, int]:
@@ -1040,15 +1156,14 @@ def _read_broker_registered(data: bytes, at: int) -> tuple[BrokerRegistered, int
     address, at = read_string(data, at)
     capabilities, at = read_map(data, at)
     topics, at = read_array(data, at, read_string)
-    value = BrokerRegistered(
+    return BrokerRegistered(
         cluster=cluster,
         broker_set=broker_set,
         broker_id=broker_id,
         address=address,
         capabilities=capabilities,
         topics=topics,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(BrokerUnfenced, ("cluster", "broker_set", "broker_id", "detected_ms", "proposed_ms",), "sslll")
@@ -1070,14 +1185,13 @@ def _read_broker_unfenced(data: bytes, at: int) -> tuple[BrokerUnfenced, int]:
         proposed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         proposed_ms, at = read_long(data, at)
-    value = BrokerUnfenced(
+    return BrokerUnfenced(
         cluster=cluster,
         broker_set=broker_set,
         broker_id=broker_id,
         detected_ms=detected_ms,
         proposed_ms=proposed_ms,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(NodeAddresses, ("rpc", "raft", "kafka", "http",), "ssss")
@@ -1086,13 +1200,12 @@ def _read_node_addresses_of_7(data: bytes, at: int) -> tuple[NodeAddresses, int]
     raft, at = read_string(data, at)
     kafka, at = read_string(data, at)
     http, at = read_string(data, at)
-    value = NodeAddresses(
+    return NodeAddresses(
         rpc=rpc,
         raft=raft,
         kafka=kafka,
         http=http,
-    )
-    return value, at
+    ), at
 
 
 def _read_voter_of_7(data: bytes, at: int) -> tuple[Voter, int]:
@@ -1103,12 +1216,11 @@ def _read_voter_of_7(data: bytes, at: int) -> tuple[Voter, int]:
         id, at = read_int(data, at)
     dir_uuid, at = read_string(data, at)
     addresses, at = _read_node_addresses_of_7(data, at)
-    value = Voter(
+    return Voter(
         id=id,
         dir_uuid=dir_uuid,
         addresses=addresses,
-    )
-    return value, at
+    ), at
 
 
 def _read_cluster_created_of_7(data: bytes, at: int) -> tuple[ClusterCreated, int]:
@@ -1119,22 +1231,20 @@ def _read_cluster_created_of_7(data: bytes, at: int) -> tuple[ClusterCreated, in
         feature_level, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         feature_level, at = read_int(data, at)
-    value = ClusterCreated(
+    return ClusterCreated(
         cluster_id=cluster_id,
         voters=voters,
         feature_level=feature_level,
-    )
-    return value, at
+    ), at
 
 
 def _read_config_changed(data: bytes, at: int) -> tuple[ConfigChanged, int]:
     scope, at = read_string(data, at)
     changes, at = read_array(data, at, _read_config_change)
-    value = ConfigChanged(
+    return ConfigChanged(
         scope=scope,
         changes=changes,
-    )
-    return value, at
+    ), at
 
 
 def _read_controller_leader_elected(data: bytes, at: int) -> tuple[ControllerLeaderElected, int]:
@@ -1150,13 +1260,12 @@ def _read_controller_leader_elected(data: bytes, at: int) -> tuple[ControllerLea
         silent_for_ms, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         silent_for_ms, at = read_long(data, at)
-    value = ControllerLeaderElected(
+    return ControllerLeaderElected(
         node_id=node_id,
         cause=cause,
         previous_leader=previous_leader,
         silent_for_ms=silent_for_ms,
-    )
-    return value, at
+    ), at
 
 
 def _read_election_failed(data: bytes, at: int) -> tuple[ElectionFailed, int]:
@@ -1187,7 +1296,7 @@ def _read_election_failed(data: bytes, at: int) -> tuple[ElectionFailed, int]:
         proposed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         proposed_ms, at = read_long(data, at)
-    value = ElectionFailed(
+    return ElectionFailed(
         cluster=cluster,
         broker_set=broker_set,
         trigger=trigger,
@@ -1199,8 +1308,7 @@ def _read_election_failed(data: bytes, at: int) -> tuple[ElectionFailed, int]:
         last_heartbeat_ms=last_heartbeat_ms,
         detected_ms=detected_ms,
         proposed_ms=proposed_ms,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(FeatureLevelChanged, ("old", "new",), "ii")
@@ -1215,11 +1323,10 @@ def _read_feature_level_changed(data: bytes, at: int) -> tuple[FeatureLevelChang
         new, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         new, at = read_int(data, at)
-    value = FeatureLevelChanged(
+    return FeatureLevelChanged(
         old=old,
         new=new,
-    )
-    return value, at
+    ), at
 
 
 def _read_master_elected(data: bytes, at: int) -> tuple[MasterElected, int]:
@@ -1265,7 +1372,7 @@ def _read_master_elected(data: bytes, at: int) -> tuple[MasterElected, int]:
         proposed_ms, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         proposed_ms, at = read_long(data, at)
-    value = MasterElected(
+    return MasterElected(
         cluster=cluster,
         broker_set=broker_set,
         trigger=trigger,
@@ -1284,8 +1391,7 @@ def _read_master_elected(data: bytes, at: int) -> tuple[MasterElected, int]:
         last_heartbeat_ms=last_heartbeat_ms,
         detected_ms=detected_ms,
         proposed_ms=proposed_ms,
-    )
-    return value, at
+    ), at
 
 
 def _read_node_started(data: bytes, at: int) -> tuple[NodeStarted, int]:
@@ -1307,15 +1413,14 @@ def _read_node_started(data: bytes, at: int) -> tuple[NodeStarted, int]:
         feature_max, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         feature_max, at = read_int(data, at)
-    value = NodeStarted(
+    return NodeStarted(
         node_id=node_id,
         dir_uuid=dir_uuid,
         version=version,
         addresses=addresses,
         feature_min=feature_min,
         feature_max=feature_max,
-    )
-    return value, at
+    ), at
 
 
 def _read_role_change_acknowledged(data: bytes, at: int) -> tuple[RoleChangeAcknowledged, int]:
@@ -1337,15 +1442,14 @@ def _read_role_change_acknowledged(data: bytes, at: int) -> tuple[RoleChangeAckn
     else:
         committed_ms, at = read_long(data, at)
     acks, at = read_array(data, at, _read_acknowledgement)
-    value = RoleChangeAcknowledged(
+    return RoleChangeAcknowledged(
         cluster=cluster,
         broker_set=broker_set,
         master_epoch=master_epoch,
         election_offset=election_offset,
         committed_ms=committed_ms,
         acks=acks,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(SyncStateSetAltered, ("cluster", "broker_set", "master", "master_epoch", "old", "new", "sync_state_set_epoch",), "ssliLLi")
@@ -1369,7 +1473,7 @@ def _read_sync_state_set_altered(data: bytes, at: int) -> tuple[SyncStateSetAlte
         sync_state_set_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
     else:
         sync_state_set_epoch, at = read_int(data, at)
-    value = SyncStateSetAltered(
+    return SyncStateSetAltered(
         cluster=cluster,
         broker_set=broker_set,
         master=master,
@@ -1377,8 +1481,7 @@ def _read_sync_state_set_altered(data: bytes, at: int) -> tuple[SyncStateSetAlte
         old=old,
         new=new,
         sync_state_set_epoch=sync_state_set_epoch,
-    )
-    return value, at
+    ), at
 
 
 def _read_topic_created(data: bytes, at: int) -> tuple[TopicCreated, int]:
@@ -1406,7 +1509,7 @@ def _read_topic_created(data: bytes, at: int) -> tuple[TopicCreated, int]:
         system_flags, at = read_int(data, at)
     order, at = read_boolean(data, at)
     attributes, at = read_map(data, at)
-    value = TopicCreated(
+    return TopicCreated(
         topic=topic,
         read_queues=read_queues,
         write_queues=write_queues,
@@ -1415,17 +1518,15 @@ def _read_topic_created(data: bytes, at: int) -> tuple[TopicCreated, int]:
         system_flags=system_flags,
         order=order,
         attributes=attributes,
-    )
-    return value, at
+    ), at
 
 
 @record_reader(TopicDeleted, ("topic",), "s")
 def _read_topic_deleted(data: bytes, at: int) -> tuple[TopicDeleted, int]:
     topic, at = read_string(data, at)
-    value = TopicDeleted(
+    return TopicDeleted(
         topic=topic,
-    )
-    return value, at
+    ), at
 
 
 def _read_topic_updated(data: bytes, at: int) -> tuple[TopicUpdated, int]:
@@ -1453,7 +1554,7 @@ def _read_topic_updated(data: bytes, at: int) -> tuple[TopicUpdated, int]:
         system_flags, at = read_int(data, at)
     order, at = read_boolean(data, at)
     attributes, at = read_map(data, at)
-    value = TopicUpdated(
+    return TopicUpdated(
         topic=topic,
         read_queues=read_queues,
         write_queues=write_queues,
@@ -1462,8 +1563,7 @@ def _read_topic_updated(data: bytes, at: int) -> tuple[TopicUpdated, int]:
         system_flags=system_flags,
         order=order,
         attributes=attributes,
-    )
-    return value, at
+    ), at
 
 
 def _read_cluster_created(data: bytes, at: int) -> tuple[ClusterCreated, int]:
@@ -1475,13 +1575,12 @@ def _read_cluster_created(data: bytes, at: int) -> tuple[ClusterCreated, int]:
     else:
         feature_level, at = read_int(data, at)
     cluster_uuid, at = read_string(data, at)
-    value = ClusterCreated(
+    return ClusterCreated(
         cluster_id=cluster_id,
         voters=voters,
         feature_level=feature_level,
         cluster_uuid=cluster_uuid,
-    )
-    return value, at
+    ), at
 
 
 def _read_voter_rebuilt(data: bytes, at: int) -> tuple[VoterRebuilt, int]:
@@ -1494,14 +1593,117 @@ def _read_voter_rebuilt(data: bytes, at: int) -> tuple[VoterRebuilt, int]:
     new_dir_uuid, at = read_string(data, at)
     addresses, at = _read_node_addresses(data, at)
     asked_by, at = read_string(data, at)
-    value = VoterRebuilt(
+    return VoterRebuilt(
         node_id=node_id,
         old_dir_uuid=old_dir_uuid,
         new_dir_uuid=new_dir_uuid,
         addresses=addresses,
         asked_by=asked_by,
-    )
-    return value, at
+    ), at
+
+
+@record_reader(KeyDeleted, ("key", "lease", "following",), "sli")
+def _read_key_deleted(data: bytes, at: int) -> tuple[KeyDeleted, int]:
+    key, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        lease, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        lease, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        following, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        following, at = read_int(data, at)
+    return KeyDeleted(
+        key=key,
+        lease=lease,
+        following=following,
+    ), at
+
+
+@record_reader(KeyPut, ("key", "value", "lease", "following",), "syli")
+def _read_key_put(data: bytes, at: int) -> tuple[KeyPut, int]:
+    key, at = read_string(data, at)
+    value, at = read_bytes(data, at)
+    byte = data[at]
+    if byte < 128:
+        lease, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        lease, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        following, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        following, at = read_int(data, at)
+    return KeyPut(
+        key=key,
+        value=value,
+        lease=lease,
+        following=following,
+    ), at
+
+
+@record_reader(LeaseCheckpointed, ("lease", "remaining_s",), "ll")
+def _read_lease_checkpointed(data: bytes, at: int) -> tuple[LeaseCheckpointed, int]:
+    byte = data[at]
+    if byte < 128:
+        lease, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        lease, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        remaining_s, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        remaining_s, at = read_long(data, at)
+    return LeaseCheckpointed(
+        lease=lease,
+        remaining_s=remaining_s,
+    ), at
+
+
+@record_reader(LeaseEnded, ("lease", "reason", "keys", "silent_ms",), "lsil")
+def _read_lease_ended(data: bytes, at: int) -> tuple[LeaseEnded, int]:
+    byte = data[at]
+    if byte < 128:
+        lease, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        lease, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        keys, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        keys, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        silent_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        silent_ms, at = read_long(data, at)
+    return LeaseEnded(
+        lease=lease,
+        reason=reason,
+        keys=keys,
+        silent_ms=silent_ms,
+    ), at
+
+
+@record_reader(LeaseGranted, ("lease", "ttl_s",), "ll")
+def _read_lease_granted(data: bytes, at: int) -> tuple[LeaseGranted, int]:
+    byte = data[at]
+    if byte < 128:
+        lease, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        lease, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        ttl_s, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        ttl_s, at = read_long(data, at)
+    return LeaseGranted(
+        lease=lease,
+        ttl_s=ttl_s,
+    ), at
 
 
 WRITERS: dict[type, Callable[[Any], bytes]] = {
@@ -1516,6 +1718,11 @@ WRITERS: dict[type, Callable[[Any], bytes]] = {
     ControllerLeaderElected: _write_controller_leader_elected,
     ElectionFailed: _write_election_failed,
     FeatureLevelChanged: _write_feature_level_changed,
+    KeyDeleted: _write_key_deleted,
+    KeyPut: _write_key_put,
+    LeaseCheckpointed: _write_lease_checkpointed,
+    LeaseEnded: _write_lease_ended,
+    LeaseGranted: _write_lease_granted,
     MasterElected: _write_master_elected,
     NodeStarted: _write_node_started,
     RoleChangeAcknowledged: _write_role_change_acknowledged,
@@ -1547,6 +1754,11 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     18: _read_topic_updated,
     19: _read_cluster_created,
     20: _read_voter_rebuilt,
+    21: _read_key_deleted,
+    22: _read_key_put,
+    23: _read_lease_checkpointed,
+    24: _read_lease_ended,
+    25: _read_lease_granted,
 }
 
 KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
@@ -1561,6 +1773,11 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     ControllerLeaderElected: ("leader", lambda event: "controller"),
     ElectionFailed: ("broker-set", lambda event: event.broker_set),
     FeatureLevelChanged: ("feature-level", lambda event: "cluster"),
+    KeyDeleted: ("key", lambda event: event.key),
+    KeyPut: ("key", lambda event: event.key),
+    LeaseCheckpointed: ("lease", lambda event: event.lease),
+    LeaseEnded: ("lease", lambda event: event.lease),
+    LeaseGranted: ("lease", lambda event: event.lease),
     MasterElected: ("broker-set", lambda event: event.broker_set),
     NodeStarted: ("node", lambda event: event.node_id),
     RoleChangeAcknowledged: ("broker-set", lambda event: event.broker_set),
@@ -1570,6 +1787,9 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     TopicUpdated: ("topic", lambda event: event.topic),
     VoterRebuilt: ("node", lambda event: event.node_id),
 }
+
+VERBATIM: frozenset[str] = frozenset({"key"})
+"""Kinds of entities whose names stand in keys as they are."""
 
 SCHEMA_IDS: dict[type, int] = {
     BrokerAddressChanged: 1,
@@ -1583,6 +1803,11 @@ SCHEMA_IDS: dict[type, int] = {
     ControllerLeaderElected: 9,
     ElectionFailed: 10,
     FeatureLevelChanged: 11,
+    KeyDeleted: 21,
+    KeyPut: 22,
+    LeaseCheckpointed: 23,
+    LeaseEnded: 24,
+    LeaseGranted: 25,
     MasterElected: 12,
     NodeStarted: 13,
     RoleChangeAcknowledged: 14,
@@ -1614,5 +1839,10 @@ SCHEMAS: dict[int, str] = {
     18: '{"type":"record","name":"TopicUpdated","namespace":"quorate.events","doc":"A topic\'s properties changed; all of them are given, as they are from here on.","fields":[{"name":"topic","type":"string","doc":"Name of the topic."},{"name":"read_queues","type":"int","doc":"Number of queues consumers read."},{"name":"write_queues","type":"int","doc":"Number of queues producers write."},{"name":"permission","type":"int","doc":"RocketMQ permission bits: 4 read, 2 write, 1 inherit."},{"name":"filter_type","type":"string","doc":"How consumers filter: `SINGLE_TAG` or `MULTI_TAG`."},{"name":"system_flags","type":"int","doc":"RocketMQ system flag bits: 1 unit, 2 unit subscription."},{"name":"order","type":"boolean","doc":"Is the topic ordered across queues?"},{"name":"attributes","type":{"type":"map","values":"string"},"doc":"RocketMQ attributes after the change, name to value, such as `message.type` to `FIFO`."}],"quorate.key":"topic/{topic}"}',
     19: '{"type":"record","name":"ClusterCreated","namespace":"quorate.events","doc":"A cluster of controllers came to be; always the event at offset 0.","fields":[{"name":"cluster_id","type":"string","doc":"Unique name of this cluster; a node of another one is refused."},{"name":"voters","type":{"type":"array","items":{"type":"record","name":"Voter","doc":"A controller node with a vote.","fields":[{"name":"id","type":"int","doc":"Numeric node id; the node\'s Raft identity, never reused for another directory."},{"name":"dir_uuid","type":"string","doc":"Identity of the node\'s data directory: a wiped or swapped disk is not the same voter."},{"name":"addresses","type":{"type":"record","name":"NodeAddresses","doc":"Where one controller node listens, each as host:port.","fields":[{"name":"rpc","type":"string","doc":"RocketMQ remoting: brokers and mqadmin."},{"name":"raft","type":"string","doc":"The link between controller nodes."},{"name":"kafka","type":"string","doc":"The event log as a Kafka topic."},{"name":"http","type":"string","doc":"Probes, metrics, operator and registry API."}]},"doc":"Where it listens."}]}},"doc":"The first voters."},{"name":"feature_level","type":"int","doc":"Feature level it starts with: which events and rules may be used."},{"name":"cluster_uuid","type":"string","default":"","doc":"Random id made with the cluster: another cluster founded later under the same name has another one. Empty in clusters of a version that gave none."}],"quorate.key":"cluster/{cluster_id}"}',
     20: '{"type":"record","name":"VoterRebuilt","namespace":"quorate.events","doc":"A voter lost its data directory for good, and an operator named the one it has now; the old one is its no more.","fields":[{"name":"node_id","type":"int","doc":"Id of the node."},{"name":"old_dir_uuid","type":"string","doc":"Identity of the directory it had; empty when none was known."},{"name":"new_dir_uuid","type":"string","doc":"Identity of the directory it has from here on."},{"name":"addresses","type":{"type":"record","name":"NodeAddresses","doc":"Where one controller node listens, each as host:port.","fields":[{"name":"rpc","type":"string","doc":"RocketMQ remoting: brokers and mqadmin."},{"name":"raft","type":"string","doc":"The link between controller nodes."},{"name":"kafka","type":"string","doc":"The event log as a Kafka topic."},{"name":"http","type":"string","doc":"Probes, metrics, operator and registry API."}]},"doc":"Where it was known to listen."},{"name":"asked_by","type":"string","doc":"Who asked, as far as the listener knows."}],"quorate.key":"node/{node_id}"}',
+    21: '{"type":"record","name":"KeyDeleted","namespace":"quorate.events","doc":"A key was deleted, with its value.","fields":[{"name":"key","type":"string","doc":"The key as text: bytes from `&` to `}` as they are, a lower one `%XX`, a higher one `~XX`."},{"name":"lease","type":"long","doc":"The lease it went with; 0 = it had none."},{"name":"following","type":"int","doc":"How many events of the same decision come after this one. The revision is the offset of the last of them: this event\'s offset and so many more."}],"quorate.key":"key/{+key}"}',
+    22: '{"type":"record","name":"KeyPut","namespace":"quorate.events","doc":"A key was given a value.","fields":[{"name":"key","type":"string","doc":"The key as text: bytes from `&` to `}` as they are, a lower one `%XX`, a higher one `~XX`."},{"name":"value","type":"bytes","doc":"Its value now; whoever reads the log reads it."},{"name":"lease","type":"long","doc":"The lease it goes with; 0 = it stays."},{"name":"following","type":"int","doc":"How many events of the same decision come after this one. The revision is the offset of the last of them: this event\'s offset and so many more."}],"quorate.key":"key/{+key}"}',
+    23: '{"type":"record","name":"LeaseCheckpointed","namespace":"quorate.events","doc":"So much was left of a lease when its leader wrote it down, so that the next leader does not begin anew; or its holder was heard since.","fields":[{"name":"lease","type":"long","doc":"Number of the lease."},{"name":"remaining_s","type":"long","doc":"What was left, in seconds; 0 = all of it: its holder was heard."}],"quorate.key":"lease/{lease}"}',
+    24: '{"type":"record","name":"LeaseEnded","namespace":"quorate.events","doc":"A lease ended; its keys were deleted in the same decision.","fields":[{"name":"lease","type":"long","doc":"Number of the lease."},{"name":"reason","type":"string","doc":"`expired`: its holder was not heard for so long; `revoked`: somebody asked."},{"name":"keys","type":"int","doc":"How many keys went with it."},{"name":"silent_ms","type":"long","doc":"How long its holder had not been heard, in milliseconds, as the leader measured it; 0 for one that was revoked."}],"quorate.key":"lease/{lease}"}',
+    25: '{"type":"record","name":"LeaseGranted","namespace":"quorate.events","doc":"A lease began: keys may be attached to it, and go when it ends.","fields":[{"name":"lease","type":"long","doc":"Number of the lease, given by its holder or drawn by lot; never 0."},{"name":"ttl_s","type":"long","doc":"How long it lives without a word from its holder, in seconds."}],"quorate.key":"lease/{lease}"}',
 }
 """Schema id → schema, as JSON; every id that was ever given."""

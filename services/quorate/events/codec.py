@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from quorate.errors import UsageError
 from quorate.events._avro import UnknownSchemaError
-from quorate.events._generated import KEYS, READERS, SCHEMA_IDS, WRITERS, Event
+from quorate.events._generated import KEYS, READERS, SCHEMA_IDS, VERBATIM, WRITERS, Event
 from quorate.events.varint import DecodeError
 
 TENANT = "default"
@@ -83,7 +83,14 @@ def kinds_about(*entities: str) -> frozenset[type[Event]]:
     return frozenset(kind for kind, (entity, _) in KEYS.items() if entity in entities)
 
 
+def is_verbatim(kind: str) -> bool:
+    """Do the names of this kind of entity stand in keys as they are?"""
+    return kind in VERBATIM
+
+
 @lru_cache(maxsize=16_384)
 def entity_key(kind: str, name: str) -> bytes:
-    """``kind/default/name``, the name percent-encoded but for RFC 3986's unreserved characters."""
-    return f"{kind}/{TENANT}/{quote(name, safe='')}".encode()
+    """``kind/default/name``, the name percent-encoded but for RFC 3986's unreserved characters; where its schema says
+    so, as it is.
+    """
+    return f"{kind}/{TENANT}/{name if kind in VERBATIM else quote(name, safe='')}".encode()

@@ -217,9 +217,9 @@ def _reader(writer: Record, reader: Record, suffix: str) -> str:
         else:
             lines.append(f"    {field.name}, at = {call}")
     taken = [field.name for field in writer.fields if reader.field(field.name)]
-    lines.append(f"    value = {reader.name}(")
+    lines.append(f"    return {reader.name}(")
     lines += [f"        {field}={field}," for field in taken]
-    return "\n".join([*lines, "    )", "    return value, at\n"])
+    return "\n".join([*lines, "    ), at\n"])
 
 
 def _skipper(writer: Record, suffix: str) -> str:
@@ -257,7 +257,10 @@ def _tables(events: dict[str, Record], entries: Sequence[registry.Entry], newest
         lines.append(f"    {entry.id}: _read_{_snake(entry.name)}{suffix},")
     lines += ["}", "", "KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {"]
     lines += [f"    {name}: {_key(event.key)}," for name, event in events.items()]
-    lines += ["}", "", "SCHEMA_IDS: dict[type, int] = {"]
+    verbatim = ", ".join(f'"{kind}"' for kind in sorted(schema.verbatim_kinds(events.values())))
+    lines += ["}", "", f"VERBATIM: frozenset[str] = frozenset({{{verbatim}}})"]
+    lines += ['"""Kinds of entities whose names stand in keys as they are."""']
+    lines += ["", "SCHEMA_IDS: dict[type, int] = {"]
     lines += [f"    {name}: {newest[name].id}," for name in events]
     lines += ["}", "", "SCHEMAS: dict[int, str] = {"]
     lines += [f"    {entry.id}: {_text_literal(_text(entry, events, newest))}," for entry in entries]
@@ -266,7 +269,7 @@ def _tables(events: dict[str, Record], entries: Sequence[registry.Entry], newest
 
 def _key(template: str) -> str:
     kind, _, rest = template.partition("/")
-    name = f"event.{rest[1:-1]}" if rest.startswith("{") else f'"{rest}"'
+    name = f"event.{rest[1:-1].removeprefix('+')}" if rest.startswith("{") else f'"{rest}"'
     return f'("{kind}", lambda event: {name})'
 
 

@@ -9,7 +9,7 @@ here runs in a node. Terms as in the Avro 1.12 specification.
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, assert_never
 
@@ -23,7 +23,7 @@ SCHEMAS_DIR = Path(__file__).resolve().parents[3] / "schemas"
 
 _RECORD_NAME = re.compile(r"[A-Z][A-Za-z0-9]*")
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-_KEY = re.compile(r"[a-z-]+/([a-z0-9-]+|\{(?P<field>[a-z0-9_]+)\})")
+_KEY = re.compile(r"(?P<kind>[a-z-]+)/([a-z0-9-]+|\{(?P<verbatim>\+?)(?P<field>[a-z0-9_]+)\})")
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
@@ -119,6 +119,20 @@ def parse(data: Json, *, documented: bool = True) -> Record:
         if field is None or field.type not in (Primitive("string"), Primitive("int"), Primitive("long")):
             raise UsageError(f'"quorate.key" needs a string or number field {name}')
     return event
+
+
+def verbatim_kinds(events: Iterable[Record]) -> frozenset[str]:
+    """The kinds of entities whose names stand in keys as they are written (``{+name}``, after RFC 6570): their names
+    are texts in the order of what they name (``names.py``), which percent-encoding would lose. Raises UsageError where
+    events about one kind differ.
+    """
+    forms: dict[str, set[bool]] = {}
+    for event in events:
+        if match := _KEY.fullmatch(event.key):
+            forms.setdefault(match["kind"], set()).add(bool(match["verbatim"]))
+    if mixed := sorted(kind for kind, form in forms.items() if len(form) > 1):
+        raise UsageError(f'"quorate.key" is verbatim in one event and not in another: {", ".join(mixed)}')
+    return frozenset(kind for kind, form in forms.items() if form == {True})
 
 
 def nested_records(record: Record) -> Iterator[Record]:

@@ -25,8 +25,8 @@ from quorate.metadata.refusals import refuse
 from quorate.model.state import State
 
 FEATURE_MIN: Final = 1
-FEATURE_MAX: Final = 1
-"""The feature levels this code understands: events, rows and commands of level 1."""
+FEATURE_MAX: Final = 2
+"""The feature levels this code understands. 2: keys and leases."""
 _UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 

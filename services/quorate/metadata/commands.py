@@ -4,11 +4,13 @@ Rules: frozen; already typed, not yet validated against the state (that is ``dec
 missing field. Both unions travel between nodes as msgpack with a tag per type, so names and meanings never change.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from quorate.events import NodeAddresses, Voter
+from quorate.model.keys import KeysAre, RangeKeys
+from quorate.model.state import KeyValue
 
 
 class _Value(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
@@ -191,6 +193,92 @@ class RebuildVoter(_Value, frozen=True):
     asked_by: str = ""
 
 
+class PutKey(_Value, frozen=True):
+    """Give a key a value (etcd ``PutRequest``)."""
+
+    key: bytes
+    value: bytes = b""
+    lease: int = 0
+    """The lease it goes with; 0: none."""
+    previous: bool = False
+    """Answer with what was there."""
+    keep_value: bool = False
+    """Change the lease alone (``ignore_value``)."""
+    keep_lease: bool = False
+    """Change the value alone (``ignore_lease``)."""
+
+
+class DeleteKeys(_Value, frozen=True):
+    """Delete a range of keys (etcd ``DeleteRangeRequest``)."""
+
+    key: bytes
+    range_end: bytes = b""
+    previous: bool = False
+
+
+class CompareKeys(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """Is this so, of each key of a range (etcd ``Compare``)? Where there is none its numbers are 0, and nothing is
+    true of its value.
+    """
+
+    key: bytes
+    range_end: bytes = b""
+    target: Literal["version", "create", "mod", "lease", "value"]
+    result: Literal["equal", "greater", "less", "not equal"] = "equal"
+    number: int = 0
+    value: bytes = b""
+
+
+class Transact(_Value, frozen=True):
+    """The first operations if all is so, else the others (etcd ``TxnRequest``)."""
+
+    compare: tuple[CompareKeys, ...] = ()
+    success: "tuple[KeyOperation, ...]" = ()
+    failure: "tuple[KeyOperation, ...]" = ()
+
+
+KeyOperation = RangeKeys | PutKey | DeleteKeys | Transact
+
+
+class GrantLease(_Value, frozen=True):
+    """Begin a lease (etcd ``LeaseGrantRequest``); whoever asks for any number draws it."""
+
+    lease: int
+    ttl_s: int
+
+
+class RevokeLease(_Value, frozen=True):
+    """End a lease and delete its keys (etcd ``LeaseRevokeRequest``)."""
+
+    lease: int
+
+
+class KeepLease(_Value, frozen=True):
+    """The holder of a lease is there (etcd ``LeaseKeepAliveRequest``)."""
+
+    lease: int
+
+
+class AskLease(_Value, frozen=True):
+    """How long does a lease live on, and which keys has it (etcd ``LeaseTimeToLiveRequest``)? Its leader knows."""
+
+    lease: int
+    with_keys: bool = False
+
+
+class ExpireLease(_Value, frozen=True):
+    """The leader did not hear the holder of a lease for its time."""
+
+    lease: int
+    silent_ms: int
+
+
+class CheckpointLeases(_Value, frozen=True):
+    """So much is left of these leases: number and seconds each."""
+
+    leases: tuple[tuple[int, int], ...]
+
+
 Command = (
     ApplyBrokerId
     | RegisterBroker
@@ -208,6 +296,15 @@ Command = (
     | RecordNodeStart
     | RaiseFeatureLevel
     | RebuildVoter
+    | PutKey
+    | DeleteKeys
+    | Transact
+    | GrantLease
+    | RevokeLease
+    | KeepLease
+    | AskLease
+    | ExpireLease
+    | CheckpointLeases
 )
 
 
@@ -266,7 +363,56 @@ class TopicIs(_Value, frozen=True):
     changed: bool
 
 
-Reply = Accepted | BrokerIdApplied | BrokerIsRegistered | MasterIs | SyncStateSetIs | TopicIs
+class KeyIsPut(_Value, frozen=True):
+    """Answer to PutKey."""
+
+    previous: KeyValue | None = None
+
+
+class KeysAreDeleted(_Value, frozen=True):
+    """Answer to DeleteKeys."""
+
+    deleted: int = 0
+    previous: tuple[KeyValue, ...] = ()
+
+
+class Transacted(_Value, frozen=True):
+    """Answer to Transact: which operations ran, and what each answered.
+
+    A key that the transaction itself put and then read has ``THIS_REVISION``: the answer's, which nobody knows yet.
+    """
+
+    succeeded: bool
+    replies: "tuple[KeyReply, ...]" = ()
+
+
+KeyReply = KeysAre | KeyIsPut | KeysAreDeleted | Transacted
+THIS_REVISION: Final = 2**63 - 1
+"""Greater than every other one, as the transaction's will be."""
+
+
+class LeaseIs(_Value, frozen=True):
+    """Answer to what is asked of a lease: its time, and to AskLease what is left of it and its keys."""
+
+    lease: int
+    ttl_s: int
+    left_s: int = 0
+    keys: tuple[bytes, ...] = ()
+
+
+Reply = (
+    Accepted
+    | BrokerIdApplied
+    | BrokerIsRegistered
+    | MasterIs
+    | SyncStateSetIs
+    | TopicIs
+    | KeysAre
+    | KeyIsPut
+    | KeysAreDeleted
+    | Transacted
+    | LeaseIs
+)
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

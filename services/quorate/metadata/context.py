@@ -9,7 +9,7 @@ import msgspec
 from quorate.events import Event
 from quorate.metadata.commands import Reply
 from quorate.metadata.policy import PolicySettings
-from quorate.model.live import LiveView
+from quorate.model.live import LeaseTimes, LiveView, NoLeases
 
 
 class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -21,6 +21,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The Raft term the decision will be proposed in."""
     policy: PolicySettings
     live: LiveView
+    leases: LeaseTimes = NoLeases()
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ never an exception. A new command is one line here, one rule in the module of it
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from quorate.metadata import broker_sets, cluster, commands, configs, elections, topics
+from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, topics
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse
@@ -32,11 +32,33 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.RecordNodeStart: cluster.record_node_start,
     commands.RaiseFeatureLevel: cluster.raise_feature_level,
     commands.RebuildVoter: cluster.rebuild_voter,
+    commands.PutKey: keys.put_key,
+    commands.DeleteKeys: keys.delete_keys,
+    commands.Transact: keys.transact,
+    commands.GrantLease: leases.grant_lease,
+    commands.RevokeLease: leases.revoke_lease,
+    commands.KeepLease: leases.keep_lease,
+    commands.AskLease: leases.ask_lease,
+    commands.ExpireLease: leases.expire_lease,
+    commands.CheckpointLeases: leases.checkpoint_leases,
 }
 """By type, not by ``match``: the cost is the same for every command."""
 
 
-LEVELS: Final[dict[type[Command], int]] = {}
+LEVELS: Final[dict[type[Command], int]] = dict.fromkeys(
+    (
+        commands.PutKey,
+        commands.DeleteKeys,
+        commands.Transact,
+        commands.GrantLease,
+        commands.RevokeLease,
+        commands.KeepLease,
+        commands.AskLease,
+        commands.ExpireLease,
+        commands.CheckpointLeases,
+    ),
+    2,
+)
 """The feature level whose events a command writes, where that is above 1: below it some voter could not read them."""
 
 
@@ -44,7 +66,7 @@ def decide(state: State, command: Command, context: Context) -> Decision | Refus
     """Decide a command on a state: its events, or a refusal. Refuses UnsupportedFeatureLevel, and what the
     command's own rule refuses.
     """
-    if LEVELS and LEVELS.get(type(command), 0) > state.feature_level:
+    if LEVELS.get(type(command), 0) > state.feature_level:
         needed = f"needs feature level {LEVELS[type(command)]}; the cluster's is {state.feature_level}"
         return refuse("UnsupportedFeatureLevel", f"{type(command).__name__} {needed} (quorate feature raise)")
     return DECIDERS[type(command)](state, command, context)

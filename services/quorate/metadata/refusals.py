@@ -61,6 +61,17 @@ Code = Literal[
     "RequestIdReused",
     "CommandTooLarge",
     "NoRoom",
+    "EmptyKey",
+    "KeyNotFound",
+    "ValueProvided",
+    "LeaseProvided",
+    "LeaseNotFound",
+    "LeaseExists",
+    "LeaseTtlTooLarge",
+    "LeaseIsFull",
+    "DuplicateKey",
+    "TooManyOperations",
+    "TooManyKeys",
 ]
 
 SYSTEM_ERROR: Final = 1
@@ -123,6 +134,17 @@ RESPONSE_CODES: Final[dict[str, int]] = {
     "RequestIdReused": INVALID_REQUEST,
     "CommandTooLarge": INVALID_REQUEST,
     "NoRoom": SYSTEM_BUSY,
+    "EmptyKey": INVALID_PARAMETER,
+    "KeyNotFound": INVALID_PARAMETER,
+    "ValueProvided": INVALID_PARAMETER,
+    "LeaseProvided": INVALID_PARAMETER,
+    "LeaseNotFound": INVALID_PARAMETER,
+    "LeaseExists": INVALID_PARAMETER,
+    "LeaseTtlTooLarge": INVALID_PARAMETER,
+    "LeaseIsFull": INVALID_REQUEST,
+    "DuplicateKey": INVALID_PARAMETER,
+    "TooManyOperations": INVALID_PARAMETER,
+    "TooManyKeys": INVALID_REQUEST,
 }
 
 NO_MASTER_REMARK: Final = "Old master has down and failed to elect a new broker master"

@@ -8,10 +8,22 @@ from typing import Final, assert_never
 
 from immutables import Map
 
-from quorate.events import Event, Stamp, key
-from quorate.model.evolve import evolve
+from quorate.events import Event, Stamp, key, raw_name
+from quorate.model.evolve import evolve, with_key
+from quorate.model.ordered import OrderedMap
 from quorate.model.rows import Entity, entity_at
-from quorate.model.state import BrokerSet, Cluster, Config, FeatureLevel, Leader, Node, State, Topic
+from quorate.model.state import (
+    BrokerSet,
+    Cluster,
+    Config,
+    FeatureLevel,
+    KeyValue,
+    Leader,
+    Lease,
+    Node,
+    State,
+    Topic,
+)
 
 MODEL_VERSION: Final = 1
 """Of entities that readers keep; raised when a ``case`` of ``evolve`` makes something else of an event it knew."""
@@ -35,6 +47,12 @@ def _alone(entity: Entity | None) -> State:
             return State(cluster=_UNLEVELLED, topics=Map({entity.topic: entity}))
         case Config():
             return State(cluster=_UNLEVELLED, configs=Map({entity.scope: entity}))
+        case KeyValue():
+            name, held = raw_name(entity.key), Map[int, OrderedMap[None]]()
+            attached = with_key(held, entity.lease, name)
+            return State(cluster=_UNLEVELLED, keys=OrderedMap[KeyValue]().set(name, entity), attached=attached)
+        case Lease():
+            return State(cluster=_UNLEVELLED, leases=Map({entity.lease_id: entity}))
         case Node():
             return State(cluster=_UNLEVELLED, nodes=Map({entity.node_id: entity}))
         case Leader():

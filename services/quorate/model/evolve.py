@@ -26,6 +26,11 @@ from quorate.events import (
     ElectionFailed,
     Event,
     FeatureLevelChanged,
+    KeyDeleted,
+    KeyPut,
+    LeaseCheckpointed,
+    LeaseEnded,
+    LeaseGranted,
     MasterElected,
     NodeStarted,
     RoleChangeAcknowledged,
@@ -35,8 +40,22 @@ from quorate.events import (
     TopicDeleted,
     TopicUpdated,
     VoterRebuilt,
+    raw_name,
 )
-from quorate.model.state import BrokerSet, Cluster, Config, Election, Leader, Node, Replica, State, Topic
+from quorate.model.ordered import OrderedMap
+from quorate.model.state import (
+    BrokerSet,
+    Cluster,
+    Config,
+    Election,
+    KeyValue,
+    Leader,
+    Lease,
+    Node,
+    Replica,
+    State,
+    Topic,
+)
 
 _replace = msgspec.structs.replace
 FORMER_MAX: Final = 1000
@@ -50,6 +69,8 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             broker_set = _broker_set(state, event.broker_set)
             changed = _replace(broker_set, sync_state_set=event.new, sync_state_set_epoch=event.sync_state_set_epoch)
             return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
+        case KeyPut() | KeyDeleted():
+            return _stored(state, event, stamp.offset + event.following)
         case MasterElected() | ElectionFailed() | RoleChangeAcknowledged() | BrokerFenced():
             changed = _judged(_broker_set(state, event.broker_set), event, stamp)
             return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
@@ -73,6 +94,8 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         case NodeStarted() | VoterRebuilt():
             node = _node(state.nodes.get(event.node_id), event, stamp)
             return _replace(state, nodes=state.nodes.set(event.node_id, node))
+        case LeaseGranted() | LeaseCheckpointed() | LeaseEnded():
+            return _replace(state, leases=_leased(state.leases, event, stamp))
         case _:
             assert_never(event)
 
@@ -171,6 +194,60 @@ def _configured(state: State, event: ConfigChanged) -> State:
         changed = Config(scope=event.scope, values=dict(sorted(values.items())))
         return _replace(state, configs=state.configs.set(event.scope, changed))
     return state if config is None else _replace(state, configs=state.configs.delete(event.scope))
+
+
+def _stored(state: State, event: KeyPut | KeyDeleted, revision: int) -> State:
+    """The key with its new value, or without any; and under the lease it goes with."""
+    name = raw_name(event.key)
+    before = state.keys.get(name)
+    if isinstance(event, KeyPut):
+        put = KeyValue(
+            key=event.key,
+            value=event.value,
+            create_revision=revision if before is None else before.create_revision,
+            mod_revision=revision,
+            version=1 if before is None else before.version + 1,
+            lease=event.lease,
+        )
+        keys, lease = state.keys.set(name, put), event.lease
+    elif before is not None:
+        keys, lease = state.keys.delete(name), 0
+    else:
+        raise InvariantBrokenError(f"a deletion of the key {event.key!r}, which is not there")
+    attached, was = state.attached, 0 if before is None else before.lease
+    if was != lease:
+        attached = with_key(without_key(attached, was, name), lease, name)
+    return _replace(state, keys=keys, attached=attached)
+
+
+def with_key(attached: Map[int, OrderedMap[None]], lease: int, name: bytes) -> Map[int, OrderedMap[None]]:
+    """The keys by lease, and one more."""
+    return attached.set(lease, attached.get(lease, OrderedMap()).set(name, None)) if lease else attached
+
+
+def without_key(attached: Map[int, OrderedMap[None]], lease: int, name: bytes) -> Map[int, OrderedMap[None]]:
+    """The keys by lease, and one less."""
+    if not lease:
+        return attached
+    left = attached[lease].delete(name)
+    return attached.set(lease, left) if left else attached.delete(lease)
+
+
+def _leased(
+    leases: Map[int, Lease], event: LeaseGranted | LeaseCheckpointed | LeaseEnded, stamp: Stamp
+) -> Map[int, Lease]:
+    if isinstance(event, LeaseGranted):
+        return leases.set(event.lease, Lease(lease_id=event.lease, ttl_s=event.ttl_s, granted_ms=stamp.time_ms))
+    lease = leases.get(event.lease)
+    if lease is None:
+        raise InvariantBrokenError(f"an event about the lease {event.lease}, which is not there")
+    match event:
+        case LeaseCheckpointed():
+            return leases.set(event.lease, _replace(lease, remaining_s=event.remaining_s))
+        case LeaseEnded():
+            return leases.delete(event.lease)
+        case _:
+            assert_never(event)
 
 
 def _governed(

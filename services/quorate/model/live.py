@@ -44,6 +44,21 @@ class LiveView(Protocol):
         """Did its channel close, with nothing heard since and nobody to confirm it?"""
 
 
+class LeaseTimes(Protocol):
+    """How long leases live on, as the leader measures it: soft state too."""
+
+    def left_ms(self, lease: int) -> int:
+        """Milliseconds until it expires; 0 when that is due, or nobody knows."""
+
+
+class NoLeases:
+    """Nobody measures."""
+
+    def left_ms(self, lease: int) -> int:
+        """Nobody knows."""
+        return 0
+
+
 class Silence:
     """A live table that never heard anybody: all that is left of the past (heartbeats are no facts)."""
 

@@ -7,6 +7,7 @@ format, which follows the feature level, so that nodes of two versions agree on 
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, assert_never
 from urllib.parse import unquote
 
@@ -14,17 +15,31 @@ import msgspec
 from immutables import Map
 
 from quorate.errors import InvariantBrokenError
-from quorate.events.codec import entity_key
-from quorate.model.state import BrokerSet, Cluster, Config, FeatureLevel, Leader, Node, State, Topic
+from quorate.events import raw_name
+from quorate.events.codec import entity_key, is_verbatim
+from quorate.model.evolve import with_key
+from quorate.model.ordered import OrderedMap, building
+from quorate.model.state import (
+    BrokerSet,
+    Cluster,
+    Config,
+    FeatureLevel,
+    KeyValue,
+    Leader,
+    Lease,
+    Node,
+    State,
+    Topic,
+)
 from quorate.slices import Steps, finished
 
-Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config
+Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease
 
 ROWS_PER_STEP: Final = 32
 """How many rows one step of a long piece of work reads or writes: some tens of microseconds."""
 
 _FORMAT: Final = b"\x01"
-"""Of feature level 1, the only one so far."""
+"""Of feature levels 1 and 2, which differ in kinds of rows alone."""
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 _TYPES: Final[dict[str, type[Entity]]] = {
@@ -35,6 +50,8 @@ _TYPES: Final[dict[str, type[Entity]]] = {
     "broker-set": BrokerSet,
     "topic": Topic,
     "config": Config,
+    "key": KeyValue,
+    "lease": Lease,
 }
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(entity) for kind, entity in _TYPES.items()}
 
@@ -67,7 +84,7 @@ def _place(key: bytes) -> "tuple[Callable[[State, str], Entity | None], str]":
     find = _FIND.get(kind)
     if find is None:
         raise InvariantBrokenError(f"no entity has the key {key!r}")
-    return find, unquote(name) if "%" in name else name
+    return find, unquote(name) if "%" in name and not is_verbatim(kind) else name
 
 
 def rows(state: State) -> Iterator[tuple[bytes, bytes]]:
@@ -85,11 +102,17 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     """``from_rows``, a few rows a step."""
     nodes, sets = Map[int, Node]().mutate(), Map[str, BrokerSet]().mutate()
     topics, configs = Map[str, Topic]().mutate(), Map[str, Config]().mutate()
+    leases = Map[int, Lease]().mutate()
+    keys: list[tuple[bytes, KeyValue]] = []
     cluster: Cluster | None = None
     leader: Leader | None = None
     raised: int | None = None
     for count, (key, value) in enumerate(pairs, start=1):
         match decoded(key, value):
+            case KeyValue() as entity:
+                keys.append((raw_name(entity.key), entity))
+            case Lease() as entity:
+                leases[entity.lease_id] = entity
             case BrokerSet() as entity:
                 sets[entity.name] = entity
             case Topic() as entity:
@@ -108,6 +131,9 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
                 assert_never(other)
         if count % ROWS_PER_STEP == 0:
             yield
+    keys.sort(key=itemgetter(0))  # Of rows in the order of a store: they are sorted, and looked through once.
+    ordered = yield from building(keys)
+    attached = yield from _attaching(keys)
     first_level = cluster.feature_level if cluster is not None else 0
     return State(
         cluster=cluster,
@@ -117,7 +143,20 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
         broker_sets=sets.finish(),
         topics=topics.finish(),
         configs=configs.finish(),
+        keys=ordered,
+        leases=leases.finish(),
+        attached=attached,
     )
+
+
+def _attaching(keys: Iterable[tuple[bytes, KeyValue]]) -> Steps[Map[int, OrderedMap[None]]]:
+    """Of each lease its keys."""
+    attached = Map[int, OrderedMap[None]]()
+    for count, (name, entity) in enumerate(keys, start=1):
+        attached = with_key(attached, entity.lease, name)
+        if count % ROWS_PER_STEP == 0:
+            yield
+    return attached
 
 
 def decoded(key: bytes, value: bytes) -> Entity:
@@ -146,6 +185,8 @@ _FIND: Final[dict[str, Callable[[State, str], Entity | None]]] = {
     "broker-set": lambda state, name: state.broker_sets.get(name),
     "topic": lambda state, name: state.topics.get(name),
     "config": lambda state, name: state.configs.get(name),
+    "key": lambda state, name: state.keys.get(raw_name(name)),
+    "lease": lambda state, name: state.leases.get(int(name)),
 }
 
 
@@ -166,3 +207,7 @@ def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
         yield "topic", name, topic
     for scope, config in state.configs.items():
         yield "config", scope, config
+    for _, key in state.keys.items():  # noqa: PERF102  No dict.
+        yield "key", key.key, key
+    for lease_id, lease in state.leases.items():
+        yield "lease", str(lease_id), lease

@@ -8,6 +8,7 @@ import msgspec
 from immutables import Map
 
 from quorate.events import NodeAddresses, Voter
+from quorate.model.ordered import OrderedMap
 
 
 class _Entity(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -152,6 +153,30 @@ class Config(_Entity, frozen=True):
     values: dict[str, str]
 
 
+class KeyValue(_Entity, frozen=True):
+    """A key and its value (etcd ``mvccpb.KeyValue``). A revision is the offset of a decision's last event."""
+
+    key: str
+    """As text (``events.names``)."""
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    """How often it was put since it was created."""
+    lease: int = 0
+    """0: none."""
+
+
+class Lease(_Entity, frozen=True):
+    """A holder's word that it is there, for a time; keys attached to it go when it ends."""
+
+    lease_id: int
+    ttl_s: int
+    granted_ms: int
+    remaining_s: int = 0
+    """What was left when a leader last wrote it down; 0: all of it."""
+
+
 class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything the events so far add up to."""
 
@@ -163,6 +188,11 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     broker_sets: Map[str, BrokerSet] = Map()
     topics: Map[str, Topic] = Map()
     configs: Map[str, Config] = Map()
+    keys: OrderedMap[KeyValue] = OrderedMap()
+    """By their bytes."""
+    leases: Map[int, Lease] = Map()
+    attached: Map[int, OrderedMap[None]] = Map()
+    """Of each lease its keys: what ``keys`` say, the other way round. No row."""
 
     def known(self, broker_set: str) -> BrokerSet | None:
         """The set if both its halves are known (Java ``isContainsBroker``)."""

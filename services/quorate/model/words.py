@@ -17,6 +17,11 @@ from quorate.events import (
     ElectionFailed,
     Event,
     FeatureLevelChanged,
+    KeyDeleted,
+    KeyPut,
+    LeaseCheckpointed,
+    LeaseEnded,
+    LeaseGranted,
     MasterElected,
     NodeStarted,
     RoleChangeAcknowledged,
@@ -86,8 +91,35 @@ def sentence(event: Event) -> str:
         case BrokerDataCleaned():
             what = "the whole set" if event.whole_set else f"broker {ids(event.broker_ids)}"
             return f"{event.broker_set}: {what} was forgotten"
+        case KeyPut() | KeyDeleted() | LeaseGranted() | LeaseCheckpointed() | LeaseEnded():
+            return _of_keys(event)
         case _:
             return _of_the_cluster(event)
+
+
+def _of_keys(event: KeyPut | KeyDeleted | LeaseGranted | LeaseCheckpointed | LeaseEnded) -> str:
+    match event:
+        case KeyPut():
+            held = f", under lease {lease_number(event.lease)}" if event.lease else ""
+            return f"key {event.key} is now {size(len(event.value))}{held}"
+        case KeyDeleted():
+            return f"key {event.key} was deleted"
+        case LeaseGranted():
+            return f"lease {lease_number(event.lease)} was granted for {span(event.ttl_s * 1000)}"
+        case LeaseCheckpointed():
+            left = f"has {span(event.remaining_s * 1000)} left" if event.remaining_s else "was heard again"
+            return f"lease {lease_number(event.lease)} {left}"
+        case LeaseEnded():
+            why = f"not heard for {span(event.silent_ms)}" if event.reason == "expired" else event.reason
+            gone = f"; {plural(event.keys, 'key')} went with it" if event.keys else ""
+            return f"lease {lease_number(event.lease)} ended: {why}{gone}"
+        case _:
+            assert_never(event)
+
+
+def lease_number(lease: int) -> str:
+    """As ``etcdctl`` prints and takes it: hexadecimal, unsigned."""
+    return f"{lease % (1 << 64):016x}"
 
 
 def _of_the_cluster(

@@ -36,6 +36,7 @@ from quorate.controller import (
     ControllerSettings,
     Flights,
     GroupWriter,
+    KeyHistory,
     Listeners,
     Liveness,
     ReplicatedState,
@@ -304,6 +305,7 @@ class Core:
             lambda: ports.journal.durable_seq,
             flights,
             self.listeners,
+            KeyHistory(settings.controller.key_history_max, settings.controller.key_history_bytes_max),
         )
         self.engine = self._made_engine(voters, ports, settings.engine)
         peers = PeerMessages(ports.network)

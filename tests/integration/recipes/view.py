@@ -37,11 +37,11 @@ REPLAYED = """    def _NodeStarted(self, e: Row, at: Row) -> None:  # noqa: N802
 WRITTEN = {"projections/quorate_projections/views/nodes.py": VIEW}
 CHANGES = {
     "projections/quorate_projections/views/__init__.py": [
-        ("    elections,\n    routes,\n", "    elections,\n    nodes,\n    routes,\n"),
+        ("    leases,\n    routes,\n", "    leases,\n    nodes,\n    routes,\n"),
         ("    topics.VIEW,\n", "    topics.VIEW,\n    nodes.VIEW,\n"),
     ],
     "tests/projections/replay.py": [
-        ('"controller_terms", "audit"\n', '"controller_terms", "audit",\n                "nodes",\n'),
+        ('"controller_terms", "audit",\n', '"controller_terms", "audit", "nodes",\n'),
         ("    def _ControllerLeaderElected(self", REPLAYED),
     ],
     "docs/projections.md": [

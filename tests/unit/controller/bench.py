@@ -13,6 +13,7 @@ from quorate.controller import (
     ControllerSettings,
     DialResult,
     Flights,
+    KeyHistory,
     Listeners,
     ReplicatedState,
     RoleChange,
@@ -167,7 +168,13 @@ class Bench:
         self.settings = settings or ControllerSettings()
         requests, flights, self.listeners = requests or RequestSettings(), Flights(), Listeners()
         self.machine = ReplicatedState(
-            self.store, EventLog(self.store), self.metrics, requests, speculation=flights, listener=self.listeners
+            self.store,
+            EventLog(self.store),
+            self.metrics,
+            requests,
+            speculation=flights,
+            listener=self.listeners,
+            key_history=KeyHistory(self.settings.key_history_max, self.settings.key_history_bytes_max),
         )
         self.engine = ScriptedEngine(self.machine)
         self.wire = Wire()

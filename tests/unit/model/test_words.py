@@ -23,7 +23,7 @@ def sample(kind: Any) -> Any:
         return {"k": "v"}
     if origin is UnionType or type(None) in arguments:
         return sample(next(part for part in arguments if part is not type(None)))
-    return {int: 7, str: "word", bool: True}[kind]
+    return {int: 7, str: "word", bool: True, bytes: b"raw"}[kind]
 
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)

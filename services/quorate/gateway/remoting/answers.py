@@ -23,6 +23,7 @@ from quorate.controller.outcomes import (
     UnknownOutcome,
 )
 from quorate.controller.views import ReadView
+from quorate.errors import InvariantBrokenError
 from quorate.gateway.fresh import NotFresh, is_past
 from quorate.gateway.remoting import topics
 from quorate.metadata.commands import (
@@ -32,13 +33,18 @@ from quorate.metadata.commands import (
     BrokerIdApplied,
     BrokerIsRegistered,
     Command,
+    KeyIsPut,
+    KeysAreDeleted,
+    LeaseIs,
     MasterIs,
     RegisterBroker,
     Reply,
     SyncStateSetIs,
     TopicIs,
+    Transacted,
 )
 from quorate.metadata.refusals import response
+from quorate.model.keys import KeysAre
 from quorate.model.queries import (
     UNKNOWN_SET,
     NextBrokerIdIs,
@@ -139,6 +145,8 @@ def _accepted(reply: Reply) -> Message:
             return Message(code, remark=remark) if code else _master(reply, code, remark)
         case Accepted() | TopicIs():
             return OK
+        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs():
+            raise InvariantBrokenError("no RocketMQ request asks for keys")
         case _:
             assert_never(reply)
 

@@ -1,0 +1,307 @@
+"""Keys: who may put, delete and compare what, by etcd's rules (``etcdserver/apply`` and ``v3rpc/key.go`` of 3.6).
+
+Rules: all of a transaction or nothing; its comparisons are judged on the state it finds, those of transactions within
+it too. A key is written once in it at most. Its revision is the offset of its last event: each event says how many
+follow it. A transaction that writes nothing has no event.
+"""
+
+from collections.abc import Sequence
+from operator import eq, gt, lt, ne
+from typing import Final, assert_never
+
+import msgspec
+
+from quorate.events import Event, KeyDeleted, KeyPut, ordered_name
+from quorate.metadata.commands import (
+    THIS_REVISION,
+    CompareKeys,
+    DeleteKeys,
+    KeyIsPut,
+    KeyOperation,
+    KeyReply,
+    KeysAreDeleted,
+    PutKey,
+    Refusal,
+    Transact,
+    Transacted,
+)
+from quorate.metadata.context import Context, Decision
+from quorate.metadata.refusals import refuse
+from quorate.model.keys import RangeKeys, bounds, within
+from quorate.model.ordered import OrderedMap
+from quorate.model.state import KeyValue, State
+
+OPERATIONS_MAX: Final = 128
+"""Comparisons, or operations of one outcome, with those within them (etcd's default ``--max-txn-ops``)."""
+DELETED_MAX: Final = 4096
+"""Keys that one decision deletes; etcd has no such bound."""
+LEASE_KEYS_MAX: Final = DELETED_MAX
+"""Keys of one lease, which all go in one decision."""
+DEPTH_MAX: Final = 16
+"""Transactions within transactions."""
+
+_RESULTS: Final = {"equal": eq, "greater": gt, "less": lt, "not equal": ne}
+
+
+class _Refused(Exception):  # noqa: N818  It carries the refusal out of a transaction's depth.
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+
+
+def put_key(state: State, command: PutKey, context: Context) -> Decision | Refusal:
+    """Refuses EmptyKey, ValueProvided, LeaseProvided, KeyNotFound, LeaseNotFound, LeaseIsFull."""
+    return _decided(state, command)
+
+
+def delete_keys(state: State, command: DeleteKeys, context: Context) -> Decision | Refusal:
+    """Refuses EmptyKey, TooManyKeys."""
+    return _decided(state, command)
+
+
+def transact(state: State, command: Transact, context: Context) -> Decision | Refusal:
+    """Refuses TooManyOperations, DuplicateKey, and what its operations refuse: those of the outcome that comes, and of
+    both what is wrong by itself.
+    """
+    return _decided(state, command)
+
+
+def puts_keys(command: Transact) -> bool:
+    """May it put a key?"""
+    return any(
+        isinstance(operation, PutKey) or (isinstance(operation, Transact) and puts_keys(operation))
+        for operation in (*command.success, *command.failure)
+    )
+
+
+def _decided(state: State, operation: PutKey | DeleteKeys | Transact) -> Decision | Refusal:
+    try:
+        _check(operation, OPERATIONS_MAX, DEPTH_MAX)
+        if isinstance(operation, Transact):
+            _check_written(operation)
+        writes = _Writes(state)
+        reply = writes.run(operation)
+    except _Refused as refused:
+        return refused.refusal
+    return Decision(numbered(writes.events), reply)
+
+
+def numbered(events: Sequence[KeyPut | KeyDeleted], others: tuple[Event, ...] = ()) -> tuple[Event, ...]:
+    """The events of one decision, ``others`` at its end: each is told how many follow it."""
+    last = len(events) + len(others) - 1
+    if last:
+        events = [msgspec.structs.replace(event, following=last - at) for at, event in enumerate(events)]
+    return (*events, *others)
+
+
+# -- what is wrong with a request whatever the state is
+
+
+def _check(operation: KeyOperation, most: int, depth: int) -> None:
+    match operation:
+        case RangeKeys():
+            _check_key(operation.key)
+        case DeleteKeys():
+            _check_key(operation.key)
+        case PutKey():
+            _check_put(operation)
+        case _:
+            compare, success, failure = operation.compare, operation.success, operation.failure
+            count = max(len(compare), len(success), len(failure))
+            if count > most or not depth:
+                raise _Refused(refuse("TooManyOperations", "too many operations in txn request"))
+            for comparison in compare:
+                _check_key(comparison.key)
+            for inner in (*success, *failure):
+                _check(inner, most - count, depth - 1)
+
+
+def _check_put(put: PutKey) -> None:
+    _check_key(put.key)
+    if put.keep_value and put.value:
+        raise _Refused(refuse("ValueProvided", "value is provided"))
+    if put.keep_lease and put.lease:
+        raise _Refused(refuse("LeaseProvided", "lease is provided"))
+
+
+def _check_key(key: bytes) -> None:
+    if not key:
+        raise _Refused(refuse("EmptyKey", "key is not provided"))
+
+
+class _Written:
+    """Keys put and ranges deleted by one outcome of a transaction."""
+
+    def __init__(self) -> None:
+        self.puts: set[bytes] = set()
+        self.deletes: list[tuple[bytes, bytes | None]] = []
+
+    def put(self, key: bytes) -> None:
+        self._check_put(key)
+        self.puts.add(key)
+
+    def _check_put(self, key: bytes) -> None:
+        if key in self.puts or any(_covers(span, key) for span in self.deletes):
+            raise _Refused(_DUPLICATE)
+
+    def delete(self, span: tuple[bytes, bytes | None]) -> None:
+        if any(_covers(span, key) for key in self.puts):
+            raise _Refused(_DUPLICATE)
+        self.deletes.append(span)
+
+    def add(self, other: "_Written") -> None:
+        """What a transaction within may write: of its own two outcomes, one comes."""
+        for key in other.puts:
+            self._check_put(key)
+        for span in other.deletes:
+            self.delete(span)
+        self.puts |= other.puts
+
+
+_DUPLICATE: Final = refuse("DuplicateKey", "duplicate key given in txn request")
+
+
+def _covers(span: tuple[bytes, bytes | None], key: bytes) -> bool:
+    return span[0] <= key and (span[1] is None or key < span[1])
+
+
+def _check_written(transaction: Transact) -> _Written:
+    """What either outcome may write; in none is a key written twice. Two outcomes may write the same."""
+    outcomes = [_check_outcome(transaction.success), _check_outcome(transaction.failure)]
+    both = _Written()
+    for outcome in outcomes:
+        both.puts |= outcome.puts
+        both.deletes += outcome.deletes
+    return both
+
+
+def _check_outcome(operations: tuple[KeyOperation, ...]) -> _Written:
+    written = _Written()
+    for operation in operations:
+        if isinstance(operation, DeleteKeys):
+            written.delete(bounds(operation.key, operation.range_end))
+        elif isinstance(operation, Transact):
+            written.add(_check_written(operation))
+    for operation in operations:
+        if isinstance(operation, PutKey):
+            written.put(operation.key)
+    return written
+
+
+# -- what becomes of it
+
+
+class _Writes:
+    """The keys as a decision has changed them so far, and its events."""
+
+    def __init__(self, state: State) -> None:
+        self._leases, self._attached = state.leases, state.attached
+        self.keys: OrderedMap[KeyValue] = state.keys
+        self.events: list[KeyPut | KeyDeleted] = []
+        self._found = state.keys
+        """As it was."""
+        self._joined: dict[int, int] = {}
+        """Keys that this decision attached, by lease."""
+
+    def run(self, operation: KeyOperation) -> KeyReply:
+        """Do it, and answer."""
+        match operation:
+            case PutKey():
+                return self._put(operation)
+            case DeleteKeys():
+                return self._delete(operation)
+            case RangeKeys():
+                return within(self.keys, operation)
+            case Transact():
+                return self._transact(self._chosen(operation))
+            case _:
+                assert_never(operation)
+
+    def _put(self, put: PutKey) -> KeyIsPut:
+        before = self.keys.get(put.key)
+        value, lease = put.value, put.lease
+        if put.keep_value or put.keep_lease:
+            if before is None:
+                raise _Refused(refuse("KeyNotFound", "key not found"))
+            value = before.value if put.keep_value else value
+            lease = before.lease if put.keep_lease else lease
+        if lease:
+            self._attach(lease, 0 if before is None else before.lease)
+        text = ordered_name(put.key)
+        self.events.append(KeyPut(key=text, value=value, lease=lease, following=0))
+        self.keys = self.keys.set(
+            put.key,
+            KeyValue(
+                key=text,
+                value=value,
+                create_revision=THIS_REVISION if before is None else before.create_revision,
+                mod_revision=THIS_REVISION,
+                version=1 if before is None else before.version + 1,
+                lease=lease,
+            ),
+        )
+        return KeyIsPut(previous=before if put.previous else None)
+
+    def _attach(self, lease: int, before: int) -> None:
+        if lease not in self._leases:
+            raise _Refused(refuse("LeaseNotFound", "requested lease not found"))
+        if lease == before:
+            return
+        joined = self._joined[lease] = self._joined.get(lease, 0) + 1
+        if len(self._attached.get(lease, OrderedMap())) + joined > LEASE_KEYS_MAX:
+            raise _Refused(refuse("LeaseIsFull", f"a lease holds at most {LEASE_KEYS_MAX} keys"))
+
+    def _delete(self, delete: DeleteKeys) -> KeysAreDeleted:
+        start, end = bounds(delete.key, delete.range_end)
+        found = [(name, before) for name, before in self.keys.items(start, end)] if self._fits(start, end) else []
+        for name, before in found:
+            self.events.append(KeyDeleted(key=before.key, lease=before.lease, following=0))
+            self.keys = self.keys.delete(name)
+        previous = tuple(before for _, before in found) if delete.previous else ()
+        return KeysAreDeleted(deleted=len(found), previous=previous)
+
+    def _fits(self, start: bytes, end: bytes | None) -> bool:
+        count = self.keys.count(start, end)
+        if len(self.events) + count > DELETED_MAX:
+            raise _Refused(refuse("TooManyKeys", f"one request deletes at most {DELETED_MAX} keys, not {count}"))
+        return count > 0
+
+    def _chosen(self, transaction: Transact) -> "_Chosen":
+        """Which operations run, within it too: all comparisons are judged before anything is written."""
+        succeeded = all(map(self._is_so, transaction.compare))
+        operations = transaction.success if succeeded else transaction.failure
+        steps = tuple(self._chosen(one) if isinstance(one, Transact) else one for one in operations)
+        return _Chosen(succeeded, steps)
+
+    def _transact(self, chosen: "_Chosen") -> Transacted:
+        replies = [self._transact(step) if isinstance(step, _Chosen) else self.run(step) for step in chosen.steps]
+        return Transacted(succeeded=chosen.succeeded, replies=tuple(replies))
+
+    def _is_so(self, comparison: CompareKeys) -> bool:
+        found = within(self._found, RangeKeys(key=comparison.key, range_end=comparison.range_end)).found
+        return all(_compared(one, comparison) for one in found or (None,))
+
+
+class _Chosen(msgspec.Struct, frozen=True):
+    """What a transaction does: its operations, those within it chosen too."""
+
+    succeeded: bool
+    steps: "tuple[KeyOperation | _Chosen, ...]"
+
+
+def _compared(found: KeyValue | None, comparison: CompareKeys) -> bool:
+    holds = _RESULTS[comparison.result]
+    if comparison.target == "value":
+        return found is not None and bool(holds(found.value, comparison.value))
+    return bool(holds(0 if found is None else _number(found, comparison), comparison.number))
+
+
+def _number(found: KeyValue, comparison: CompareKeys) -> int:
+    match comparison.target:
+        case "version":
+            return found.version
+        case "create":
+            return found.create_revision
+        case "lease":
+            return found.lease
+        case _:
+            return found.mod_revision

@@ -1,0 +1,111 @@
+"""Questions about keys, as etcd's ``Range`` asks them (``etcdserver/txn/range.go`` of etcd 3.6), and their answers.
+
+Rules: pure functions of an ordered map of keys. A range is a key and a range end: none, the key alone; a zero byte, all
+keys from the key on; else all keys from the key on that come before the end.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, Literal
+
+import msgspec
+
+from quorate.model.ordered import OrderedMap
+from quorate.model.state import KeyValue
+
+Order = Literal["none", "ascending", "descending"]
+SortBy = Literal["key", "version", "create", "mod", "value"]
+
+ALL_BEHIND: Final = b"\x00"
+
+
+class RangeKeys(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
+    """Which keys, and what of them (etcd ``RangeRequest``); 0 is no bound."""
+
+    key: bytes
+    range_end: bytes = b""
+    limit: int = 0
+    order: Order = "none"
+    sort_by: SortBy = "key"
+    keys_only: bool = False
+    count_only: bool = False
+    min_mod_revision: int = 0
+    max_mod_revision: int = 0
+    min_create_revision: int = 0
+    max_create_revision: int = 0
+
+
+class KeysAre(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
+    """The answer. ``count``: of all keys in the range, whatever was left out of ``found``."""
+
+    found: tuple[KeyValue, ...] = ()
+    more: bool = False
+    """There are more than the limit let through."""
+    count: int = 0
+
+
+_SORTS: Final[Mapping[SortBy, Callable[[KeyValue], Any]]] = {
+    "key": lambda found: found.key,
+    "version": lambda found: found.version,
+    "create": lambda found: found.create_revision,
+    "mod": lambda found: found.mod_revision,
+    "value": lambda found: found.value,
+}
+
+
+def bounds(key: bytes, range_end: bytes) -> tuple[bytes, bytes | None]:
+    """First key and end (None: open) of a range, for ``OrderedMap``."""
+    if not range_end:
+        return key, key + b"\x00"
+    return key, None if range_end == ALL_BEHIND else range_end
+
+
+def within(keys: OrderedMap[KeyValue], asked: RangeKeys) -> KeysAre:
+    """The keys asked for."""
+    start, end = bounds(asked.key, asked.range_end)
+    if not asked.range_end:
+        alone = keys.get(asked.key)
+        count, items = (0, iter(())) if alone is None else (1, iter((alone,)))
+    else:
+        count = keys.count(start, end)
+        items = (found for _, found in keys.items(start, end))
+    if asked.count_only:
+        return KeysAre(count=count)
+    filtered = (
+        asked.min_mod_revision or asked.max_mod_revision or asked.min_create_revision or asked.max_create_revision
+    )
+    most = asked.limit + 1 if asked.limit > 0 else None
+    if asked.order == "none" and not filtered:  # As etcd: what is sorted then is what the limit lets through.
+        found = _sorted(islice(items, most), asked)
+    else:
+        found = _sorted(filter(_passing(asked), items) if filtered else items, asked)
+    more = most is not None and len(found) >= most
+    if more:
+        del found[asked.limit :]
+    return KeysAre(found=tuple(map(_bare, found) if asked.keys_only else found), more=more, count=count)
+
+
+def _passing(asked: RangeKeys) -> Callable[[KeyValue], bool]:
+    min_mod, max_mod = asked.min_mod_revision, asked.max_mod_revision
+    min_create, max_create = asked.min_create_revision, asked.max_create_revision
+
+    def passes(found: KeyValue) -> bool:
+        return (
+            found.mod_revision >= min_mod
+            and found.create_revision >= min_create
+            and not (max_mod and found.mod_revision > max_mod)
+            and not (max_create and found.create_revision > max_create)
+        )
+
+    return passes
+
+
+def _sorted(items: Iterable[KeyValue], asked: RangeKeys) -> list[KeyValue]:
+    """They come by key; a sort by something else is ascending unless it says otherwise."""
+    if asked.sort_by == "key" and asked.order != "descending":
+        return list(items)
+    return sorted(items, key=_SORTS[asked.sort_by], reverse=asked.order == "descending")
+
+
+def _bare(found: KeyValue) -> KeyValue:
+    return msgspec.structs.replace(found, value=b"")

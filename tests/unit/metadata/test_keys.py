@@ -1,0 +1,268 @@
+"""Keys: what a request may do, what it answers, and what it leaves, held against plain dictionaries."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.events import KeyDeleted, KeyPut
+from quorate.metadata import commands
+from quorate.metadata import keys as rules
+from quorate.metadata.commands import (
+    THIS_REVISION,
+    CompareKeys,
+    DeleteKeys,
+    GrantLease,
+    KeyIsPut,
+    KeysAreDeleted,
+    LeaseIs,
+    PutKey,
+    Transact,
+    Transacted,
+)
+from quorate.metadata.keys import DELETED_MAX, OPERATIONS_MAX, puts_keys
+from quorate.model.keys import KeysAre, RangeKeys, within
+from quorate.model.state import KeyValue
+from tests.unit.metadata.kit import ADDRESSES, CREATE, World
+
+
+def world() -> World:
+    """A cluster of level 2."""
+    made = World()
+    made.do(CREATE)
+    made.do(
+        commands.RecordNodeStart(
+            node_id=1, dir_uuid="u1", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2
+        )
+    )
+    made.do(commands.RaiseFeatureLevel(level=2))
+    return made
+
+
+def found(made: World, key: bytes) -> KeyValue:
+    """What is under a key that is there."""
+    there = made.state.keys.get(key)
+    assert there is not None
+    return there
+
+
+def test_below_its_level_nothing_of_keys_is_done() -> None:
+    """A voter of the build before could not read the events."""
+    made = World()
+    made.do(CREATE)
+    assert made.refused(PutKey(key=b"a")).code == "UnsupportedFeatureLevel"
+
+
+def test_revisions_and_versions() -> None:
+    """A key keeps the revision of its creation, takes that of each change, and begins anew after a deletion."""
+    made = world()
+    first = made.offset
+    made.do(PutKey(key=b"a", value=b"1"))
+    made.do(PutKey(key=b"a", value=b"2"))
+    assert found(made, b"a") == KeyValue(key="a", value=b"2", create_revision=first, mod_revision=first + 1, version=2)
+    made.do(DeleteKeys(key=b"a"))
+    assert made.state.keys.get(b"a") is None
+    made.do(PutKey(key=b"a", value=b"3"))
+    assert (found(made, b"a").create_revision, found(made, b"a").version) == (first + 3, 1)
+
+
+def test_one_transaction_has_one_revision() -> None:
+    """That of its last event, whatever it writes."""
+    made = world()
+    made.do(PutKey(key=b"gone"))
+    base = made.offset
+    puts = tuple(PutKey(key=bytes((letter,))) for letter in b"abc")
+    made.do(Transact(success=(*puts, DeleteKeys(key=b"gone"))))
+    assert made.offset == base + 4
+    assert {found(made, name).mod_revision for name in (b"a", b"b", b"c")} == {base + 3}
+    assert [event.following for event, _ in made.log[base:] if isinstance(event, KeyPut | KeyDeleted)] == [3, 2, 1, 0]
+
+
+def test_keys_are_any_bytes() -> None:
+    """And they are in the order of their bytes, on the tip and in the store."""
+    made = world()
+    names = [b"\x00", b"\x00\x00", b"%", b"a/b", b"~", b"\x80", b"\xff\xff", "ü".encode()]
+    for name in names:
+        made.do(PutKey(key=name))
+    assert list(made.state.keys) == sorted(names)
+
+
+def test_previous_values_are_answered_when_asked_for() -> None:
+    """And only then."""
+    made = world()
+    made.do(PutKey(key=b"a", value=b"1"))
+    assert made.reply(PutKey(key=b"a", value=b"2"), KeyIsPut).previous is None
+    previous = made.reply(PutKey(key=b"a", value=b"3", previous=True), KeyIsPut).previous
+    assert previous is not None
+    assert previous.value == b"2"
+    deleted = made.reply(DeleteKeys(key=b"a", range_end=b"b", previous=True), KeysAreDeleted)
+    assert [kv.value for kv in deleted.previous] == [b"3"]
+    assert made.reply(DeleteKeys(key=b"a"), KeysAreDeleted) == KeysAreDeleted(deleted=0)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (PutKey(key=b""), "EmptyKey"),
+        (DeleteKeys(key=b""), "EmptyKey"),
+        (PutKey(key=b"a", value=b"v", keep_value=True), "ValueProvided"),
+        (PutKey(key=b"a", lease=1, keep_lease=True), "LeaseProvided"),
+        (PutKey(key=b"a", keep_value=True), "KeyNotFound"),
+        (PutKey(key=b"a", keep_lease=True), "KeyNotFound"),
+        (PutKey(key=b"a", lease=77), "LeaseNotFound"),
+        (Transact(success=(RangeKeys(key=b""),)), "EmptyKey"),
+        (Transact(compare=(CompareKeys(key=b"", target="version"),)), "EmptyKey"),
+        (Transact(success=(PutKey(key=b"a"), PutKey(key=b"a"))), "DuplicateKey"),
+        (Transact(success=(PutKey(key=b"b"), DeleteKeys(key=b"a", range_end=b"c"))), "DuplicateKey"),
+        (Transact(failure=(DeleteKeys(key=b"a"), Transact(success=(PutKey(key=b"a"),)))), "DuplicateKey"),
+        (Transact(success=(PutKey(key=b"a"),) * (OPERATIONS_MAX + 1)), "TooManyOperations"),
+    ],
+)
+def test_what_is_refused(command: Any, code: str) -> None:
+    """By name, and nothing changes."""
+    assert world().refused(command).code == code
+
+
+def test_two_outcomes_may_write_the_same_key() -> None:
+    """Only one of them comes to be."""
+    made = world()
+    transaction = Transact(
+        compare=(CompareKeys(key=b"a", target="version"),),
+        success=(PutKey(key=b"a", value=b"new"),),
+        failure=(PutKey(key=b"a", value=b"again"),),
+    )
+    assert made.reply(transaction, Transacted).succeeded
+    assert not made.reply(transaction, Transacted).succeeded
+    assert found(made, b"a").value == b"again"
+
+
+def test_transactions_too_deep_or_too_many_are_refused() -> None:
+    """The operations within count with those around them."""
+    deep: Transact = Transact()
+    for _ in range(rules.DEPTH_MAX + 1):
+        deep = Transact(success=(deep,))
+    assert world().refused(deep).code == "TooManyOperations"
+    half = tuple(PutKey(key=bytes((number,))) for number in range(1, 66))
+    assert world().refused(Transact(success=(*half[:64], Transact(success=half)))).code == "TooManyOperations"
+
+
+def test_a_transaction_reads_what_it_wrote() -> None:
+    """With the revision that nobody knows yet; and a key it deleted is not there."""
+    made = world()
+    made.do(PutKey(key=b"b"))
+    read = RangeKeys(key=b"a", range_end=b"z")
+    reply = made.reply(Transact(success=(PutKey(key=b"a"), DeleteKeys(key=b"b"), read)), Transacted)
+    answer = reply.replies[2]
+    assert isinstance(answer, KeysAre)
+    assert [(kv.key, kv.mod_revision, kv.create_revision) for kv in answer.found] == [
+        ("a", THIS_REVISION, THIS_REVISION)
+    ]
+    assert found(made, b"a").mod_revision == made.offset - 1
+
+
+def test_comparisons_are_judged_before_anything_is_written() -> None:
+    """Those of a transaction within one, too (etcd does so)."""
+    made = world()
+    inner = Transact(compare=(CompareKeys(key=b"a", target="version", number=1),), success=(PutKey(key=b"inner"),))
+    reply = made.reply(Transact(success=(PutKey(key=b"a"), inner)), Transacted)
+    assert reply.replies[1] == Transacted(succeeded=False)
+    assert b"inner" not in made.state.keys
+
+
+@pytest.mark.parametrize(
+    ("comparison", "holds"),
+    [
+        (CompareKeys(key=b"a", target="value", value=b"v"), True),
+        (CompareKeys(key=b"a", target="value", result="greater", value=b"u"), True),
+        (CompareKeys(key=b"a", target="value", result="less", value=b"u"), False),
+        (CompareKeys(key=b"a", target="value", result="not equal", value=b"u"), True),
+        (CompareKeys(key=b"none", target="value", result="not equal", value=b"u"), False),
+        (CompareKeys(key=b"none", target="mod", number=0), True),
+        (CompareKeys(key=b"none", range_end=b"nonf", target="lease", number=1), False),
+        (CompareKeys(key=b"a", range_end=b"c", target="version", number=1), False),
+        (CompareKeys(key=b"a", range_end=b"c", target="version", result="less", number=3), True),
+        (CompareKeys(key=b"a", target="create", result="greater", number=0), True),
+        (CompareKeys(key=b"a", target="mod", result="greater", number=0), True),
+        (CompareKeys(key=b"a", target="lease", number=9), True),
+    ],
+)
+def test_comparisons(comparison: CompareKeys, holds: bool) -> None:
+    """Each target and result; of a range all keys; of what is not there numbers are 0, and no value holds."""
+    made = world()
+    made.do(GrantLease(lease=9, ttl_s=10))
+    made.do(PutKey(key=b"a", value=b"v", lease=9))
+    for _ in range(2):
+        made.do(PutKey(key=b"b", value=b"w"))
+    assert made.reply(Transact(compare=(comparison,)), Transacted).succeeded is holds
+
+
+def test_a_transaction_that_only_reads_writes_nothing() -> None:
+    """It has no event, and no revision of its own."""
+    made = world()
+    assert made.events(Transact(success=(RangeKeys(key=b"a"),))) == ()
+    assert not puts_keys(Transact(success=(RangeKeys(key=b"a"), DeleteKeys(key=b"a"))))
+    assert puts_keys(Transact(failure=(Transact(success=(PutKey(key=b"a"),)),)))
+
+
+def test_keep_value_and_keep_lease_change_one_and_leave_the_other() -> None:
+    """As etcd's ``ignore_value`` and ``ignore_lease``."""
+    made = world()
+    made.reply(GrantLease(lease=5, ttl_s=10), LeaseIs)
+    made.do(PutKey(key=b"a", value=b"v"))
+    made.do(PutKey(key=b"a", lease=5, keep_value=True))
+    assert (found(made, b"a").value, found(made, b"a").lease) == (b"v", 5)
+    made.do(Transact(success=(PutKey(key=b"a", value=b"w", keep_lease=True),)))
+    assert (found(made, b"a").value, found(made, b"a").lease) == (b"w", 5)
+    made.do(PutKey(key=b"a", value=b"x"))
+    assert found(made, b"a").lease == 0
+    assert not made.state.attached
+
+
+def test_one_request_deletes_a_bounded_number_of_keys() -> None:
+    """More are refused, and none of them is gone."""
+    made = world()
+    for number in range(DELETED_MAX + 1):
+        made.do(PutKey(key=b"%05d" % number))
+    assert made.refused(DeleteKeys(key=b"0", range_end=b"\x00")).code == "TooManyKeys"
+    assert made.reply(DeleteKeys(key=b"00001", range_end=b"\x00"), KeysAreDeleted).deleted == DELETED_MAX
+
+
+NAMES = st.sampled_from([b"a", b"b", b"b\x00", b"c", b"\xff"])
+ENDS = st.sampled_from([b"", b"\x00", b"b", b"c"])
+OPERATIONS = st.one_of(
+    st.builds(PutKey, key=NAMES, value=st.binary(max_size=2)), st.builds(DeleteKeys, key=NAMES, range_end=ENDS)
+)
+
+
+def inside(name: bytes, key: bytes, range_end: bytes) -> bool:
+    """By the words of etcd's API."""
+    if not range_end:
+        return name == key
+    return name >= key and (range_end == b"\x00" or name < range_end)
+
+
+@given(st.lists(st.lists(OPERATIONS, min_size=1, max_size=3), max_size=20), NAMES, ENDS)
+def test_keys_are_as_plain_dictionaries_say(
+    entries: list[list[PutKey | DeleteKeys]], key: bytes, range_end: bytes
+) -> None:
+    """Each entry done by hand on a dictionary leaves the same keys, values, revisions and versions."""
+    made, plain = world(), dict[bytes, tuple[bytes, int, int, int]]()
+    for operations in entries:
+        before = made.offset
+        outcome = made.do(Transact(success=tuple(operations)))
+        if isinstance(outcome, commands.Refusal):
+            assert outcome.code == "DuplicateKey"
+            continue
+        revision = before + len(outcome.events) - 1
+        for operation in operations:
+            if isinstance(operation, PutKey):
+                _, created, _, version = plain.get(operation.key, (b"", revision, 0, 0))
+                plain[operation.key] = (operation.value, created, revision, version + 1)
+            else:
+                for name in [name for name in plain if inside(name, operation.key, operation.range_end)]:
+                    del plain[name]
+    answer = within(made.state.keys, RangeKeys(key=key, range_end=range_end))
+    told = [(kv.value, kv.create_revision, kv.mod_revision, kv.version) for kv in answer.found]
+    assert told == [plain[name] for name in sorted(plain) if inside(name, key, range_end)]
+    assert answer.count == len(told)
