@@ -75,8 +75,9 @@ bench: setup-all ## Measure beside controls in the same run, twice, and compare 
 
 # ── tend ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-gen: setup ## Write services/quorate/events/_generated.py from schemas/
+gen: setup ## Write services/quorate/events/_generated.py from schemas/, and the messages of gRPC from their .proto
 	@$(BIN)/python -m quorate.events.generate
+	@$(BIN)/python -m quorate.gateway.grpc.generate
 
 format: setup ## Format, and fix what ruff can fix
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix-only .

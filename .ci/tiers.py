@@ -65,7 +65,7 @@ STATED_S = {"check": 90, "test": 1500, "all": 4500}
 KEPT = ROOT / ".run" / "tiers"
 GRACE_S = 45
 """For an interrupted step to end its processes."""
-PROCESSES = ["tests/integration", "tests/contract"]
+PROCESSES = ["tests/integration", "tests/contract", "tests/etcd"]
 BY_THE_CLOCK = [
     "tests/integration/test_demo.py",
     "tests/integration/test_review_node.py",
@@ -116,6 +116,7 @@ def check() -> list[Step]:
         Step("format", tool("ruff", "format", "--check", "."), 60),
         Step("imports", tool("lint-imports", "--no-logo"), 90),
         Step("generated code", module("quorate.events.generate", "--check"), 60),
+        Step("generated messages", module("quorate.gateway.grpc.generate", "--check"), 60),
         Step("schema compatibility", module("quorate.events.compat"), 60),
         Step("spelling", tool("codespell", "."), 60),
         Step("pyproject", tool("validate-pyproject", "pyproject.toml"), 60),
@@ -173,6 +174,7 @@ def at_length() -> list[Step]:
     return [
         pytest("integration, at length", 1200, ["tests/integration"], marks=marks),
         pytest("the oracle, and every recorded life", 600, ["tests/contract"], marks=marks),
+        pytest("etcd beside us", 600, ["tests/etcd"], marks=marks),
         pytest("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], marks=marks),
         pytest("damaged files, at length", 1500, ["tests/faults"], marks=marks),
         pytest("kills and histories, at length", 900, ["tests/kills", "tests/linearizability"], marks=marks),

@@ -287,7 +287,7 @@ def answers(port: int, path: str) -> bool:
 
 @pytest.mark.integration
 def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_listener(tmp_path: Path) -> None:
-    """``ulimit -n 256`` and 400 connections that stay: it serves, commits and opens the files of new segments, which
+    """``ulimit -n 288`` and 500 connections that stay: it serves, commits and opens the files of new segments, which
     are for nobody else, like all it keeps.
     """
     folder = tmp_path / "cluster"
@@ -295,12 +295,12 @@ def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_lis
     with (folder / "log").open("wb") as log, ExitStack() as stack:
         command = [*QUORATE, "serve", "--config", str(place.config), "--die-with", str(os.getpid())]
         command += ["--set", "storage.journal.segment_bytes=2097152"]
-        process = subprocess.Popen(["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *command], stderr=log)
+        process = subprocess.Popen(["sh", "-c", 'ulimit -n 288; exec "$@"', "sh", *command], stderr=log)
         stack.callback(process.communicate, timeout=20)
         stack.callback(process.terminate)
         node = Node(place.http, 5.0)
         until(node.serves, "the node serves")
-        for address in (place.http, place.kafka, place.rpc, place.raft):
+        for address in (place.http, place.kafka, place.rpc, place.raft, place.grpc):
             silence(stack, int(address.rpartition(":")[2]), 100)
         for number in range(40):
             changes = {f"k{key}": f"{number} " + "x" * 2_000 for key in range(100)}

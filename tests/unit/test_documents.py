@@ -22,8 +22,14 @@ DOCUMENTS = [
     ROOT / "schemas/README.md",
 ]
 """Not ADRs, nor the changelog: they say what was so when they were written."""
-FOREIGN = {"AdjustFetchOffsetsFn", "trigger(availableNow=True)", "quorate.commands", "node.toml"}
-"""Kafka's, Spark's; a group of entry points; a file that a user has."""
+FOREIGN = {
+    "AdjustFetchOffsetsFn",
+    "trigger(availableNow=True)",
+    "quorate.commands",
+    "node.toml",
+    "quorate.meta.v1.Cluster",
+}
+"""Kafka's, Spark's; a group of entry points; a file that a user has; a service on the wire."""
 ROOMS = {
     "quorate": ROOT / "services/quorate",
     "quorate_projections": ROOT / "projections/quorate_projections",

@@ -1,6 +1,6 @@
 """A cluster of node processes on this machine: their folders, settings, ports, and lives. Used by ``up`` and ``demo``.
 
-Rules: node i (from 0) has id i+1 and ports P+10i (rpc), +1 (raft), +2 (kafka), +3 (http); +4 is kept for gRPC. Its
+Rules: node i (from 0) has id i+1 and ports P+10i (rpc), +1 (raft), +2 (kafka), +3 (http), +4 (grpc). Its
 settings are ``DIR/n<id>/node.toml``, its output ``DIR/n<id>/node.log``. Existing data is never touched unless asked to
 resume, and never deleted. Nothing is started while somebody listens where a part of it would: he would answer for it.
 """
@@ -41,6 +41,8 @@ class NodePlace(msgspec.Struct, frozen=True):
     raft: str
     kafka: str
     http: str
+    grpc: str = ""
+    """Empty in a cluster that was made before there was one."""
 
     @property
     def config(self) -> Path:
@@ -49,7 +51,8 @@ class NodePlace(msgspec.Struct, frozen=True):
 
     def addresses(self) -> dict[str, str]:
         """Listener name → address."""
-        return {"rpc": self.rpc, "raft": self.raft, "kafka": self.kafka, "http": self.http}
+        given = {"rpc": self.rpc, "raft": self.raft, "kafka": self.kafka, "http": self.http, "grpc": self.grpc}
+        return {name: address for name, address in given.items() if address}
 
 
 def places(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
@@ -59,7 +62,7 @@ def places(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
     if not 0 < base_port <= PORT_MAX - PORTS_PER_NODE * nodes:
         raise UsageError(f"--base-port {base_port}: {nodes} nodes do not fit above it")
     return tuple(
-        NodePlace(i + 1, folder / f"n{i + 1}", *(f"{HOST}:{base_port + PORTS_PER_NODE * i + k}" for k in range(4)))
+        NodePlace(i + 1, folder / f"n{i + 1}", *(f"{HOST}:{base_port + PORTS_PER_NODE * i + k}" for k in range(5)))
         for i in range(nodes)
     )
 
@@ -131,7 +134,9 @@ def resume(folder: Path, nodes: int | None, base_port: int | None) -> tuple[Node
     for config in configs:
         tree = tomllib.loads(config.read_text(encoding="utf-8"))
         me = next(voter for voter in tree["cluster"]["voters"] if voter["id"] == tree["node"]["id"])
-        places_.append(NodePlace(me["id"], config.parent, me["rpc"], me["raft"], me["kafka"], me["http"]))
+        places_.append(
+            NodePlace(me["id"], config.parent, me["rpc"], me["raft"], me["kafka"], me["http"], me.get("grpc", ""))
+        )
     if nodes is not None and nodes != len(places_):
         raise UsageError(f"--nodes {nodes}: {folder} holds a cluster of {len(places_)}")
     if base_port is not None and places_[0].rpc != f"{HOST}:{base_port}":

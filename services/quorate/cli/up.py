@@ -28,7 +28,7 @@ def add_cluster(parser: ArgumentParser) -> None:
         "--base-port",
         type=int,
         metavar="P",
-        help=f"node i: P+10i … P+10i+3, and P+10i+4 is kept free (default: {BASE_PORT})",
+        help=f"node i: P+10i … P+10i+4 (default: {BASE_PORT})",
     )
     parser.add_argument("--resume", action="store_true", help="go on with the data in DIR")
     parser.add_argument("--restart", action="store_true", help="start a node that died again")

@@ -24,6 +24,7 @@ LEAST: Final[dict[tuple[str, ...], int]] = {
     ("remoting", "connections_max"): 24,
     ("kafka", "connections_max"): 16,
     ("http", "connections_max"): 16,
+    ("grpc", "connections_max"): 16,
     ("remoting", "push_connections_max"): 8,
     ("remoting", "dials_max"): 8,
     ("peers", "unproven_max"): 8,

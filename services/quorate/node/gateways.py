@@ -1,4 +1,4 @@
-"""The listeners of a node: remoting for brokers, Kafka for readers of the log, HTTP for everybody else.
+"""The listeners of a node: remoting for brokers, Kafka for readers of the log, gRPC for etcd's clients, HTTP for all.
 
 Rules: built whole over a running node, so that each sees the same core; served last, stopped first. Their addresses are
 taken before the core starts: a node that cannot have one has decided nothing.
@@ -16,6 +16,8 @@ from quorate.clock import LoopScheduler
 from quorate.controller import QuorumIs, ReadResult, ReadView, WhenApplied
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.fresh import FreshReader
+from quorate.gateway.grpc.context import GrpcContext, Place
+from quorate.gateway.grpc.server import GrpcServer
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
 from quorate.gateway.kafka.server import KafkaServer
 from quorate.gateway.kafka.view import EventLogReader, GroupLedger, KafkaNode
@@ -31,7 +33,7 @@ from quorate.node.chance import seeded
 from quorate.node.compose import Core
 from quorate.node.data import DataDirectory
 from quorate.node.in_force import in_force
-from quorate.node.settings import ListenerName, NodeSettings, split_address
+from quorate.node.settings import ListenerName, NodeSettings, VoterSettings, split_address
 
 VERSION = version("quorate")
 
@@ -60,10 +62,17 @@ class Host(Protocol):
         """Can it reach that voter?"""
 
 
+class Door(Protocol):
+    """An address that is taken."""
+
+    async def start_serving(self) -> None:
+        """Let in who comes. Raises OSError."""
+
+
 class Listener(Protocol):
     """One of them."""
 
-    async def start(self, host: str, port: int, *, serving: bool) -> asyncio.Server:
+    async def start(self, host: str, port: int, *, serving: bool) -> Door:
         """Listen, or only take the address. Raises OSError."""
 
     async def stop(self) -> None:
@@ -155,7 +164,8 @@ class Gateways:
         self._remoting = self._remoting_server()
         self._kafka = KafkaServer(ClusterView(node), settings.kafka, metrics, scheduler, seeded(), access, quota)
         self._http = self._http_server(access, quota)
-        self._bound: list[tuple[ListenerName, Listener, asyncio.Server]] = []
+        self._grpc = self._grpc_server(access, quota)
+        self._bound: list[tuple[ListenerName, Listener, Door]] = []
 
     def _remoting_server(self) -> RemotingServer:
         settings, core, scheduler = self._node.settings, self._node.core, self._node.scheduler
@@ -218,6 +228,39 @@ class Gateways:
         hosts = (settings.bind("http")[0], split_address(settings.me.http)[0])
         return HttpServer(interface(context), settings.http, node.metrics, node.scheduler, hosts)
 
+    def _grpc_server(self, access: Access, quota: Quota) -> GrpcServer | None:
+        """None: it has no address."""
+        node, settings, core = self._node, self._node.settings, self._node.core
+        if "grpc" not in settings.listening:
+            return None
+        context = GrpcContext(
+            node_id=settings.node.id,
+            cluster_id=settings.cluster.id,
+            version=VERSION,
+            voters=tuple(_place(voter) for voter in settings.cluster.voters),
+            controller=core.controller,
+            machine=core.machine,
+            engine=core.engine,
+            log=core.log,
+            fresh=self._reader(
+                timeout_s=settings.grpc.answer_timeout_s,
+                past_timeout_s=settings.grpc.past_timeout_s,
+                waiting_max=settings.grpc.waiting_max,
+            ),
+            scheduler=node.scheduler,
+            metrics=node.metrics,
+            access=access,
+            quota=quota,
+            chance=seeded(),
+            connected=node.connected,
+            unready=lambda: unready(node),
+            no_space=core.controller.space.alarms,
+            corrupt=core.comparison.alarms,
+            disk_bytes=lambda: node.data.info().bytes_on_disk,
+            settings=settings.grpc,
+        )
+        return GrpcServer(context)
+
     def _reader(self, *, timeout_s: float, past_timeout_s: float, waiting_max: int) -> FreshReader:
         """How a gateway reads: each waits in a queue of its own."""
         return FreshReader(
@@ -232,11 +275,13 @@ class Gateways:
 
     async def bind(self, ends: AsyncExitStack) -> None:
         """Take every address; nobody is served yet. Raises AddressError. ``ends`` gives them back."""
-        listeners: tuple[tuple[ListenerName, Listener], ...] = (
+        listeners: list[tuple[ListenerName, Listener]] = [
             ("http", self._http),
             ("kafka", self._kafka),
             ("rpc", self._remoting),
-        )
+        ]
+        if self._grpc is not None:
+            listeners.append(("grpc", self._grpc))
         for name, listener in listeners:
             with self._told(name):
                 server = await listener.start(*self._node.settings.bind(name), serving=False)
@@ -267,6 +312,31 @@ class Gateways:
         await self._processes.stop()
 
 
+def unready(node: Host) -> str:
+    """Why clients should not come to this node; empty when they should: what ``/readyz`` asks, as a sentence."""
+    core = node.core
+    controller = core.controller
+    if not node.alive or not node.serving:
+        return core.waits_for or "this node is not serving"
+    if not controller.offset or controller.leader_id is None:
+        return core.waits_for or "there is no leader"
+    if not core.comparison.agrees:
+        return "this node's state differs from another's"
+    return ""
+
+
+def _place(voter: VoterSettings) -> Place:
+    return Place(
+        node_id=voter.id,
+        rpc=voter.rpc,
+        raft=voter.raft,
+        kafka=voter.kafka,
+        http=voter.http,
+        grpc=voter.grpc,
+        zone=voter.zone,
+    )
+
+
 def _info(settings: NodeSettings) -> NodeInfo:
     return NodeInfo(
         settings.node.id,
@@ -276,6 +346,7 @@ def _info(settings: NodeSettings) -> NodeInfo:
         settings.me.rpc,
         python=interpreter(),
         leaf=leaf(),
+        grpc=settings.me.grpc,
     )
 
 

@@ -34,7 +34,7 @@ from quorate.node.compose import Core, CorePorts, CoreSettings, open_mending, pe
 from quorate.node.data import DataDirectory, give_up_damaged, new_id
 from quorate.node.gateways import VERSION, Gateways
 from quorate.node.logs import CommandLogWriter
-from quorate.node.settings import LISTENERS, NodeSettings, VoterSettings, split_address
+from quorate.node.settings import NodeSettings, VoterSettings, split_address
 
 HANDOVER_PATIENCE_S = 1.0
 """How long a stopping leader waits for its successor."""
@@ -244,7 +244,7 @@ class Running:
         ends.callback(space_watch.cancel)
         self.started = True
         self._tell_what_is_missing("")
-        listening = {name: "{}:{}".format(*self.settings.bind(name)) for name in LISTENERS}
+        listening = {name: "{}:{}".format(*self.settings.bind(name)) for name in self.settings.listening}
         self.log.info("listening", **listening, data_dir=self.settings.node.data_dir)
         self.log.info("started", cluster=self.settings.cluster.id, offset=self.core.machine.offset)
 

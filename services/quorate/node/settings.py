@@ -23,6 +23,7 @@ from quorate.consensus.settings import EngineSettings, PeerSettings
 from quorate.consensus.storage_settings import StorageSettings
 from quorate.controller.settings import ControllerSettings
 from quorate.errors import UsageError
+from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.remoting.settings import RemotingSettings
@@ -31,8 +32,8 @@ from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 
 PREFIX = "QUORATE_"
-ListenerName = Literal["rpc", "raft", "kafka", "http"]
-LISTENERS: tuple[ListenerName, ...] = ("rpc", "raft", "kafka", "http")
+ListenerName = Literal["rpc", "raft", "kafka", "http", "grpc"]
+LISTENERS: tuple[ListenerName, ...] = ("rpc", "raft", "kafka", "http", "grpc")
 VOTERS_MAX = 5
 CLUSTER_KEY_BYTES_MIN = 16
 
@@ -70,6 +71,8 @@ class VoterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The log as a topic."""
     http: str
     """Probes, metrics, operators, the schema registry."""
+    grpc: str = ""
+    """Keys, watches and leases as etcd's clients speak, and health; empty: it does not listen for them."""
     zone: str = ""
     """Where it stands; Kafka clients that name this rack read from it."""
 
@@ -95,6 +98,7 @@ class ListenersSection(msgspec.Struct, frozen=True, kw_only=True):
     raft: str = ""
     kafka: str = ""
     http: str = ""
+    grpc: str = ""
 
 
 class LogSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +127,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     remoting: RemotingSettings = RemotingSettings()
     kafka: KafkaSettings = KafkaSettings()
     http: HttpSettings = HttpSettings()
+    grpc: GrpcSettings = GrpcSettings()
     history: HistorySettings = HistorySettings()
 
     @property
@@ -133,6 +138,11 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def bind(self, listener: ListenerName) -> tuple[str, int]:
         """Host and port to listen on."""
         return split_address(cast("str", getattr(self.listeners, listener) or getattr(self.me, listener)))
+
+    @property
+    def listening(self) -> tuple[ListenerName, ...]:
+        """The listeners that have an address: all but gRPC's must."""
+        return tuple(name for name in LISTENERS if getattr(self.listeners, name) or getattr(self.me, name))
 
     def cluster_key(self) -> bytes:
         """The shared secret; a loopback cluster without one gets it from the cluster id (it keeps clusters apart)."""
@@ -331,6 +341,8 @@ def _bad_addresses(settings: NodeSettings) -> list[str]:
     for voter in settings.cluster.voters:
         for listener in LISTENERS:
             name, text = f"cluster.voters[{voter.id}].{listener}", getattr(voter, listener)
+            if listener == "grpc" and not text:
+                continue
             try:
                 host, _ = split_address(text)
             except UsageError as error:
@@ -355,7 +367,7 @@ def _too_open(settings: NodeSettings) -> list[str]:
     problems = [
         f"listeners.{listener}: {settings.bind(listener)[0]} is not loopback and nothing there is encrypted; "
         f"if the network is yours alone, name it in node.insecure_listeners"
-        for listener in LISTENERS
+        for listener in settings.listening
         if not is_loopback(settings.bind(listener)[0]) and listener not in settings.node.insecure_listeners
     ]
     key = settings.cluster.key.encode()

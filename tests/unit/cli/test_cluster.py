@@ -16,11 +16,12 @@ from tests.unit.cli.served import serving
 
 
 def test_nodes_have_ports_by_rule(tmp_path: Path) -> None:
-    """Node i has id i+1 and ports P+10i to P+10i+3."""
+    """Node i has id i+1 and ports P+10i to P+10i+4."""
     last = places(tmp_path, 5, 9870)[4]
     assert (last.id, last.folder.name) == (5, "n5")
     assert last.addresses() == {
         "rpc": "127.0.0.1:9910", "raft": "127.0.0.1:9911", "kafka": "127.0.0.1:9912", "http": "127.0.0.1:9913",
+        "grpc": "127.0.0.1:9914",
     }  # fmt: skip
 
 
@@ -95,7 +96,7 @@ def test_a_dead_node_does_not_serve_whoever_answers_in_its_place(tmp_path: Path)
 
     async def dead(address: str) -> None:
         [place] = places(tmp_path, 1, 9000)
-        where = type(place)(place.id, place.folder, place.rpc, place.raft, place.kafka, address)
+        where = type(place)(place.id, place.folder, place.rpc, place.raft, place.kafka, address, "")
         place.folder.mkdir()
         died = asyncio.Event()
         cluster = LocalCluster((where,), lambda _: died.set())

@@ -9,7 +9,7 @@ from quorate.node.descriptors import LEAST, fitted, fixed, raised, wanted
 from quorate.node.settings import NodeSettings
 from tests.unit.node.test_settings import settings
 
-LIMITS = [*range(240, 800, 7), 1024, 4096, 10_000, 20_000]
+LIMITS = [*range(250, 800, 7), 1024, 4096, 10_000, 20_000]
 
 
 def number(found: NodeSettings, path: tuple[str, ...]) -> int:

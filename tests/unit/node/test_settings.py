@@ -117,7 +117,7 @@ def test_all_problems_are_listed_at_once() -> None:
         ({"cluster": {"voters": [voter(1), voter(1, base=8000), voter(1, base=9000)]}}, "ids must be distinct"),
         ({"cluster": {"voters": [voter(1, "0.0.0.0")]}}, "an address to bind, not one that others can dial"),
         ({"cluster": {"voters": [{**voter(1), "raft": voter(1)["rpc"]}]}}, "is already cluster.voters[1].rpc"),
-        ({"cluster": {"voters": [{**voter(1), "grpc": "x"}]}}, "unknown field `grpc`"),
+        ({"cluster": {"voters": [{**voter(1), "smtp": "x"}]}}, "unknown field `smtp`"),
         ({"cluster": {"id": " "}}, "cluster.id: must not be empty"),
         ({"cluster": {"key": "short"}}, "needs at least 16 bytes"),
         ({"cluster": {"key_file": "absent"}}, "cluster.key_file: "),
@@ -163,6 +163,9 @@ MAY_BE_ZERO = {
     "controller.role_push_gather_s",
     "controller.group_window_s",
     "controller.free_space_floor_bytes",
+    "controller.lease_grace_s",
+    "controller.key_history_max",
+    "controller.key_history_bytes_max",
     "policy.max_epoch_jump",
     "requests.remembered_max",
     "requests.ahead_ms_max",
@@ -170,6 +173,7 @@ MAY_BE_ZERO = {
     "kafka.group_initial_delay_s",
     "history.worker_nice",
     "history.worker_states",
+    "grpc.stop_grace_s",
 }
 """Where 0 means something: at once, none kept, none ahead. Everywhere else a limit of 0 would let nothing through."""
 

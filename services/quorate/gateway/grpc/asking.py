@@ -1,0 +1,158 @@
+"""How a call reads and writes: one command or one view, within the caller's own deadline.
+
+Rules: a call ends by an answer or by a ``CallError``; access and quota are asked first. A write is answered when this
+node has applied it too, so that its client reads here what it wrote.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from quorate.controller import Answered, Caller, Outcome, ReadView
+from quorate.errors import UsageError
+from quorate.gateway.fresh import Freshness, NotFresh
+from quorate.gateway.grpc.codes import DENIED, FUTURE, TIMED_OUT, TOO_LARGE, TOO_MANY, CallError, failed, not_fresh
+from quorate.gateway.grpc.context import PRINCIPAL, GrpcContext, number_of
+from quorate.gateway.grpc.pb import rpc_pb2
+from quorate.metadata.commands import Command, Reply
+from quorate.model.ordered import OrderedMap
+from quorate.model.state import KeyValue
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Reply)
+GRACE_S = 0.5
+"""How much longer than its parts, which end by themselves, a wait may take."""
+
+
+class Call(Protocol):
+    """The part of ``grpc.aio.ServicerContext`` that is used."""
+
+    def peer(self) -> str:
+        """Who asks."""
+
+    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """What came before the request."""
+
+    def time_remaining(self) -> float | None:
+        """Until the caller's deadline, in seconds; None: it has none."""
+
+
+class Asking:
+    """Reads and writes of one node."""
+
+    def __init__(self, context: GrpcContext) -> None:
+        self.context = context
+        self._cluster = number_of(context.cluster_id)
+
+    def header(self, revision: int | None = None) -> rpc_pb2.ResponseHeader:
+        """Of an answer at this revision, or at what is applied here."""
+        context = self.context
+        return rpc_pb2.ResponseHeader(
+            cluster_id=self._cluster,
+            member_id=context.node_id,
+            revision=self.revision if revision is None else revision,
+            raft_term=context.controller.term,
+        )
+
+    @property
+    def revision(self) -> int:
+        """Of what is applied here."""
+        return max(self.context.controller.offset - 1, 0)
+
+    def allowed(self, operation: str, resource: str) -> None:
+        """Raises CallError when it is not."""
+        if not self.context.access.authorize(PRINCIPAL, operation, resource):
+            raise CallError(*DENIED)
+        if not self.context.quota.admit(PRINCIPAL, operation):
+            raise CallError(*TOO_MANY)
+
+    def fits(self, request: Message) -> None:
+        """Raises CallError for a request that is too large."""
+        if request.ByteSize() > self.context.settings.request_bytes_max:
+            raise CallError(*TOO_LARGE)
+
+    def _time(self, call: Call) -> float:
+        left = call.time_remaining()
+        most = self.context.settings.answer_timeout_s
+        return most if left is None else max(min(left, most), 0.0)
+
+    async def submit(self, command: Command, call: Call, resource: str, kind: type[R]) -> tuple[R, int]:
+        """The reply, of this kind, and its revision. Raises CallError."""
+        self.allowed(type(command).__name__, resource)
+        within_s = self._time(call)
+        outcome: Outcome = await _told(
+            lambda done: self.context.controller.submit(
+                command, Caller(PRINCIPAL, call.peer()), done, cause="grpc", timeout_s=within_s
+            ),
+            within_s,
+        )
+        if not isinstance(outcome, Answered) or not isinstance(outcome.reply, kind):
+            raise failed(outcome)
+        if self.context.controller.offset < outcome.offset:  # In time or not: it is answered.
+            freshness = Freshness(linearizable=False, min_offset=outcome.offset)
+            with suppress(CallError):
+                await self._view(freshness, within_s)
+        return outcome.reply, max(outcome.offset - 1, 0)
+
+    async def view(self, call: Call, *, stale: bool = False) -> ReadView:
+        """The state: with all that was committed before, or as this node has it. Raises CallError."""
+        return await self._view(Freshness(linearizable=not stale), self._time(call))
+
+    async def _view(self, freshness: Freshness, within_s: float) -> ReadView:
+        view: ReadView | NotFresh = await _told(lambda seen: self.context.fresh.read(freshness, seen), within_s)
+        if isinstance(view, NotFresh):
+            raise not_fresh(view)
+        return view
+
+    async def keys_at(self, revision: int, call: Call, *, stale: bool = False) -> tuple[OrderedMap[KeyValue], int]:
+        """The keys at a revision (0: now), and the revision that is now. Raises CallError."""
+        view = await self.view(call, stale=stale)
+        now = max(view.offset - 1, 0)
+        if revision <= 0 or revision == now:
+            return view.state.keys, now
+        if revision > now:
+            raise CallError(*FUTURE)
+        known = self.context.machine.key_history.at(revision)
+        if known is not None:
+            return known, now
+        left, most = call.time_remaining(), self.context.settings.past_timeout_s
+        past = await self.past(self.entry_end(revision), most if left is None else min(left, most))
+        return past.state.keys, now
+
+    def entry_end(self, revision: int) -> int:
+        """Where the last entry ends that ends at or before this revision: an offset. Raises CallError."""
+        base, end = self._entry(revision)
+        return end if end == revision + 1 else base
+
+    def entry_start(self, revision: int) -> int:
+        """Where the first entry begins that ends at or after this revision. Raises CallError."""
+        return self._entry(revision)[0]
+
+    def _entry(self, offset: int) -> tuple[int, int]:
+        try:
+            base, count, _, _ = next(self.context.log.batches_from(offset))
+        except (UsageError, StopIteration) as error:
+            raise CallError(*FUTURE) from error
+        return base, base + count
+
+    async def past(self, offset: int, within_s: float) -> ReadView:
+        """The state before an offset, replayed. Raises CallError."""
+        return await self._view(Freshness(linearizable=False, at=offset), within_s)
+
+
+async def _told(ask: Callable[[Callable[[T], None]], None], within_s: float) -> T:
+    """What a callback is called with. Raises CallError when it is not called in time, or a little later."""
+    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def done(value: T) -> None:
+        if not answer.done():  # The caller may have gone.
+            answer.set_result(value)
+
+    ask(done)
+    try:
+        return await asyncio.wait_for(answer, within_s + GRACE_S)
+    except TimeoutError as error:
+        raise CallError(*TIMED_OUT) from error

@@ -1,0 +1,93 @@
+"""Every refusal and every other end of a request as a gRPC code and a text: the texts are etcd's, which its clients
+match (``api/v3rpc/rpctypes/error.go`` of 3.6).
+
+Rules: one table. What etcd has no words for has ours, under the code that says whether to come again. UNAVAILABLE with
+"request timed out" is what etcd answers when nobody knows what became of a write: its clients do not repeat a write for
+it, and neither may others. A refusal of another kind than these changed nothing either.
+"""
+
+from typing import Final
+
+from grpc import StatusCode
+
+from quorate.controller import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
+from quorate.errors import QuorateError
+from quorate.gateway.fresh import NotFresh
+from quorate.metadata.commands import Refusal
+
+
+class CallError(QuorateError):
+    """A call ends with this code and text."""
+
+    def __init__(self, code: StatusCode, text: str) -> None:
+        self.code, self.text = code, text
+        super().__init__(text)
+
+
+_INVALID, _PRECONDITION, _RANGE = StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION, StatusCode.OUT_OF_RANGE
+_EXHAUSTED, _UNAVAILABLE = StatusCode.RESOURCE_EXHAUSTED, StatusCode.UNAVAILABLE
+
+EMPTY_KEY: Final = "etcdserver: key is not provided"
+COMPACTED: Final = "etcdserver: mvcc: required revision has been compacted"
+TOO_LARGE: Final = (_INVALID, "etcdserver: request is too large")
+FUTURE: Final = (_RANGE, "etcdserver: mvcc: required revision is a future revision")
+BAD_SORT: Final = (_INVALID, "etcdserver: invalid sort option")
+EMPTY_OPERATION: Final = (_INVALID, "etcdserver: key not found")
+"""As etcd answers an operation of a transaction that is none."""
+NOT_LEADER: Final = (_PRECONDITION, "etcdserver: not leader")
+BAD_TRANSFEREE: Final = (_PRECONDITION, "etcdserver: bad leader transferee")
+NO_LEADER: Final = (_UNAVAILABLE, "etcdserver: no leader")
+TIMED_OUT: Final = (_UNAVAILABLE, "etcdserver: request timed out")
+LAGGING: Final = (
+    _UNAVAILABLE,
+    "etcdserver: request timed out, waiting for the applied index took too long",
+)
+TOO_MANY: Final = (_EXHAUSTED, "etcdserver: too many requests")
+DENIED: Final = (StatusCode.PERMISSION_DENIED, "etcdserver: permission denied")
+
+REFUSALS: Final[dict[str, tuple[StatusCode, str]]] = {
+    "EmptyKey": (_INVALID, EMPTY_KEY),
+    "KeyNotFound": (_INVALID, "etcdserver: key not found"),
+    "ValueProvided": (_INVALID, "etcdserver: value is provided"),
+    "LeaseProvided": (_INVALID, "etcdserver: lease is provided"),
+    "TooManyOperations": (_INVALID, "etcdserver: too many operations in txn request"),
+    "DuplicateKey": (_INVALID, "etcdserver: duplicate key given in txn request"),
+    "LeaseNotFound": (StatusCode.NOT_FOUND, "etcdserver: requested lease not found"),
+    "LeaseExists": (_PRECONDITION, "etcdserver: lease already exists"),
+    "LeaseTtlTooLarge": (_RANGE, "etcdserver: too large lease TTL"),
+    "CommandTooLarge": TOO_LARGE,
+    "NoRoom": (_EXHAUSTED, "etcdserver: mvcc: database space exceeded"),
+}
+"""Refusals that etcd knows. All others say their own remark: ``TooManyKeys``, ``LeaseIsFull``,
+``UnsupportedFeatureLevel`` (FAILED_PRECONDITION: as it stands, it will be refused again)."""
+
+
+def refused(refusal: Refusal) -> CallError:
+    """What a refusal is here."""
+    return CallError(*REFUSALS.get(refusal.code, (_PRECONDITION, f"quorate: {refusal.remark}")))
+
+
+def failed(outcome: Outcome) -> CallError:
+    """What an outcome that is no answer is here."""
+    match outcome:
+        case Refused(refusal, _):
+            return refused(refusal)
+        case NotLeader() | Unavailable():
+            return CallError(*NO_LEADER)
+        case Busy():
+            return CallError(*TOO_MANY)
+        case UnknownOutcome() | Answered():  # An answer of another kind: something was done, and nobody can say what.
+            return CallError(*TIMED_OUT)
+
+
+def not_fresh(reason: NotFresh) -> CallError:
+    """Why a state could not be had."""
+    match reason.reason:
+        case "busy" | "throttled":
+            return CallError(*TOO_MANY)
+        case "behind":
+            return CallError(*LAGGING)
+        case "beyond_end":
+            return CallError(*FUTURE)
+        case _:
+            return CallError(*NO_LEADER)

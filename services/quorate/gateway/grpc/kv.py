@@ -1,0 +1,118 @@
+"""``etcdserverpb.KV``: Range, Put, DeleteRange, Txn, Compact.
+
+Rules: a Range is linearizable on any node unless it is ``serializable``; of a revision it is answered as long as the
+log is there, which is always: nothing is compacted. Each write is one command. A large answer is made in turns.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from itertools import islice
+
+from grpc import StatusCode
+
+from quorate.gateway.grpc import messages
+from quorate.gateway.grpc.asking import Asking, Call
+from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, CallError
+from quorate.gateway.grpc.pb import rpc_pb2
+from quorate.metadata.commands import KeyIsPut, KeysAreDeleted, Transacted
+from quorate.model.keys import RangeKeys, bounds, within
+from quorate.model.ordered import OrderedMap
+from quorate.model.state import KeyValue
+
+
+class KvService:
+    """The handlers."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def range(self, request: rpc_pb2.RangeRequest, call: Call) -> rpc_pb2.RangeResponse:
+        """Keys, now or at a revision."""
+        asked = messages.asked(request)
+        if not asked.key:
+            raise CallError(StatusCode.INVALID_ARGUMENT, EMPTY_KEY)
+        self._asking.allowed("RangeKeys", resource(asked.key))
+        keys, now = await self._asking.keys_at(request.revision, call, stale=request.serializable)
+        response = await self._answer(keys, asked)
+        response.header.CopyFrom(self._asking.header(now))
+        return response
+
+    async def put(self, request: rpc_pb2.PutRequest, call: Call) -> rpc_pb2.PutResponse:
+        """A key gets a value."""
+        self._asking.fits(request)
+        reply, revision = await self._asking.submit(messages.put(request), call, resource(request.key), KeyIsPut)
+        response = messages.was_put(reply)
+        response.header.CopyFrom(self._asking.header(revision))
+        return response
+
+    async def delete_range(self, request: rpc_pb2.DeleteRangeRequest, call: Call) -> rpc_pb2.DeleteRangeResponse:
+        """Keys go."""
+        self._asking.fits(request)
+        command = messages.delete(request)
+        reply, revision = await self._asking.submit(command, call, resource(request.key), KeysAreDeleted)
+        response = messages.were_deleted(reply)
+        response.header.CopyFrom(self._asking.header(revision))
+        return response
+
+    async def txn(self, request: rpc_pb2.TxnRequest, call: Call) -> rpc_pb2.TxnResponse:
+        """All of it, or nothing."""
+        self._asking.fits(request)
+        command = messages.transaction(request)
+        reply, revision = await self._asking.submit(command, call, "key", Transacted)
+        response = messages.transacted(reply, revision)
+        response.header.CopyFrom(self._asking.header(revision))
+        return response
+
+    async def compact(self, request: rpc_pb2.CompactionRequest, call: Call) -> rpc_pb2.CompactionResponse:
+        """Nothing: history is kept. A revision that cannot be compacted is refused as etcd does."""
+        self._asking.allowed("CompactKeys", "key")
+        view = await self._asking.view(call)
+        if request.revision >= view.offset:
+            raise CallError(*FUTURE)
+        if request.revision < 0:
+            raise CallError(StatusCode.OUT_OF_RANGE, COMPACTED)
+        return rpc_pb2.CompactionResponse(header=self._asking.header(view.offset - 1))
+
+    async def _answer(self, keys: OrderedMap[KeyValue], asked: RangeKeys) -> rpc_pb2.RangeResponse:
+        """In the order of keys nothing but the answer itself is made; for another order all are looked at first."""
+        start, end = bounds(asked.key, asked.range_end)
+        if asked.count_only:
+            return rpc_pb2.RangeResponse(count=keys.count(start, end))
+        if _in_order(asked):
+            count = keys.count(start, end)
+            most = asked.limit or count
+            found: Iterable[KeyValue] = (value for _, value in islice(keys.items(start, end), most))
+            more = count > most
+        else:
+            answer = within(keys, asked)
+            found, more, count = answer.found, answer.more, answer.count
+        response = rpc_pb2.RangeResponse(more=more, count=count)
+        await self._fill(response, found, keys_only=asked.keys_only)
+        return response
+
+    async def _fill(self, response: rpc_pb2.RangeResponse, found: Iterable[KeyValue], *, keys_only: bool) -> None:
+        settings, waiting, size = self._asking.context.settings, iter(found), 0
+        while chunk := list(islice(waiting, settings.keys_per_turn)):
+            if response.kvs:
+                await asyncio.sleep(0)
+            for one in chunk:
+                value = messages.key_value(one)
+                if keys_only:
+                    value.value = b""
+                size += value.ByteSize()
+                response.kvs.append(value)
+            if size > settings.answer_bytes_max:
+                text = f"quorate: the answer is larger than {settings.answer_bytes_max} bytes: set a limit"
+                raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
+
+
+def _in_order(asked: RangeKeys) -> bool:
+    filtered = (
+        asked.min_mod_revision or asked.max_mod_revision or asked.min_create_revision or asked.max_create_revision
+    )
+    return not filtered and asked.sort_by == "key" and asked.order != "descending"
+
+
+def resource(key: bytes) -> str:
+    """How access knows a key."""
+    return "key/" + key.decode("utf-8", "backslashreplace")

@@ -1,0 +1,200 @@
+"""etcd's messages as our questions and commands, and our answers as etcd's messages.
+
+Rules: pure. What a message says that ours cannot carry is refused by name, never left out. A transaction's own
+revision, which its replies do not know yet, is put in here (``THIS_REVISION``).
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal, assert_never
+
+from grpc import StatusCode
+
+from quorate.events import raw_name
+from quorate.gateway.grpc.codes import BAD_SORT, EMPTY_OPERATION, CallError
+from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
+from quorate.metadata.commands import (
+    THIS_REVISION,
+    CompareKeys,
+    DeleteKeys,
+    KeyIsPut,
+    KeyOperation,
+    KeyReply,
+    KeysAreDeleted,
+    PutKey,
+    Transact,
+    Transacted,
+)
+from quorate.model.keys import KeysAre, Order, RangeKeys, SortBy
+from quorate.model.state import KeyValue
+
+_ORDERS: Final[tuple[Order, ...]] = ("none", "ascending", "descending")
+_TARGETS: Final[tuple[SortBy, ...]] = ("key", "version", "create", "mod", "value")
+_Result = Literal["equal", "greater", "less", "not equal"]
+_RESULTS: Final[tuple[_Result, ...]] = ("equal", "greater", "less", "not equal")
+_Target = Literal["version", "create", "mod", "value", "lease"]
+_COMPARED: Final[tuple[tuple[_Target, str], ...]] = (
+    ("version", "version"),
+    ("create", "create_revision"),
+    ("mod", "mod_revision"),
+    ("value", "value"),
+    ("lease", "lease"),
+)
+"""By number of the target: our name, and the field of the message."""
+DEPTH_MAX: Final = 32
+"""Transactions within transactions that are read at all; ``decide`` allows fewer."""
+
+
+def asked(request: rpc_pb2.RangeRequest) -> RangeKeys:
+    """The question of a Range, but for its revision. Raises CallError."""
+    if not (0 <= request.sort_order < len(_ORDERS) and 0 <= request.sort_target < len(_TARGETS)):
+        raise CallError(*BAD_SORT)
+    return RangeKeys(
+        key=request.key,
+        range_end=request.range_end,
+        limit=max(request.limit, 0),
+        order=_ORDERS[request.sort_order],
+        sort_by=_TARGETS[request.sort_target],
+        keys_only=request.keys_only,
+        count_only=request.count_only,
+        min_mod_revision=request.min_mod_revision,
+        max_mod_revision=request.max_mod_revision,
+        min_create_revision=request.min_create_revision,
+        max_create_revision=request.max_create_revision,
+    )
+
+
+def put(request: rpc_pb2.PutRequest) -> PutKey:
+    """The command of a Put."""
+    return PutKey(
+        key=request.key,
+        value=request.value,
+        lease=request.lease,
+        previous=request.prev_kv,
+        keep_value=request.ignore_value,
+        keep_lease=request.ignore_lease,
+    )
+
+
+def delete(request: rpc_pb2.DeleteRangeRequest) -> DeleteKeys:
+    """The command of a DeleteRange."""
+    return DeleteKeys(key=request.key, range_end=request.range_end, previous=request.prev_kv)
+
+
+def transaction(request: rpc_pb2.TxnRequest, depth: int = 0) -> Transact:
+    """The command of a Txn. Raises CallError for what no command can carry."""
+    if depth > DEPTH_MAX:
+        raise CallError(StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
+    return Transact(
+        compare=tuple(map(_comparison, request.compare)),
+        success=tuple(_operation(operation, depth) for operation in request.success),
+        failure=tuple(_operation(operation, depth) for operation in request.failure),
+    )
+
+
+def _operation(message: rpc_pb2.RequestOp, depth: int) -> KeyOperation:
+    match message.WhichOneof("request"):
+        case "request_range":
+            if message.request_range.revision > 0:
+                raise CallError(
+                    StatusCode.UNIMPLEMENTED, "quorate: a Range within a Txn reads what the Txn sees, at no revision"
+                )
+            return asked(message.request_range)
+        case "request_put":
+            return put(message.request_put)
+        case "request_delete_range":
+            return delete(message.request_delete_range)
+        case "request_txn":
+            return transaction(message.request_txn, depth + 1)
+        case _:
+            raise CallError(*EMPTY_OPERATION)
+
+
+def _comparison(message: rpc_pb2.Compare) -> CompareKeys:
+    if not (0 <= message.target < len(_COMPARED) and 0 <= message.result < len(_RESULTS)):
+        raise CallError(StatusCode.INVALID_ARGUMENT, "quorate: a comparison of an unknown target or result")
+    target, field = _COMPARED[message.target]
+    against = getattr(message, field)  # Another field than the target's counts as none, as in etcd.
+    return CompareKeys(
+        key=message.key,
+        range_end=message.range_end,
+        target=target,
+        result=_RESULTS[message.result],
+        number=0 if target == "value" else against,
+        value=against if target == "value" else b"",
+    )
+
+
+# -- answers
+
+
+def key_value(found: KeyValue, this_revision: int = 0) -> kv_pb2.KeyValue:
+    """A key as etcd says it."""
+    created, changed = found.create_revision, found.mod_revision
+    return kv_pb2.KeyValue(
+        key=raw_name(found.key),
+        create_revision=this_revision if created == THIS_REVISION else created,
+        mod_revision=this_revision if changed == THIS_REVISION else changed,
+        version=found.version,
+        value=found.value,
+        lease=found.lease,
+    )
+
+
+def _all(found: Iterable[KeyValue], this_revision: int) -> list[kv_pb2.KeyValue]:
+    return [key_value(one, this_revision) for one in found]
+
+
+def ranged(answer: KeysAre, this_revision: int) -> rpc_pb2.RangeResponse:
+    """The answer to a Range within a transaction."""
+    return rpc_pb2.RangeResponse(kvs=_all(answer.found, this_revision), more=answer.more, count=answer.count)
+
+
+def was_put(answer: KeyIsPut, this_revision: int = 0) -> rpc_pb2.PutResponse:
+    """The answer to a Put."""
+    previous = None if answer.previous is None else key_value(answer.previous, this_revision)
+    return rpc_pb2.PutResponse(prev_kv=previous)
+
+
+def were_deleted(answer: KeysAreDeleted, this_revision: int = 0) -> rpc_pb2.DeleteRangeResponse:
+    """The answer to a DeleteRange."""
+    return rpc_pb2.DeleteRangeResponse(deleted=answer.deleted, prev_kvs=_all(answer.previous, this_revision))
+
+
+def transacted(answer: Transacted, revision: int) -> rpc_pb2.TxnResponse:
+    """The answer to a Txn at this revision, without its header: those within have the revision alone, as etcd's."""
+    response = rpc_pb2.TxnResponse(
+        succeeded=answer.succeeded, responses=[_response(reply, revision) for reply in answer.replies]
+    )
+    response.header.revision = revision
+    return response
+
+
+def _response(reply: KeyReply, revision: int) -> rpc_pb2.ResponseOp:
+    match reply:
+        case KeysAre():
+            response = rpc_pb2.ResponseOp(response_range=ranged(reply, revision))
+            response.response_range.header.revision = revision
+        case KeyIsPut():
+            response = rpc_pb2.ResponseOp(response_put=was_put(reply, revision))
+            response.response_put.header.revision = revision
+        case KeysAreDeleted():
+            response = rpc_pb2.ResponseOp(response_delete_range=were_deleted(reply, revision))
+            response.response_delete_range.header.revision = revision
+        case Transacted():
+            response = rpc_pb2.ResponseOp(response_txn=transacted(reply, revision))
+        case _:
+            assert_never(reply)
+    return response
+
+
+def happened(
+    name: bytes, before: KeyValue | None, after: KeyValue | None, revision: int, *, previous: bool
+) -> kv_pb2.Event:
+    """What became of a key at a revision; ``previous``: with what was there."""
+    if after is None:
+        event = kv_pb2.Event(type=kv_pb2.Event.DELETE, kv=kv_pb2.KeyValue(key=name, mod_revision=revision))
+    else:
+        event = kv_pb2.Event(type=kv_pb2.Event.PUT, kv=key_value(after))
+    if previous and before is not None:
+        event.prev_kv.CopyFrom(key_value(before))
+    return event

@@ -1,0 +1,62 @@
+"""Limits and periods of the gRPC listener."""
+
+import msgspec
+
+from quorate.bounds import bounded
+
+
+class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes in bytes, times in seconds unless the name says otherwise."""
+
+    connections_max: int = 500
+    """One more is not taken."""
+    calls_max: int = 4000
+    """Calls under way on all connections, streams too; one more is refused (RESOURCE_EXHAUSTED)."""
+    streams_per_connection_max: int = 1000
+    """Calls of one connection at a time; more wait at the client."""
+    request_bytes_max: int = 1024 * 1024
+    """A larger request is refused (etcd's ``--max-request-bytes`` is 1.5 MiB)."""
+    answer_bytes_max: int = 64 * 1024 * 1024
+    """Keys of one Range answer; whoever asks for more is told to set a limit."""
+    answer_timeout_s: float = 2.5
+    """A read or a write is answered within this, or when its caller's own deadline passes."""
+    past_timeout_s: float = 10.0
+    """A read of a revision that is no longer in memory: it is replayed."""
+    waiting_max: int = 1000
+    """Reads that may wait for an offset at the same time."""
+    keys_per_turn: int = 500
+    """Keys of a large answer that are converted before other work gets its turn."""
+    keepalive_time_s: float = 60.0
+    """A connection without traffic for this long is asked whether its client lives."""
+    keepalive_timeout_s: float = 20.0
+    """And closed if it has not answered within this."""
+    client_ping_min_s: float = 5.0
+    """Clients that ask more often than this are disconnected (etcd ``--grpc-keepalive-min-time``)."""
+    idle_timeout_s: float = 600.0
+    """A connection without a call for this long is closed."""
+    stop_grace_s: float = 0.2
+    """How long calls under way may take when the node stops."""
+    watches_max: int = 20_000
+    """Watches of all streams."""
+    watches_per_stream_max: int = 10_000
+    """Watches of one stream."""
+    watch_buffer_bytes: int = 256 * 1024
+    """Answers that wait for a slow client; beyond it the rest is read again when these are taken."""
+    watch_answer_bytes: int = 64 * 1024
+    """A watcher that catches up gets whole revisions until an answer is this large."""
+    watch_turn: int = 500
+    """Answers to watchers that are made before other work gets its turn."""
+    watch_read_bytes: int = 16 * 1024
+    """Of the log, at a time, for a watcher that starts before what is in memory: each event is decoded and folded."""
+    replays_max: int = 2
+    """Watchers that read the log at the same time; others wait."""
+    progress_period_s: float = 600.0
+    """A watcher that wants to be told of progress is told this often when nothing happens (as etcd)."""
+    no_leader_grace_s: float = 3.0
+    """A stream of a client that requires a leader ends when there is none for this long."""
+    health_period_s: float = 1.0
+    """How often a watched health is looked at."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what cannot work."""
+        bounded(self, zero=("stop_grace_s",))

@@ -1,0 +1,147 @@
+"""Watchers, and who watches a key.
+
+Rules: a watcher has its place in the log (``next``): every change at or after it is still to be told, everything before
+was told. To find who watches a key costs a look-up for the key, and one for each length of prefix that is watched; only
+ranges that are no prefix are compared one by one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from quorate.controller.key_history import KeyChanges
+from quorate.gateway.grpc import messages
+from quorate.gateway.grpc.pb import kv_pb2
+from quorate.model.keys import bounds
+from quorate.model.ordered import after_prefix
+
+G = TypeVar("G")
+
+
+class Watcher(Generic[G]):
+    """What one watch wants. ``group``: whose it is."""
+
+    __slots__ = (
+        "deletes",
+        "end",
+        "fragment",
+        "group",
+        "next",
+        "number",
+        "previous",
+        "progress",
+        "puts",
+        "start",
+        "told",
+    )
+
+    def __init__(
+        self,
+        group: G,
+        number: int,
+        key: bytes,
+        range_end: bytes,
+        next_revision: int,
+        *,
+        puts: bool = True,
+        deletes: bool = True,
+        previous: bool = False,
+        progress: bool = False,
+        fragment: bool = False,
+    ) -> None:
+        self.group, self.number = group, number
+        self.start, self.end = bounds(key or b"\x00", range_end)
+        self.next = next_revision
+        self.puts, self.deletes = puts, deletes
+        self.previous, self.progress, self.fragment = previous, progress, fragment
+        self.told = False
+        """Was something told since progress was?"""
+
+    def covers(self, name: bytes) -> bool:
+        """Is this key in its range?"""
+        return self.start <= name and (self.end is None or name < self.end)
+
+    def events(self, change: KeyChanges, names: Iterable[bytes]) -> list[kv_pb2.Event]:
+        """What it is told of a change of these keys."""
+        told = []
+        for name in names:
+            before, after = change.before.get(name), change.after.get(name)
+            if (self.deletes and before is not None) if after is None else self.puts:
+                told.append(messages.happened(name, before, after, change.revision, previous=self.previous))
+        return told
+
+
+AnyWatcher = Watcher[Any]
+
+
+class WatcherIndex:
+    """Watchers by what they watch."""
+
+    def __init__(self) -> None:
+        self._keys: dict[bytes, dict[AnyWatcher, None]] = {}
+        self._prefixes: dict[bytes, dict[AnyWatcher, None]] = {}
+        self._lengths: Counter[int] = Counter()
+        """How many prefixes of each length there are."""
+        self._others: dict[AnyWatcher, None] = {}
+        self._all: dict[AnyWatcher, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[AnyWatcher]:
+        return iter(tuple(self._all))
+
+    def __contains__(self, watcher: AnyWatcher) -> bool:
+        return watcher in self._all
+
+    def add(self, watcher: AnyWatcher) -> None:
+        """One more."""
+        self._all[watcher] = None
+        start, prefix = watcher.start, _prefix(watcher)
+        if watcher.end == start + b"\x00":
+            self._keys.setdefault(start, {})[watcher] = None
+        elif prefix is not None:
+            if prefix not in self._prefixes:
+                self._lengths[len(prefix)] += 1
+            self._prefixes.setdefault(prefix, {})[watcher] = None
+        else:
+            self._others[watcher] = None
+
+    def remove(self, watcher: AnyWatcher) -> None:
+        """One less, if it is here."""
+        if self._all.pop(watcher, self) is self:
+            return
+        start, prefix = watcher.start, _prefix(watcher)
+        if watcher.end == start + b"\x00":
+            _taken(self._keys, start, watcher)
+        elif prefix is not None:
+            if _taken(self._prefixes, prefix, watcher):
+                self._lengths[len(prefix)] -= 1
+                self._lengths += Counter()  # Without the lengths that no prefix has any more.
+        else:
+            del self._others[watcher]
+
+    def of(self, name: bytes) -> Iterator[AnyWatcher]:
+        """Who watches this key."""
+        yield from self._keys.get(name, ())
+        for length in self._lengths:
+            yield from self._prefixes.get(name[:length], ()) if length <= len(name) else ()
+        for watcher in self._others:
+            if watcher.covers(name):
+                yield watcher
+
+
+def _prefix(watcher: AnyWatcher) -> bytes | None:
+    """The prefix that all keys in its range have, and no others; None: there is none."""
+    if watcher.end is None:
+        return b"" if watcher.start <= b"\x00" else None
+    return watcher.start if watcher.end == after_prefix(watcher.start) else None
+
+
+def _taken(places: dict[bytes, dict[AnyWatcher, None]], name: bytes, watcher: AnyWatcher) -> bool:
+    """Take it from its place; was it the last there?"""
+    del places[name][watcher]
+    if places[name]:
+        return False
+    del places[name]
+    return True

@@ -1,0 +1,374 @@
+"""Watches: every change of the keys of a range, once, in order, whole revisions, from any revision of the log.
+
+Rules: a watcher is *live* (the hub tells it what is applied, in one pass for all) or *behind* (its stream reads for
+it: from what is in memory, and below that from the log). A stream holds a bounded number of bytes; a watcher that would
+add more falls behind, and reads again, from its own place, once its client has taken them. So nothing is dropped and
+nothing told twice, however slow a client is; a snapshot that takes the place of entries puts all behind.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
+
+from quorate.controller import Listener
+from quorate.controller.key_history import KeyChanges
+from quorate.gateway.grpc.asking import Asking
+from quorate.gateway.grpc.codes import COMPACTED
+from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
+from quorate.gateway.grpc.watch_log import LogFold
+from quorate.gateway.grpc.watchers import AnyWatcher, Watcher, WatcherIndex
+
+ALL = -1
+"""The watch id of what is told of all watchers of a stream, or of none."""
+CHANGES_PER_TURN = 100
+"""Entries that are looked at before other work gets its turn."""
+NOBODY_READS_S = 0.05
+"""How long a stream whose watchers all wait for others' replays waits."""
+
+
+class WatchHub(Listener):
+    """All watchers of a node."""
+
+    def __init__(self, asking: Asking) -> None:
+        self.asking, self.context = asking, asking.context
+        self.live = WatcherIndex()
+        self.seen = -1
+        """Up to this revision the live ones were told everything."""
+        self.count = 0
+        self.replays = 0
+        self._streams: dict[WatchStream, None] = {}
+        self._due = False
+        self._stopped = True
+
+    def __len__(self) -> int:
+        return self.count
+
+    def start(self) -> None:
+        """Hear what is applied."""
+        self._stopped = False
+        self.seen = self.context.controller.offset - 1
+        self.context.controller.listeners.add(self)
+        self._later()
+
+    def stop(self) -> None:
+        """Tell nobody anything more."""
+        self._stopped = True
+        self.context.controller.listeners.remove(self)
+
+    def comes(self, stream: "WatchStream") -> None:
+        """One more stream."""
+        self._streams[stream] = None
+
+    def goes(self, stream: "WatchStream") -> None:
+        """One less."""
+        self._streams.pop(stream, None)
+
+    # -- what is applied
+
+    def applied(self, end_offset: int) -> None:
+        """Look at it when other work has had its turn."""
+        if not self._due:
+            self._due = True
+            self.context.scheduler.call_soon(self._pass)
+
+    def _pass(self) -> None:
+        self._due = False
+        history, end = self.context.machine.key_history, self.context.controller.offset
+        if not len(self.live) or self._stopped:
+            self.seen = end - 1
+            return
+        if self.seen < history.floor:
+            for watcher in self.live:
+                watcher.group.falls_behind(watcher, self.seen + 1)
+            self.seen = end - 1
+            return
+        told = 0
+        for looked, change in enumerate(history.since(self.seen + 1)):
+            if looked == CHANGES_PER_TURN or told >= self.context.settings.watch_turn:
+                self.applied(end)
+                return
+            told += self._tell(change)
+            self.seen = change.revision
+        self.seen = end - 1
+
+    def _tell(self, change: KeyChanges) -> int:
+        """Tell the watchers of its keys; answers how many they are."""
+        found: dict[AnyWatcher, list[bytes]] = {}
+        for name in change.names:
+            for watcher in self.live.of(name):
+                found.setdefault(watcher, []).append(name)
+        for watcher, names in found.items():
+            if change.revision >= watcher.next:
+                watcher.group.tell(watcher, change, names)
+        return len(found)
+
+    # -- by the clock
+
+    def _later(self) -> None:
+        settings = self.context.settings
+        self.context.scheduler.call_later(settings.progress_period_s, self._progress)
+
+    def _progress(self) -> None:
+        if not self._stopped:
+            for stream in tuple(self._streams):
+                stream.tell_progress()
+            self._later()
+
+
+class WatchStream:
+    """The watchers of one client's stream, and what waits for it."""
+
+    def __init__(self, hub: WatchHub) -> None:
+        self._hub, self._context = hub, hub.context
+        self._watchers: dict[int, AnyWatcher] = {}
+        self._behind: dict[AnyWatcher, LogFold | None] = {}
+        self._queue: deque[tuple[rpc_pb2.WatchResponse, int]] = deque()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+        self._free = asyncio.Event()
+        self._free.set()
+        self._next_number = 0
+        self._progress_asked = self._closed = False
+        hub.comes(self)
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    # -- what the client asks
+
+    async def room(self) -> None:
+        """Return when little enough waits that one more request may be answered."""
+        await self._free.wait()
+
+    def watch(self, request: rpc_pb2.WatchCreateRequest) -> None:
+        """One more watcher, or why not."""
+        reason = self._refusal(request)
+        if reason:
+            self.refuse(reason)
+            return
+        number = request.watch_id or self._number()
+        now, filters = self._hub.asking.revision, request.filters
+        watcher = Watcher(
+            self,
+            number,
+            request.key,
+            request.range_end,
+            request.start_revision or now + 1,
+            puts=rpc_pb2.WatchCreateRequest.NOPUT not in filters,
+            deletes=rpc_pb2.WatchCreateRequest.NODELETE not in filters,
+            previous=request.prev_kv,
+            progress=request.progress_notify,
+            fragment=request.fragment,
+        )
+        self._watchers[number] = watcher
+        self._hub.count += 1
+        self._say(rpc_pb2.WatchResponse(watch_id=number, created=True))
+        if watcher.next <= now:
+            self._behind[watcher] = None
+        else:
+            self._hub.live.add(watcher)
+
+    def refuse(self, reason: str) -> None:
+        """A watcher that was asked for is none."""
+        self._say(rpc_pb2.WatchResponse(watch_id=ALL, created=True, canceled=True, cancel_reason=reason))
+
+    def _refusal(self, request: rpc_pb2.WatchCreateRequest) -> str:
+        settings = self._context.settings
+        if request.start_revision < 0:
+            return COMPACTED
+        if request.range_end not in (b"", b"\x00") and request.range_end <= (request.key or b"\x00"):
+            return "mvcc: watcher range is empty"
+        if request.watch_id in self._watchers and request.watch_id:
+            return "mvcc: duplicate watch ID provided on the WatchStream"
+        if self._hub.count >= settings.watches_max or len(self._watchers) >= settings.watches_per_stream_max:
+            return "etcdserver: too many requests"
+        return ""
+
+    def _number(self) -> int:
+        while self._next_number in self._watchers:
+            self._next_number += 1
+        self._next_number += 1
+        return self._next_number - 1
+
+    def cancel(self, number: int) -> None:
+        """A watcher ends; of one that is not here nothing is said."""
+        watcher = self._watchers.pop(number, None)
+        if watcher is not None:
+            self._forget(watcher)
+            self._say(rpc_pb2.WatchResponse(watch_id=number, canceled=True))
+
+    def ask_progress(self) -> None:
+        """Say how far all of them are, once none is behind."""
+        self._progress_asked = True
+        self._answer_progress()
+
+    def close(self) -> None:
+        """The client is gone."""
+        if not self._closed:
+            self._closed = True
+            for watcher in self._watchers.values():
+                self._forget(watcher)
+            self._watchers.clear()
+            self._hub.goes(self)
+            self._wake.set()
+
+    def _forget(self, watcher: AnyWatcher) -> None:
+        self._hub.count -= 1
+        self._hub.live.remove(watcher)
+        self._end_replay(watcher)
+        self._behind.pop(watcher, None)
+
+    # -- what it is told
+
+    def _say(self, response: rpc_pb2.WatchResponse, revision: int | None = None) -> None:
+        """Let it wait for its turn, with a header."""
+        response.header.CopyFrom(self._hub.asking.header(revision))
+        size = response.ByteSize()
+        self._queue.append((response, size))
+        self._bytes += size
+        self._wake.set()
+        if self._bytes > self._context.settings.watch_buffer_bytes:
+            self._free.clear()
+
+    def tell(self, watcher: AnyWatcher, change: KeyChanges, names: Iterable[bytes]) -> None:
+        """A live watcher hears of a change, or falls behind."""
+        if self._bytes > self._context.settings.watch_buffer_bytes:
+            self.falls_behind(watcher, change.revision)
+            return
+        events = watcher.events(change, names)
+        watcher.next = change.revision + 1
+        if events:
+            watcher.told = True
+            for response in self._responses(watcher, events):
+                self._say(response, change.revision)
+
+    def falls_behind(self, watcher: AnyWatcher, revision: int) -> None:
+        """What is from this revision on it will read."""
+        watcher.next = max(watcher.next, revision)
+        self._hub.live.remove(watcher)
+        self._behind[watcher] = None
+        self._wake.set()
+
+    def tell_progress(self) -> None:
+        """Those that want to know, and heard of nothing since the last time."""
+        for watcher in self._watchers.values():
+            if watcher.progress and not watcher.told and watcher in self._hub.live:
+                self._say(rpc_pb2.WatchResponse(watch_id=watcher.number), max(self._hub.seen, 0))
+            watcher.told = False
+
+    def _answer_progress(self) -> None:
+        if self._progress_asked and not self._behind:
+            self._progress_asked = False
+            self._say(rpc_pb2.WatchResponse(watch_id=ALL), max(self._hub.seen, 0))
+
+    def _responses(self, watcher: AnyWatcher, events: list[kv_pb2.Event]) -> list[rpc_pb2.WatchResponse]:
+        """One; or, for a client that takes fragments, as many as keep below the size of a request."""
+        if not watcher.fragment:
+            return [rpc_pb2.WatchResponse(watch_id=watcher.number, events=events)]
+        parts: list[list[kv_pb2.Event]] = [[]]
+        size = 0
+        for event in events:
+            size += event.ByteSize()
+            if parts[-1] and size >= self._context.settings.request_bytes_max:
+                parts.append([])
+                size = event.ByteSize()
+            parts[-1].append(event)
+        last = len(parts) - 1
+        return [
+            rpc_pb2.WatchResponse(watch_id=watcher.number, events=part, fragment=at < last)
+            for at, part in enumerate(parts)
+        ]
+
+    # -- how it hears of it
+
+    async def responses(self) -> AsyncIterator[rpc_pb2.WatchResponse]:
+        """All that there is to say, as fast as it is taken; ends when the stream is closed."""
+        while not self._closed:
+            while self._queue:
+                response, size = self._queue.popleft()
+                self._bytes -= size
+                if self._bytes <= self._context.settings.watch_buffer_bytes:
+                    self._free.set()
+                yield response
+            self._wake.clear()
+            read = False
+            for watcher in tuple(self._behind):
+                place = watcher.next
+                for response in self._read_for(watcher):
+                    yield response
+                await asyncio.sleep(0)
+                read = read or watcher.next != place or watcher not in self._behind
+            self._answer_progress()
+            if not read and not self._queue and not self._closed:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Until there is something to do; a watcher that waits for others' replays looks again by itself."""
+        waits = any(fold is None for fold in self._behind.values())
+        try:
+            await asyncio.wait_for(self._wake.wait(), NOBODY_READS_S if waits else None)
+        except TimeoutError:
+            return
+
+    def _read_for(self, watcher: AnyWatcher) -> list[rpc_pb2.WatchResponse]:
+        """The next that a watcher which is behind is told. At the end of what is applied it is live."""
+        if watcher not in self._behind:
+            return []
+        history = self._context.machine.key_history
+        if watcher.next <= history.floor:
+            changes = self._replayed(watcher)
+        else:
+            self._end_replay(watcher)
+            changes = list(islice(history.since(watcher.next), CHANGES_PER_TURN))
+            if not changes:
+                del self._behind[watcher]
+                self._hub.live.add(watcher)
+        return self._told(watcher, changes)
+
+    def _replayed(self, watcher: AnyWatcher) -> list[KeyChanges]:
+        """The next changes that the log tells, if it is this watcher's turn."""
+        fold = self._behind[watcher]
+        if fold is None:
+            if self._hub.replays >= self._context.settings.replays_max:
+                return []
+            self._hub.replays += 1
+            start = self._hub.asking.entry_start(watcher.next)
+            fold = self._behind[watcher] = LogFold(self._context, start, self._wake.set)
+        changes = fold.read()
+        if not changes:
+            watcher.next = max(watcher.next, fold.offset)
+        return changes
+
+    def _end_replay(self, watcher: AnyWatcher) -> None:
+        fold = self._behind.get(watcher)
+        if fold is not None:
+            fold.close()
+            self._behind[watcher] = None
+            self._hub.replays -= 1
+
+    def _told(self, watcher: AnyWatcher, changes: Iterable[KeyChanges]) -> list[rpc_pb2.WatchResponse]:
+        """These changes, several revisions in one answer where they are small; the watcher is past them then."""
+        most, made = self._context.settings.watch_answer_bytes, list[rpc_pb2.WatchResponse]()
+        events, size, revision = list[kv_pb2.Event](), 0, 0
+
+        def end() -> None:
+            for response in self._responses(watcher, events):
+                response.header.CopyFrom(self._hub.asking.header(revision))
+                made.append(response)
+
+        for change in changes:
+            if change.revision < watcher.next:
+                continue
+            watcher.next = change.revision + 1
+            found = watcher.events(change, filter(watcher.covers, change.names))
+            if found:
+                events, revision = [*events, *found], change.revision
+                size += sum(event.ByteSize() for event in found)
+                watcher.told = True
+                if size >= most:
+                    end()
+                    events, size = [], 0
+        if events:
+            end()
+        return made

@@ -1,0 +1,162 @@
+"""etcd's messages and our commands: nothing is lost on the way, and what cannot be carried is refused."""
+
+import pytest
+from grpc import StatusCode
+
+from quorate.events import ordered_name
+from quorate.gateway.grpc import messages
+from quorate.gateway.grpc.codes import CallError
+from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
+from quorate.metadata.commands import (
+    THIS_REVISION,
+    CompareKeys,
+    DeleteKeys,
+    KeyIsPut,
+    KeysAreDeleted,
+    PutKey,
+    Transact,
+    Transacted,
+)
+from quorate.model.keys import KeysAre, RangeKeys
+from quorate.model.state import KeyValue
+
+ODD = b"\x00/\xff k"
+
+
+def value(revision: int = 5) -> KeyValue:
+    return KeyValue(
+        key=ordered_name(ODD), value=b"v", create_revision=revision, mod_revision=revision, version=1, lease=9
+    )
+
+
+def test_a_range_keeps_all_that_it_says() -> None:
+    """Each field of a question comes through; a limit below 0 is none."""
+    request = rpc_pb2.RangeRequest(
+        key=ODD,
+        range_end=b"z",
+        limit=-3,
+        sort_order=rpc_pb2.RangeRequest.DESCEND,
+        sort_target=rpc_pb2.RangeRequest.VALUE,
+        keys_only=True,
+        count_only=True,
+        min_mod_revision=1,
+        max_mod_revision=2,
+        min_create_revision=3,
+        max_create_revision=4,
+    )
+    assert messages.asked(request) == RangeKeys(
+        key=ODD,
+        range_end=b"z",
+        order="descending",
+        sort_by="value",
+        keys_only=True,
+        count_only=True,
+        min_mod_revision=1,
+        max_mod_revision=2,
+        min_create_revision=3,
+        max_create_revision=4,
+    )
+
+
+@pytest.mark.parametrize("field", ["sort_order", "sort_target"])
+def test_an_unknown_order_is_refused(field: str) -> None:
+    """A number that etcd does not know is its own error, not the order that happens to be first."""
+    request = rpc_pb2.RangeRequest(key=b"a")
+    setattr(request, field, 17)
+    with pytest.raises(CallError, match="invalid sort option"):
+        messages.asked(request)
+
+
+def test_a_transaction_is_carried_whole() -> None:
+    """Comparisons of each target, operations of each kind, those within too."""
+    compare = [
+        rpc_pb2.Compare(key=b"a", target=rpc_pb2.Compare.VERSION, version=1),
+        rpc_pb2.Compare(key=b"a", target=rpc_pb2.Compare.CREATE, create_revision=2, result=rpc_pb2.Compare.GREATER),
+        rpc_pb2.Compare(key=b"a", target=rpc_pb2.Compare.MOD, mod_revision=3, result=rpc_pb2.Compare.LESS),
+        rpc_pb2.Compare(key=b"a", target=rpc_pb2.Compare.VALUE, value=b"4", result=rpc_pb2.Compare.NOT_EQUAL),
+        rpc_pb2.Compare(key=b"a", range_end=b"b", target=rpc_pb2.Compare.LEASE, lease=5),
+    ]
+    within = rpc_pb2.TxnRequest(success=[rpc_pb2.RequestOp(request_delete_range=rpc_pb2.DeleteRangeRequest(key=b"d"))])
+    request = rpc_pb2.TxnRequest(
+        compare=compare,
+        success=[
+            rpc_pb2.RequestOp(request_put=rpc_pb2.PutRequest(key=b"a", value=b"x", lease=1, prev_kv=True)),
+            rpc_pb2.RequestOp(request_txn=within),
+        ],
+        failure=[rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a"))],
+    )
+    assert messages.transaction(request) == Transact(
+        compare=(
+            CompareKeys(key=b"a", target="version", number=1),
+            CompareKeys(key=b"a", target="create", number=2, result="greater"),
+            CompareKeys(key=b"a", target="mod", number=3, result="less"),
+            CompareKeys(key=b"a", target="value", value=b"4", result="not equal"),
+            CompareKeys(key=b"a", range_end=b"b", target="lease", number=5),
+        ),
+        success=(PutKey(key=b"a", value=b"x", lease=1, previous=True), Transact(success=(DeleteKeys(key=b"d"),))),
+        failure=(RangeKeys(key=b"a"),),
+    )
+
+
+def test_a_comparison_with_another_targets_field_compares_with_nothing() -> None:
+    """As in etcd: a version that is given where a value is compared counts as no value."""
+    odd = rpc_pb2.Compare(key=b"a", target=rpc_pb2.Compare.VALUE, version=3)
+    assert messages.transaction(rpc_pb2.TxnRequest(compare=[odd])).compare[0].value == b""
+
+
+def test_what_no_command_can_carry_is_refused() -> None:
+    """A Range at a revision, an operation that is none, an unknown comparison, endless depth: each by its name."""
+    deep = rpc_pb2.TxnRequest()
+    for _ in range(messages.DEPTH_MAX + 1):
+        deep = rpc_pb2.TxnRequest(success=[rpc_pb2.RequestOp(request_txn=deep)])
+    unknown = rpc_pb2.Compare(key=b"a")
+    unknown.target = 99  # type: ignore[assignment]
+    old = rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a", revision=3))
+    for request, code in (
+        (rpc_pb2.TxnRequest(success=[old]), StatusCode.UNIMPLEMENTED),
+        (rpc_pb2.TxnRequest(failure=[rpc_pb2.RequestOp()]), StatusCode.INVALID_ARGUMENT),
+        (rpc_pb2.TxnRequest(compare=[unknown]), StatusCode.INVALID_ARGUMENT),
+        (deep, StatusCode.INVALID_ARGUMENT),
+    ):
+        with pytest.raises(CallError) as refused:
+            messages.transaction(request)
+        assert refused.value.code is code
+
+
+def test_a_transactions_own_revision_is_put_in_everywhere() -> None:
+    """What it wrote and read has the answer's revision, in replies within replies too."""
+    mine = value(THIS_REVISION)
+    reply = Transacted(
+        succeeded=True,
+        replies=(
+            KeysAre(found=(mine, value(5)), count=2),
+            KeyIsPut(previous=value(4)),
+            KeysAreDeleted(deleted=1, previous=(mine,)),
+            Transacted(succeeded=False, replies=(KeysAre(found=(mine,), count=1),)),
+        ),
+    )
+    response = messages.transacted(reply, 77)
+    ranged, put, deleted, inner = response.responses
+    assert [found.mod_revision for found in ranged.response_range.kvs] == [77, 5]
+    assert put.response_put.prev_kv.mod_revision == 4
+    assert deleted.response_delete_range.prev_kvs[0].create_revision == 77
+    assert inner.response_txn.responses[0].response_range.kvs[0].mod_revision == 77
+    assert {ranged.response_range.header.revision, inner.response_txn.header.revision, response.header.revision} == {77}
+
+
+def test_a_key_is_the_bytes_it_was() -> None:
+    """Text in the log, bytes on the wire, whatever they are."""
+    assert messages.key_value(value()) == kv_pb2.KeyValue(
+        key=ODD, value=b"v", create_revision=5, mod_revision=5, version=1, lease=9
+    )
+
+
+def test_what_happened_to_a_key() -> None:
+    """A deletion says the key and its revision; what was there comes only if it is wanted."""
+    gone = messages.happened(ODD, value(3), None, 8, previous=True)
+    assert (gone.type, gone.kv.key, gone.kv.mod_revision, gone.kv.value) == (kv_pb2.Event.DELETE, ODD, 8, b"")
+    assert gone.prev_kv.mod_revision == 3
+    put = messages.happened(ODD, value(3), value(8), 8, previous=False)
+    assert put.type == kv_pb2.Event.PUT
+    assert not put.HasField("prev_kv")
+    assert not messages.happened(ODD, None, value(8), 8, previous=True).HasField("prev_kv")

@@ -1,0 +1,51 @@
+"""Who watches a key: the index finds exactly those whose range holds it, and few comparisons are made for it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.gateway.grpc.watchers import AnyWatcher, Watcher, WatcherIndex
+
+TEXT = st.binary(max_size=3).map(lambda text: bytes(97 + byte % 3 for byte in text))
+ENDS = st.one_of(TEXT, st.just(b"\x00"), st.just(b""))
+
+
+def watcher(key: bytes, end: bytes = b"") -> AnyWatcher:
+    return Watcher(None, 0, key, end, 0)
+
+
+@given(st.lists(st.tuples(TEXT, ENDS), max_size=8), TEXT.filter(bool), st.integers(0, 7))
+def test_the_index_finds_who_covers_a_key(spans: list[tuple[bytes, bytes]], name: bytes, gone: int) -> None:
+    """The same as asking each of them, also after one has left."""
+    index, watchers = WatcherIndex(), [watcher(*span) for span in spans]
+    for one in watchers:
+        index.add(one)
+    for one in watchers[gone : gone + 1]:
+        index.remove(one)
+        index.remove(one)
+        watchers.remove(one)
+    assert set(index.of(name)) == {one for one in watchers if one.covers(name)}
+    assert len(index) == len(watchers)
+    assert all(one in index for one in watchers)
+
+
+def test_prefixes_are_looked_up_and_not_compared() -> None:
+    """A thousand watchers of disjoint prefixes cost a key one look-up a length, and leave nothing behind."""
+    index = WatcherIndex()
+    watchers = [watcher(b"/%04d/" % number, b"/%04d0" % number) for number in range(1000)]
+    for one in watchers:
+        index.add(one)
+    assert not index._others
+    assert list(index._lengths) == [6]
+    assert list(index.of(b"/0042/x")) == [watchers[42]]
+    for one in watchers:
+        index.remove(one)
+    assert (len(index), index._prefixes, dict(index._lengths)) == (0, {}, {})
+
+
+def test_a_watch_of_everything_is_a_prefix_too() -> None:
+    """All keys, as etcd's clients ask for them."""
+    index = WatcherIndex()
+    everything = watcher(b"\x00", b"\x00")
+    index.add(everything)
+    assert not index._others
+    assert list(index.of(b"k")) == [everything]

@@ -1,0 +1,255 @@
+"""Watches: every change of a range once, in order, whole revisions, however slow the client and wherever it begins."""
+
+from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
+from quorate.gateway.grpc.settings import GrpcSettings
+from quorate.metadata.commands import DeleteKeys, PutKey, PutTopic, Transact
+from tests.unit.gateway.grpc.house import House, Reader
+
+ALL = (b"\x00", b"\x00")
+
+
+def put(house: House, key: bytes, value: bytes = b"v") -> int:
+    """The revision."""
+    house.bench.done(PutKey(key=key, value=value))
+    return house.revision
+
+
+def txn(house: House, *keys: bytes) -> int:
+    house.bench.done(Transact(success=tuple(PutKey(key=key, value=b"t") for key in keys)))
+    return house.revision
+
+
+def test_a_watch_hears_what_comes() -> None:
+    """Created first, then each change of its keys with its revision, and nothing of others."""
+    house = House()
+    reader = Reader(house)
+    reader.watch(b"a")
+    (created,) = reader.next()
+    assert (created.created, created.watch_id, created.header.revision) == (True, 0, house.revision)
+    first = put(house, b"a", b"1")
+    put(house, b"b")
+    house.bench.done(DeleteKeys(key=b"a", range_end=b"z"))
+    gone = house.revision
+    assert reader.events(2) == [(first, "PUT", b"a", b"1"), (gone, "DELETE", b"a", b"")]
+
+
+def test_a_revision_comes_whole() -> None:
+    """What one transaction wrote is in one answer, under one revision, in its order."""
+    house = House()
+    reader = Reader(house)
+    reader.watch(b"k", b"l")
+    revision = txn(house, b"k2", b"other", b"k1")
+    _, response = reader.next(2)
+    assert [event.kv.key for event in response.events] == [b"k2", b"k1"]
+    assert {event.kv.mod_revision for event in response.events} == {response.header.revision} == {revision}
+
+
+def test_filters_and_what_was_there() -> None:
+    """Without puts only deletions come, without deletions only puts; what was there comes to whoever wants it."""
+    house = House()
+    put(house, b"a", b"0")
+    reader = Reader(house)
+    create = rpc_pb2.WatchCreateRequest
+    reader.watch(b"a", filters=[create.NOPUT], prev_kv=True)
+    reader.watch(b"a", filters=[create.NODELETE])
+    reader.next(2)
+    put(house, b"a", b"1")
+    house.bench.done(DeleteKeys(key=b"a"))
+    told, gone = reader.next(2)
+    assert (told.watch_id, told.events[0].type, told.events[0].HasField("prev_kv")) == (1, kv_pb2.Event.PUT, False)
+    assert (gone.watch_id, gone.events[0].type, gone.events[0].prev_kv.value) == (0, kv_pb2.Event.DELETE, b"1")
+
+
+def expected(house: House) -> list[tuple[int, str, bytes, bytes]]:
+    """Some history; what a watch of all of it must tell."""
+    told = [(put(house, b"a", b"1"), "PUT", b"a", b"1")]
+    house.bench.done(PutTopic(topic="t", read_queues=1, write_queues=1, permission=6))
+    told.append((put(house, b"a", b"2"), "PUT", b"a", b"2"))
+    revision = txn(house, b"b", b"c")
+    told += [(revision, "PUT", b"b", b"t"), (revision, "PUT", b"c", b"t")]
+    house.bench.done(DeleteKeys(key=b"a", range_end=b"c"))
+    return [*told, (house.revision, "DELETE", b"a", b""), (house.revision, "DELETE", b"b", b"")]
+
+
+def test_a_watch_begins_at_any_revision() -> None:
+    """From memory and from the log the same, from the first revision of it on and from each within; and then what is
+    new.
+    """
+    house = House()
+    told = expected(house)
+    for forgotten in (False, True):
+        if forgotten:
+            house.forget_history()
+        for start in range(1, house.revision + 2):
+            reader = Reader(house)
+            reader.watch(*ALL, start=start)
+            assert reader.next()[0].created
+            later = [one for one in told if one[0] >= start]
+            assert not later or reader.events(len(later)) == later
+            told.append((put(house, b"new", b"%d" % start), "PUT", b"new", b"%d" % start))
+            assert reader.events(1) == told[-1:]
+            reader.stream.close()
+    assert (house.hub.replays, len(house.hub), len(house.hub.live)) == (0, 0, 0)
+
+
+def test_from_the_log_an_event_is_whole() -> None:
+    """Version, creation and what was there are those of then, though no event says them."""
+    house = House()
+    first = put(house, b"a", b"1")
+    second = put(house, b"a", b"2")
+    house.forget_history()
+    reader = Reader(house)
+    reader.watch(b"a", start=second, prev_kv=True)
+    event = reader.next(2)[1].events[0]
+    assert (event.kv.version, event.kv.create_revision, event.kv.mod_revision) == (2, first, second)
+    assert event.prev_kv.value == b"1"
+
+
+def test_a_future_revision_is_waited_for() -> None:
+    """Nothing before it is told."""
+    house = House()
+    reader = Reader(house)
+    reader.watch(b"a", start=house.revision + 2)
+    put(house, b"a", b"1")
+    second = put(house, b"a", b"2")
+    assert reader.events(1) == [(second, "PUT", b"a", b"2")]
+
+
+def test_a_slow_client_loses_nothing() -> None:
+    """More than the buffer holds is read again, when it takes: each change once, in order; memory stays bounded."""
+    house = House(settings=GrpcSettings(watch_buffer_bytes=500))
+    reader = Reader(house)
+    reader.watch(*ALL)
+    revisions = []
+    for number in range(200):
+        revisions.append(put(house, b"k%d" % (number % 7), b"x" * 50))
+        house.bench.after(0.01)
+        assert reader.stream._bytes < 1000
+    assert not len(house.hub.live)
+    assert [event[0] for event in reader.events(200)] == revisions
+    revisions.append(put(house, b"last"))
+    assert [event[0] for event in reader.events(1)] == revisions[-1:]
+    reader.stream.ask_progress()
+    assert reader.next()[0].watch_id == -1
+    assert len(house.hub.live) == 1
+
+
+def test_what_memory_forgot_puts_the_living_behind() -> None:
+    """As after a snapshot: the stream goes on from its own next revision, by the log."""
+    house = House()
+    reader = Reader(house)
+    reader.watch(b"a")
+    reader.next()
+    first = put(house, b"a", b"1")
+    second = put(house, b"a", b"2")
+    house.forget_history()
+    assert reader.events(2) == [(first, "PUT", b"a", b"1"), (second, "PUT", b"a", b"2")]
+    third = put(house, b"a", b"3")
+    assert reader.events(1) == [(third, "PUT", b"a", b"3")]
+
+
+def test_what_cannot_be_watched_is_told() -> None:
+    """A negative revision, an empty range, a number in use, one too many: created and cancelled at once, as by etcd."""
+    house = House(settings=GrpcSettings(watches_per_stream_max=1))
+    reader = Reader(house)
+    reader.watch(b"a", start=-1)
+    reader.watch(b"b", b"a")
+    reader.watch(b"a", watch_id=7)
+    reader.watch(b"a", watch_id=7)
+    reader.watch(b"a")
+    answers = reader.next(5)
+    assert [(one.watch_id, one.created, one.canceled) for one in answers] == [
+        (-1, True, True),
+        (-1, True, True),
+        (7, True, False),
+        (-1, True, True),
+        (-1, True, True),
+    ]
+    reasons = [one.cancel_reason for one in answers if one.canceled]
+    assert [reason.rpartition(" ")[2] for reason in reasons] == ["compacted", "empty", "WatchStream", "requests"]
+    reader.stream.cancel(99)
+    reader.stream.cancel(7)
+    (ended,) = reader.next()
+    assert (ended.watch_id, ended.canceled, ended.created) == (7, True, False)
+    assert not len(house.hub)
+
+
+def test_numbers_are_given_and_not_twice() -> None:
+    """From 0 on, past those that clients chose."""
+    house = House()
+    reader = Reader(house)
+    reader.watch(b"a")
+    reader.watch(b"a", watch_id=1)
+    reader.watch(b"a")
+    assert [one.watch_id for one in reader.next(3)] == [0, 1, 2]
+
+
+def test_progress_is_told_when_all_is_told() -> None:
+    """Asked for, it comes behind everything up to its revision; a watcher that is behind is waited for."""
+    house = House()
+    for number in range(3):
+        put(house, b"a", b"%d" % number)
+    reader = Reader(house)
+    reader.watch(b"a", start=1)
+    reader.stream.ask_progress()
+    created, told, progress = reader.next(3)
+    assert (created.created, len(told.events), progress.watch_id) == (True, 3, -1)
+    assert progress.header.revision == house.revision
+    reader.stream.ask_progress()
+    assert reader.next()[0].watch_id == -1
+
+
+def test_progress_is_told_by_the_clock_when_nothing_happens() -> None:
+    """To who wants it, and heard of nothing for the whole period."""
+    house = House(settings=GrpcSettings(progress_period_s=60))
+    reader = Reader(house)
+    reader.watch(b"a", progress_notify=True)
+    reader.watch(b"b")
+    reader.next(2)
+    put(house, b"a")
+    house.bench.after(61)
+    put(house, b"other")
+    house.bench.after(60)
+    told, progress = reader.next(2)
+    assert (len(told.events), len(progress.events), progress.watch_id) == (1, 0, 0)
+    assert progress.header.revision == house.revision
+    assert not reader.stream._queue
+    house.hub.stop()
+    house.bench.after(120)
+    assert not reader.stream._queue
+
+
+def test_a_large_revision_comes_in_fragments_to_who_takes_them() -> None:
+    """All but the last say that there is more, and all have one revision."""
+    house = House(settings=GrpcSettings(request_bytes_max=200))
+    reader = Reader(house)
+    reader.watch(b"k", b"l", fragment=True)
+    reader.watch(b"k", b"l")
+    reader.next(2)
+    revision = txn(house, *(b"k%02d" % number for number in range(20)))
+    parts = reader.next(2)
+    while sum(len(part.events) for part in parts) < 40:
+        parts += reader.next()
+    mine = [part for part in parts if part.watch_id == 0]
+    assert [part.fragment for part in mine] == [True] * (len(mine) - 1) + [False]
+    assert len(mine) > 1
+    assert {part.header.revision for part in parts} == {revision}
+    (whole,) = [part for part in parts if part.watch_id == 1]
+    assert len(whole.events) == 20
+
+
+def test_many_replays_wait_for_each_other() -> None:
+    """No more at a time than the setting says, and each comes to its end."""
+    house = House(settings=GrpcSettings(replays_max=1))
+    told = expected(house)
+    house.forget_history()
+    readers = [Reader(house) for _ in range(3)]
+    for reader in readers:
+        reader.watch(*ALL, start=1)
+    for reader in readers:
+        assert reader.events(len(told)) == told
+        assert house.hub.replays <= 1
+        told.append((put(house, b"z"), "PUT", b"z", b"v"))
+        assert reader.events(1) == told[-1:]
+        reader.stream.close()
+    assert house.hub.replays == 0
