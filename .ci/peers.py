@@ -123,6 +123,7 @@ PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "kafka": jars("tests/kafka_tools/pom.xml", "."),
     "kcat": debian("kcat", ("bin/kcat", "bin/kafkacat"), "-V"),
     "etcd-server": debian("etcd-server", ("bin/etcd",), "--version"),
+    "etcd-client": debian("etcd-client", ("bin/etcdctl",), "version"),
     "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
     "spark": spark_jars,
     "postgresql": postgresql,

@@ -19,6 +19,7 @@ TESTS = Path(__file__).resolve().parent
 MARKS = {
     "integration": ("integration",),
     "contract": ("integration",),
+    "etcd": ("integration",),
     "kills": ("integration",),
     "rocketmq": ("integration", "peers"),
     "kafka_tools": ("integration", "peers"),
