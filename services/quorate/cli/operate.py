@@ -83,6 +83,7 @@ def _status_table(answer: Status) -> Iterable[str]:
         ("broker sets", f"{counts.sets}, {counts.without_master} without a master"),
         ("brokers", f"{_known(counts.alive)} of {counts.replicas} alive"),
         ("topics", answer.topics),
+        *([("keys", answer.keys), ("leases", answer.leases)] if answer.keys or answer.leases else []),
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),
         *_runs_on(answer),

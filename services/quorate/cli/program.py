@@ -40,6 +40,8 @@ OWN: Mapping[str, tuple[str, str]] = {
     "log": ("cli.log:COMMAND", "The committed events: log tail, log dump."),
     "at": ("cli.travel:AT", "A read command on the state at an offset: at N status, at N brokers, …"),
     "diff": ("cli.travel:DIFF", "What changed between two offsets."),
+    "kv": ("cli.keys:KV", "Keys, as etcd has them: kv get, put, del, watch."),
+    "lease": ("cli.keys:LEASE", "Leases of keys: lease grant, revoke, keep-alive, ttl, list."),
     "whatif": ("cli.whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
     "state-hash": ("cli.operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
     "simbroker": ("demo.command:BROKER", "Simulated brokers for a cluster that runs, as demo starts them."),

@@ -56,6 +56,8 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     feature_level: int
     brokers: BrokerCounts
     topics: int
+    keys: int = 0
+    leases: int = 0
     ready: bool | None
     election_timeout_ms: int | None = None
     """The smallest in force at this node: how long a silent leader is waited for; it grows with what the node lags."""
@@ -69,6 +71,8 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     """``native`` (what is done to bytes for every commit is done in C), or ``pure`` and why."""
     journal_sync: str | None = None
     """Who makes its journal durable now: ``kernel`` (beside the node, AIO) or ``thread``; null in the past."""
+    grpc: str = ""
+    """Where the answering node speaks gRPC; empty: nowhere."""
 
 
 class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):

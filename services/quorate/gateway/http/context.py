@@ -49,6 +49,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """What it runs on."""
     leaf: str = ""
     """Native, or pure and why."""
+    grpc: str = ""
+    """Where it speaks gRPC, ``host:port``; empty: nowhere."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,309 @@
+"""``quorate kv`` and ``quorate lease``: keys and leases from the command line, over the gRPC that etcd's clients speak.
+
+Rules: ``--node`` takes HTTP addresses, as everywhere; a node says itself where it speaks gRPC. The first that
+answers is asked, and a change is asked for once. Keys and values are UTF-8, as typed; in tables what is not UTF-8 is
+shown as base64, in JSON and YAML a key is the text that the log has and a value is base64. A lease is a hexadecimal
+number, as ``etcdctl`` prints it.
+"""
+
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from signal import SIGINT, signal
+from threading import Event
+from typing import Any
+
+import grpc
+
+from quorate.cli.client import Node, NodeError, add_node
+from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.output import add_output, columns, show
+from quorate.errors import UsageError
+from quorate.events import ordered_name
+from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
+from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub, WatchStub
+from quorate.gateway.http.answers import Status
+from quorate.model.ordered import after_prefix
+from quorate.model.words import lease_number
+from quorate.terminal import visible_bytes
+
+TIMEOUT_S = 5.0
+
+
+def _key_arguments(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="get|put|del|watch")
+    get = _action(actions, "get", "Keys and their values; exit 1 when there is none.")
+    get.add_argument("key", metavar="KEY")
+    _range(get)
+    get.add_argument("--revision", type=int, default=0, metavar="N", help="as of this revision (default: now)")
+    get.add_argument("--limit", type=int, default=0, metavar="N", help="at most so many")
+    get.add_argument("--keys-only", action="store_true", help="without values")
+    get.add_argument("--stale", action="store_true", help="as the asked node has it, without asking the leader")
+    put = _action(actions, "put", "Give a key a value.")
+    put.add_argument("key", metavar="KEY")
+    put.add_argument("value", metavar="VALUE", help="- is read from stdin")
+    put.add_argument("--lease", default="0", metavar="ID", help="it goes when this lease ends")
+    delete = _action(actions, "del", "Delete keys; exit 1 when there was none.")
+    delete.add_argument("key", metavar="KEY")
+    _range(delete)
+    watch = _action(actions, "watch", "Tell every change of keys as it happens; Ctrl-C ends it.")
+    watch.add_argument("key", metavar="KEY")
+    _range(watch)
+    watch.add_argument("--revision", type=int, default=0, metavar="N", help="from this revision on (default: now)")
+
+
+def _lease_arguments(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="grant|revoke|keep-alive|ttl|list")
+    grant = _action(actions, "grant", "Begin a lease; prints its number.")
+    grant.add_argument("ttl", type=int, metavar="SECONDS")
+    for name, summary in (
+        ("revoke", "End a lease and delete its keys."),
+        ("keep-alive", "Keep a lease alive until Ctrl-C."),
+        ("ttl", "What is left of a lease, and its keys; exit 1 when there is none."),
+    ):
+        action = _action(actions, name, summary)
+        action.add_argument("lease", metavar="ID")
+        if name == "keep-alive":
+            action.add_argument("--once", action="store_true", help="one word, and no more")
+    _action(actions, "list", "All leases.")
+
+
+def _action(actions: Any, name: str, summary: str) -> ArgumentParser:
+    parser: ArgumentParser = actions.add_parser(name, help=summary, description=summary)
+    add_node(parser)
+    add_output(parser)
+    return parser
+
+
+def _range(parser: ArgumentParser) -> None:
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--prefix", action="store_true", help="every key that begins with KEY")
+    group.add_argument("--from-key", action="store_true", help="every key from KEY on")
+    group.add_argument("--to", metavar="END", help="every key from KEY on that comes before END")
+
+
+def _end(options: Namespace) -> bytes:
+    key: bytes = options.key.encode()
+    if options.prefix:
+        return after_prefix(key) or b"\x00"
+    if options.from_key:
+        return b"\x00"
+    return options.to.encode() if options.to is not None else b""
+
+
+def _lease(text: str) -> int:
+    try:
+        number = int(text, 16)
+    except ValueError:
+        number = 1 << 64
+    if not 0 <= number < 1 << 64:
+        raise UsageError(f"{text[:40]!r} is no number of a lease (hexadecimal, 64 bits)")
+    return number - (1 << 64) if number >> 63 else number
+
+
+@contextmanager
+def _channel(options: Namespace) -> Iterator[grpc.Channel]:
+    """To the first node that answers. Raises NodeError; of a call, too."""
+    node = Node(options.node, TIMEOUT_S)
+    place = node.get("/v1/status", Status, level="stale").grpc
+    if not place:
+        raise NodeError(f"node {node.address} does not listen for gRPC: say listeners.grpc, or ask another one")
+    with grpc.insecure_channel(place) as channel:
+        try:
+            yield channel
+        except grpc.RpcError as error:
+            raise NodeError(_told(error)) from error
+
+
+def _told(error: Any) -> str:
+    """What a call ended with; of one that nobody knows the end of, that."""
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED or "timed out" in (error.details() or ""):
+        return f"{error.details()}: a change may have been made"
+    return str(error.details() or error.code().name).removeprefix("quorate: ")
+
+
+# -- keys
+
+
+def _run_keys(options: Namespace) -> int:
+    run: dict[str, Callable[[Namespace, grpc.Channel], int]] = {
+        "get": _get,
+        "put": _put,
+        "del": _delete,
+        "watch": _watch,
+    }
+    with _channel(options) as channel:
+        return run[options.action](options, channel)
+
+
+def _get(options: Namespace, channel: grpc.Channel) -> int:
+    request = rpc_pb2.RangeRequest(
+        key=options.key.encode(),
+        range_end=_end(options),
+        limit=options.limit,
+        revision=options.revision,
+        keys_only=options.keys_only,
+        serializable=options.stale,
+    )
+    answer = KVStub(channel).Range(request, timeout=TIMEOUT_S)
+    found = {
+        "revision": answer.header.revision,
+        "count": answer.count,
+        "more": answer.more,
+        "keys": [_plain(one) for one in answer.kvs],
+    }
+    names = ["key", "revision", "version", "lease"] if options.keys_only else ["key", "value", "revision", "lease"]
+    rows = [[_cells(one)[name] for name in names] for one in answer.kvs]
+    show(found, options.output, columns(names, rows) if rows else [])
+    return DONE if answer.count else REFUSED
+
+
+def _plain(one: kv_pb2.KeyValue) -> dict[str, Any]:
+    return {
+        "key": ordered_name(one.key),
+        "value": b64encode(one.value).decode(),
+        "create_revision": one.create_revision,
+        "mod_revision": one.mod_revision,
+        "version": one.version,
+        "lease": lease_number(one.lease) if one.lease else None,
+    }
+
+
+def _cells(one: kv_pb2.KeyValue) -> dict[str, str]:
+    return {
+        "key": visible_bytes(one.key),
+        "value": visible_bytes(one.value),
+        "revision": str(one.mod_revision),
+        "version": str(one.version),
+        "lease": lease_number(one.lease) if one.lease else "",
+    }
+
+
+def _put(options: Namespace, channel: grpc.Channel) -> int:
+    value = sys.stdin.buffer.read() if options.value == "-" else options.value.encode()
+    request = rpc_pb2.PutRequest(key=options.key.encode(), value=value, lease=_lease(options.lease))
+    answer = KVStub(channel).Put(request, timeout=TIMEOUT_S)
+    revision = answer.header.revision
+    show({"revision": revision}, options.output, [f"key {options.key} is put; revision {revision}"])
+    return DONE
+
+
+def _delete(options: Namespace, channel: grpc.Channel) -> int:
+    request = rpc_pb2.DeleteRangeRequest(key=options.key.encode(), range_end=_end(options))
+    answer = KVStub(channel).DeleteRange(request, timeout=TIMEOUT_S)
+    told = {"deleted": answer.deleted, "revision": answer.header.revision}
+    show(told, options.output, [f"{answer.deleted} deleted; revision {answer.header.revision}"])
+    return DONE if answer.deleted else REFUSED
+
+
+def _watch(options: Namespace, channel: grpc.Channel) -> int:
+    create = rpc_pb2.WatchCreateRequest(
+        key=options.key.encode(), range_end=_end(options), start_revision=options.revision
+    )
+    ended = Event()
+
+    def asked() -> Iterator[rpc_pb2.WatchRequest]:
+        """A stream that asks nothing more is one that ends."""
+        yield rpc_pb2.WatchRequest(create_request=create)
+        ended.wait()
+
+    answers = WatchStub(channel).Watch(asked())
+    signal(SIGINT, lambda *_: answers.cancel())  # An exception may be raised, and lost, inside of grpcio.
+    try:
+        return _tell(options, answers)
+    except grpc.RpcError as error:
+        if error.code() is grpc.StatusCode.CANCELLED:
+            return DONE
+        raise
+    finally:
+        ended.set()
+
+
+def _tell(options: Namespace, answers: Iterable[rpc_pb2.WatchResponse]) -> int:
+    for answer in answers:
+        if answer.canceled:
+            raise NodeError(answer.cancel_reason)
+        for event in answer.events:
+            deleted = event.type == kv_pb2.Event.DELETE
+            told = {"event": "delete" if deleted else "put", **_plain(event.kv)}
+            cells = _cells(event.kv)
+            line = f"{cells['revision']}  {'delete' if deleted else 'put   '}  {cells['key']}  {cells['value']}"
+            show(told, options.output, [line.rstrip()])
+            sys.stdout.flush()
+    return DONE
+
+
+# -- leases
+
+
+def _run_leases(options: Namespace) -> int:
+    run: dict[str, Callable[[Namespace, grpc.Channel], int]] = {
+        "grant": _grant,
+        "revoke": _revoke,
+        "keep-alive": _keep_alive,
+        "ttl": _ttl,
+        "list": _list,
+    }
+    with _channel(options) as channel:
+        return run[options.action](options, channel)
+
+
+def _grant(options: Namespace, channel: grpc.Channel) -> int:
+    answer = LeaseStub(channel).LeaseGrant(rpc_pb2.LeaseGrantRequest(TTL=options.ttl), timeout=TIMEOUT_S)
+    number = lease_number(answer.ID)
+    show({"lease": number, "ttl_s": answer.TTL}, options.output, [f"lease {number} is granted for {answer.TTL} s"])
+    return DONE
+
+
+def _revoke(options: Namespace, channel: grpc.Channel) -> int:
+    lease = _lease(options.lease)
+    LeaseStub(channel).LeaseRevoke(rpc_pb2.LeaseRevokeRequest(ID=lease), timeout=TIMEOUT_S)
+    show({"lease": lease_number(lease)}, options.output, [f"lease {lease_number(lease)} has ended"])
+    return DONE
+
+
+def _keep_alive(options: Namespace, channel: grpc.Channel) -> int:
+    """A word every third of its time."""
+    lease, stub = _lease(options.lease), LeaseStub(channel)
+    while True:
+        request = rpc_pb2.LeaseKeepAliveRequest(ID=lease)
+        (answer,) = stub.LeaseKeepAlive(iter([request]), timeout=TIMEOUT_S)
+        if not answer.TTL:
+            raise NodeError(f"there is no lease {lease_number(lease)}")
+        told = {"lease": lease_number(lease), "ttl_s": answer.TTL}
+        show(told, options.output, [f"lease {lease_number(lease)} lives for {answer.TTL} s"])
+        sys.stdout.flush()
+        if options.once:
+            return DONE
+        time.sleep(answer.TTL / 3)
+
+
+def _ttl(options: Namespace, channel: grpc.Channel) -> int:
+    lease = _lease(options.lease)
+    request = rpc_pb2.LeaseTimeToLiveRequest(ID=lease, keys=True)
+    answer = LeaseStub(channel).LeaseTimeToLive(request, timeout=TIMEOUT_S)
+    if answer.TTL < 0:
+        raise NodeError(f"there is no lease {lease_number(lease)}")
+    told = {
+        "lease": lease_number(lease),
+        "left_s": answer.TTL,
+        "ttl_s": answer.grantedTTL,
+        "keys": [ordered_name(key) for key in answer.keys],
+    }
+    lines = [f"lease {lease_number(lease)} lives for {answer.TTL} of {answer.grantedTTL} s"]
+    show(told, options.output, [*lines, *(f"  {visible_bytes(key)}" for key in answer.keys)])
+    return DONE
+
+
+def _list(options: Namespace, channel: grpc.Channel) -> int:
+    answer = LeaseStub(channel).LeaseLeases(rpc_pb2.LeaseLeasesRequest(), timeout=TIMEOUT_S)
+    numbers = [lease_number(lease.ID) for lease in answer.leases]
+    show(numbers, options.output, numbers)
+    return DONE
+
+
+KV = Command(_key_arguments, _run_keys)
+LEASE = Command(_lease_arguments, _run_leases)
