@@ -16,8 +16,8 @@ from tests.sim.world import EPOCH_MS, ViolationError, World
 
 FORGOTTEN = "not remembered"
 """What an id that is too old is told (metadata/requests.py)."""
-REFUSED_ID = "InvalidRequestId"
-"""What one that is too far ahead is told."""
+FINAL_REFUSALS = ("InvalidRequestId", "UnsupportedFeatureLevel")
+"""What one that is too far ahead is told; and a key before its level is raised, which needs every voter."""
 
 
 LIES_MS = (-86_400_000, -5000, 200, 5000, 50_000, 86_400_000, 31_536_000_000)
@@ -235,7 +235,7 @@ class Client:
                 self.answered += 1
                 self._favourite = node
                 self._finish(call, result)
-            case Nothing(reason=reason) if REFUSED_ID in reason:  # The cluster's last word as well.
+            case Nothing(reason=reason) if any(name in reason for name in FINAL_REFUSALS):  # The cluster's last word.
                 self.answered += 1
                 self._finish(call, None)
             case Nothing():
