@@ -17,8 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc
 import psutil
 
+from quorate.gateway.grpc.pb import rpc_pb2
+from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub
 from tests.clusters import QUORATE, Started, free_ports, until
 from tests.clusters import up as cluster_up
 from tests.projections.worker import Worker
@@ -90,10 +93,12 @@ class World:
     # -- the load
 
     def write(self) -> None:
-        """Topics and settings come, change and go, through every node, until it is over."""
+        """Topics, settings, keys and leases come, change and go, through every node, until it is over."""
         number = 0
         while not self.over.wait(0.1):
             number += 1
+            if number % 4 == 0:
+                self._write_keys(self.cluster.nodes[number % len(self.cluster.nodes)]["grpc"], number)
             node = self.cluster.nodes[number % len(self.cluster.nodes)]["http"]
             method, path, body = self._change(number)
             data = None if body is None else json.dumps(body).encode()
@@ -102,7 +107,19 @@ class World:
             with suppress(OSError, http.client.HTTPException):  # A node that is dead now, or a refusal: the next one.
                 urllib.request.urlopen(request, timeout=5).close()
 
+    def _write_keys(self, address: str, number: int) -> None:
+        """A lease, a key that it holds, one that it does not; now and then all but the last go."""
+        with suppress(grpc.RpcError), grpc.insecure_channel(address) as channel:
+            keys, leases = KVStub(channel), LeaseStub(channel)
+            leases.LeaseGrant(rpc_pb2.LeaseGrantRequest(ID=number, TTL=3600), timeout=5)
+            keys.Put(rpc_pb2.PutRequest(key=b"/held/%d" % (number % 5), value=b"\xff", lease=number), timeout=5)
+            keys.Put(rpc_pb2.PutRequest(key=b"/free/\x00%d" % (number % 5), value=b"%d" % number), timeout=5)
+            if number % 12 == 0:
+                leases.LeaseRevoke(rpc_pb2.LeaseRevokeRequest(ID=number), timeout=5)
+
     def _change(self, number: int) -> tuple[str, str, Row | None]:
+        if number % 50 == 1:
+            return "PUT", "/v1/feature", {"level": 2}
         if number % 6 == 0:
             return "PUT", "/v1/config/cluster", {"changes": {f"key-{number % 5}": str(number)}, "unread": True}
         if number % 7 == 0:

@@ -89,6 +89,8 @@ def _entities(facts: Facts, state: State) -> dict[Any, dict[str, Any]]:
     values: dict[str, dict[str, Any]] = {}
     for kind, held in (("topic", state.topics), ("config", state.configs), ("node", state.nodes)):
         values |= {f"{kind}/{name}": {"kind": kind, **_whole(thing)} for name, thing in held.items()}
+    values |= {f"key/{one.key}": {"kind": "key", **_whole(one)} for _, one in state.keys.items()}
+    values |= {f"lease/{number}": {"kind": "lease", **_whole(one)} for number, one in state.leases.items()}
     values |= {f"broker-set/{name}": _broker_set(facts, found) for name, found in state.broker_sets.items()}
     if state.cluster is not None:
         values[f"cluster/{state.cluster.cluster_id}"] = {"kind": "cluster", **_whole(state.cluster)}
@@ -102,13 +104,14 @@ def _entities(facts: Facts, state: State) -> dict[Any, dict[str, Any]]:
     for stamp, event in facts:
         key = e.key(event).decode()
         kind, _, name = key.split("/", 2)
+        name = name if kind == "key" else unquote(name)  # Names of keys stand in them as they are.
         found[key] = {
             "event_offset": stamp.offset,
             "key": key,
             "kind": kind,
-            "name": unquote(name),
+            "name": name,
             "time_ms": stamp.time_ms,
-            "value": values.get(f"{kind}/{unquote(name)}"),
+            "value": values.get(f"{kind}/{name}"),
         }
     return found
 

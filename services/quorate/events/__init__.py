@@ -7,7 +7,17 @@ from quorate.events import _generated
 from quorate.events._avro import UnknownSchemaError
 from quorate.events._generated import *  # noqa: F403  Its __all__ is the catalogue: a new event needs no line here.
 from quorate.events._generated import SCHEMAS
-from quorate.events.codec import EVENT_BYTES_MAX, about, decode, encode, entity_key, key, kinds_about, schema_id
+from quorate.events.codec import (
+    EVENT_BYTES_MAX,
+    about,
+    decode,
+    encode,
+    entity_key,
+    entity_name,
+    key,
+    kinds_about,
+    schema_id,
+)
 from quorate.events.names import ordered_name, raw_name
 from quorate.events.stamp import Stamp, stamp_of
 from quorate.events.varint import DecodeError
@@ -22,6 +32,7 @@ __all__ = [
     "decode",
     "encode",
     "entity_key",
+    "entity_name",
     "key",
     "kinds_about",
     "ordered_name",

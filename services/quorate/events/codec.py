@@ -9,7 +9,7 @@ Source: Avro 1.12 specification, "Binary encoding"; Confluent Schema Registry, "
 
 import struct
 from functools import lru_cache
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from quorate.errors import UsageError
 from quorate.events._avro import UnknownSchemaError
@@ -83,9 +83,9 @@ def kinds_about(*entities: str) -> frozenset[type[Event]]:
     return frozenset(kind for kind, (entity, _) in KEYS.items() if entity in entities)
 
 
-def is_verbatim(kind: str) -> bool:
-    """Do the names of this kind of entity stand in keys as they are?"""
-    return kind in VERBATIM
+def entity_name(kind: str, text: str) -> str:
+    """The name of an entity, from its text in a key."""
+    return unquote(text) if "%" in text and kind not in VERBATIM else text
 
 
 @lru_cache(maxsize=16_384)

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final, assert_never
-from urllib.parse import unquote
 
 import msgspec
 from immutables import Map
 
 from quorate.errors import InvariantBrokenError
 from quorate.events import raw_name
-from quorate.events.codec import entity_key, is_verbatim
+from quorate.events.codec import entity_key, entity_name
 from quorate.model.evolve import with_key
 from quorate.model.ordered import OrderedMap, building
 from quorate.model.state import (
@@ -84,7 +83,7 @@ def _place(key: bytes) -> "tuple[Callable[[State, str], Entity | None], str]":
     find = _FIND.get(kind)
     if find is None:
         raise InvariantBrokenError(f"no entity has the key {key!r}")
-    return find, unquote(name) if "%" in name and not is_verbatim(kind) else name
+    return find, entity_name(kind, name)
 
 
 def rows(state: State) -> Iterator[tuple[bytes, bytes]]:

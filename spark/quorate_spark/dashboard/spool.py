@@ -12,12 +12,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import unquote
 
 import msgspec
 
 from quorate.errors import InvariantBrokenError
-from quorate.events import SCHEMAS, Event, Stamp, decode, encode, key
+from quorate.events import SCHEMAS, Event, Stamp, decode, encode, entity_name, key
 from quorate_spark.dashboard.rows import Names
 
 REPLAY_BYTES = 1 << 20
@@ -49,7 +48,7 @@ def short_key(event: Event) -> str:
 @lru_cache(maxsize=16_384)
 def _short(full: bytes) -> str:
     kind, _, name = full.decode().split("/", 2)
-    return f"{kind}/{unquote(name)}"
+    return f"{kind}/{entity_name(kind, name)}"
 
 
 class Spool:

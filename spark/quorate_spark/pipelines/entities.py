@@ -7,11 +7,10 @@ row without a value, so that a replay never revives it.
 
 from collections.abc import Iterable
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 
-from quorate.events import MasterElected
+from quorate.events import MasterElected, entity_name
 from quorate.model.rows import Entity as Thing
 from quorate.model.state import BrokerSet, Leader, Replica
 from quorate_spark.pipelines.facts import Fact
@@ -38,7 +37,7 @@ def step(master: Master, fact: Fact) -> tuple[Master, Iterable[Entity]]:
         event_offset=fact.stamp.offset,
         key=fact.key,
         kind=kind,
-        name=unquote(name),
+        name=entity_name(kind, name),
         time_ms=fact.stamp.time_ms,
         value=None if fact.after is None else msgspec.json.encode(_value(kind, fact.after, master)).decode(),
     )
