@@ -98,9 +98,7 @@ def numbered(events: Sequence[KeyPut | KeyDeleted], others: tuple[Event, ...] = 
 
 def _check(operation: KeyOperation, most: int, depth: int) -> None:
     match operation:
-        case RangeKeys():
-            _check_key(operation.key)
-        case DeleteKeys():
+        case RangeKeys() | DeleteKeys():
             _check_key(operation.key)
         case PutKey():
             _check_put(operation)

@@ -34,6 +34,13 @@ class RangeKeys(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, o
     min_create_revision: int = 0
     max_create_revision: int = 0
 
+    @property
+    def by_revision(self) -> bool:
+        """Are some keys of the range left out by their revisions?"""
+        return bool(
+            self.min_mod_revision or self.max_mod_revision or self.min_create_revision or self.max_create_revision
+        )
+
 
 class KeysAre(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
     """The answer. ``count``: of all keys in the range, whatever was left out of ``found``."""
@@ -71,9 +78,7 @@ def within(keys: OrderedMap[KeyValue], asked: RangeKeys) -> KeysAre:
         items = (found for _, found in keys.items(start, end))
     if asked.count_only:
         return KeysAre(count=count)
-    filtered = (
-        asked.min_mod_revision or asked.max_mod_revision or asked.min_create_revision or asked.max_create_revision
-    )
+    filtered = asked.by_revision
     most = asked.limit + 1 if asked.limit > 0 else None
     if asked.order == "none" and not filtered:  # As etcd: what is sorted then is what the limit lets through.
         found = _sorted(islice(items, most), asked)

@@ -1,22 +1,9 @@
 """What etcd's own answers taught: each of these was found by asking it (tests/etcd)."""
 
 from quorate.events import LeaseEnded
-from quorate.metadata import commands
 from quorate.metadata.commands import DeleteKeys, GrantLease, KeyOperation, PutKey, RevokeLease, Transact, Transacted
 from quorate.model.keys import RangeKeys, within
-from tests.unit.metadata.kit import ADDRESSES, CREATE, World
-
-
-def world() -> World:
-    """A cluster that has keys."""
-    made = World()
-    made.do(CREATE)
-    started = commands.RecordNodeStart(
-        node_id=1, dir_uuid="u1", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2
-    )
-    made.do(started)
-    made.do(commands.RaiseFeatureLevel(level=2))
-    return made
+from tests.unit.metadata.test_keys import world
 
 
 def test_a_lease_without_keys_ends() -> None:

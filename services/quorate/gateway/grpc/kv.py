@@ -107,10 +107,7 @@ class KvService:
 
 
 def _in_order(asked: RangeKeys) -> bool:
-    filtered = (
-        asked.min_mod_revision or asked.max_mod_revision or asked.min_create_revision or asked.max_create_revision
-    )
-    return not filtered and asked.sort_by == "key" and asked.order != "descending"
+    return not asked.by_revision and asked.sort_by == "key" and asked.order != "descending"
 
 
 def resource(key: bytes) -> str:
