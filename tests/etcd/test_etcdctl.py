@@ -16,6 +16,9 @@ from quorate.gateway.http.writing import FeatureBody
 from tests.clusters import Started, quorate, until, up
 from tests.peers import peer
 
+UNKNOWN = "etcdserver: request timed out"
+"""What etcd's servers say of a write whose leader was killed under it."""
+
 
 class Ctl:
     """The program, and where it asks."""
@@ -25,14 +28,25 @@ class Ctl:
         self._command = [program, "--endpoints", endpoints, "--dial-timeout", "5s", "--command-timeout", "10s"]
         self._environment = os.environ | {"ETCDCTL_API": "3"}
 
-    def __call__(self, *words: str, stdin: str = "") -> str:
-        """What it prints; it must end well."""
-        done = subprocess.run(
+    def _run(self, words: tuple[str, ...], stdin: str = "") -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
             [*self._command, *words], input=stdin, capture_output=True, text=True, timeout=60, check=False,
             env=self._environment,
         )  # fmt: skip
+
+    def __call__(self, *words: str, stdin: str = "") -> str:
+        """What it prints; it must end well."""
+        done = self._run(words, stdin)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
+
+    def put(self, key: str, value: str) -> None:
+        """As a careful client does: a put whose end nobody knows is looked for, and repeated if it was not done."""
+        put = ("put", key, value)
+        while (done := self._run(put)).returncode != 0:
+            assert UNKNOWN in done.stderr, (put, done.stdout, done.stderr)
+            if self("get", key, "--print-value-only") == f"{value}\n":
+                return
 
     def json(self, *words: str) -> Any:
         """The same as JSON."""
@@ -118,7 +132,7 @@ def test_a_watch_and_a_lease_outlive_the_leader(ctl: Ctl, cluster: Started) -> N
         (pid,) = [node["pid"] for node in cluster.nodes if node["id"] == leader]
         psutil.Process(pid).kill()
         for number in range(3, 6):
-            ctl("put", "/seen/k", str(number))
+            ctl.put("/seen/k", str(number))
         told: list[str] = []
         while len(told) < 6:
             assert watch.stdout is not None
