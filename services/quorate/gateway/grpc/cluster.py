@@ -21,6 +21,8 @@ from quorate.model.state import KeyValue
 API_VERSION = "3.5.0"
 LOOK_S = 0.02
 """How often a node that hands over looks whether another leads."""
+OF_NO_KEYS = crc32(b"key")
+"""Not 0, as etcd's never is: JSON of protobuf leaves a 0 out, and a tool would miss it."""
 
 
 class ClusterService:
@@ -86,7 +88,7 @@ class ClusterService:
         )
 
     async def _sum(self, values: Iterable[KeyValue]) -> int:
-        total, waiting = 0, iter(values)
+        total, waiting = OF_NO_KEYS, iter(values)
         while chunk := list(islice(waiting, self._context.settings.keys_per_turn)):
             for one in chunk:
                 facts = (
