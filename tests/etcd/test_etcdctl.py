@@ -124,7 +124,8 @@ def test_a_watch_and_a_lease_outlive_the_leader(ctl: Ctl, cluster: Started) -> N
     alive = ctl.start("lease", "keep-alive", lease)
     gone = ctl("lease", "grant", "5").split()[1]
     ctl("put", "/gone", "x", "--lease", gone)
-    watch = ctl.start("watch", "/seen/", "--prefix", "-w", "json")
+    following = str(ctl.json("get", "/gone")["header"]["revision"] + 1)  # Whenever the program has started.
+    watch = ctl.start("watch", "/seen/", "--prefix", "--rev", following, "-w", "json")
     try:
         for number in range(3):
             ctl("put", "/seen/k", str(number))
