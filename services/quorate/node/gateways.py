@@ -10,14 +10,13 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from importlib.metadata import version
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from quorate.clock import LoopScheduler
 from quorate.controller import QuorumIs, ReadResult, ReadView, WhenApplied
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.grpc.context import GrpcContext, Place
-from quorate.gateway.grpc.server import GrpcServer
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
 from quorate.gateway.kafka.server import KafkaServer
 from quorate.gateway.kafka.view import EventLogReader, GroupLedger, KafkaNode
@@ -34,6 +33,9 @@ from quorate.node.compose import Core
 from quorate.node.data import DataDirectory
 from quorate.node.in_force import in_force
 from quorate.node.settings import ListenerName, NodeSettings, VoterSettings, split_address
+
+if TYPE_CHECKING:
+    from quorate.gateway.grpc.server import GrpcServer
 
 VERSION = version("quorate")
 
@@ -228,11 +230,13 @@ class Gateways:
         hosts = (settings.bind("http")[0], split_address(settings.me.http)[0])
         return HttpServer(interface(context), settings.http, node.metrics, node.scheduler, hosts)
 
-    def _grpc_server(self, access: Access, quota: Quota) -> GrpcServer | None:
-        """None: it has no address."""
+    def _grpc_server(self, access: Access, quota: Quota) -> "GrpcServer | None":
+        """None: it has no address, and then does not load the library, which takes 15 MB."""
         node, settings, core = self._node, self._node.settings, self._node.core
         if "grpc" not in settings.listening:
             return None
+        from quorate.gateway.grpc.server import GrpcServer  # noqa: PLC0415 - as the docstring says
+
         context = GrpcContext(
             node_id=settings.node.id,
             cluster_id=settings.cluster.id,

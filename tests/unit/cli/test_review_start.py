@@ -19,3 +19,16 @@ def test_a_node_does_not_load_rich() -> None:
     """structlog is there without it, and whoever asks for rich afterwards still gets it."""
     ended = subprocess.run([sys.executable, "-c", LOADS], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.split() == ["False", "True", "True"]
+
+
+NO_ADDRESS = """
+import sys
+import quorate.node.running
+print(sorted(name for name in sys.modules if name.partition(".")[0] in ("grpc", "google")))
+"""
+
+
+def test_a_node_without_a_grpc_address_does_not_load_grpc() -> None:
+    """Fifteen megabytes are spent by those that listen."""
+    ended = subprocess.run([sys.executable, "-c", NO_ADDRESS], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.strip() == "[]"
