@@ -1,6 +1,7 @@
 """The controller: take, decide, propose, apply, answer; the live table; what the leader does by itself."""
 
 from quorate.controller.agreement import SettingsAgreement
+from quorate.controller.balancer import Balancer
 from quorate.controller.comparing import Comparison, StateIsWrongError
 from quorate.controller.controller import Controller
 from quorate.controller.group_writer import GroupWriter, WriteResult
@@ -40,6 +41,7 @@ from quorate.controller.views import Level, ReadResult, ReadView, answered
 
 __all__ = [
     "Answered",
+    "Balancer",
     "BrokerLink",
     "Busy",
     "Caller",

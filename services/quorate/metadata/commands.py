@@ -17,7 +17,7 @@ class _Value(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit
     """Base of all commands and replies."""
 
 
-ElectionTrigger = Literal["broker", "admin", "master lost", "inactive master scan"]
+ElectionTrigger = Literal["broker", "admin", "master lost", "inactive master scan", "balance"]
 Evidence = Literal["", "connection closed", "heartbeat expired", "shut down"]
 
 
@@ -49,6 +49,8 @@ class ElectMaster(_Value, frozen=True):
     broker_id: int | None = None
     designate: bool = False
     trigger: ElectionTrigger = "broker"
+    reason: str = ""
+    """Why whoever designates wants that one."""
     evidence: Evidence = ""
     last_heartbeat_ms: int = 0
     detected_ms: int = 0

@@ -62,13 +62,13 @@ def elect_master(state: State, command: ElectMaster, context: Context) -> Decisi
         return refuse("BrokerSetNotRegistered", "Broker hasn't been registered")
     policy = context.policy
     asker = None if command.broker_id == NOBODY else command.broker_id
-    learners = _learners(state, broker_set) if policy.exclude_learners else frozenset[int]()
-    field = _field(broker_set, learners, context)
+    barred = learners(state, broker_set) if policy.exclude_learners else frozenset[int]()
+    field = _field(broker_set, barred, context)
     if asker is not None and broker_set.master_epoch == 0:
         if policy.first_election_registered_only and broker_set.replica(asker) is None:
             remark = f"BrokerId: {asker} hasn't been registered in broker-set: {broker_set.name}"
             return refuse("BrokerNotRegistered", remark)
-        if asker in learners:
+        if asker in barred:
             return refuse("ElectMasterFailed", "Failed to elect a new master")
         outcome = replica_set.appoint(field.members, asker, replica_set.FIRST_ELECTION)
     else:
@@ -118,8 +118,8 @@ def elect_moved_master(state: State, moved: BrokerAddressChanged, context: Conte
     return (_event(there, moved.broker_id, field, outcome, command, context),)
 
 
-def _learners(state: State, broker_set: BrokerSet) -> frozenset[int]:
-    """By the setting of the set, or by their own word."""
+def learners(state: State, broker_set: BrokerSet) -> frozenset[int]:
+    """Who never leads: by the setting of the set, or by their own word."""
     ids = [r.broker_id for r in broker_set.replicas if r.capabilities.get(LEARNER_CAPABILITY, "").lower() == "true"]
     return configs.learners(state, broker_set.name).union(ids)
 
@@ -266,7 +266,8 @@ def _why_nobody(broker_set: BrokerSet, field: _Field, outcome: Outcome) -> str:
 def _occasion(broker_set: BrokerSet, outcome: Outcome, command: ElectMaster) -> str:
     """Why the set needs an election, in words."""
     if outcome.decided_by == replica_set.DESIGNATED:
-        return "an administrator asked for it"
+        asked = "for balance" if command.trigger == "balance" else "an administrator asked for it"
+        return f"{asked} ({command.reason})" if command.reason else asked
     if outcome.decided_by == replica_set.MOVED:
         return f"it serves at {broker_set.address(broker_set.master)} now"
     if broker_set.master is None:

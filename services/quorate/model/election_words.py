@@ -19,12 +19,14 @@ _KINDS: Final[Mapping[str, str]] = {
     "admin": "asked by an operator",
     "broker": "asked by a broker",
     "inactive master scan": "a replica came back",
+    "balance": "evened out",
 }
 _ASKERS: Final[Mapping[str, str]] = {
     "master lost": "the controller, which lost its master",
     "broker": "a broker",
     "admin": "an operator",
     "inactive master scan": "the controller, which looks for sets without one",
+    "balance": "the controller, which evens out who leads",
 }
 _RULES: Final[Mapping[str, str]] = {
     "first election": "first to ask",
@@ -93,6 +95,8 @@ def headline(event: AnyElection) -> str:
             return f"{name} keeps broker {event.master}, which moved"
         case MasterElected(trigger="admin"):
             return f"{name} was handed from broker {old} to broker {event.master}"
+        case MasterElected(trigger="balance"):
+            return f"{name} was moved from broker {old} to broker {event.master} for balance"
         case _:
             return f"{name} elected broker {event.master} in place of broker {old}"
 
@@ -104,6 +108,8 @@ def because(event: AnyElection) -> str:
     if isinstance(event, ElectionFailed):
         return f"Of {of} {were} alive, but none of the living may be elected." if alive else f"None of {of} was alive."
     rule = event.decided_by
+    if rule == "designated" and event.trigger == "balance":
+        return "The controller named it to even out who leads, and it was alive and in the sync set."
     won = _WON.get(rule, f"won: {rule_words(rule)}")
     return _APPOINTED.get(rule, f"Of {of} {were} alive; broker {event.master} {won}.")
 

@@ -28,6 +28,7 @@ from quorate.consensus.storage_settings import JournalSettings
 from quorate.consensus.transport import codec
 from quorate.consensus.transport.hello import PeerHandlers
 from quorate.controller import (
+    Balancer,
     BrokerLink,
     CommandLog,
     Comparison,
@@ -50,6 +51,7 @@ from quorate.errors import PeerError, StorageError, UsageError
 from quorate.history.checkpoints import Checkpoints
 from quorate.history.refold import Refold
 from quorate.history.settings import HistorySettings
+from quorate.metadata.balance import BalanceSettings
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metadata.limits import GROUP_EXPIRY_S, UNSAID, own_limits
 from quorate.metadata.policy import PolicySettings
@@ -65,6 +67,7 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     policy: PolicySettings = PolicySettings()
     requests: RequestSettings = RequestSettings()
     history: HistorySettings = HistorySettings()
+    balance: BalanceSettings = BalanceSettings()
     group_expiry_s: float = UNSAID[GROUP_EXPIRY_S]
     """The one setting of the Kafka endpoint that decides what is kept (metadata/limits.py)."""
 
@@ -362,6 +365,7 @@ class Core:
             controller, own_limits(settings.requests, own.group_rows_max, settings.group_expiry_s)
         )
         self.role_changes = RoleChanges(controller, scheduler, ports.brokers, own)
+        balancer = Balancer(controller, scheduler, settings.balance)
         self.comparison = Comparison(
             self.engine,
             machine,
@@ -382,6 +386,7 @@ class Core:
             self.liveness,
             self.agreement,
             self.role_changes,
+            balancer,
             self.comparison,
         )
 

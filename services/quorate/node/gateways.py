@@ -212,6 +212,7 @@ class Gateways:
                 waiting_max=settings.http.waiting_max,
             ),
             policy=settings.policy,
+            balance=settings.balance,
             access=access,
             quota=quota,
             connected=node.connected,

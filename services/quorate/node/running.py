@@ -202,6 +202,7 @@ class Running:
                 policy=settings.policy,
                 requests=settings.requests,
                 history=settings.history,
+                balance=settings.balance,
                 group_expiry_s=settings.kafka.group_expiry_s,
             ),
             founding,

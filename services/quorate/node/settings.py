@@ -28,6 +28,7 @@ from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.history.settings import HistorySettings
+from quorate.metadata.balance import BalanceSettings
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 
@@ -123,6 +124,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     storage: StorageSettings = StorageSettings()
     controller: ControllerSettings = ControllerSettings()
     policy: PolicySettings = PolicySettings()
+    balance: BalanceSettings = BalanceSettings()
     requests: RequestSettings = RequestSettings()
     remoting: RemotingSettings = RemotingSettings()
     kafka: KafkaSettings = KafkaSettings()

@@ -144,6 +144,8 @@ def numbers(kind: type[msgspec.Struct], above: str = "") -> Iterator[tuple[str, 
 
 NUMBERS = dict(numbers(NodeSettings))
 MAY_BE_ZERO = {
+    "balance.period_s",
+    "balance.rest_s",
     "engine.close_jitter_s",
     "engine.commit_news_s",
     "engine.snapshots.retain_entries",

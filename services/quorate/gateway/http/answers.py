@@ -8,6 +8,7 @@ RocketMQ's for brokers, Raft's for nodes, Kafka's for the log. A field, once the
 import msgspec
 
 from quorate.events import ElectionFailed, Event, MasterElected
+from quorate.metadata.balance import Move
 from quorate.metadata.commands import Reply
 from quorate.metadata.whatif import QuorumAfter, SetRow
 from quorate.model.diff import Change
@@ -320,6 +321,14 @@ class WhatIfAnswer(StampedAnswer, frozen=True, kw_only=True):
 
     quorum: QuorumAfter
     rows: list[SetRow]
+
+
+class Balance(StampedAnswer, frozen=True, kw_only=True):
+    """Which masters would move now, and how many each place leads before and after that."""
+
+    moves: tuple[Move, ...]
+    before: dict[str, int]
+    after: dict[str, int]
 
 
 class Diff(StampedAnswer, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http.answers import SettingItem
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.view import EventLogReader
+from quorate.metadata.balance import BalanceSettings
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import Mark
 from quorate.metrics import Metrics
@@ -78,6 +79,7 @@ class HttpContext:
     """Every read of this listener goes through it."""
     policy: PolicySettings
     """This node's own, before what the log says."""
+    balance: BalanceSettings = field(default_factory=BalanceSettings)
     alarms: Callable[[], Sequence[str]] = tuple
     """Troubles that no figure shows, in sentences for an operator."""
     overruled: Callable[[], Sequence[str]] = tuple

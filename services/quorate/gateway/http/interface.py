@@ -2,6 +2,7 @@
 
 from quorate.events import SCHEMAS
 from quorate.gateway.http.answers import (
+    Balance,
     BrokerSetAnswer,
     BrokerSets,
     Check,
@@ -78,6 +79,7 @@ def operator_routes(reading: ReadHandlers, writing: WriteHandlers, travel: Trave
         Route("GET", "/v1/elections/{offset}", reading.election, "Why that one.", ElectionAnswer, query=FRESHNESS),
         Route("GET", "/v1/log", reading.log, "Events.", Log, query=("from", "limit", *FRESHNESS)),
         Route("GET", "/v1/diff", travel.diff, "What changed between two offsets.", Diff, query=DIFF),
+        Route("GET", "/v1/balance", travel.balance, "Which masters would move.", Balance, query=FRESHNESS),
         Route("POST", "/v1/whatif", travel.whatif, "Who would be master if …", WhatIfAnswer, WhatIfBody),
     ]
 

@@ -1,4 +1,4 @@
-"""``/v1/whatif`` and ``/v1/diff``: questions about states that were, or could be.
+"""``/v1/whatif``, ``/v1/balance`` and ``/v1/diff``: questions about states that were, or could be.
 
 Rules: the state is read as any other (now linearizably, or at an offset); what could be is worked out by the rules the
 controller decides with, and nothing is proposed.
@@ -10,13 +10,14 @@ import msgspec
 
 from quorate.controller import ReadView
 from quorate.gateway.fresh import OFFSET_MAX, Freshness, is_past
-from quorate.gateway.http.answers import Diff, WhatIfAnswer
+from quorate.gateway.http.answers import Balance, Diff, WhatIfAnswer
 from quorate.gateway.http.asking import FRESHNESS, Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.reading import ReadHandlers, log_event
 from quorate.gateway.http.routing import Call
 from quorate.gateway.http.writing import decoded
+from quorate.metadata.balance import plan
 from quorate.metadata.whatif import Failures, whatif
 from quorate.model.diff import changes
 from quorate.model.state import State
@@ -66,6 +67,18 @@ class Travel:
         now_ms = view.time_ms if is_past(view) else context.scheduler.time_ms()
         outcome = yield from whatif(state, view.live, failures, body.unclean, context.policy, now_ms)
         return WhatIfAnswer(**self._asking.stamp(view), quorum=outcome.quorum, rows=outcome.rows)
+
+    def balance(self, call: Call) -> None:
+        """GET /v1/balance."""
+        self._asking.answered(call, "ReadBalance", self._balance)
+
+    def _balance(self, view: ReadView) -> Steps[Balance]:
+        if is_past(view):
+            raise HttpError("invalid", "at: of the past nobody knows which brokers were heard")
+        context = self._context
+        now_ms = context.scheduler.time_ms()
+        found = yield from plan(view.state, view.live, context.policy, context.balance, now_ms)
+        return Balance(**self._asking.stamp(view), moves=found.moves, before=found.before, after=found.after)
 
     def diff(self, call: Call) -> None:
         """GET /v1/diff."""

@@ -85,12 +85,14 @@ class RebuildBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     dir_uuid: str
 
 
-class ElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Body of POST /v1/elections; with ``broker_id`` that broker or none."""
 
     broker_set: str
     cluster: str = ""
     broker_id: Long | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    """Why that one, for the log."""
 
 
 def refused(refusal: Refusal) -> HttpError:
@@ -172,6 +174,7 @@ class WriteHandlers:
             broker_id=body.broker_id,
             designate=body.broker_id is not None,
             trigger="admin",
+            reason=body.reason,
         )
         self._submit(call, command, f"broker-set/{command.broker_set}")
 

@@ -702,6 +702,18 @@ def test_what_if_counts_no_controller_that_is_dead_already() -> None:
     assert house.ask("POST", "/v1/whatif", then)[1]["quorum"]["voters_left"] == [1]
 
 
+def test_which_masters_would_move_is_answered_now_alone() -> None:
+    """The plan is what the moves then do; of the past nobody knows who was heard, and nothing is proposed."""
+    house = House()
+    house.bench.broker_set([Line(), Line()])
+    house.bench.in_sync(1, 2)
+    before = house.bench.controller.offset
+    found = house.get("/v1/balance")
+    assert (found["moves"], found["before"], found["after"]) == ([], {"127.0.0.1": 1}, {"127.0.0.1": 1})
+    assert house.ask("GET", f"/v1/balance?at={before}")[0] == 400
+    assert house.bench.controller.offset == before
+
+
 class Nobody:
     """No to everything."""
 
