@@ -101,9 +101,9 @@ def plan(state: State, live: LiveView, policy: PolicySettings, settings: Balance
         broker_set = state.known(name)
         if broker_set is not None and broker_set.master is not None:
             led = _led(state, broker_set, broker_set.master, live, policy, settings.label)
-            for somewhere in (led.place, *(fit.place for fit in led.fit)):
-                loads.setdefault(somewhere, 0)
-            loads[led.place] += 1
+            for replica in broker_set.replicas:
+                loads.setdefault(place(replica, settings.label), 0)
+            loads[led.place] = loads.get(led.place, 0) + 1
             last = 0 if broker_set.election is None else broker_set.election.time_ms
             if now_ms - last >= settings.rest_s * 1000 and any(fit.broker_id == led.leader for fit in led.fit):
                 found.append(led)
