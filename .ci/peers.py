@@ -101,9 +101,27 @@ def postgresql(home: Path) -> None:
     (home / "bin").symlink_to(found[-1].parent)
 
 
-def franz_go(home: Path) -> None:
-    """A driver of franz-go, built by the machine's Go; the modules are those of ``go.sum``."""
-    command("go", "build", "-mod=readonly", "-o", str(home / "franz"), ".", cwd=ROOT / "tests/clients/franz")
+def go(folder: str) -> Callable[[Path], None]:
+    """A driver of a client in Go, built by the machine's Go; the modules are those of its ``go.sum``."""
+
+    def fetch(home: Path) -> None:
+        source = ROOT / folder
+        command("go", "build", "-mod=readonly", "-o", str(home / source.name), ".", cwd=source)
+
+    return fetch
+
+
+def pip(folder: str) -> Callable[[Path], None]:
+    """A client for this Python, with packages of its own, as this folder's ``requirements.txt`` locks them."""
+
+    def fetch(home: Path) -> None:
+        lock = str(ROOT / folder / "requirements.txt")
+        quiet = ("--quiet", "--require-hashes", "--no-deps", "--disable-pip-version-check")
+        command(
+            sys.executable, "-m", "pip", "install", *quiet, "--upgrade", "--target", str(home), "--requirement", lock
+        )
+
+    return fetch
 
 
 def npm(folder: str) -> Callable[[Path], None]:
@@ -127,7 +145,9 @@ PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
     "spark": spark_jars,
     "postgresql": postgresql,
-    "franz-go": franz_go,
+    "franz-go": go("tests/clients/franz"),
+    "clientv3": go("tests/clients/clientv3"),
+    "aetcd": pip("tests/clients/aetcd"),
     "kafkajs": npm("tests/clients/kafkajs"),
     "platformatic": npm("tests/clients/platformatic"),
 }

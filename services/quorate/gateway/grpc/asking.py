@@ -122,6 +122,18 @@ class Asking:
         past = await self.past(self.entry_end(revision), most if left is None else min(left, most))
         return past.state.keys, now
 
+    async def keys_then(self, revisions: Iterable[int], call: Call) -> dict[int, OrderedMap[KeyValue]]:
+        """The keys at each of these revisions, all of them within the time of one. Raises CallError."""
+        found = {}
+        try:
+            async with asyncio.timeout(self.context.settings.past_timeout_s):
+                for revision in sorted(revisions):
+                    ahead = revision > self.revision  # Only then has another node to say whether it is the future.
+                    found[revision], _ = await self.keys_at(revision, call, stale=not ahead)
+        except TimeoutError as error:
+            raise CallError(*TIMED_OUT) from error
+        return found
+
     def entry_end(self, revision: int) -> int:
         """Where the last entry ends that ends at or before this revision: an offset. Raises CallError."""
         base, end = self._entry(revision)

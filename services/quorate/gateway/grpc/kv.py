@@ -58,7 +58,13 @@ class KvService:
         """All of it, or nothing."""
         self._asking.fits(request)
         command = messages.transaction(request)
+        past = {}
+        if revisions := messages.revisions(request):  # What was then stays so, whenever this is decided.
+            self._asking.allowed("RangeKeys", "key")
+            past = await self._asking.keys_then(revisions, call)
         reply, revision = await self._asking.submit(command, call, "key", Transacted)
+        if past:
+            reply = messages.with_past(reply, request, past)
         response = messages.transacted(reply, revision)
         response.header.CopyFrom(self._asking.header(revision))
         return response

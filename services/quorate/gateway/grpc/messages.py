@@ -4,9 +4,10 @@ Rules: pure. What a message says that ours cannot carry is refused by name, neve
 revision, which its replies do not know yet, is put in here (``THIS_REVISION``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, assert_never
 
+import msgspec
 from grpc import StatusCode
 
 from quorate.events import raw_name
@@ -24,7 +25,8 @@ from quorate.metadata.commands import (
     Transact,
     Transacted,
 )
-from quorate.model.keys import KeysAre, Order, RangeKeys, SortBy
+from quorate.model.keys import KeysAre, Order, RangeKeys, SortBy, within
+from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
 
 _ORDERS: Final[tuple[Order, ...]] = ("none", "ascending", "descending")
@@ -42,6 +44,9 @@ _COMPARED: Final[tuple[tuple[_Target, str], ...]] = (
 """By number of the target: our name, and the field of the message."""
 DEPTH_MAX: Final = 32
 """Transactions within transactions that are read at all; ``decide`` allows fewer."""
+REVISIONS_MAX: Final = 256
+"""At which the Ranges of one transaction may ask."""
+_TOO_MANY: Final = (StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
 
 
 def asked(request: rpc_pb2.RangeRequest) -> RangeKeys:
@@ -83,7 +88,7 @@ def delete(request: rpc_pb2.DeleteRangeRequest) -> DeleteKeys:
 def transaction(request: rpc_pb2.TxnRequest, depth: int = 0) -> Transact:
     """The command of a Txn. Raises CallError for what no command can carry."""
     if depth > DEPTH_MAX:
-        raise CallError(StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
+        raise CallError(*_TOO_MANY)
     return Transact(
         compare=tuple(map(_comparison, request.compare)),
         success=tuple(_operation(operation, depth) for operation in request.success),
@@ -94,11 +99,10 @@ def transaction(request: rpc_pb2.TxnRequest, depth: int = 0) -> Transact:
 def _operation(message: rpc_pb2.RequestOp, depth: int) -> KeyOperation:
     match message.WhichOneof("request"):
         case "request_range":
-            if message.request_range.revision > 0:
-                raise CallError(
-                    StatusCode.UNIMPLEMENTED, "quorate: a Range within a Txn reads what the Txn sees, at no revision"
-                )
-            return asked(message.request_range)
+            now = asked(message.request_range)
+            if message.request_range.revision > 0:  # What was is not decided: ``with_past`` puts it in.
+                return msgspec.structs.replace(now, count_only=True)
+            return now
         case "request_put":
             return put(message.request_put)
         case "request_delete_range":
@@ -107,6 +111,21 @@ def _operation(message: rpc_pb2.RequestOp, depth: int) -> KeyOperation:
             return transaction(message.request_txn, depth + 1)
         case _:
             raise CallError(*EMPTY_OPERATION)
+
+
+def revisions(request: rpc_pb2.TxnRequest) -> set[int]:
+    """Those at which Ranges of a Txn ask, of both outcomes and of those within it. Raises CallError."""
+    found = set(_revisions(request))
+    if len(found) > REVISIONS_MAX:
+        raise CallError(*_TOO_MANY)
+    return found
+
+
+def _revisions(request: rpc_pb2.TxnRequest) -> Iterator[int]:
+    for operation in (*request.success, *request.failure):
+        if operation.request_range.revision > 0:
+            yield operation.request_range.revision
+        yield from _revisions(operation.request_txn)
 
 
 def _comparison(message: rpc_pb2.Compare) -> CompareKeys:
@@ -158,6 +177,20 @@ def was_put(answer: KeyIsPut, this_revision: int = 0) -> rpc_pb2.PutResponse:
 def were_deleted(answer: KeysAreDeleted, this_revision: int = 0) -> rpc_pb2.DeleteRangeResponse:
     """The answer to a DeleteRange."""
     return rpc_pb2.DeleteRangeResponse(deleted=answer.deleted, prev_kvs=_all(answer.previous, this_revision))
+
+
+def with_past(answer: Transacted, request: rpc_pb2.TxnRequest, past: Mapping[int, OrderedMap[KeyValue]]) -> Transacted:
+    """The same, its Ranges at a revision answered by the keys of then."""
+    operations = request.success if answer.succeeded else request.failure
+    replies = tuple(_then(reply, one, past) for reply, one in zip(answer.replies, operations, strict=True))
+    return msgspec.structs.replace(answer, replies=replies)
+
+
+def _then(reply: KeyReply, operation: rpc_pb2.RequestOp, past: Mapping[int, OrderedMap[KeyValue]]) -> KeyReply:
+    if isinstance(reply, Transacted):
+        return with_past(reply, operation.request_txn, past)
+    revision = operation.request_range.revision
+    return within(past[revision], asked(operation.request_range)) if revision > 0 else reply
 
 
 def transacted(answer: Transacted, revision: int) -> rpc_pb2.TxnResponse:

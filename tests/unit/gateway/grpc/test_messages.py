@@ -18,6 +18,7 @@ from quorate.metadata.commands import (
     Transacted,
 )
 from quorate.model.keys import KeysAre, RangeKeys
+from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
 
 ODD = b"\x00/\xff k"
@@ -105,15 +106,13 @@ def test_a_comparison_with_another_targets_field_compares_with_nothing() -> None
 
 
 def test_what_no_command_can_carry_is_refused() -> None:
-    """A Range at a revision, an operation that is none, an unknown comparison, endless depth: each by its name."""
+    """An operation that is none, an unknown comparison, endless depth: each by its name."""
     deep = rpc_pb2.TxnRequest()
     for _ in range(messages.DEPTH_MAX + 1):
         deep = rpc_pb2.TxnRequest(success=[rpc_pb2.RequestOp(request_txn=deep)])
     unknown = rpc_pb2.Compare(key=b"a")
     unknown.target = 99  # type: ignore[assignment]
-    old = rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a", revision=3))
     for request, code in (
-        (rpc_pb2.TxnRequest(success=[old]), StatusCode.UNIMPLEMENTED),
         (rpc_pb2.TxnRequest(failure=[rpc_pb2.RequestOp()]), StatusCode.INVALID_ARGUMENT),
         (rpc_pb2.TxnRequest(compare=[unknown]), StatusCode.INVALID_ARGUMENT),
         (deep, StatusCode.INVALID_ARGUMENT),
@@ -121,6 +120,29 @@ def test_what_no_command_can_carry_is_refused() -> None:
         with pytest.raises(CallError) as refused:
             messages.transaction(request)
         assert refused.value.code is code
+
+
+def test_a_range_at_a_revision_is_answered_by_the_keys_of_then() -> None:
+    """What is decided asks nothing of it but that it has a key; so in the outcome that came, and in those within it."""
+    old = rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a", revision=3))
+    now = rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a"))
+    other = rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a", revision=9))
+    inner = rpc_pb2.RequestOp(request_txn=rpc_pb2.TxnRequest(failure=[old, now]))
+    request = rpc_pb2.TxnRequest(success=[old, inner], failure=[other])
+    assert messages.revisions(request) == {3, 9}
+    assert messages.transaction(request).success[0] == RangeKeys(key=b"a", count_only=True)
+    here, then = KeysAre(found=(value(),), count=1), OrderedMap[KeyValue]().set(b"a", value(2))
+    reply = Transacted(succeeded=True, replies=(here, Transacted(succeeded=False, replies=(here, here))))
+    known = KeysAre(found=(value(2),), count=1)
+    assert messages.with_past(reply, request, {3: then, 9: OrderedMap()}) == Transacted(
+        succeeded=True, replies=(known, Transacted(succeeded=False, replies=(known, here)))
+    )
+    many = [
+        rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a", revision=number + 1))
+        for number in range(messages.REVISIONS_MAX + 1)
+    ]
+    with pytest.raises(CallError, match="too many operations"):
+        messages.revisions(rpc_pb2.TxnRequest(success=many))
 
 
 def test_a_transactions_own_revision_is_put_in_everywhere() -> None:

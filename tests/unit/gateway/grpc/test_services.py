@@ -154,6 +154,36 @@ def test_a_deletion_and_a_transaction() -> None:
     assert gone.header.revision == kv.house.revision
 
 
+def test_a_transaction_reads_the_past_too() -> None:
+    """A Range at a revision, in memory or not, beside what the transaction writes; of the future nothing is written."""
+    kv = Kv()
+    first = kv.put(b"a", b"1").header.revision
+    kv.put(b"a", b"2")
+
+    def txn(revision: int) -> Any:
+        operations = [
+            pb.RequestOp(request_put=pb.PutRequest(key=b"a", value=b"3")),
+            pb.RequestOp(request_range=pb.RangeRequest(key=b"a", revision=revision)),
+            pb.RequestOp(request_range=pb.RangeRequest(key=b"a")),
+        ]
+        return kv.service.txn(pb.TxnRequest(success=operations), kv.house.call)
+
+    for _ in range(2):
+        found = kv.house.run(txn(first))
+        assert [one.response_range.kvs[0].value for one in found.responses[1:]] == [b"1", b"3"]
+        assert found.responses[1].response_range.kvs[0].mod_revision == first
+        kv.house.forget_history()
+    assert kv.house.times.past.replays > 0
+    before = kv.house.revision
+    assert kv.house.refused(txn(before + 1)) == (
+        StatusCode.OUT_OF_RANGE,
+        "etcdserver: mvcc: required revision is a future revision",
+    )
+    kv.house.may = False
+    assert kv.house.refused(txn(first))[0] is StatusCode.PERMISSION_DENIED
+    assert kv.house.revision == before
+
+
 def test_compaction_does_nothing_and_says_so() -> None:
     """Its answer is etcd's, a wrong revision is refused, and every revision is still there."""
     kv = Kv()

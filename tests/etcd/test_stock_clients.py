@@ -1,0 +1,123 @@
+"""Stock clients of etcd at three nodes: Go's clientv3 with the recipes of its ``concurrency``, and aetcd in Python. At
+the leader alone, at a follower alone, and at all of them through a SIGKILL of the leader. What they did is in the log.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import pytest
+
+from quorate.cli.client import NodeError
+from quorate.gateway.http.answers import Done, Status
+from quorate.gateway.http.writing import FeatureBody
+from tests.clusters import Started, quorate, until, up
+from tests.etcd.drivers import Driver, driven, python
+from tests.peers import peer
+
+RECIPES: Final = ("keys", "mutex", "election", "stm")
+AETCD: Final = Path(__file__).parents[1] / "clients/aetcd/drive.py"
+Commands = Callable[[str, str], dict[str, Sequence[str]]]
+"""Of endpoints and a prefix: each program by its name."""
+
+
+def _clientv3(where: str, prefix: str) -> dict[str, Sequence[str]]:
+    program = str(peer("clientv3") / "clientv3")
+    return {name: (program, name, where, f"{prefix}/{name}") for name in RECIPES}
+
+
+def _aetcd(where: str, prefix: str) -> dict[str, Sequence[str]]:
+    return {"aetcd": (*python(peer("aetcd")), str(AETCD), where, f"{prefix}/keys")}
+
+
+CLIENTS: Final[dict[str, Commands]] = {"clientv3": _clientv3, "aetcd": _aetcd}
+EACH_CLIENT = pytest.mark.parametrize("client", CLIENTS)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """Three nodes at feature level 2; who is killed comes back."""
+    with up(tmp_path_factory.mktemp("clients") / "c", "--restart") as started:
+        started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
+        yield started
+
+
+def leader(cluster: Started) -> int:
+    """Where in ``nodes`` it is, by its own word; all three are there again."""
+    found: list[Status] = []
+
+    def all_there() -> bool:
+        try:
+            found[:] = [cluster.node(place).get("/v1/status", Status) for place in range(3)]
+        except NodeError:
+            return False
+        return len({status.leader for status in found}) == 1 and found[0].leader is not None
+
+    until(all_there, "three nodes with one leader")
+    return next(at for at, node in enumerate(cluster.nodes) if node["id"] == found[0].leader)
+
+
+def lines(told: dict[str, Driver], kind: str) -> list[dict[str, Any]]:
+    """What any of them said of this."""
+    return [line for driver in told.values() for line in driver.at(kind)]
+
+
+def check(cluster: Started, told: dict[str, Driver], prefix: str) -> None:
+    """What a client cannot see: the log has each of its numbers once and in order, at the revisions it was told; its
+    lease ended once; whoever held the lock had it by a revision of his own, later than those before.
+    """
+    (kept,) = lines(told, "kept")
+    dumped = quorate("log", "dump", "-o", "json", "--node", cluster.nodes[leader(cluster)]["http"], timeout_s=60)
+    facts = [json.loads(line) for line in dumped.stdout.splitlines()]
+    puts = [fact for fact in facts if fact["type"] == "KeyPut" and fact["event"]["key"] == f"{prefix}/keys/number"]
+    assert [fact["offset"] for fact in puts] == kept["revisions"]
+    ended = [fact["event"]["lease"] for fact in facts if fact["type"] == "LeaseEnded"]
+    assert [ended.count(line["lease"]) for line in lines(told, "revoked")] == [1]
+    held = [line["revision"] for line in lines(told, "locked")]
+    assert len(held) >= 20
+    assert held == sorted(set(held))
+    led = [line["name"] for line in lines(told, "leads")]
+    assert led == [f"candidate-{number}" for number in range(len(led))]
+
+
+@EACH_CLIENT
+@pytest.mark.parametrize("way", ["leader", "follower"])
+def test_a_stock_client_at_one_node(way: str, client: str, cluster: Started, tmp_path: Path) -> None:
+    """Keys, watches, leases, locks, elections and transactions keep what they promise, whichever node is asked."""
+    led, prefix = leader(cluster), f"/{client}/{way}"
+    where = cluster.nodes[led if way == "leader" else (led + 1) % 3]["grpc"]
+    with driven(CLIENTS[client](where, prefix), tmp_path) as told:
+        for driver in told.values():
+            driver.go_on()
+    check(cluster, told, prefix)
+
+
+@EACH_CLIENT
+def test_a_stock_client_through_a_kill_of_the_leader(client: str, cluster: Started, tmp_path: Path) -> None:
+    """The same while the leader is killed under them: a lease that is kept alive stays, a lock has one holder, a watch
+    misses nothing and repeats nothing, and no money is lost.
+    """
+    led, prefix = leader(cluster), f"/{client}/killed"
+    addresses = [cluster.nodes[(led + step) % 3]["grpc"] for step in range(3)]
+    with driven(CLIENTS[client](",".join(addresses), prefix), tmp_path) as told:
+        other = cluster.node((led + 1) % 3)
+        before = other.get("/v1/status", Status)
+        _process(cluster, led).kill()
+
+        def another_leads() -> bool:
+            now = other.get("/v1/status", Status)
+            return now.term > before.term and now.leader is not None and now.offset > before.offset + 20
+
+        until(another_leads, "work under another leader")
+        for driver in told.values():
+            driver.go_on()
+    check(cluster, told, prefix)
+
+
+def _process(cluster: Started, place: int) -> psutil.Process:
+    """That runs this node now: one that was killed has another than the ready line says."""
+    config = str(cluster.config(place))
+    (found,) = (one for one in psutil.Process(cluster.process.pid).children() if config in one.cmdline())
+    return found
