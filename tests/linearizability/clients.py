@@ -200,8 +200,9 @@ class Remoting:
 class Registers:
     """Those in use, and values never used."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, prefix: str = "r") -> None:
         self._rng = rng
+        self._prefix = prefix
         self._calls = 0
         self._values = itertools.count(1)
 
@@ -212,7 +213,7 @@ class Registers:
 
     def look(self) -> str:
         """One of those in use."""
-        return f"r{self._rng.randrange(SLOTS)}-{self._calls // (SLOTS * CALLS_PER_REGISTER)}"
+        return f"{self._prefix}{self._rng.randrange(SLOTS)}-{self._calls // (SLOTS * CALLS_PER_REGISTER)}"
 
     def value(self) -> str:
         """A new one."""
@@ -228,6 +229,12 @@ class Clients:
         self._rng = rng
         self._registers = Registers(rng)
         self._wires: list[Wire] = []
+
+    def prepare(self) -> None:
+        """Once, when there is a leader, before anything is asked."""
+
+    async def drained(self) -> None:
+        """Afterwards: what was done was also heard of."""
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -18,14 +18,17 @@ Level = Literal["linearizable", "stale"]
 
 
 class Told(msgspec.Struct, frozen=True):
-    """It happened. ``value``: what a read saw; ``offset``: the events before it are reflected, where the wire says."""
+    """It happened. ``value``: what a read saw, or a comparison that found something else (``differs``); ``offset``: the
+    events before it are reflected, where the wire says.
+    """
 
     value: str | None = None
     offset: int | None = None
+    differs: bool = False
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):
-    """One call. ``value``: what is written; None for a read."""
+    """One call. ``value``: what is written; None for a read. ``compares``: it is written if ``expected`` is there."""
 
     register: str
     value: str | None
@@ -33,11 +36,17 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     wire: str
     level: Level
     called: float
+    compares: bool = False
+    expected: str | None = None
 
     @property
     def is_put(self) -> bool:
         """A write?"""
         return self.value is not None
+
+    def operation(self, returned: float | None) -> Operation:
+        """The write it is."""
+        return Operation(self.called, returned, "cas" if self.compares else "put", self.value, self.expected)
 
 
 class Answer(msgspec.Struct, frozen=True, eq=False):
@@ -57,9 +66,19 @@ class History:
         self._open: set[Call] = set()
         self._lost: list[Call] = []
 
-    def begin(self, register: str, value: str | None, node: int, wire: str, level: Level = "linearizable") -> Call:
+    def begin(
+        self,
+        register: str,
+        value: str | None,
+        node: int,
+        wire: str,
+        level: Level = "linearizable",
+        *,
+        compares: bool = False,
+        expected: str | None = None,
+    ) -> Call:
         """A client asks now."""
-        call = Call(register, value, node, wire, level, time.monotonic())
+        call = Call(register, value, node, wire, level, time.monotonic(), compares, expected)
         self._open.add(call)
         return call
 
@@ -101,14 +120,14 @@ class History:
         found: dict[str, list[Operation]] = {}
         for answer in self.answers:
             call = answer.call
-            if call.is_put:
-                found.setdefault(call.register, []).append(Operation(call.called, answer.returned, "put", call.value))
-            elif call.level == level:
+            if call.is_put and not answer.told.differs:
+                found.setdefault(call.register, []).append(call.operation(answer.returned))
+            elif call.is_put or call.level == level:
                 operation = Operation(call.called, answer.returned, "get", answer.told.value)
                 found.setdefault(call.register, []).append(operation)
         for call in (*self._lost, *self._open):
             if call.is_put:
-                found.setdefault(call.register, []).append(Operation(call.called, None, "put", call.value))
+                found.setdefault(call.register, []).append(call.operation(None))
         return found
 
     def followers(self, elections: Sequence[tuple[int, int]]) -> Iterator[Answer]:
@@ -126,6 +145,12 @@ class History:
 def verdict(operations: Sequence[Operation]) -> bool | None:
     """Does an order explain this register? None: the checker's budget did not do."""
     return check(settled(operations))
+
+
+def unexplained(history: History) -> dict[str, tuple[bool | None, list[Operation]]]:
+    """Registers that no order explains, or that could not be decided."""
+    verdicts = {name: (verdict(operations), operations) for name, operations in history.registers().items()}
+    return {name: found for name, found in verdicts.items() if found[0] is not True}
 
 
 def older(operations: Sequence[Operation]) -> list[Operation] | None:

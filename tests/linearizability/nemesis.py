@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from quorate.cli.cluster import node_tree, render
-from quorate.events import ControllerLeaderElected
+from quorate.events import ControllerLeaderElected, Event, Stamp
 from quorate.wire.avro import decode_events
 from tests.kills.cluster import PROGRAM, Cluster, verify
 from tests.linearizability.clients import Clients
@@ -57,6 +57,9 @@ class Findings(msgspec.Struct, frozen=True):
     elections: list[tuple[int, int]]
     """(offset, node that leads from there on), of the log all nodes have."""
     held_bytes: int
+    log: list[tuple[Stamp, Event]]
+    """The log all nodes have."""
+    clients: Clients
 
 
 class Nemesis:
@@ -203,32 +206,36 @@ def rewire(cluster: Cluster, dialed: dict[tuple[int, int], str]) -> None:
         place.config.write_text(render(node_tree(place, tuple(seen), cluster_id)), encoding="utf-8")
 
 
-def elections(logs: dict[int, list[tuple[bytes, bytes]]]) -> list[tuple[int, int]]:
-    """Who led from which offset on, by the one log that all nodes have. Raises LostError if they have not."""
+def elections(log: list[tuple[Stamp, Event]]) -> list[tuple[int, int]]:
+    """Who led from which offset on."""
+    return [(stamp.offset, event.node_id) for stamp, event in log if isinstance(event, ControllerLeaderElected)]
+
+
+def one_log(logs: dict[int, list[tuple[bytes, bytes]]]) -> list[tuple[Stamp, Event]]:
+    """The one that all nodes have. Raises LostError if they have not."""
     verify(logs, [])
-    return [
-        (stamp.offset, event.node_id)
-        for _, batch in next(iter(logs.values()))
-        for stamp, event in decode_events(batch)
-        if isinstance(event, ControllerLeaderElected)
-    ]
+    return [fact for _, batch in next(iter(logs.values())) for fact in decode_events(batch)]
 
 
-async def _campaign(cluster: Cluster, kinds: Sequence[str], rng: random.Random) -> tuple[History, list[Fault], int]:
-    history, links = History(), Links({node: place.raft for node, place in cluster.places.items()})
+async def _campaign(
+    cluster: Cluster, kinds: Sequence[str], rng: random.Random, history: History, clients: Clients
+) -> tuple[list[Fault], int]:
+    links = Links({node: place.raft for node, place in cluster.places.items()})
     rewire(cluster, await links.open())
     nemesis = Nemesis(cluster, links, history, rng)
     try:
         cluster.start()
         await nemesis.leader(cluster.places)
+        await asyncio.to_thread(clients.prepare)
         async with asyncio.TaskGroup() as group:
-            clients = group.create_task(Clients(cluster.places, history, rng).run())
+            running = group.create_task(clients.run())
             await nemesis.serves(time.monotonic(), list(cluster.places), "the start")
             for kind in kinds:
                 await nemesis.strike(kind)
-            clients.cancel()
+            running.cancel()
+        await clients.drained()
         await asyncio.to_thread(cluster.same_everywhere)
-        return history, nemesis.faults, links.held_bytes
+        return nemesis.faults, links.held_bytes
     finally:
         cluster.revive()
         await asyncio.to_thread(cluster.stop)
@@ -236,11 +243,19 @@ async def _campaign(cluster: Cluster, kinds: Sequence[str], rng: random.Random) 
 
 
 def campaign(
-    folder: Path, rounds: int, seed: int, *, kinds: Sequence[str] = tuple(KINDS), program: Sequence[str] = PROGRAM
+    folder: Path,
+    rounds: int,
+    seed: int,
+    *,
+    kinds: Sequence[str] = tuple(KINDS),
+    program: Sequence[str] = PROGRAM,
+    clients: type[Clients] = Clients,
 ) -> Findings:
     """Every kind of fault, ``rounds`` times, in an order drawn from the seed. ``program``: what the nodes are."""
     rng = random.Random(seed)
     kinds = [kind for _ in range(rounds) for kind in rng.sample(kinds, len(kinds))]
-    cluster = Cluster(folder, program=program)
-    history, faults, held_bytes = asyncio.run(_campaign(cluster, kinds, rng))
-    return Findings(history, faults, elections(cluster.event_logs()), held_bytes)
+    cluster, history = Cluster(folder, program=program), History()
+    asking = clients(cluster.places, history, rng)
+    faults, held_bytes = asyncio.run(_campaign(cluster, kinds, rng, history, asking))
+    log = one_log(cluster.event_logs())
+    return Findings(history, faults, elections(log), held_bytes, log, asking)

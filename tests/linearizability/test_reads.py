@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.linearizability import hasty
-from tests.linearizability.history import older, steps_back, verdict
+from tests.linearizability.history import older, steps_back, unexplained, verdict
 from tests.linearizability.nemesis import KINDS, READS, WRITES, Findings, campaign
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -25,14 +25,8 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
 
 def judge(findings: Findings) -> None:
     """Every register has an explanation, and no answer reflects less than an answer before it."""
-    history = findings.history
-    unexplained = {
-        name: (found, operations)
-        for name, operations in history.registers().items()
-        if (found := verdict(operations)) is not True
-    }
-    assert not unexplained
-    assert not steps_back(history.answers)
+    assert not unexplained(findings.history)
+    assert not steps_back(findings.history.answers)
 
 
 def judge_the_campaign(findings: Findings, rounds: int) -> None:

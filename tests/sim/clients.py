@@ -20,16 +20,21 @@ FINAL_REFUSALS = ("InvalidRequestId", "UnsupportedFeatureLevel")
 """What one that is too far ahead is told; and a key before its level is raised, which needs every voter."""
 
 
+SWAPS = 2
+"""Of so many writes of a key, the last is a put; the others are compare-and-set."""
 LIES_MS = (-86_400_000, -5000, 200, 5000, 50_000, 86_400_000, 31_536_000_000)
 """How far a dishonest request id is from the time of its maker, milliseconds."""
 
 
 class Done(msgspec.Struct, frozen=True):
-    """It happened; ``offset``: the reply is true of the first so many events. ``value``: what a get saw."""
+    """It happened; ``offset``: the reply is true of the first so many events. ``value``: what a get saw, or a swap that
+    found something else (``differs``), and wrote nothing.
+    """
 
     offset: int
     value: str | None = None
     by_follower: bool = False
+    differs: bool = False
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -56,6 +61,9 @@ class Service(Protocol):
     def put(self, key: str, value: str, tag: str, request_id: str, done: Answer) -> None:
         """Write a register; ``done`` once."""
 
+    def swap(self, key: str, expected: str | None, value: str, tag: str, request_id: str, done: Answer) -> None:
+        """Write a key if this is its value (None: if it is not there); ``done`` once."""
+
     def get(self, key: str, done: Answer) -> None:
         """Read a register, linearizably; ``done`` once."""
 
@@ -74,6 +82,9 @@ class History:
         self.floor = 0
         self.reads = 0
         self.follower_reads = 0
+        self.swaps = 0
+        self.swaps_refused = 0
+        """Those that found another value than they expected."""
         self.on_denied: Callable[[str, Nothing], None] = lambda _tag, _result: None
 
     def told(self, tag: str, proof: str, result: Result, floor: int) -> None:
@@ -119,11 +130,27 @@ class Habits(msgspec.Struct, frozen=True):
 class _Call:
     """One operation under way."""
 
-    __slots__ = ("attempt", "began", "called", "floor", "key", "open", "request_id", "tag", "tries", "unknown", "value")
+    __slots__ = (
+        "attempt",
+        "began",
+        "called",
+        "expected",
+        "floor",
+        "key",
+        "open",
+        "request_id",
+        "swaps",
+        "tag",
+        "tries",
+        "unknown",
+        "value",
+    )
 
     def __init__(self, key: str, value: str | None, request_id: str) -> None:
         self.key = key
         self.value = value
+        self.swaps = False
+        self.expected: str | None = None
         self.request_id = request_id
         self.called = 0.0
         self.began = 0.0
@@ -159,6 +186,8 @@ class Client:
         self._count = 0
         self._stopped = False
         self._call: _Call | None = None
+        self._seen: dict[str, str | None] = {}
+        """What each register held when it heard of it last."""
         self.answered = 0
         self.lies = 0
         """Dishonest request ids given."""
@@ -183,6 +212,8 @@ class Client:
         value = None if random.random() < self._habits.reads else f"{self._name}.{self._count}"
         call = self._call = _Call(key, value, self._new_id() if self._retries else "")
         call.called = self._world.now
+        if value is not None and key.startswith("/") and self._count % SWAPS:
+            call.swaps, call.expected = True, self._seen.get(key)
         self._try(call)
 
     def _new_id(self) -> str:
@@ -220,13 +251,16 @@ class Client:
 
         if value is None:
             self._ask(node, lambda s, done: s.get(key, done), heard, "read")
+        elif call.swaps:
+            self._ask(node, lambda s, done: s.swap(key, call.expected, value, tag, request_id, done), heard, "swap")
         else:
             self._ask(node, lambda s, done: s.put(key, value, tag, request_id, done), heard, "config")
         world.after(self._habits.patience_s, lambda: self._impatient(call, attempt))
 
     def _heard(self, call: _Call, attempt: int, node: NodeId, tag: str, floor: int, result: Result) -> None:
         """An answer, perhaps to an attempt given up long ago: what it says is a fact all the same."""
-        proof = "" if call.value is None else call.request_id or tag
+        wrote = call.value is not None and not (isinstance(result, Done) and result.differs)
+        proof = (call.request_id or tag) if wrote else ""
         self._history.told(tag, proof, result, floor)
         if not call.open or attempt != call.attempt:
             return
@@ -272,8 +306,16 @@ class Client:
             self._history.reads += 1
             self._history.follower_reads += result.by_follower
             operations.append(Operation(call.began, self._world.now, "get", result.value))
-        elif call.value is not None and (result is not None or call.unknown):
-            returned = self._world.now if result is not None else None
-            operations.append(Operation(call.called, returned, "put", call.value))
+        elif call.value is not None:
+            what, wrote = "cas" if call.swaps else "put", result is not None and not result.differs
+            if wrote or call.unknown:  # Who was told that something else is there may have written before, or yet.
+                returned = self._world.now if wrote else None
+                operations.append(Operation(call.called, returned, what, call.value, call.expected))
+            if result is not None and result.differs:
+                operations.append(Operation(call.began, self._world.now, "get", result.value))
+            self._history.swaps += wrote and call.swaps
+            self._history.swaps_refused += result is not None and result.differs
+        if result is not None:
+            self._seen[call.key] = result.value if call.value is None or result.differs else call.value
         if not self._stopped:
             self._world.after(self._world.random.random() * 2 * self._habits.think_s, self._next)

@@ -12,6 +12,7 @@ as a failure.
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from math import inf
 
 import msgspec
 
@@ -24,8 +25,11 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
     called: float
     returned: float | None
     what: str
-    """``put`` (argument written) or ``get`` (result read)."""
+    """``put`` (argument written), ``get`` (result read) or ``cas`` (it saw ``expected`` and wrote; one that saw
+    something else is a ``get`` of that).
+    """
     value: str | None
+    expected: str | None = None
 
 
 Model = Callable[[Hashable, Operation], tuple[bool, Hashable]]
@@ -33,9 +37,11 @@ Model = Callable[[Hashable, Operation], tuple[bool, Hashable]]
 
 
 def register(state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
-    """A register of text: ``put`` always can happen; ``get`` only where it saw the state."""
+    """A register of text: ``put`` always can happen; ``get`` and ``cas`` only where they saw the state."""
     if operation.what == "put":
         return True, operation.value
+    if operation.what == "cas":
+        return operation.expected == state, operation.value
     return operation.value == state, state
 
 
@@ -51,17 +57,26 @@ def check(
 def settled(operations: Sequence[Operation]) -> list[Operation]:
     """The same question about a register without indeterminate writes, if no value was written twice.
 
-    A write that nobody saw may as well not have happened. One that somebody saw took effect before that read returned.
+    A write that nobody saw may as well not have happened. One that somebody saw took effect before that one returned;
+    if it is a ``cas``, so did what it saw.
     """
     seen: dict[str | None, float] = {}
     for op in operations:
-        if op.what == "get" and op.returned is not None:
-            seen[op.value] = min(op.returned, seen.get(op.value, op.returned))
+        if op.returned is not None and op.what != "put":
+            saw = op.value if op.what == "get" else op.expected
+            seen[saw] = min(op.returned, seen.get(saw, op.returned))
+    unknown = {op.value: op for op in operations if op.returned is None and op.what != "get"}
+    news = [value for value in unknown if value in seen]
+    while news:
+        write = unknown[news.pop()]
+        if write.what == "cas" and seen[write.value] < seen.get(write.expected, inf):
+            seen[write.expected] = seen[write.value]
+            news += [write.expected] if write.expected in unknown else []
     found = []
     for op in operations:
         if op.returned is not None:
             found.append(op)
-        elif op.what == "put" and op.value in seen:
+        elif op.what != "get" and op.value in seen:
             found.append(msgspec.structs.replace(op, returned=max(op.called, seen[op.value])))
     return found
 

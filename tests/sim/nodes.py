@@ -37,10 +37,21 @@ from quorate.controller import (
 )
 from quorate.events import NodeAddresses, Voter
 from quorate.history.settings import HistorySettings
-from quorate.metadata.commands import ChangeConfig, Command, CreateCluster, PutKey, RebuildVoter, RecordNodeStart
+from quorate.metadata.commands import (
+    ChangeConfig,
+    Command,
+    CompareKeys,
+    CreateCluster,
+    PutKey,
+    RebuildVoter,
+    RecordNodeStart,
+    Transact,
+    Transacted,
+)
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark, RunningSums
 from quorate.metrics import Metrics
+from quorate.model.keys import KeysAre, RangeKeys
 from quorate.node.compose import Core, CorePorts, CoreSettings, Disks, open_directory, open_store, peer_handlers
 from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
@@ -184,6 +195,15 @@ def result_of(outcome: Outcome) -> Result:
             return Nothing(reason)
         case UnknownOutcome(reason=reason):
             return Unknown(reason)
+
+
+def swapped(outcome: Outcome) -> Result:
+    """The same of a swap: it wrote, or it tells what it found instead."""
+    match outcome:
+        case Answered(reply=Transacted(succeeded=False, replies=(KeysAre(found=found),)), offset=offset):
+            return Done(offset, found[0].value.decode() if found else None, differs=True)
+        case _:
+            return result_of(outcome)
 
 
 class NoBrokers:
@@ -393,6 +413,20 @@ class CoreNode:
             self.submit(PutKey(key=key.encode(), value=value.encode()), tag, request_id, done)
             return
         self.submit(ChangeConfig(scope=f"topic/{key}", changes={"value": value}), tag, request_id, done)
+
+    def swap(self, key: str, expected: str | None, value: str, tag: str, request_id: str, done: Answer) -> None:
+        """Write a key if this is its value, in a transaction; else hear what is there."""
+        name = key.encode()
+        if expected is None:
+            compare = CompareKeys(key=name, target="version")
+        else:
+            compare = CompareKeys(key=name, target="value", value=expected.encode())
+        command = Transact(
+            compare=(compare,), success=(PutKey(key=name, value=value.encode()),), failure=(RangeKeys(key=name),)
+        )
+        caller = Caller("sim", "127.0.0.1:1")
+        ended = self._awaiting(lambda outcome: done(swapped(outcome)), tag)
+        self.core.controller.submit(command, caller, ended, cause=tag, request_id=request_id)
 
     def get(self, key: str, done: Answer) -> None:
         """Read it, linearizably, from this node's own state, whoever leads."""

@@ -109,6 +109,17 @@ EDITED: Final[dict[str, Mutant]] = {
         "a key goes on under a lease that ended",
         edit(evolve, "without_key", "left = attached[lease].delete(name)", "left = attached[lease]"),
     ),
+    "compared with what is applied": Mutant(
+        "a transaction is decided on what is applied, and what is proposed before it counts for nothing",
+        edit(
+            Decider,
+            "decide",
+            "decision = decide(tip.state,",
+            "from quorate.metadata.commands import Transact\n"
+            "    state = self._machine.state if isinstance(pending.request, Transact) else tip.state\n"
+            "    decision = decide(state,",
+        ),
+    ),
     "an expiry forgotten": Mutant(
         "the end of a lease that could not be decided is not tried again",
         edit(LeaseKeeper, "_end", "self._agenda.add(RETRY_S, watched)", "pass"),

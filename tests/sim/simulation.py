@@ -329,6 +329,8 @@ class Simulation:
         counts["answers"] = len(self.history.acknowledged)
         counts["reads"] = self.history.reads
         counts["reads by followers"] = self.history.follower_reads
+        counts["swaps"] = self.history.swaps
+        counts["swaps that found another value"] = self.history.swaps_refused
         counts["entries committed"] = self.invariants.last_committed
         counts["unsynced bytes lost"] = sum(host.disk.lost_bytes for host in hosts)
         counts["torn writes"] = sum(host.disk.torn_writes for host in hosts)

@@ -18,6 +18,11 @@ def get(value: str | None, called: float, returned: float) -> Operation:
     return Operation(called, returned, "get", value)
 
 
+def cas(expected: str | None, value: str, called: float, returned: float | None) -> Operation:
+    """A write on the condition of what it finds, which it found if it returned."""
+    return Operation(called, returned, "cas", value, expected)
+
+
 def test_reads_after_a_write_see_it() -> None:
     """A plain sequential history is accepted."""
     assert check([get(None, 0, 1), put("a", 2, 3), get("a", 4, 5), put("b", 6, 7), get("b", 8, 9)]) is True
@@ -58,6 +63,21 @@ def test_a_value_nobody_wrote_is_refused() -> None:
     assert check([put("a", 0, 1), get("z", 2, 3)]) is False
 
 
+def test_a_comparison_sees_the_newest_value() -> None:
+    """A compare-and-set succeeds on the value before it and no other; two cannot both succeed on one value."""
+    assert check([put("a", 0, 1), cas("a", "b", 2, 3), get("b", 4, 5)]) is True
+    assert check([put("a", 0, 1), put("b", 2, 3), cas("a", "c", 4, 5)]) is False
+    assert check([put("a", 0, 1), cas("a", "b", 2, 5), cas("a", "c", 2, 5)]) is False
+
+
+def test_an_indeterminate_comparison_that_was_seen_had_seen_its_value() -> None:
+    """A chain of writes that nobody answered is explained from its end."""
+    chain = [put("a", 0, None), cas("a", "b", 1, None), cas("b", "c", 2, None)]
+    assert len(settled([*chain, get("c", 10, 11)])) == 4
+    assert len(settled([*chain, get("b", 10, 11)])) == 3
+    assert check(settled([*chain, get("c", 10, 11), get("b", 12, 13)])) is False
+
+
 def test_too_much_work_is_said_so() -> None:
     """Beyond its budget of steps the checker answers neither yes nor no."""
     crowd = [put(str(n), 0, 100) for n in range(12)] + [get("nobody", 200, 201)]
@@ -71,8 +91,12 @@ def histories(draw: st.DrawFn) -> list[Operation]:
     for number in range(draw(st.integers(1, 5))):
         called = draw(st.integers(0, 12))
         returned = called + draw(st.integers(1, 6))
-        if draw(st.booleans()):
-            found.append(put("ab"[number % 2], called, None if draw(st.integers(0, 4)) == 0 else returned))
+        ends = None if draw(st.integers(0, 4)) == 0 else returned
+        what = draw(st.sampled_from(["put", "cas", "get", "get"]))
+        if what == "put":
+            found.append(put("ab"[number % 2], called, ends))
+        elif what == "cas":
+            found.append(cas(draw(st.sampled_from([None, "a", "b"])), "ab"[number % 2], called, ends))
         else:
             found.append(get(draw(st.sampled_from([None, "a", "b"])), called, returned))
     return found
@@ -84,9 +108,9 @@ def explained(order: tuple[Operation, ...]) -> bool:
     for at, op in enumerate(order):
         if any(later.returned is not None and later.returned < op.called for later in order[at + 1 :]):
             return False
-        if op.what == "get" and op.value != state:
+        if op.what != "put" and (op.value if op.what == "get" else op.expected) != state:
             return False
-        state = op.value if op.what == "put" else state
+        state = state if op.what == "get" else op.value
     return True
 
 
@@ -105,14 +129,16 @@ def test_it_agrees_with_trying_every_order(history: list[Operation]) -> None:
 @given(histories())
 def test_settling_unanswered_writes_changes_no_verdict(history: list[Operation]) -> None:
     """With values of their own, unanswered writes can be dropped or dated without changing the answer."""
+    names = [f"{op.value}{number}" if op.what != "get" else None for number, op in enumerate(history)]
+    written = [name for name in names if name is not None]
+
+    def other(value: str | None, number: int) -> str | None:
+        """A value that was written, in place of one that may not have been."""
+        return None if value is None or not written else written[number % len(written)]
+
     unique = [
-        put(f"{op.value}{number}", op.called, op.returned) if op.what == "put" else op
-        for number, op in enumerate(history)
+        Operation(op.called, op.returned, op.what, name or other(op.value, number), other(op.expected, number + 1))
+        for number, (op, name) in enumerate(zip(history, names, strict=True))
     ]
-    names = [op.value for op in unique if op.what == "put"]
-    reads = [op for op in unique if op.what == "get"]
-    for number, read in enumerate(reads):
-        if read.value is not None and names:
-            unique[unique.index(read)] = get(names[number % len(names)], read.called, read.returned or 0)
     assert check(settled(unique)) is check(unique)
     assert all(op.returned is not None for op in settled(unique))
