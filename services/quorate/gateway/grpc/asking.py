@@ -14,7 +14,17 @@ from google.protobuf.message import Message
 from quorate.controller import Answered, Caller, Outcome, ReadView
 from quorate.errors import UsageError
 from quorate.gateway.fresh import Freshness, NotFresh
-from quorate.gateway.grpc.codes import DENIED, FUTURE, TIMED_OUT, TOO_LARGE, TOO_MANY, CallError, failed, not_fresh
+from quorate.gateway.grpc.codes import (
+    DENIED,
+    FUTURE,
+    PAST_DEADLINE,
+    TIMED_OUT,
+    TOO_LARGE,
+    TOO_MANY,
+    CallError,
+    failed,
+    not_fresh,
+)
 from quorate.gateway.grpc.context import PRINCIPAL, GrpcContext, number_of
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import Command, Reply
@@ -74,15 +84,19 @@ class Asking:
         if request.ByteSize() > self.context.settings.request_bytes_max:
             raise CallError(*TOO_LARGE)
 
-    def _time(self, call: Call) -> float:
-        left = call.time_remaining()
-        most = self.context.settings.answer_timeout_s
-        return most if left is None else max(min(left, most), 0.0)
+    def time_for(self, call: Call) -> float:
+        """How long it may take. Raises CallError when its caller has given up: then nothing is begun."""
+        left, most = call.time_remaining(), self.context.settings.answer_timeout_s
+        if left is None:
+            return most
+        if left <= 0:
+            raise CallError(*PAST_DEADLINE)
+        return min(left, most)
 
     async def submit(self, command: Command, call: Call, resource: str, kind: type[R]) -> tuple[R, int]:
         """The reply, of this kind, and its revision. Raises CallError."""
         self.allowed(type(command).__name__, resource)
-        within_s = self._time(call)
+        within_s = self.time_for(call)
         outcome: Outcome = await _told(
             lambda done: self.context.controller.submit(
                 command, Caller(PRINCIPAL, call.peer()), done, cause="grpc", timeout_s=within_s
@@ -99,7 +113,7 @@ class Asking:
 
     async def view(self, call: Call, *, stale: bool = False) -> ReadView:
         """The state: with all that was committed before, or as this node has it. Raises CallError."""
-        return await self._view(Freshness(linearizable=not stale), self._time(call))
+        return await self._view(Freshness(linearizable=not stale), self.time_for(call))
 
     async def _view(self, freshness: Freshness, within_s: float) -> ReadView:
         view: ReadView | NotFresh = await _told(lambda seen: self.context.fresh.read(freshness, seen), within_s)

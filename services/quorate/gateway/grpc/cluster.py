@@ -101,6 +101,7 @@ class ClusterService:
     async def move_leader(self, request: rpc_pb2.MoveLeaderRequest, call: Call) -> rpc_pb2.MoveLeaderResponse:
         """The leader gives way to another; asked of a node that does not lead, it is refused, as by etcd."""
         self._asking.allowed("MoveLeader", "cluster")
+        self._asking.time_for(call)
         context, target = self._context, request.targetID
         if not context.controller.is_leader:
             raise CallError(*NOT_LEADER)

@@ -42,6 +42,8 @@ LAGGING: Final = (
     _UNAVAILABLE,
     "etcdserver: request timed out, waiting for the applied index took too long",
 )
+PAST_DEADLINE: Final = (StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
+"""As Go's clients say it themselves."""
 TOO_MANY: Final = (_EXHAUSTED, "etcdserver: too many requests")
 DENIED: Final = (StatusCode.PERMISSION_DENIED, "etcdserver: permission denied")
 

@@ -37,8 +37,10 @@ _log = structlog.get_logger(__name__)
 
 Handler = Callable[..., Any]
 """A coroutine of a message and its call; or, of a method that answers with a stream, an async iterator of them."""
-MESSAGE_OVERHEAD: Final = 512 * 1024
-"""A request this much larger than it may be is still read, to be refused in etcd's words."""
+MESSAGE_OVERHEAD: Final = 1024 * 1024
+"""A request this much larger than it may be is still read, to be refused in etcd's words: by default 2 MiB, all that
+etcd reads.
+"""
 
 
 class GrpcServer:

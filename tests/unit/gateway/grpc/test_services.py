@@ -199,6 +199,43 @@ def test_compaction_does_nothing_and_says_so() -> None:
     assert kv.house.refused(compact(-1))[1].endswith("compacted")
 
 
+def test_a_call_that_comes_too_late_is_not_begun() -> None:
+    """Its deadline has passed: it is told so, whatever it wants, and nothing is decided, asked or handed over."""
+    house = House()
+    kv, leases, cluster = KvService(house.asking), LeaseService(house.asking), ClusterService(house.asking)
+    lease = house.run(leases.grant(pb.LeaseGrantRequest(TTL=10), house.call)).ID
+    before, late = house.revision, Caller(left_s=0.0)
+    put = pb.RequestOp(request_put=pb.PutRequest(key=b"a"))
+    then = pb.RequestOp(request_range=pb.RangeRequest(key=b"a", revision=1))
+
+    async def kept() -> None:
+        async for _ in leases.keep_alive(_once(pb.LeaseKeepAliveRequest(ID=lease)), late):
+            raise AssertionError("it was answered")
+
+    for work in (
+        kv.put(pb.PutRequest(key=b"a"), late),
+        kv.delete_range(pb.DeleteRangeRequest(key=b"a"), late),
+        kv.txn(pb.TxnRequest(success=[put]), late),
+        kv.txn(pb.TxnRequest(success=[put, then]), late),
+        kv.range(pb.RangeRequest(key=b"a"), late),
+        kv.compact(pb.CompactionRequest(revision=1), late),
+        leases.grant(pb.LeaseGrantRequest(TTL=10), late),
+        leases.revoke(pb.LeaseRevokeRequest(ID=lease), late),
+        leases.time_to_live(pb.LeaseTimeToLiveRequest(ID=lease), late),
+        leases.leases(pb.LeaseLeasesRequest(), late),
+        kept(),
+        cluster.hash_kv(pb.HashKVRequest(), late),
+        cluster.member_list(pb.MemberListRequest(linearizable=True), late),
+        cluster.move_leader(pb.MoveLeaderRequest(targetID=1), late),
+    ):
+        assert house.refused(work) == (StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
+    assert house.revision == before
+
+
+async def _once(request: pb.LeaseKeepAliveRequest) -> AsyncIterator[pb.LeaseKeepAliveRequest]:
+    yield request
+
+
 def test_a_caller_that_does_not_wait_is_told_in_time() -> None:
     """His deadline is ours: nothing is left waiting behind him."""
     house = House()

@@ -1,0 +1,230 @@
+"""Every RPC and every kind of bad input: each gives the error that is its own, on the leader and on a follower, and
+changes nothing: neither an offset nor the state's sum.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from quorate.cli.client import Node
+from quorate.gateway.grpc.pb import rpc_pb2 as pb
+from quorate.gateway.grpc.server import GrpcServer
+from quorate.gateway.http.answers import Done, StateHash, Status
+from quorate.gateway.http.writing import FeatureBody
+from tests.clusters import Started, up
+from tests.unit.gateway.grpc.house import House
+
+WAYS: Final = ("leader", "follower")
+DEADLINE_S: Final = 20.0
+UNKNOWN: Final = 7_777_777
+FAR: Final = 10**9
+STREAMS: Final = ("Watch/Watch", "Lease/LeaseKeepAlive", "Health/Watch", "ServerReflection/ServerReflectionInfo")
+
+OK: Final = ("OK", "")
+NO_KEY: Final = ("INVALID_ARGUMENT", "etcdserver: key is not provided")
+NOT_FOUND: Final = ("INVALID_ARGUMENT", "etcdserver: key not found")
+NO_LEASE: Final = ("NOT_FOUND", "etcdserver: requested lease not found")
+FUTURE: Final = ("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision")
+TOO_LARGE: Final = ("INVALID_ARGUMENT", "etcdserver: request is too large")
+BAD_TARGET: Final = ("FAILED_PRECONDITION", "etcdserver: bad leader transferee")
+NOT_LEADER: Final = ("FAILED_PRECONDITION", "etcdserver: not leader")
+Told = tuple[str, str]
+
+EMPTY: Final[dict[str, Told]] = {
+    "etcdserverpb.KV/Range": NO_KEY,
+    "etcdserverpb.KV/Put": NO_KEY,
+    "etcdserverpb.KV/DeleteRange": NO_KEY,
+    "etcdserverpb.KV/Txn": OK,
+    "etcdserverpb.KV/Compact": OK,
+    "etcdserverpb.Watch/Watch": OK,
+    "etcdserverpb.Lease/LeaseRevoke": NO_LEASE,
+    "etcdserverpb.Lease/LeaseKeepAlive": OK,
+    "etcdserverpb.Lease/LeaseTimeToLive": OK,
+    "etcdserverpb.Lease/LeaseLeases": OK,
+    "etcdserverpb.Cluster/MemberList": OK,
+    "etcdserverpb.Maintenance/Alarm": OK,
+    "etcdserverpb.Maintenance/Status": OK,
+    "etcdserverpb.Maintenance/HashKV": OK,
+    "etcdserverpb.Maintenance/MoveLeader": BAD_TARGET,
+    "quorate.meta.v1.Cluster/Status": OK,
+    "grpc.health.v1.Health/Check": OK,
+    "grpc.health.v1.Health/List": OK,
+    "grpc.health.v1.Health/Watch": OK,
+}
+"""What an empty message is told. An empty LeaseGrant is a request: any number, the shortest time."""
+METHODS: Final = (*EMPTY, "etcdserverpb.Lease/LeaseGrant")
+WRITES: Final = ("etcdserverpb.KV/Put", "etcdserverpb.KV/DeleteRange", "etcdserverpb.KV/Txn")
+
+
+def _txn(*success: dict[str, Any], **more: Any) -> pb.TxnRequest:
+    return pb.TxnRequest(success=[pb.RequestOp(**fields) for fields in success], **more)
+
+
+_LATE = pb.RangeRequest(key=b"a", revision=FAR)
+_PUT = {"request_put": pb.PutRequest(key=b"b")}
+_OF_NO_LEASE = pb.PutRequest(key=b"a", value=b"x", lease=UNKNOWN)
+_TWO_VALUES = pb.PutRequest(key=b"a", value=b"x", ignore_value=True)
+_CLEARED = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE, alarm=pb.NOSPACE)
+WRONG: Final[tuple[tuple[str, Any, Told], ...]] = (
+    ("KV/Range", pb.RangeRequest(key=b"no such key"), OK),
+    ("KV/Range", _LATE, FUTURE),
+    ("KV/Put", _OF_NO_LEASE, NO_LEASE),
+    ("KV/Put", pb.PutRequest(key=b"no such key", ignore_value=True), NOT_FOUND),
+    ("KV/Put", _TWO_VALUES, ("INVALID_ARGUMENT", "etcdserver: value is provided")),
+    ("KV/DeleteRange", pb.DeleteRangeRequest(key=b"no such key"), OK),
+    ("KV/DeleteRange", pb.DeleteRangeRequest(key=b"z", range_end=b"a"), OK),
+    ("KV/Txn", _txn(_PUT, _PUT), ("INVALID_ARGUMENT", "etcdserver: duplicate key given in txn request")),
+    ("KV/Txn", _txn(_PUT, {"request_put": _OF_NO_LEASE}), NO_LEASE),
+    ("KV/Txn", _txn(_PUT, {"request_range": _LATE}), FUTURE),
+    ("KV/Txn", _txn(_PUT, {}), NOT_FOUND),
+    ("KV/Txn", _txn(_PUT, compare=[pb.Compare()]), NO_KEY),
+    ("KV/Compact", pb.CompactionRequest(revision=FAR), FUTURE),
+    ("Watch/Watch", pb.WatchRequest(cancel_request=pb.WatchCancelRequest(watch_id=UNKNOWN)), OK),
+    ("Watch/Watch", pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"a", start_revision=-5)), OK),
+    ("Lease/LeaseGrant", pb.LeaseGrantRequest(TTL=FAR * FAR), ("OUT_OF_RANGE", "etcdserver: too large lease TTL")),
+    ("Lease/LeaseRevoke", pb.LeaseRevokeRequest(ID=UNKNOWN), NO_LEASE),
+    ("Lease/LeaseKeepAlive", pb.LeaseKeepAliveRequest(ID=UNKNOWN), OK),
+    ("Lease/LeaseTimeToLive", pb.LeaseTimeToLiveRequest(ID=UNKNOWN, keys=True), OK),
+    ("Maintenance/HashKV", pb.HashKVRequest(revision=FAR), FUTURE),
+    ("Maintenance/MoveLeader", pb.MoveLeaderRequest(targetID=UNKNOWN), BAD_TARGET),
+    ("Maintenance/Alarm", _CLEARED, ("UNIMPLEMENTED", "quorate: an alarm stands for as long as its cause; see status")),
+)
+"""Keys, leases, members and revisions that are not there, and what contradicts itself."""
+
+
+class Place:
+    """One node: asked by bytes, and looked at."""
+
+    def __init__(self, grpc_address: str, http_address: str) -> None:
+        self._channel = grpc.insecure_channel(grpc_address, options=[("grpc.max_send_message_length", -1)])
+        self._node = Node(http_address)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def seen(self) -> tuple[int, str | None]:
+        """How far it is, and what its state adds up to."""
+        found = self._node.get("/v1/state-hash", StateHash)
+        return found.offset, found.hash
+
+    def ask(self, method: str, data: bytes) -> Told:
+        """How it ends. A stream: its first answer, or its end."""
+        path = f"/{method}"
+        try:
+            if method.endswith(STREAMS):
+                call: Any = self._channel.stream_stream(path)(iter((data,)), timeout=DEADLINE_S)
+                next(call, None)
+                call.cancel()
+            else:
+                ask: Any = self._channel.unary_unary(path)
+                ask(data, timeout=DEADLINE_S, wait_for_ready=True)
+        except grpc.RpcError as error:
+            return error.code().name, error.details() or ""  # type: ignore[attr-defined]
+        return OK
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
+    """A leader and a follower that hold a key."""
+    with up(tmp_path_factory.mktemp("bad") / "c") as cluster:
+        cluster.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
+        led = _leader(cluster)
+        nodes = {"leader": cluster.nodes[led], "follower": cluster.nodes[(led + 1) % 3]}
+        found = {way: Place(node["grpc"], node["http"]) for way, node in nodes.items()}
+        put = pb.PutRequest(key=b"a", value=b"1").SerializeToString()
+        assert found["follower"].ask("etcdserverpb.KV/Put", put) == OK
+        yield found
+        for place in found.values():
+            place.close()
+
+
+def _leader(cluster: Started) -> int:
+    led = cluster.node().get("/v1/status", Status).leader
+    return next(at for at, node in enumerate(cluster.nodes) if node["id"] == led)
+
+
+def unchanged(place: Place, method: str, data: bytes, expected: Told) -> None:
+    """It ends so, and nothing is different afterwards."""
+    before = place.seen()
+    told = place.ask(method, data)
+    assert told[0] == expected[0], (method, told)
+    assert told[1].startswith(expected[1]), (method, told)
+    assert place.seen() == before, (method, told)
+
+
+def expected_there(way: str, method: str, expected: Told) -> Told:
+    """A follower says that it is none before it looks whom it should hand over to."""
+    return NOT_LEADER if method.endswith("/MoveLeader") and way == "follower" else expected
+
+
+def padded(size: int, number: int = 1000) -> bytes:
+    """A field that no message has, of so many bytes."""
+    tag, length = number << 3 | 2, size
+    return b"".join(_varint(one) for one in (tag, length)) + bytes(size)
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*data, number])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", EMPTY)
+def test_an_empty_message(method: str, way: str, places: dict[str, Place]) -> None:
+    """It asks for nothing, or lacks what it needs; so does one whose fields are of other types than they should be."""
+    expected = expected_there(way, method, EMPTY[method])
+    unchanged(places[way], method, b"", expected)
+    wrong_types = b"".join(_varint(number << 3 | 5) + b"abcd" for number in range(1, 16))  # 32 bits: none of them is.
+    unchanged(places[way], method, wrong_types, expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", METHODS)
+def test_bytes_that_are_no_message(method: str, way: str, places: dict[str, Place]) -> None:
+    """They are called so, by the name of the message that should have come."""
+    for data in (b"\xff\xff\xff\xff", b"\x0a\x7fshort", b"\x00", b"\x0f" + bytes(40)):
+        unchanged(places[way], method, data, ("INTERNAL", "grpc: error unmarshalling request"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_huge_message(method: str, way: str, places: dict[str, Place]) -> None:
+    """It is not read at all; a write that is only too large is refused in etcd's words."""
+    unchanged(places[way], method, padded(3 * 1024 * 1024), ("RESOURCE_EXHAUSTED", ""))
+    if method in WRITES:
+        for size in (1024 * 1024 + 1, 2 * 1024 * 1024 - 100):
+            unchanged(places[way], method, padded(size), TOO_LARGE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("method", "request_", "expected"), WRONG)
+def test_what_is_not_there(method: str, request_: Any, expected: Told, way: str, places: dict[str, Place]) -> None:
+    """Unknown keys, leases, members and revisions, and requests that contradict themselves."""
+    expected = expected_there(way, method, expected)
+    unchanged(places[way], f"etcdserverpb.{method}", request_.SerializeToString(), expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_services_and_methods_that_are_not_there(way: str, places: dict[str, Place]) -> None:
+    """UNIMPLEMENTED, or an unknown service in the words of health."""
+    for method in ("etcdserverpb.KV/Nothing", "etcdserverpb.Auth/AuthStatus", "no.such.Service/Call", "nothing"):
+        unchanged(places[way], method, b"", ("UNIMPLEMENTED", ""))
+    unknown = health_pb2.HealthCheckRequest(service="no such service").SerializeToString()
+    unchanged(places[way], "grpc.health.v1.Health/Check", unknown, ("NOT_FOUND", "quorate: no service"))
+
+
+def test_every_method_is_in_the_tables() -> None:
+    """Whatever is served is asked wrongly here."""
+    served = {
+        f"{service.full_name}/{method}"
+        for service, methods in GrpcServer(House().context)._services.items()
+        for method in methods
+    }
+    assert served == set(METHODS)
