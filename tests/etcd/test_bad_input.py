@@ -116,14 +116,15 @@ class Place:
         path = f"/{method}"
         try:
             if method.endswith(STREAMS):
-                call: Any = self._channel.stream_stream(path)(iter((data,)), timeout=DEADLINE_S)
+                open_: Any = self._channel.stream_stream(path)
+                call = open_(iter((data,)), timeout=DEADLINE_S)
                 next(call, None)
                 call.cancel()
             else:
                 ask: Any = self._channel.unary_unary(path)
                 ask(data, timeout=DEADLINE_S, wait_for_ready=True)
         except grpc.RpcError as error:
-            return error.code().name, error.details() or ""  # type: ignore[attr-defined]
+            return error.code().name, error.details() or ""
         return OK
 
 
