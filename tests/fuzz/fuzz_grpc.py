@@ -1,8 +1,8 @@
-"""Hostile bytes for the protobuf edge and the handlers behind it, guided by coverage; and for the port itself.
+"""Hostile bytes for the protobuf edge and the handlers behind it, guided by coverage.
 
 Rules: bytes either are no message, and the call says so, or a handler answers with a message that can be written, or
 ends by a ``CallError``, which changed nothing unless it says that nobody knows. A stream says what it has to say and
-waits. Whatever came over the port, the next client is served. Any other exception, an input that takes seconds, or more
+waits. Any other exception, an input that takes seconds, or more
 than half a gigabyte is a finding: the input is kept in ``.run/fuzz`` and the exit status is not 0. Starts from requests
 of every method, and from what earlier runs found.
 
@@ -42,10 +42,6 @@ LEASE: Final = 7
 TURNS: Final = 60
 """A stream that says nothing for so many turns waits."""
 ANSWERS_MAX: Final = 50
-PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
-"""What a client of HTTP/2 says first: itself, and that it has no settings of its own."""
-RAW_EVERY: Final = 20
-"""Of so many inputs one is also sent over the port."""
 
 
 def methods(server: edge.GrpcServer) -> list[tuple[MethodDescriptor, Any]]:
@@ -135,63 +131,10 @@ def _written(method: MethodDescriptor, answer: Any) -> None:
     assert kind.FromString(answer.SerializeToString()) == answer
 
 
-class Outside:
-    """A listener, on the same loop, that anybody may send anything."""
-
-    def __init__(self) -> None:
-        self._house = houses.House(settings=SETTINGS)
-        self._server = edge.GrpcServer(self._house.context)
-        self._port = 0
-        self._sent = 0
-
-    def send(self, data: bytes) -> None:
-        """As frames of a connection; then a client asks for something."""
-        houses._RUNNER.run(self._send(data))
-
-    async def _send(self, data: bytes) -> None:
-        if not self._port:
-            from tests.clusters import free_ports
-
-            self._port = free_ports(1)
-            await self._server.start("127.0.0.1", self._port)
-        await self._talk(PREFACE + data, data)
-        body = pb.RangeRequest(key=b"a", serializable=True).SerializeToString()
-        self._sent += 1
-        if self._sent % 10 == 0:
-            await self._served(body)
-
-    async def _talk(self, *sent: bytes) -> None:
-        for one in sent:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-            writer.write(one)
-            with suppress(OSError, TimeoutError):
-                await writer.drain()
-                async with asyncio.timeout(0.01):
-                    await reader.read(4096)
-            writer.close()
-
-    async def _served(self, body: bytes) -> None:
-        from grpc import aio
-
-        async with aio.insecure_channel(f"127.0.0.1:{self._port}") as channel:
-            ask: Any = channel.unary_unary("/etcdserverpb.KV/Range")
-            answer = await ask(body, timeout=5)
-            assert pb.RangeResponse.FromString(answer).header.member_id == 1
-
-
-OUTSIDE = Outside()
-_count = 0
-
-
 def one(data: bytes) -> None:
     """One input."""
-    global _count
-    if not data:
-        return
-    Inside().ask(data)
-    _count += 1
-    if _count % RAW_EVERY == 0:
-        OUTSIDE.send(data)
+    if data:
+        Inside().ask(data)
 
 
 def _samples() -> dict[str, list[Any]]:
