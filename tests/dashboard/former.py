@@ -25,6 +25,12 @@ from quorate.events import (
     LeaseEnded,
     LeaseGranted,
     MasterElected,
+    MemberAmended,
+    MemberDraining,
+    MemberFenced,
+    MemberGone,
+    MemberRegistered,
+    MemberUnfenced,
     NodeStarted,
     RoleChangeAcknowledged,
     Stamp,
@@ -107,6 +113,10 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         case ClusterCreated() | FeatureLevelChanged() | ControllerLeaderElected() | NodeStarted() | VoterRebuilt():
             return _governed(state, event, stamp)
         case KeyPut() | KeyDeleted() | LeaseGranted() | LeaseCheckpointed() | LeaseEnded():  # Not of its time.
+            return _next(state, stamp)
+        case (
+            MemberRegistered() | MemberAmended() | MemberUnfenced() | MemberFenced() | MemberDraining() | MemberGone()
+        ):  # Neither.
             return _next(state, stamp)
         case _:
             raise TypeError(f"{type(event).__name__} came after this fold")

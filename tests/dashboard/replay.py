@@ -193,6 +193,8 @@ class Replay:
         """The page tells of keys and leases in its log alone."""
 
     _key_deleted = _lease_granted = _lease_checkpointed = _lease_ended = _key_put
+    _member_registered = _member_amended = _member_unfenced = _member_fenced = _member_draining = _key_put
+    _member_gone = _key_put
 
     def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.topics[event["topic"]] = event

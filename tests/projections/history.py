@@ -72,6 +72,7 @@ class History:
         yield commands.RecordLeader(node_id=1, cause="first start")
         for number in (1, 2, 3):
             yield self._node_start(number, feature_max=9)
+        yield commands.RaiseFeatureLevel(level=2)
 
     def _node_start(self, number: int, feature_max: int) -> Command:
         return commands.RecordNodeStart(
@@ -84,6 +85,7 @@ class History:
         makers = {
             self._apply: 6, self._register: 10, self._elect: 14, self._alter: 16, self._fence: 10, self._unfence: 10,
             self._acknowledge: 8, self._clean: 2, self._topic: 12, self._config: 8, self._govern: 3, self._keys: 10,
+            self._members: 8,
         }  # fmt: skip
         (maker,) = chance.choices(list(makers), list(makers.values()))
         name = chance.choice(self._sets)
@@ -181,7 +183,7 @@ class History:
         return commands.ChangeConfig(scope=scope, changes=changes)
 
     def _keys(self, _name: str) -> Command:
-        """Keys and leases; refused below their level."""
+        """Keys and leases."""
         chance = self._chance
         key, lease = chance.choice((b"/a", b"/b/c", b"\x00", b"\xff~")), chance.randint(-1, 2)
         put = commands.PutKey(key=key, value=chance.randbytes(3), lease=lease if lease in self._state.leases else 0)
@@ -194,6 +196,28 @@ class History:
             commands.ExpireLease(lease=lease, silent_ms=chance.randint(1, 90_000)),
         )
         return put if chance.random() < 0.4 else chance.choice(others)
+
+    def _members(self, _name: str) -> Command:
+        """Members."""
+        chance = self._chance
+        name = chance.choice(("store.1", "mqtt@h", "store.2"))
+        found = self._state.members.get(name)
+        if found is None or chance.random() < 0.3:
+            return commands.RegisterMember(
+                name=name, incarnation=chance.choice("ab"), roles=chance.choice((("journal",), ("mqtt", "journal"))),
+                addresses={"grpc": "h:1"}, labels={"rack": chance.choice("xy")}, timeout_ms=9_000,
+            )  # fmt: skip
+        others: tuple[Command, ...] = (
+            commands.HearMember(
+                name=name, epoch=found.epoch, applied_revision=self._offset, want_drain=chance.random() < 0.2
+            ),
+            commands.FenceMember(
+                name=name, epoch=found.epoch, evidence="heartbeat expired", last_heartbeat_ms=self._now_ms
+            ),
+            commands.DrainMember(name=name),
+        )
+        leaves = commands.UnregisterMember(name=name, epoch=chance.choice((None, found.epoch)))
+        return leaves if chance.random() < 0.1 else chance.choice(others)
 
     def _govern(self, _name: str) -> Command:
         way = self._chance.random()

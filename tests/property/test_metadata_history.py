@@ -138,6 +138,21 @@ OF_KEYS = st.one_of(
 )
 
 
+MEMBERS = st.sampled_from(["m", "m", "n"])
+OF_MEMBERS = st.one_of(
+    built(
+        commands.RegisterMember,
+        name=st.sampled_from(["m", "m", "n", "no:name"]),
+        incarnation=st.sampled_from(["1", "1", "2"]),
+        roles=st.sampled_from([(), ("b", "a", "b")]),
+        labels=st.sampled_from([{}, {"rack": "r"}]),
+        timeout_ms=st.sampled_from([900, 900, 1]),
+    ),
+    built(commands.DrainMember, name=MEMBERS),
+    built(commands.UnregisterMember, name=MEMBERS, force=FLAGS),
+)
+
+
 class Alter(msgspec.Struct, frozen=True):
     """1001 as the present master would send it, off by ``stale`` in both epochs."""
 
@@ -176,6 +191,17 @@ class Acknowledge(msgspec.Struct, frozen=True):
         return commands.AcknowledgeRoleChanges(deliveries=(delivery,))
 
 
+class ByMember(msgspec.Struct, frozen=True):
+    """What a member says, or the leader of it, in its epoch or (``stale``) another."""
+
+    said: commands.HearMember | commands.FenceMember | commands.DrainMember
+    stale: int
+
+    def command(self, state: State) -> Command:
+        found = state.members.get(self.said.name)
+        return msgspec.structs.replace(self.said, epoch=(9 if found is None else found.epoch) - self.stale)
+
+
 class Heard(msgspec.Struct, frozen=True):
     """A broker is heard, or (None) forgotten; it may report epochs nobody gave it."""
 
@@ -187,6 +213,27 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 STALE = st.sampled_from([0, 0, 0, 1])
+BY_MEMBERS = st.builds(
+    ByMember,
+    said=st.one_of(
+        built(
+            commands.HearMember,
+            name=MEMBERS,
+            epoch=st.just(0),
+            applied_revision=st.sampled_from([5, 99, 99]),
+            want_drain=st.sampled_from([False, False, True]),
+        ),
+        built(
+            commands.FenceMember,
+            name=MEMBERS,
+            epoch=st.just(0),
+            evidence=st.just("heartbeat expired"),
+            last_heartbeat_ms=st.just(1),
+        ),
+        built(commands.DrainMember, name=MEMBERS, epoch=st.just(0)),
+    ),
+    stale=STALE,
+)
 LOST = st.builds(commands.ElectMaster, broker_set=NAMES, trigger=st.just("master lost"))
 FITTING = st.one_of(
     st.builds(Heard, broker_set=NAMES, broker_id=st.just(0), alive=st.just(False), info=st.just(Info())),
@@ -223,7 +270,7 @@ FITTING = st.one_of(
         detected_ms=st.just(3),
     ),
 )
-Item = Command | Alter | Acknowledge | Heard
+Item = Command | Alter | Acknowledge | ByMember | Heard
 PROLOGUE: list[Item] = [CREATE]
 for _name in ("a", "b/ü"):
     for _id in (1, 2, 3):
@@ -238,6 +285,10 @@ LEVEL_2: list[Item] = [
     commands.RaiseFeatureLevel(level=2),
     commands.GrantLease(lease=1, ttl_s=10),
 ]
+MEMBER: list[Item] = [
+    commands.RegisterMember(name="m", incarnation="1", timeout_ms=900),
+    ByMember(said=commands.HearMember(name="m", epoch=0, applied_revision=9), stale=0),
+]
 OF_BROKERS = st.builds(
     lambda prologue, rest: prologue + rest,
     st.sampled_from([PROLOGUE, PROLOGUE, []]),
@@ -248,7 +299,12 @@ OF_ALL = st.builds(
     st.sampled_from([PROLOGUE + LEVEL_2, [CREATE, *LEVEL_2]]),
     st.lists(st.one_of(OF_KEYS, OF_KEYS, COMMANDS), min_size=15, max_size=60),
 )
-HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_ALL)
+OF_MEMBERS_ALL = st.builds(
+    lambda prologue, rest: prologue + rest,
+    st.just([CREATE, *LEVEL_2, *MEMBER]),
+    st.lists(st.one_of(OF_MEMBERS, BY_MEMBERS, BY_MEMBERS, OF_KEYS), min_size=15, max_size=60),
+)
+HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_ALL, OF_MEMBERS_ALL)
 POLICIES = st.sampled_from([PolicySettings(), PolicySettings(), JAVA, PolicySettings(enable_elect_unclean_master=True)])
 
 
@@ -269,7 +325,7 @@ class Run:
         if isinstance(item, Heard):
             self.hear(item)
             return None
-        command = item.command(self.state) if isinstance(item, Alter | Acknowledge) else item
+        command = item.command(self.state) if isinstance(item, Alter | Acknowledge | ByMember) else item
         outcome = decide(self.state, command, self.context())
         assert outcome == decide(self.state, command, self.context()), "decide is not a function"
         if isinstance(outcome, Decision) and outcome.events:

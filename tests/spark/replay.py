@@ -91,6 +91,7 @@ def _entities(facts: Facts, state: State) -> dict[Any, dict[str, Any]]:
         values |= {f"{kind}/{name}": {"kind": kind, **_whole(thing)} for name, thing in held.items()}
     values |= {f"key/{one.key}": {"kind": "key", **_whole(one)} for _, one in state.keys.items()}
     values |= {f"lease/{number}": {"kind": "lease", **_whole(one)} for number, one in state.leases.items()}
+    values |= {f"member/{name}": {"kind": "member", **_whole(one)} for name, one in state.members.items()}
     values |= {f"broker-set/{name}": _broker_set(facts, found) for name, found in state.broker_sets.items()}
     if state.cluster is not None:
         values[f"cluster/{state.cluster.cluster_id}"] = {"kind": "cluster", **_whole(state.cluster)}

@@ -26,13 +26,14 @@ from quorate.metadata.commands import (
     PutKey,
     PutTopic,
     RegisterBroker,
+    RegisterMember,
     Transact,
 )
 from quorate.metadata.keys import puts_keys
 from quorate.metrics import Metrics
 
 GROWING: Final[frozenset[type[Command]]] = frozenset(
-    {ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig, PutKey, Transact, GrantLease}
+    {ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig, PutKey, Transact, GrantLease, RegisterMember}
 )
 """Commands that add what nobody takes away by himself."""
 SAID_FOR: Final = 3

@@ -52,6 +52,12 @@ __all__ = [
     "LeaseEnded",
     "LeaseGranted",
     "MasterElected",
+    "MemberAmended",
+    "MemberDraining",
+    "MemberFenced",
+    "MemberGone",
+    "MemberRegistered",
+    "MemberUnfenced",
     "NodeAddresses",
     "NodeStarted",
     "RoleChangeAcknowledged",
@@ -400,6 +406,100 @@ class MasterElected(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=Tru
     """When the decision was taken; epoch milliseconds."""
 
 
+class MemberAmended(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A member that is registered says something else of itself; its epoch stays."""
+
+    member: str
+    """Name of the member."""
+    epoch: int
+    """Which of its registrations this is about: the offset of its MemberRegistered."""
+    roles: tuple[str, ...] = ()
+    """What it does, in the order of the alphabet."""
+    addresses: dict[str, str] = {}
+    """Where it serves: what is spoken there to host:port."""
+    labels: dict[str, str] = {}
+    """What it says of itself, name to value."""
+    timeout_ms: int
+    """How long its silence means nothing, in milliseconds."""
+
+
+class MemberDraining(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A member is to leave: it is given no new work, and may leave when it leads nothing any more."""
+
+    member: str
+    """Name of the member."""
+    epoch: int
+    """Which of its registrations this is about: the offset of its MemberRegistered."""
+    reason: str
+    """`asked by itself` or `asked by an operator`."""
+
+
+class MemberFenced(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A member is given no work until it is heard again."""
+
+    member: str
+    """Name of the member."""
+    epoch: int
+    """Which of its registrations this is about: the offset of its MemberRegistered."""
+    reason: str
+    """`silent`: it was not heard for its timeout; `replaced`: another incarnation came after that."""
+    evidence: str
+    """What it was concluded from: `heartbeat expired`."""
+    last_heartbeat_ms: int
+    """When it was last heard; epoch milliseconds, 0 = never by the leader of then."""
+    timeout_ms: int
+    """How long it might have been silent, in milliseconds."""
+
+
+class MemberGone(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A member is forgotten."""
+
+    member: str
+    """Name of the member."""
+    epoch: int
+    """Which of its registrations this is about: the offset of its MemberRegistered."""
+    incarnation: str
+    """Which life of the member this was."""
+    reason: str
+    """`drained`: it led nothing any more and left; `unregistered`: it left without that; `forgotten`: an operator asked."""
+
+
+class MemberRegistered(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A member registered: it is fenced until it has caught up. The offset of this event is its epoch."""
+
+    member: str
+    """Name of the member."""
+    incarnation: str
+    """Which life of the member this is, as it says itself."""
+    roles: tuple[str, ...] = ()
+    """What it does, in the order of the alphabet."""
+    addresses: dict[str, str] = {}
+    """Where it serves: what is spoken there to host:port."""
+    labels: dict[str, str] = {}
+    """What it says of itself, name to value."""
+    timeout_ms: int
+    """How long its silence means nothing, in milliseconds."""
+    reason: str
+    """`new`: nobody had the name; `fenced`: the incarnation before was; `not heard`: the incarnation before was not for its timeout, and was fenced in the same decision."""
+    replaced_epoch: int = 0
+    """Epoch of the incarnation before, which ends with this; 0 = there was none."""
+    replaced_incarnation: str = ''
+    """The incarnation before; empty = there was none."""
+
+
+class MemberUnfenced(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A fenced member has caught up with its registration, and is given work."""
+
+    member: str
+    """Name of the member."""
+    epoch: int
+    """Which of its registrations this is about: the offset of its MemberRegistered."""
+    applied_revision: int
+    """The offset up to which it said that it knows the log; at least its epoch."""
+    reason: str
+    """`caught up`."""
+
+
 class NodeStarted(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     """A controller node started and is heard by the leader."""
 
@@ -535,6 +635,12 @@ Event = (
     | LeaseEnded
     | LeaseGranted
     | MasterElected
+    | MemberAmended
+    | MemberDraining
+    | MemberFenced
+    | MemberGone
+    | MemberRegistered
+    | MemberUnfenced
     | NodeStarted
     | RoleChangeAcknowledged
     | SyncStateSetAltered
@@ -839,6 +945,90 @@ def _write_master_elected(value: MasterElected) -> bytes:
             SMALL[value.last_heartbeat_ms] if 0 <= value.last_heartbeat_ms < 2048 else write_long(value.last_heartbeat_ms),
             SMALL[value.detected_ms] if 0 <= value.detected_ms < 2048 else write_long(value.detected_ms),
             SMALL[value.proposed_ms] if 0 <= value.proposed_ms < 2048 else write_long(value.proposed_ms),
+        )
+    )
+
+
+def _write_member_amended(value: MemberAmended) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x1a",
+            write_string(value.member),
+            SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_long(value.epoch),
+            write_array(value.roles, write_string),
+            write_map(value.addresses),
+            write_map(value.labels),
+            SMALL[value.timeout_ms] if 0 <= value.timeout_ms < 2048 else write_long(value.timeout_ms),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x1b", ("member", "epoch", "reason",), "sls")
+def _write_member_draining(value: MemberDraining) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x1b",
+            write_string(value.member),
+            SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_long(value.epoch),
+            write_string(value.reason),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x1c", ("member", "epoch", "reason", "evidence", "last_heartbeat_ms", "timeout_ms",), "slssll")
+def _write_member_fenced(value: MemberFenced) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x1c",
+            write_string(value.member),
+            SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_long(value.epoch),
+            write_string(value.reason),
+            write_string(value.evidence),
+            SMALL[value.last_heartbeat_ms] if 0 <= value.last_heartbeat_ms < 2048 else write_long(value.last_heartbeat_ms),
+            SMALL[value.timeout_ms] if 0 <= value.timeout_ms < 2048 else write_long(value.timeout_ms),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x1d", ("member", "epoch", "incarnation", "reason",), "slss")
+def _write_member_gone(value: MemberGone) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x1d",
+            write_string(value.member),
+            SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_long(value.epoch),
+            write_string(value.incarnation),
+            write_string(value.reason),
+        )
+    )
+
+
+def _write_member_registered(value: MemberRegistered) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x1e",
+            write_string(value.member),
+            write_string(value.incarnation),
+            write_array(value.roles, write_string),
+            write_map(value.addresses),
+            write_map(value.labels),
+            SMALL[value.timeout_ms] if 0 <= value.timeout_ms < 2048 else write_long(value.timeout_ms),
+            write_string(value.reason),
+            SMALL[value.replaced_epoch] if 0 <= value.replaced_epoch < 2048 else write_long(value.replaced_epoch),
+            write_string(value.replaced_incarnation),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x1f", ("member", "epoch", "applied_revision", "reason",), "slls")
+def _write_member_unfenced(value: MemberUnfenced) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x1f",
+            write_string(value.member),
+            SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_long(value.epoch),
+            SMALL[value.applied_revision] if 0 <= value.applied_revision < 2048 else write_long(value.applied_revision),
+            write_string(value.reason),
         )
     )
 
@@ -1706,6 +1896,148 @@ def _read_lease_granted(data: bytes, at: int) -> tuple[LeaseGranted, int]:
     ), at
 
 
+def _read_member_amended(data: bytes, at: int) -> tuple[MemberAmended, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        epoch, at = read_long(data, at)
+    roles, at = read_array(data, at, read_string)
+    addresses, at = read_map(data, at)
+    labels, at = read_map(data, at)
+    byte = data[at]
+    if byte < 128:
+        timeout_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        timeout_ms, at = read_long(data, at)
+    return MemberAmended(
+        member=member,
+        epoch=epoch,
+        roles=roles,
+        addresses=addresses,
+        labels=labels,
+        timeout_ms=timeout_ms,
+    ), at
+
+
+@record_reader(MemberDraining, ("member", "epoch", "reason",), "sls")
+def _read_member_draining(data: bytes, at: int) -> tuple[MemberDraining, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        epoch, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    return MemberDraining(
+        member=member,
+        epoch=epoch,
+        reason=reason,
+    ), at
+
+
+@record_reader(MemberFenced, ("member", "epoch", "reason", "evidence", "last_heartbeat_ms", "timeout_ms",), "slssll")
+def _read_member_fenced(data: bytes, at: int) -> tuple[MemberFenced, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        epoch, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    evidence, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        last_heartbeat_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        last_heartbeat_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        timeout_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        timeout_ms, at = read_long(data, at)
+    return MemberFenced(
+        member=member,
+        epoch=epoch,
+        reason=reason,
+        evidence=evidence,
+        last_heartbeat_ms=last_heartbeat_ms,
+        timeout_ms=timeout_ms,
+    ), at
+
+
+@record_reader(MemberGone, ("member", "epoch", "incarnation", "reason",), "slss")
+def _read_member_gone(data: bytes, at: int) -> tuple[MemberGone, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        epoch, at = read_long(data, at)
+    incarnation, at = read_string(data, at)
+    reason, at = read_string(data, at)
+    return MemberGone(
+        member=member,
+        epoch=epoch,
+        incarnation=incarnation,
+        reason=reason,
+    ), at
+
+
+def _read_member_registered(data: bytes, at: int) -> tuple[MemberRegistered, int]:
+    member, at = read_string(data, at)
+    incarnation, at = read_string(data, at)
+    roles, at = read_array(data, at, read_string)
+    addresses, at = read_map(data, at)
+    labels, at = read_map(data, at)
+    byte = data[at]
+    if byte < 128:
+        timeout_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        timeout_ms, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        replaced_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        replaced_epoch, at = read_long(data, at)
+    replaced_incarnation, at = read_string(data, at)
+    return MemberRegistered(
+        member=member,
+        incarnation=incarnation,
+        roles=roles,
+        addresses=addresses,
+        labels=labels,
+        timeout_ms=timeout_ms,
+        reason=reason,
+        replaced_epoch=replaced_epoch,
+        replaced_incarnation=replaced_incarnation,
+    ), at
+
+
+@record_reader(MemberUnfenced, ("member", "epoch", "applied_revision", "reason",), "slls")
+def _read_member_unfenced(data: bytes, at: int) -> tuple[MemberUnfenced, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        epoch, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        applied_revision, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        applied_revision, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    return MemberUnfenced(
+        member=member,
+        epoch=epoch,
+        applied_revision=applied_revision,
+        reason=reason,
+    ), at
+
+
 WRITERS: dict[type, Callable[[Any], bytes]] = {
     BrokerAddressChanged: _write_broker_address_changed,
     BrokerDataCleaned: _write_broker_data_cleaned,
@@ -1724,6 +2056,12 @@ WRITERS: dict[type, Callable[[Any], bytes]] = {
     LeaseEnded: _write_lease_ended,
     LeaseGranted: _write_lease_granted,
     MasterElected: _write_master_elected,
+    MemberAmended: _write_member_amended,
+    MemberDraining: _write_member_draining,
+    MemberFenced: _write_member_fenced,
+    MemberGone: _write_member_gone,
+    MemberRegistered: _write_member_registered,
+    MemberUnfenced: _write_member_unfenced,
     NodeStarted: _write_node_started,
     RoleChangeAcknowledged: _write_role_change_acknowledged,
     SyncStateSetAltered: _write_sync_state_set_altered,
@@ -1759,6 +2097,12 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     23: _read_lease_checkpointed,
     24: _read_lease_ended,
     25: _read_lease_granted,
+    26: _read_member_amended,
+    27: _read_member_draining,
+    28: _read_member_fenced,
+    29: _read_member_gone,
+    30: _read_member_registered,
+    31: _read_member_unfenced,
 }
 
 KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
@@ -1779,6 +2123,12 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     LeaseEnded: ("lease", lambda event: event.lease),
     LeaseGranted: ("lease", lambda event: event.lease),
     MasterElected: ("broker-set", lambda event: event.broker_set),
+    MemberAmended: ("member", lambda event: event.member),
+    MemberDraining: ("member", lambda event: event.member),
+    MemberFenced: ("member", lambda event: event.member),
+    MemberGone: ("member", lambda event: event.member),
+    MemberRegistered: ("member", lambda event: event.member),
+    MemberUnfenced: ("member", lambda event: event.member),
     NodeStarted: ("node", lambda event: event.node_id),
     RoleChangeAcknowledged: ("broker-set", lambda event: event.broker_set),
     SyncStateSetAltered: ("broker-set", lambda event: event.broker_set),
@@ -1809,6 +2159,12 @@ SCHEMA_IDS: dict[type, int] = {
     LeaseEnded: 24,
     LeaseGranted: 25,
     MasterElected: 12,
+    MemberAmended: 26,
+    MemberDraining: 27,
+    MemberFenced: 28,
+    MemberGone: 29,
+    MemberRegistered: 30,
+    MemberUnfenced: 31,
     NodeStarted: 13,
     RoleChangeAcknowledged: 14,
     SyncStateSetAltered: 15,
@@ -1844,5 +2200,11 @@ SCHEMAS: dict[int, str] = {
     23: '{"type":"record","name":"LeaseCheckpointed","namespace":"quorate.events","doc":"So much was left of a lease when its leader wrote it down, so that the next leader does not begin anew; or its holder was heard since.","fields":[{"name":"lease","type":"long","doc":"Number of the lease."},{"name":"remaining_s","type":"long","doc":"What was left, in seconds; 0 = all of it: its holder was heard."}],"quorate.key":"lease/{lease}"}',
     24: '{"type":"record","name":"LeaseEnded","namespace":"quorate.events","doc":"A lease ended; its keys were deleted in the same decision.","fields":[{"name":"lease","type":"long","doc":"Number of the lease."},{"name":"reason","type":"string","doc":"`expired`: its holder was not heard for so long; `revoked`: somebody asked."},{"name":"keys","type":"int","doc":"How many keys went with it."},{"name":"silent_ms","type":"long","doc":"How long its holder had not been heard, in milliseconds, as the leader measured it; 0 for one that was revoked."}],"quorate.key":"lease/{lease}"}',
     25: '{"type":"record","name":"LeaseGranted","namespace":"quorate.events","doc":"A lease began: keys may be attached to it, and go when it ends.","fields":[{"name":"lease","type":"long","doc":"Number of the lease, given by its holder or drawn by lot; never 0."},{"name":"ttl_s","type":"long","doc":"How long it lives without a word from its holder, in seconds."}],"quorate.key":"lease/{lease}"}',
+    26: '{"type":"record","name":"MemberAmended","namespace":"quorate.events","doc":"A member that is registered says something else of itself; its epoch stays.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"epoch","type":"long","doc":"Which of its registrations this is about: the offset of its MemberRegistered."},{"name":"roles","type":{"type":"array","items":"string"},"default":[],"doc":"What it does, in the order of the alphabet."},{"name":"addresses","type":{"type":"map","values":"string"},"default":{},"doc":"Where it serves: what is spoken there to host:port."},{"name":"labels","type":{"type":"map","values":"string"},"default":{},"doc":"What it says of itself, name to value."},{"name":"timeout_ms","type":"long","doc":"How long its silence means nothing, in milliseconds."}],"quorate.key":"member/{member}"}',
+    27: '{"type":"record","name":"MemberDraining","namespace":"quorate.events","doc":"A member is to leave: it is given no new work, and may leave when it leads nothing any more.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"epoch","type":"long","doc":"Which of its registrations this is about: the offset of its MemberRegistered."},{"name":"reason","type":"string","doc":"`asked by itself` or `asked by an operator`."}],"quorate.key":"member/{member}"}',
+    28: '{"type":"record","name":"MemberFenced","namespace":"quorate.events","doc":"A member is given no work until it is heard again.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"epoch","type":"long","doc":"Which of its registrations this is about: the offset of its MemberRegistered."},{"name":"reason","type":"string","doc":"`silent`: it was not heard for its timeout; `replaced`: another incarnation came after that."},{"name":"evidence","type":"string","doc":"What it was concluded from: `heartbeat expired`."},{"name":"last_heartbeat_ms","type":"long","doc":"When it was last heard; epoch milliseconds, 0 = never by the leader of then."},{"name":"timeout_ms","type":"long","doc":"How long it might have been silent, in milliseconds."}],"quorate.key":"member/{member}"}',
+    29: '{"type":"record","name":"MemberGone","namespace":"quorate.events","doc":"A member is forgotten.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"epoch","type":"long","doc":"Which of its registrations this is about: the offset of its MemberRegistered."},{"name":"incarnation","type":"string","doc":"Which life of the member this was."},{"name":"reason","type":"string","doc":"`drained`: it led nothing any more and left; `unregistered`: it left without that; `forgotten`: an operator asked."}],"quorate.key":"member/{member}"}',
+    30: '{"type":"record","name":"MemberRegistered","namespace":"quorate.events","doc":"A member registered: it is fenced until it has caught up. The offset of this event is its epoch.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"incarnation","type":"string","doc":"Which life of the member this is, as it says itself."},{"name":"roles","type":{"type":"array","items":"string"},"default":[],"doc":"What it does, in the order of the alphabet."},{"name":"addresses","type":{"type":"map","values":"string"},"default":{},"doc":"Where it serves: what is spoken there to host:port."},{"name":"labels","type":{"type":"map","values":"string"},"default":{},"doc":"What it says of itself, name to value."},{"name":"timeout_ms","type":"long","doc":"How long its silence means nothing, in milliseconds."},{"name":"reason","type":"string","doc":"`new`: nobody had the name; `fenced`: the incarnation before was; `not heard`: the incarnation before was not for its timeout, and was fenced in the same decision."},{"name":"replaced_epoch","type":"long","default":0,"doc":"Epoch of the incarnation before, which ends with this; 0 = there was none."},{"name":"replaced_incarnation","type":"string","default":"","doc":"The incarnation before; empty = there was none."}],"quorate.key":"member/{member}"}',
+    31: '{"type":"record","name":"MemberUnfenced","namespace":"quorate.events","doc":"A fenced member has caught up with its registration, and is given work.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"epoch","type":"long","doc":"Which of its registrations this is about: the offset of its MemberRegistered."},{"name":"applied_revision","type":"long","doc":"The offset up to which it said that it knows the log; at least its epoch."},{"name":"reason","type":"string","doc":"`caught up`."}],"quorate.key":"member/{member}"}',
 }
 """Schema id → schema, as JSON; every id that was ever given."""

@@ -10,6 +10,7 @@ import msgspec
 
 from quorate.events import NodeAddresses, Voter
 from quorate.model.keys import KeysAre, RangeKeys
+from quorate.model.live import MemberHealth
 from quorate.model.state import KeyValue
 
 
@@ -281,6 +282,53 @@ class CheckpointLeases(_Value, frozen=True):
     leases: tuple[tuple[int, int], ...]
 
 
+class RegisterMember(_Value, frozen=True):
+    """A service says that it is there, in this life of it; the same one again may say something else of itself."""
+
+    name: str
+    incarnation: str
+    timeout_ms: int
+    roles: tuple[str, ...] = ()
+    addresses: dict[str, str] = {}
+    labels: dict[str, str] = {}
+
+
+class HearMember(_Value, frozen=True):
+    """The heartbeat of a member. It writes something only where that changes what the member is."""
+
+    name: str
+    epoch: int
+    applied_revision: int
+    """Up to where it knows the log."""
+    health: MemberHealth = MemberHealth()
+    want_drain: bool = False
+
+
+class FenceMember(_Value, frozen=True):
+    """The leader did not hear a member for its timeout."""
+
+    name: str
+    epoch: int
+    evidence: Evidence
+    last_heartbeat_ms: int
+
+
+class DrainMember(_Value, frozen=True):
+    """A member is to leave. ``epoch`` None: an operator asks, of whichever there is."""
+
+    name: str
+    epoch: int | None = None
+
+
+class UnregisterMember(_Value, frozen=True):
+    """A member leaves, or an operator (``epoch`` None) has it forgotten."""
+
+    name: str
+    epoch: int | None = None
+    force: bool = False
+    """Also while it leads something."""
+
+
 Command = (
     ApplyBrokerId
     | RegisterBroker
@@ -307,6 +355,11 @@ Command = (
     | AskLease
     | ExpireLease
     | CheckpointLeases
+    | RegisterMember
+    | HearMember
+    | FenceMember
+    | DrainMember
+    | UnregisterMember
 )
 
 
@@ -402,6 +455,22 @@ class LeaseIs(_Value, frozen=True):
     keys: tuple[bytes, ...] = ()
 
 
+class MemberIs(_Value, frozen=True):
+    """Answer to what is asked of a member: what it is now."""
+
+    name: str
+    epoch: int = 0
+    """0: this decision registered it, and the offset of its last event is the epoch (``registered_epoch``)."""
+    fenced: bool = False
+    draining: bool = False
+    may_leave: bool = False
+    """It is draining, and leads nothing any more."""
+
+    def registered_epoch(self, offset: int) -> int:
+        """The epoch, if this is the answer at that offset (the next one after the decision's events)."""
+        return self.epoch or offset - 1
+
+
 Reply = (
     Accepted
     | BrokerIdApplied
@@ -414,6 +483,7 @@ Reply = (
     | KeysAreDeleted
     | Transacted
     | LeaseIs
+    | MemberIs
 )
 
 

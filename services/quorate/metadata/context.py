@@ -9,7 +9,7 @@ import msgspec
 from quorate.events import Event
 from quorate.metadata.commands import Reply
 from quorate.metadata.policy import PolicySettings
-from quorate.model.live import LeaseTimes, LiveView, NoLeases
+from quorate.model.live import LeaseTimes, LiveView, MemberView, NoLeases, NoMembers
 
 
 class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -22,6 +22,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     policy: PolicySettings
     live: LiveView
     leases: LeaseTimes = NoLeases()
+    members: MemberView = NoMembers()
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

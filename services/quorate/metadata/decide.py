@@ -7,7 +7,7 @@ never an exception. A new command is one line here, one rule in the module of it
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, topics
+from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, members, topics
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse
@@ -41,6 +41,11 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.AskLease: leases.ask_lease,
     commands.ExpireLease: leases.expire_lease,
     commands.CheckpointLeases: leases.checkpoint_leases,
+    commands.RegisterMember: members.register_member,
+    commands.HearMember: members.hear_member,
+    commands.FenceMember: members.fence_member,
+    commands.DrainMember: members.drain_member,
+    commands.UnregisterMember: members.unregister_member,
 }
 """By type, not by ``match``: the cost is the same for every command."""
 
@@ -56,6 +61,11 @@ LEVELS: Final[dict[type[Command], int]] = dict.fromkeys(
         commands.AskLease,
         commands.ExpireLease,
         commands.CheckpointLeases,
+        commands.RegisterMember,
+        commands.HearMember,
+        commands.FenceMember,
+        commands.DrainMember,
+        commands.UnregisterMember,
     ),
     2,
 )

@@ -72,6 +72,17 @@ Code = Literal[
     "DuplicateKey",
     "TooManyOperations",
     "TooManyKeys",
+    "UnknownMember",
+    "StaleMemberEpoch",
+    "MemberExists",
+    "MemberStillLeads",
+    "BadMemberName",
+    "BadMemberIncarnation",
+    "BadMemberRole",
+    "BadMemberAddress",
+    "BadMemberLabel",
+    "BadMemberTimeout",
+    "BadMemberHealth",
 ]
 
 SYSTEM_ERROR: Final = 1
@@ -145,6 +156,17 @@ RESPONSE_CODES: Final[dict[str, int]] = {
     "DuplicateKey": INVALID_PARAMETER,
     "TooManyOperations": INVALID_PARAMETER,
     "TooManyKeys": INVALID_REQUEST,
+    "UnknownMember": INVALID_REQUEST,
+    "StaleMemberEpoch": INVALID_REQUEST,
+    "MemberExists": INVALID_REQUEST,
+    "MemberStillLeads": INVALID_REQUEST,
+    "BadMemberName": INVALID_PARAMETER,
+    "BadMemberIncarnation": INVALID_PARAMETER,
+    "BadMemberRole": INVALID_PARAMETER,
+    "BadMemberAddress": INVALID_PARAMETER,
+    "BadMemberLabel": INVALID_PARAMETER,
+    "BadMemberTimeout": INVALID_PARAMETER,
+    "BadMemberHealth": INVALID_PARAMETER,
 }
 
 NO_MASTER_REMARK: Final = "Old master has down and failed to elect a new broker master"

@@ -20,6 +20,7 @@ from quorate.model.state import (
     KeyValue,
     Leader,
     Lease,
+    Member,
     Node,
     State,
     Topic,
@@ -53,6 +54,8 @@ def _alone(entity: Entity | None) -> State:
             return State(cluster=_UNLEVELLED, keys=OrderedMap[KeyValue]().set(name, entity), attached=attached)
         case Lease():
             return State(cluster=_UNLEVELLED, leases=Map({entity.lease_id: entity}))
+        case Member():
+            return State(cluster=_UNLEVELLED, members=Map({entity.name: entity}))
         case Node():
             return State(cluster=_UNLEVELLED, nodes=Map({entity.node_id: entity}))
         case Leader():

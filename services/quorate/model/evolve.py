@@ -32,6 +32,12 @@ from quorate.events import (
     LeaseEnded,
     LeaseGranted,
     MasterElected,
+    MemberAmended,
+    MemberDraining,
+    MemberFenced,
+    MemberGone,
+    MemberRegistered,
+    MemberUnfenced,
     NodeStarted,
     RoleChangeAcknowledged,
     Stamp,
@@ -51,6 +57,7 @@ from quorate.model.state import (
     KeyValue,
     Leader,
     Lease,
+    Member,
     Node,
     Replica,
     State,
@@ -96,6 +103,10 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             return _replace(state, nodes=state.nodes.set(event.node_id, node))
         case LeaseGranted() | LeaseCheckpointed() | LeaseEnded():
             return _replace(state, leases=_leased(state.leases, event, stamp))
+        case MemberRegistered():
+            return _replace(state, members=state.members.set(event.member, _registered(event, stamp)))
+        case MemberAmended() | MemberUnfenced() | MemberFenced() | MemberDraining() | MemberGone():
+            return _replace(state, members=_known(state.members, event, stamp))
         case _:
             assert_never(event)
 
@@ -248,6 +259,49 @@ def _leased(
             return leases.delete(event.lease)
         case _:
             assert_never(event)
+
+
+def _registered(event: MemberRegistered, stamp: Stamp) -> Member:
+    return Member(
+        name=event.member,
+        incarnation=event.incarnation,
+        epoch=stamp.offset,
+        roles=event.roles,
+        addresses=event.addresses,
+        labels=event.labels,
+        timeout_ms=event.timeout_ms,
+        fenced=True,
+        changed_ms=stamp.time_ms,
+    )
+
+
+def _known(
+    members: Map[str, Member],
+    event: MemberAmended | MemberUnfenced | MemberFenced | MemberDraining | MemberGone,
+    stamp: Stamp,
+) -> Map[str, Member]:
+    """What became of a member that is registered."""
+    member = members.get(event.member)
+    if member is None or member.epoch != event.epoch:
+        raise InvariantBrokenError(f"an event about epoch {event.epoch} of the member {event.member!r}, which is none")
+    match event:
+        case MemberAmended():
+            changed = _replace(
+                member,
+                roles=event.roles,
+                addresses=event.addresses,
+                labels=event.labels,
+                timeout_ms=event.timeout_ms,
+            )
+        case MemberUnfenced() | MemberFenced():
+            changed = _replace(member, fenced=isinstance(event, MemberFenced), changed_ms=stamp.time_ms)
+        case MemberDraining():
+            changed = _replace(member, draining=True, changed_ms=stamp.time_ms)
+        case MemberGone():
+            return members.delete(event.member)
+        case _:
+            assert_never(event)
+    return members.set(event.member, changed)
 
 
 def _governed(

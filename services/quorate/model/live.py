@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+import msgspec
+
 
 class Spoken(Protocol):
     """What a heartbeat says of its broker's log."""
@@ -57,6 +59,47 @@ class NoLeases:
     def left_ms(self, lease: int) -> int:
         """Nobody knows."""
         return 0
+
+
+class MemberHealth(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """How a member says it is, in its heartbeats. 0 everywhere: it does not say."""
+
+    disk_used_bytes: int = 0
+    disk_total_bytes: int = 0
+    cpu_percent: int = 0
+    """Of all its processors."""
+    memory_percent: int = 0
+    io_errors: int = 0
+    """Since it started."""
+
+
+class MemberView(Protocol):
+    """What the leader heard of members: soft state too. Of another epoch than that which is heard it knows nothing."""
+
+    def alive(self, name: str, epoch: int) -> bool | None:
+        """Was it heard within its timeout? None: nobody knows."""
+
+    def last_heard_ms(self, name: str, epoch: int) -> int:
+        """Epoch milliseconds; 0: never here."""
+
+    def health(self, name: str, epoch: int) -> MemberHealth | None:
+        """As it last said; None: never here."""
+
+
+class NoMembers:
+    """Nobody heard of any."""
+
+    def alive(self, name: str, epoch: int) -> bool | None:
+        """Nobody knows."""
+        return None
+
+    def last_heard_ms(self, name: str, epoch: int) -> int:
+        """Never here."""
+        return 0
+
+    def health(self, name: str, epoch: int) -> MemberHealth | None:
+        """Never here."""
+        return None
 
 
 class Silence:

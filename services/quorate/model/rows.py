@@ -26,13 +26,14 @@ from quorate.model.state import (
     KeyValue,
     Leader,
     Lease,
+    Member,
     Node,
     State,
     Topic,
 )
 from quorate.slices import Steps, finished
 
-Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease
+Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member
 
 ROWS_PER_STEP: Final = 32
 """How many rows one step of a long piece of work reads or writes: some tens of microseconds."""
@@ -51,6 +52,7 @@ _TYPES: Final[dict[str, type[Entity]]] = {
     "config": Config,
     "key": KeyValue,
     "lease": Lease,
+    "member": Member,
 }
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(entity) for kind, entity in _TYPES.items()}
 
@@ -102,6 +104,7 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     nodes, sets = Map[int, Node]().mutate(), Map[str, BrokerSet]().mutate()
     topics, configs = Map[str, Topic]().mutate(), Map[str, Config]().mutate()
     leases = Map[int, Lease]().mutate()
+    members = Map[str, Member]().mutate()
     keys: list[tuple[bytes, KeyValue]] = []
     cluster: Cluster | None = None
     leader: Leader | None = None
@@ -112,6 +115,8 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
                 keys.append((raw_name(entity.key), entity))
             case Lease() as entity:
                 leases[entity.lease_id] = entity
+            case Member() as entity:
+                members[entity.name] = entity
             case BrokerSet() as entity:
                 sets[entity.name] = entity
             case Topic() as entity:
@@ -145,6 +150,7 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
         keys=ordered,
         leases=leases.finish(),
         attached=attached,
+        members=members.finish(),
     )
 
 
@@ -186,6 +192,7 @@ _FIND: Final[dict[str, Callable[[State, str], Entity | None]]] = {
     "config": lambda state, name: state.configs.get(name),
     "key": lambda state, name: state.keys.get(raw_name(name)),
     "lease": lambda state, name: state.leases.get(int(name)),
+    "member": lambda state, name: state.members.get(name),
 }
 
 
@@ -210,3 +217,5 @@ def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
         yield "key", key.key, key
     for lease_id, lease in state.leases.items():
         yield "lease", str(lease_id), lease
+    for name, member in state.members.items():
+        yield "member", name, member

@@ -177,6 +177,28 @@ class Lease(_Entity, frozen=True):
     """What was left when a leader last wrote it down; 0: all of it."""
 
 
+class Member(_Entity, frozen=True):
+    """A service that registered itself, and is heard: what it does, where, and whether it may be given work."""
+
+    name: str
+    incarnation: str
+    """Which life of it this is, as it says itself."""
+    epoch: int
+    """The offset of its registration: a later one of the same name has a greater one."""
+    roles: tuple[str, ...]
+    addresses: dict[str, str]
+    """What is spoken there → host:port."""
+    labels: dict[str, str]
+    timeout_ms: int
+    """How long its silence means nothing."""
+    changed_ms: int
+    """When it was last registered, fenced, unfenced or told to leave."""
+    fenced: bool = False
+    """It has not caught up yet, or was not heard: it is given no work."""
+    draining: bool = False
+    """It is to leave."""
+
+
 class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything the events so far add up to."""
 
@@ -193,6 +215,7 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     leases: Map[int, Lease] = Map()
     attached: Map[int, OrderedMap[None]] = Map()
     """Of each lease its keys: what ``keys`` say, the other way round. No row."""
+    members: Map[str, Member] = Map()
 
     def known(self, broker_set: str) -> BrokerSet | None:
         """The set if both its halves are known (Java ``isContainsBroker``)."""

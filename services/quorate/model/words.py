@@ -23,6 +23,12 @@ from quorate.events import (
     LeaseEnded,
     LeaseGranted,
     MasterElected,
+    MemberAmended,
+    MemberDraining,
+    MemberFenced,
+    MemberGone,
+    MemberRegistered,
+    MemberUnfenced,
     NodeStarted,
     RoleChangeAcknowledged,
     SyncStateSetAltered,
@@ -93,6 +99,8 @@ def sentence(event: Event) -> str:
             return f"{event.broker_set}: {what} was forgotten"
         case KeyPut() | KeyDeleted() | LeaseGranted() | LeaseCheckpointed() | LeaseEnded():
             return _of_keys(event)
+        case MemberRegistered() | MemberAmended() | MemberUnfenced() | MemberFenced() | MemberDraining() | MemberGone():
+            return _of_members(event)
         case _:
             return _of_the_cluster(event)
 
@@ -113,6 +121,28 @@ def _of_keys(event: KeyPut | KeyDeleted | LeaseGranted | LeaseCheckpointed | Lea
             why = f"not heard for {span(event.silent_ms)}" if event.reason == "expired" else event.reason
             gone = f"; {plural(event.keys, 'key')} went with it" if event.keys else ""
             return f"lease {lease_number(event.lease)} ended: {why}{gone}"
+        case _:
+            assert_never(event)
+
+
+def _of_members(
+    event: MemberRegistered | MemberAmended | MemberUnfenced | MemberFenced | MemberDraining | MemberGone,
+) -> str:
+    match event:
+        case MemberRegistered():
+            roles = f" as {', '.join(event.roles)}" if event.roles else ""
+            before = f", in place of {event.replaced_incarnation}" if event.replaced_epoch else ""
+            return f"member {event.member} registered{roles}, incarnation {event.incarnation}{before}"
+        case MemberAmended():
+            return f"member {event.member} says something else of itself"
+        case MemberUnfenced():
+            return f"member {event.member} has caught up and is given work"
+        case MemberFenced():
+            return f"member {event.member} is fenced: not heard for {span(event.timeout_ms)}"
+        case MemberDraining():
+            return f"member {event.member} is to leave: {event.reason}"
+        case MemberGone():
+            return f"member {event.member} is gone: {event.reason}"
         case _:
             assert_never(event)
 

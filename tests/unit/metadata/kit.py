@@ -11,6 +11,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.model.evolve import evolve
+from quorate.model.live import MemberHealth
 from quorate.model.state import EMPTY, BrokerSet, State
 from quorate.slices import Steps
 
@@ -51,6 +52,24 @@ class Live:
         return self.infos.get((cluster, broker_set, broker_id))
 
 
+class Heard:
+    """What is heard of members: of those not named nobody knows."""
+
+    def __init__(self) -> None:
+        self.living: dict[tuple[str, int], bool] = {}
+        self.said: dict[tuple[str, int], MemberHealth] = {}
+        self.at_ms: dict[tuple[str, int], int] = {}
+
+    def alive(self, name: str, epoch: int) -> bool | None:
+        return self.living.get((name, epoch))
+
+    def health(self, name: str, epoch: int) -> MemberHealth | None:
+        return self.said.get((name, epoch))
+
+    def last_heard_ms(self, name: str, epoch: int) -> int:
+        return self.at_ms.get((name, epoch), 0)
+
+
 class World:
     """A state and what surrounds it; ``do`` decides and applies."""
 
@@ -58,13 +77,14 @@ class World:
         self.state: State = EMPTY
         self.policy = policy or PolicySettings()
         self.live = Live()
+        self.members = Heard()
         self.offset = 0
         self.term = 1
         self.now_ms = 1_000
         self.log: list[tuple[Event, Stamp]] = []
 
     def context(self) -> Context:
-        return Context(now_ms=self.now_ms, term=self.term, policy=self.policy, live=self.live)
+        return Context(now_ms=self.now_ms, term=self.term, policy=self.policy, live=self.live, members=self.members)
 
     def decide(self, command: Command) -> Decision | Refusal:
         return decide(self.state, command, self.context())
@@ -112,6 +132,13 @@ class World:
         self.reply(applying(broker_id, name), commands.BrokerIdApplied)
         self.reply(registering(broker_id, name), commands.BrokerIsRegistered)
         self.heard(broker_id, name=name, alive=alive)
+
+    def member(self, name: str, incarnation: str = "1", **said: Any) -> int:
+        """A member registers and catches up; its epoch."""
+        fields = {"timeout_ms": 9_000, **said, "name": name, "incarnation": incarnation}
+        epoch = self.reply(commands.RegisterMember(**fields), commands.MemberIs).registered_epoch(self.offset)
+        self.reply(commands.HearMember(name=name, epoch=epoch, applied_revision=epoch), commands.MemberIs)
+        return epoch
 
     def set_of(self, *ids: int, in_sync: tuple[int, ...] = ()) -> BrokerSet:
         """A set of living brokers with the first one as master, and these in sync."""

@@ -37,6 +37,7 @@ from quorate.metadata.commands import (
     KeysAreDeleted,
     LeaseIs,
     MasterIs,
+    MemberIs,
     RegisterBroker,
     Reply,
     SyncStateSetIs,
@@ -145,8 +146,8 @@ def _accepted(reply: Reply) -> Message:
             return Message(code, remark=remark) if code else _master(reply, code, remark)
         case Accepted() | TopicIs():
             return OK
-        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs():
-            raise InvariantBrokenError("no RocketMQ request asks for keys")
+        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs() | MemberIs():
+            raise InvariantBrokenError("no RocketMQ request asks for keys or members")
         case _:
             assert_never(reply)
 

@@ -1,0 +1,101 @@
+"""What is asked about members: their state in a word, which a selector means, and whether one may leave.
+
+Rules: pure. RocketMQ's brokers are shown among the members, made of their broker sets when somebody asks: no second
+fact, and nothing that can be told to leave here. A member's name has no colon; a broker's (``broker-set:id``) has one.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from quorate.model.state import BrokerSet, Member, Replica, State
+
+Condition = Literal["active", "fenced", "draining"]
+BROKER_ROLE: Final = "broker"
+"""What RocketMQ's brokers do."""
+LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = ()
+"""Each says of one kind of thing whether the member leads any of it. Asked only of members that are to leave."""
+
+
+class Selector(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """Which members are meant: those that have all of it. Empty: all of them."""
+
+    roles: tuple[str, ...] = ()
+    """One of these."""
+    labels: dict[str, str] = {}
+    """All of these; an empty value: whatever it is."""
+    conditions: tuple[str, ...] = ()
+    """One of these."""
+
+    def means(self, member: Member) -> bool:
+        """Is this one meant?"""
+        if self.conditions and condition(member) not in self.conditions:
+            return False
+        if self.roles and not any(role in member.roles for role in self.roles):
+            return False
+        return all(name in member.labels and value in ("", member.labels[name]) for name, value in self.labels.items())
+
+
+def condition(member: Member) -> Condition:
+    """In one word: a fenced one is fenced, whether it is to leave or not."""
+    if member.fenced:
+        return "fenced"
+    return "draining" if member.draining else "active"
+
+
+def leads(state: State, member: Member) -> bool:
+    """Does it lead anything?"""
+    return any(one(state, member) for one in LEADS)
+
+
+def may_leave(state: State, member: Member) -> bool:
+    """It is to leave, and leads nothing any more."""
+    return member.draining and not leads(state, member)
+
+
+def selected(state: State, selector: Selector) -> list[Member]:
+    """Those that are meant, RocketMQ's brokers among them, by name."""
+    found = [member for member in state.members.values() if selector.means(member)]
+    found += [broker for broker in _brokers(state) if selector.means(broker)]
+    return sorted(found, key=_name)
+
+
+def named(state: State, name: str) -> Member | None:
+    """A member, or a broker, by its name."""
+    broker_set, colon, broker_id = name.rpartition(":")
+    if not colon:
+        return state.members.get(name)
+    found = state.broker_sets.get(broker_set)
+    replica = found.replica(int(broker_id)) if found is not None and broker_id.isdecimal() else None
+    return None if found is None or replica is None else _broker(found, replica)
+
+
+def of_set(broker_set: BrokerSet) -> dict[str, Member]:
+    """The brokers of a set as members, by name."""
+    return {broker.name: broker for broker in (_broker(broker_set, one) for one in broker_set.replicas)}
+
+
+def _brokers(state: State) -> Iterator[Member]:
+    for broker_set in state.broker_sets.values():
+        for replica in broker_set.replicas:
+            yield _broker(broker_set, replica)
+
+
+def _broker(broker_set: BrokerSet, replica: Replica) -> Member:
+    """It has no epoch and no incarnation of ours; its time-out is in its heartbeats, which are no facts."""
+    return Member(
+        name=f"{broker_set.name}:{replica.broker_id}",
+        incarnation="",
+        epoch=0,
+        roles=(BROKER_ROLE,),
+        addresses={"remoting": replica.address},
+        labels={"cluster": broker_set.cluster, "broker-set": broker_set.name},
+        timeout_ms=0,
+        fenced=replica.fenced,
+        changed_ms=0,
+    )
+
+
+def _name(member: Member) -> str:
+    return member.name

@@ -1,0 +1,90 @@
+"""What is asked about members: selectors, conditions, RocketMQ's brokers among them."""
+
+import msgspec
+import pytest
+
+from quorate.errors import InvariantBrokenError
+from quorate.events import MemberFenced, Stamp
+from quorate.metadata.commands import DrainMember, FenceBroker, FenceMember
+from quorate.model import rows
+from quorate.model.evolve import evolve
+from quorate.model.members import Selector, condition, named, of_set, selected
+from quorate.model.state import State
+from tests.unit.metadata.kit import World
+from tests.unit.metadata.test_keys import world
+
+
+@pytest.fixture
+def made() -> World:
+    """Three members, one of them fenced and one to leave, and a broker set of two."""
+    made = world()
+    made.member("c", roles=("mqtt",), labels={"rack": "1", "zone": ""})
+    fenced = made.member("a", roles=("journal", "mqtt"), labels={"rack": "2"})
+    made.member("b", roles=("journal",), labels={"rack": "1"})
+    made.do(FenceMember(name="a", epoch=fenced, evidence="heartbeat expired", last_heartbeat_ms=1))
+    made.do(DrainMember(name="b"))
+    made.do(DrainMember(name="a"))
+    made.set_of(1, 2)
+    return made
+
+
+def names(state: State, **selector: object) -> list[str]:
+    """Who is meant."""
+    return [member.name for member in selected(state, msgspec.convert(selector, Selector))]
+
+
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ({}, ["a", "a:1", "a:2", "b", "c"]),
+        ({"roles": ["mqtt"]}, ["a", "c"]),
+        ({"roles": ["mqtt", "broker"]}, ["a", "a:1", "a:2", "c"]),
+        ({"labels": {"rack": "1"}}, ["b", "c"]),
+        ({"labels": {"rack": "1", "zone": ""}}, ["c"]),
+        ({"labels": {"rack": ""}}, ["a", "b", "c"]),
+        ({"labels": {"broker-set": "a"}}, ["a:1", "a:2"]),
+        ({"conditions": ["fenced"]}, ["a"]),
+        ({"conditions": ["draining", "active"], "roles": ["journal", "mqtt"]}, ["b", "c"]),
+        ({"roles": ["nothing"]}, []),
+    ],
+)
+def test_a_selector_means_those_that_have_all_of_it(made: World, selector: dict[str, object], found: list[str]) -> None:
+    """By name, RocketMQ's brokers among them."""
+    assert names(made.state, **selector) == found
+
+
+def test_a_broker_is_shown_as_a_member(made: World) -> None:
+    """Made of its set: what the set knows, and no epoch; fenced as the set says."""
+    made.do(
+        FenceBroker(
+            cluster="C", broker_set="a", broker_id=2, evidence="heartbeat expired", last_heartbeat_ms=1, detected_ms=2
+        )
+    )
+    broker = named(made.state, "a:2")
+    assert broker is not None
+    assert (broker.roles, broker.addresses, broker.epoch) == (("broker",), {"remoting": "10.0.0.2:10911"}, 0)
+    assert broker.labels == {"cluster": "C", "broker-set": "a"}
+    assert condition(broker) == "fenced"
+    assert of_set(made.a)["a:2"] == broker
+    assert list(of_set(made.a)) == ["a:1", "a:2"]
+
+
+@pytest.mark.parametrize("name", ["x", "a:3", "x:1", "a:", "a:x", ":1", ""])
+def test_nobody_has_such_a_name(made: World, name: str) -> None:
+    """Neither a member nor a broker."""
+    assert named(made.state, name) is None
+
+
+def test_members_come_back_from_their_rows(made: World) -> None:
+    """Whatever they are; and a member is found under its name."""
+    assert rows.from_rows(rows.rows(made.state)) == made.state
+    assert named(made.state, "b") is made.state.members["b"]
+
+
+def test_an_event_about_an_epoch_that_is_none_stops_the_node(made: World) -> None:
+    """No decision can have produced it."""
+    event = MemberFenced(
+        member="c", epoch=1, reason="silent", evidence="heartbeat expired", last_heartbeat_ms=0, timeout_ms=1
+    )
+    with pytest.raises(InvariantBrokenError, match="epoch 1 of the member 'c', which is none"):
+        evolve(made.state, event, Stamp(offset=99, term=1, time_ms=1))
