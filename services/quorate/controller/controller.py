@@ -6,6 +6,8 @@ where a request goes, ``deciding`` what becomes of it, ``terms`` when this node 
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import get_args
 
 from quorate.consensus.ports import Index, Term
 from quorate.controller import messages
@@ -14,6 +16,7 @@ from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
 from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
+from quorate.controller.member_keeper import MemberKeeper
 from quorate.controller.outcomes import Answered, Caller, Outcome, Refused
 from quorate.controller.pending import AnyPending, Pending
 from quorate.controller.ports import ControllerPorts
@@ -26,6 +29,8 @@ from quorate.controller.views import Level, ReadResult, ReadView
 from quorate.metadata.commands import Command, CreateCluster, RecordNodeStart
 from quorate.metadata.configs import policy_in_force
 from quorate.metadata.policy import PolicySettings
+from quorate.model.live import disk_percent
+from quorate.model.members import Condition, condition
 from quorate.model.state import State
 
 
@@ -61,13 +66,15 @@ class Controller:
         self.clock = ClusterClock(engine, peers, scheduler, settings, listeners.clock_said)
         self.quorum = QuorumQuestions(engine, peers, scheduler, settings)
         self._endings = Endings(ports, settings.deadline_sweep_s, self._swept)
-        self.leases = LeaseKeeper(lambda: machine.state, scheduler, settings, self._by_itself)
+        self.leases = LeaseKeeper(lambda: machine.state, scheduler, settings, partial(self._by_itself, "lease"))
+        self.members = MemberKeeper(lambda: machine.state, scheduler, settings, partial(self._by_itself, "member"))
         self._decider = Decider(
             ports,
             settings,
             policy,
             self.clock,
             self.leases,
+            self.members,
             live_now=self.live_now,
             settle=self._endings.settle,
             committed=listeners.committed,
@@ -85,7 +92,7 @@ class Controller:
         )
         self._router = Router(node_id, ports, settings, self._decider, self._terms, self._endings, self.view)
         self._measured()
-        listeners.add(self._decider, self._terms, self.leases)
+        listeners.add(self._decider, self._terms, self.leases, self.members)
 
     def _measured(self) -> None:
         """Gauges, read when scraped."""
@@ -93,6 +100,20 @@ class Controller:
         gauge("live_brokers", "Brokers in the live table, dead ones too.", self.live.__len__)
         gauge("keys", "Keys in the state.", lambda: len(machine.state.keys))
         gauge("leases", "Leases in the state.", lambda: len(machine.state.leases))
+        for word in get_args(Condition):
+            read = partial(self._members_that_are, word)
+            gauge("members", "Members in the state; RocketMQ's brokers are not counted.", read, state=word)
+        gauge("member_heartbeats", "Heartbeats of members taken here, as leader.", lambda: self.members.beats)
+        gauge(
+            "member_disk_used_percent_max",
+            "The fullest disk of a member that this leader hears; 0: none says.",
+            lambda: max(map(disk_percent, self.members.healths()), default=0),
+        )
+        gauge(
+            "member_io_errors",
+            "Errors of reading and writing, as the members that this leader hears count them.",
+            lambda: sum(health.io_errors for health in self.members.healths()),
+        )
         gauge("heartbeats_ignored", "Heartbeats of one broker too many.", lambda: self.live.ignored)
         gauge(
             "clock_behind_log_seconds",
@@ -112,6 +133,9 @@ class Controller:
             lambda: max(0, -clock.ahead_ms) / 1000,
         )
         gauge("clock_jumps", "Jumps of this node's clock since it started.", lambda: clock.jumps)
+
+    def _members_that_are(self, word: str) -> int:
+        return sum(condition(member) == word for member in self._machine.state.members.values())
 
     def start(self, node_start: RecordNodeStart | None = None) -> None:
         """Begin; ``node_start`` is recorded once a leader can be reached."""
@@ -217,9 +241,9 @@ class Controller:
         self._endings.watch(pending)
         self._router.route(pending)
 
-    def _by_itself(self, command: Command, done: Callable[[Outcome], None]) -> None:
+    def _by_itself(self, cause: str, command: Command, done: Callable[[Outcome], None]) -> None:
         """What this node, as long as it leads, has decided without being asked."""
-        self.submit(command, self._me, done, cause="lease", forward=False)
+        self.submit(command, self._me, done, cause=cause, forward=False)
 
     def _patience(self, timeout_s: float) -> float:
         """At most the setting; in tenths of a second, so that few deadline queues exist."""

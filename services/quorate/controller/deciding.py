@@ -33,6 +33,7 @@ from quorate.controller.in_flight import CommandPending, InFlight
 from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.listeners import Listener
 from quorate.controller.machine import fold, remember
+from quorate.controller.member_keeper import MemberKeeper
 from quorate.controller.outcomes import Answered, Busy, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.pending import Stage
 from quorate.controller.ports import ControllerPorts
@@ -40,7 +41,7 @@ from quorate.controller.settings import ControllerSettings
 from quorate.errors import UsageError
 from quorate.events import Event, Stamp
 from quorate.events import key as event_key
-from quorate.metadata.commands import Accepted, Command, KeepLease, Refusal, Reply
+from quorate.metadata.commands import Accepted, Command, HearMember, KeepLease, Refusal, Reply
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
@@ -84,6 +85,7 @@ class Decider(Listener):
         policy: PolicySettings,
         clock: ClusterClock,
         leases: LeaseKeeper,
+        members: MemberKeeper,
         *,
         live_now: Callable[[], LiveView],
         settle: Settle,
@@ -97,7 +99,7 @@ class Decider(Listener):
         self._command_bytes_max, self._in_flight_max = settings.command_bytes_max, settings.in_flight_max
         self._policy = policy
         self._clock = clock
-        self._leases = leases
+        self._leases, self._members = leases, members
         self._live_now = live_now
         self._settle = settle
         self._committed = committed
@@ -138,7 +140,9 @@ class Decider(Listener):
         if isinstance(decision, Refusal):
             self._after_tip(pending, Refused(decision, tip.offset))
             return True
-        if isinstance(pending.request, KeepLease):
+        if isinstance(pending.request, HearMember):
+            self._members.heard(pending.request)
+        elif isinstance(pending.request, KeepLease):
             self._leases.heard(pending.request.lease)
         if not decision.events:
             self._after_tip(pending, Answered(decision.reply, tip.offset))
@@ -154,7 +158,12 @@ class Decider(Listener):
         self._context_until = self._scheduler.monotonic() + CONTEXT_S
         now_ms = max(self._clock.now_ms(), tip.time_ms)
         self._context = Context(
-            now_ms=now_ms, term=term, policy=self._policy, live=self._live_now(), leases=self._leases
+            now_ms=now_ms,
+            term=term,
+            policy=self._policy,
+            live=self._live_now(),
+            leases=self._leases,
+            members=self._members,
         )
         return self._context
 

@@ -94,6 +94,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     live when the leader changes (etcd: 5 minutes)."""
     lease_grace_s: float = 1.0
     """What a new leader adds to every lease, for its holder to find it."""
+    member_sweep_s: float = 0.25
+    """How late the silence of a member may be noticed."""
     key_history_max: int = 10_000
     """Entries that changed keys, of which the keys are at hand: reads of older revisions, and watches from them, read
     the log."""

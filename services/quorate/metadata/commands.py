@@ -11,7 +11,7 @@ import msgspec
 from quorate.events import NodeAddresses, Voter
 from quorate.model.keys import KeysAre, RangeKeys
 from quorate.model.live import MemberHealth
-from quorate.model.state import KeyValue
+from quorate.model.state import KeyValue, Member
 
 
 class _Value(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
@@ -304,6 +304,12 @@ class HearMember(_Value, frozen=True):
     want_drain: bool = False
 
 
+class AskMember(_Value, frozen=True):
+    """What is a member, or a broker, and how is it? Its leader knows."""
+
+    name: str
+
+
 class FenceMember(_Value, frozen=True):
     """The leader did not hear a member for its timeout."""
 
@@ -357,6 +363,7 @@ Command = (
     | CheckpointLeases
     | RegisterMember
     | HearMember
+    | AskMember
     | FenceMember
     | DrainMember
     | UnregisterMember
@@ -471,6 +478,16 @@ class MemberIs(_Value, frozen=True):
         return self.epoch or offset - 1
 
 
+class MemberDescribed(_Value, frozen=True):
+    """Answer to AskMember."""
+
+    member: Member
+    last_heard_ms: int = 0
+    """Epoch milliseconds; 0: never by the leader of now."""
+    health: MemberHealth | None = None
+    may_leave: bool = False
+
+
 Reply = (
     Accepted
     | BrokerIdApplied
@@ -484,6 +501,7 @@ Reply = (
     | Transacted
     | LeaseIs
     | MemberIs
+    | MemberDescribed
 )
 
 

@@ -21,10 +21,12 @@ from quorate.events import (
     MemberUnfenced,
 )
 from quorate.metadata.commands import (
+    AskMember,
     DrainMember,
     Evidence,
     FenceMember,
     HearMember,
+    MemberDescribed,
     MemberIs,
     Refusal,
     RegisterMember,
@@ -34,7 +36,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.texts import LONG_MAX, fits, parse_address
-from quorate.model.members import leads, may_leave
+from quorate.model.members import broker_of, leads, may_leave, named
 from quorate.model.state import Member, State
 
 ROLES_MAX: Final = 16
@@ -132,6 +134,24 @@ def hear_member(state: State, command: HearMember, context: Context) -> Decision
         may_leave=(member.draining or drains) and not leads(state, member),
     )
     return Decision(tuple(events), reply)
+
+
+def ask_member(state: State, command: AskMember, context: Context) -> Decision | Refusal:
+    """A broker too, by its set and id. Refuses UnknownMember."""
+    member = named(state, command.name)
+    if member is None:
+        return refuse("UnknownMember", f"There is no member {command.name!r}")
+    if not member.epoch:
+        live = context.live.info(*broker_of(member))
+        heard_ms = 0 if live is None else live.last_heartbeat_ms
+        return Decision((), MemberDescribed(member=member, last_heard_ms=heard_ms))
+    described = MemberDescribed(
+        member=member,
+        last_heard_ms=context.members.last_heard_ms(member.name, member.epoch),
+        health=context.members.health(member.name, member.epoch),
+        may_leave=may_leave(state, member),
+    )
+    return Decision((), described)
 
 
 def fence_member(state: State, command: FenceMember, context: Context) -> Decision | Refusal:

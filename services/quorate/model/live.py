@@ -73,6 +73,11 @@ class MemberHealth(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw
     """Since it started."""
 
 
+def disk_percent(health: MemberHealth) -> int:
+    """How full its disk is; 0: it does not say."""
+    return health.disk_used_bytes * 100 // health.disk_total_bytes if health.disk_total_bytes else 0
+
+
 class MemberView(Protocol):
     """What the leader heard of members: soft state too. Of another epoch than that which is heard it knows nothing."""
 

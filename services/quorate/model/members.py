@@ -71,6 +71,12 @@ def named(state: State, name: str) -> Member | None:
     return None if found is None or replica is None else _broker(found, replica)
 
 
+def broker_of(member: Member) -> tuple[str, str, int]:
+    """Cluster, set and id of a broker that is shown as a member."""
+    broker_set, _, broker_id = member.name.rpartition(":")
+    return member.labels["cluster"], broker_set, int(broker_id)
+
+
 def of_set(broker_set: BrokerSet) -> dict[str, Member]:
     """The brokers of a set as members, by name."""
     return {broker.name: broker for broker in (_broker(broker_set, one) for one in broker_set.replicas)}

@@ -62,10 +62,26 @@ REFUSALS: Final[dict[str, tuple[StatusCode, str]]] = {
 }
 """Refusals that etcd knows. All others say their own remark: ``TooManyKeys``, ``LeaseIsFull``,
 ``UnsupportedFeatureLevel`` (FAILED_PRECONDITION: as it stands, it will be refused again)."""
+NAMED: Final[dict[str, StatusCode]] = {
+    "UnknownMember": StatusCode.NOT_FOUND,
+    "MemberExists": StatusCode.ALREADY_EXISTS,
+    "StaleMemberEpoch": _PRECONDITION,
+    "MemberStillLeads": _PRECONDITION,
+    "BadMemberName": _INVALID,
+    "BadMemberIncarnation": _INVALID,
+    "BadMemberRole": _INVALID,
+    "BadMemberAddress": _INVALID,
+    "BadMemberLabel": _INVALID,
+    "BadMemberTimeout": _INVALID,
+    "BadMemberHealth": _INVALID,
+}
+"""Refusals of our own services, whose text begins with their name."""
 
 
 def refused(refusal: Refusal) -> CallError:
     """What a refusal is here."""
+    if refusal.code in NAMED:
+        return CallError(NAMED[refusal.code], f"quorate: {refusal.code}: {refusal.remark}")
     return CallError(*REFUSALS.get(refusal.code, (_PRECONDITION, f"quorate: {refusal.remark}")))
 
 

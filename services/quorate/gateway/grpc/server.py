@@ -28,7 +28,9 @@ from quorate.gateway.grpc.context import GrpcContext
 from quorate.gateway.grpc.health import HealthService
 from quorate.gateway.grpc.kv import KvService
 from quorate.gateway.grpc.leases import LeaseService
-from quorate.gateway.grpc.pb import cluster_pb2, rpc_pb2
+from quorate.gateway.grpc.member_watch import MemberWatches
+from quorate.gateway.grpc.members import MemberService
+from quorate.gateway.grpc.pb import cluster_pb2, members_pb2, rpc_pb2
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.watch import WatchService
 from quorate.gateway.grpc.watching import WatchHub
@@ -53,8 +55,10 @@ class GrpcServer:
         """Has the address until it is served: a server of grpcio that has one and never starts never gives it back."""
         self._asking = Asking(context)
         self.hub = WatchHub(self._asking)
+        self.member_watches = MemberWatches(self._asking)
         self._services = self._handled()
         context.metrics.gauge("grpc_watches", "Watches of all gRPC streams.", lambda: len(self.hub))
+        context.metrics.gauge("grpc_member_watches", "Watches of members over gRPC.", lambda: len(self.member_watches))
 
     def _handled(self) -> dict[ServiceDescriptor, Mapping[str, Handler]]:
         kv, leases, cluster = KvService(self._asking), LeaseService(self._asking), ClusterService(self._asking)
@@ -84,10 +88,24 @@ class GrpcServer:
                 "MoveLeader": cluster.move_leader,
             },
             cluster_pb2.DESCRIPTOR.services_by_name["Cluster"]: {"Status": cluster.meta_status},
+            members_pb2.DESCRIPTOR.services_by_name["Members"]: self._of_members(),
         }
         health = HealthService(self._asking, [service.full_name for service in services])
         asked: Mapping[str, Handler] = {"Check": health.check, "List": health.listing, "Watch": health.watch}
         return {**services, health_pb2.DESCRIPTOR.services_by_name["Health"]: asked}
+
+    def _of_members(self) -> Mapping[str, Handler]:
+        members = MemberService(self._asking)
+        return {
+            "Register": members.register,
+            "Heartbeat": members.heartbeat,
+            "Heartbeats": members.heartbeats,
+            "Drain": members.drain,
+            "Unregister": members.unregister,
+            "List": members.listing,
+            "Describe": members.describe,
+            "Watch": self.member_watches.watch,
+        }
 
     async def start(self, host: str, port: int, *, serving: bool = True) -> "GrpcServer":
         """Take the address, and serve, or only when ``start_serving`` says so. Raises OSError."""
@@ -110,6 +128,7 @@ class GrpcServer:
             raise OSError(errno.EADDRINUSE, "the address was taken") from error
         self._server = server
         self.hub.start()
+        self.member_watches.start()
         await server.start()
 
     def _made(self) -> aio.Server:
@@ -128,6 +147,7 @@ class GrpcServer:
         server, self._server = self._server, None
         if server is not None:
             self.hub.stop()
+            self.member_watches.stop()
             await server.stop(self._context.settings.stop_grace_s)
 
 

@@ -16,7 +16,7 @@ from quorate.controller.key_history import KeyChanges
 from quorate.gateway.grpc.asking import Asking
 from quorate.gateway.grpc.codes import COMPACTED
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
-from quorate.gateway.grpc.watch_log import LogFold
+from quorate.gateway.grpc.watch_log import KEYS, LogFold
 from quorate.gateway.grpc.watchers import AnyWatcher, Watcher, WatcherIndex
 
 ALL = -1
@@ -122,7 +122,7 @@ class WatchStream:
     def __init__(self, hub: WatchHub) -> None:
         self._hub, self._context = hub, hub.context
         self._watchers: dict[int, AnyWatcher] = {}
-        self._behind: dict[AnyWatcher, LogFold | None] = {}
+        self._behind: dict[AnyWatcher, LogFold[KeyChanges] | None] = {}
         self._queue: deque[tuple[rpc_pb2.WatchResponse, int]] = deque()
         self._bytes = 0
         self._wake = asyncio.Event()
@@ -334,7 +334,7 @@ class WatchStream:
                 return []
             self._hub.replays += 1
             start = self._hub.asking.entry_start(watcher.next)
-            fold = self._behind[watcher] = LogFold(self._context, start, self._wake.set)
+            fold = self._behind[watcher] = LogFold(self._context, KEYS, start, self._wake.set)
         changes = fold.read()
         if not changes:
             watcher.next = max(watcher.next, fold.offset)

@@ -37,6 +37,7 @@ from quorate.metadata.commands import (
     KeysAreDeleted,
     LeaseIs,
     MasterIs,
+    MemberDescribed,
     MemberIs,
     RegisterBroker,
     Reply,
@@ -146,7 +147,7 @@ def _accepted(reply: Reply) -> Message:
             return Message(code, remark=remark) if code else _master(reply, code, remark)
         case Accepted() | TopicIs():
             return OK
-        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs() | MemberIs():
+        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs() | MemberIs() | MemberDescribed():
             raise InvariantBrokenError("no RocketMQ request asks for keys or members")
         case _:
             assert_never(reply)
