@@ -33,7 +33,7 @@ class Replay:
         self.views: dict[str, dict[str, Row]] = {
             name: {}
             for name in (
-                "broker_sets", "elections", "topics", "configs", "keys", "leases", "broker_availability",
+                "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "broker_availability",
                 "controller_terms", "audit",
             )
         }  # fmt: skip
@@ -116,6 +116,33 @@ class Replay:
 
     def _LeaseEnded(self, e: Row, at: Row) -> None:  # noqa: N802
         del self.views["leases"][str(e["lease"])]
+
+    def _MemberRegistered(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["members"][e["member"]] = {
+            "name": e["member"], "incarnation": e["incarnation"], "epoch": at["offset"], "draining": False,
+            "state": "fenced", "changed_ms": at["ms"], **self._said(e),
+        }  # fmt: skip
+
+    def _MemberAmended(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["members"][e["member"]] |= self._said(e)
+
+    def _said(self, e: Row) -> Row:
+        return {name: e[name] for name in ("roles", "addresses", "labels", "timeout_ms")}
+
+    def _MemberFenced(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["members"][e["member"]] |= {"state": "fenced", "changed_ms": at["ms"]}
+
+    def _MemberUnfenced(self, e: Row, at: Row) -> None:  # noqa: N802
+        row = self.views["members"][e["member"]]
+        row |= {"state": "draining" if row["draining"] else "active", "changed_ms": at["ms"]}
+
+    def _MemberDraining(self, e: Row, at: Row) -> None:  # noqa: N802
+        row = self.views["members"][e["member"]]
+        state = "fenced" if row["state"] == "fenced" else "draining"
+        row |= {"state": state, "draining": True, "changed_ms": at["ms"]}
+
+    def _MemberGone(self, e: Row, at: Row) -> None:  # noqa: N802
+        del self.views["members"][e["member"]]
 
     def _ConfigChanged(self, e: Row, at: Row) -> None:  # noqa: N802
         values = dict(self.views["configs"].pop(e["scope"], {"values": {}})["values"])

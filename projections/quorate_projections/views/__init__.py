@@ -11,6 +11,7 @@ from quorate_projections.views import (
     elections,
     keys,
     leases,
+    members,
     routes,
     topics,
 )
@@ -24,6 +25,7 @@ VIEWS: Final[tuple[View[Any, Any], ...]] = (
     configs.VIEW,
     keys.VIEW,
     leases.VIEW,
+    members.VIEW,
     broker_availability.VIEW,
     controller_terms.VIEW,
     audit.VIEW,

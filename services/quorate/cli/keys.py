@@ -1,9 +1,7 @@
 """``quorate kv`` and ``quorate lease``: keys and leases from the command line, over the gRPC that etcd's clients speak.
 
-Rules: ``--node`` takes HTTP addresses, as everywhere; a node says itself where it speaks gRPC. The first that
-answers is asked, and a change is asked for once. Keys and values are UTF-8, as typed; in tables what is not UTF-8 is
-shown as base64, in JSON and YAML a key is the text that the log has and a value is base64. A lease is a hexadecimal
-number, as ``etcdctl`` prints it.
+Rules: keys and values are UTF-8, as typed; in tables what is not UTF-8 is shown as base64, in JSON and YAML a key is
+the text that the log has and a value is base64. A lease is a hexadecimal number, as ``etcdctl`` prints it.
 """
 
 import sys
@@ -11,26 +9,22 @@ import time
 from argparse import ArgumentParser, Namespace
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from signal import SIGINT, signal
 from threading import Event
 from typing import Any
 
 import grpc
 
-from quorate.cli.client import Node, NodeError, add_node
+from quorate.cli.client import NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.output import add_output, columns, show
+from quorate.cli.rpc import TIMEOUT_S, channel, until_interrupted
 from quorate.errors import UsageError
 from quorate.events import ordered_name
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
 from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub, WatchStub
-from quorate.gateway.http.answers import Status
 from quorate.model.ordered import after_prefix
 from quorate.model.words import lease_number
 from quorate.terminal import visible_bytes
-
-TIMEOUT_S = 5.0
 
 
 def _key_arguments(parser: ArgumentParser) -> None:
@@ -104,27 +98,6 @@ def _lease(text: str) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-@contextmanager
-def _channel(options: Namespace) -> Iterator[grpc.Channel]:
-    """To the first node that answers. Raises NodeError; of a call, too."""
-    node = Node(options.node, TIMEOUT_S)
-    place = node.get("/v1/status", Status, level="stale").grpc
-    if not place:
-        raise NodeError(f"node {node.address} does not listen for gRPC: say listeners.grpc, or ask another one")
-    with grpc.insecure_channel(place) as channel:
-        try:
-            yield channel
-        except grpc.RpcError as error:
-            raise NodeError(_told(error)) from error
-
-
-def _told(error: Any) -> str:
-    """What a call ended with; of one that nobody knows the end of, that."""
-    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED or "timed out" in (error.details() or ""):
-        return f"{error.details()}: a change may have been made"
-    return str(error.details() or error.code().name).removeprefix("quorate: ")
-
-
 # -- keys
 
 
@@ -135,8 +108,8 @@ def _run_keys(options: Namespace) -> int:
         "del": _delete,
         "watch": _watch,
     }
-    with _channel(options) as channel:
-        return run[options.action](options, channel)
+    with channel(options) as made:
+        return run[options.action](options, made)
 
 
 def _get(options: Namespace, channel: grpc.Channel) -> int:
@@ -211,13 +184,8 @@ def _watch(options: Namespace, channel: grpc.Channel) -> int:
         ended.wait()
 
     answers = WatchStub(channel).Watch(asked())
-    signal(SIGINT, lambda *_: answers.cancel())  # An exception may be raised, and lost, inside of grpcio.
     try:
-        return _tell(options, answers)
-    except grpc.RpcError as error:
-        if error.code() is grpc.StatusCode.CANCELLED:
-            return DONE
-        raise
+        return until_interrupted(answers, lambda told: _tell(options, told))
     finally:
         ended.set()
 
@@ -247,8 +215,8 @@ def _run_leases(options: Namespace) -> int:
         "ttl": _ttl,
         "list": _list,
     }
-    with _channel(options) as channel:
-        return run[options.action](options, channel)
+    with channel(options) as made:
+        return run[options.action](options, made)
 
 
 def _grant(options: Namespace, channel: grpc.Channel) -> int:

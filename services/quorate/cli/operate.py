@@ -84,6 +84,7 @@ def _status_table(answer: Status) -> Iterable[str]:
         ("brokers", f"{_known(counts.alive)} of {counts.replicas} alive"),
         ("topics", answer.topics),
         *([("keys", answer.keys), ("leases", answer.leases)] if answer.keys or answer.leases else []),
+        *([("members", answer.members)] if answer.members else []),
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),
         *_runs_on(answer),

@@ -43,6 +43,7 @@ OWN: Mapping[str, tuple[str, str]] = {
     "kv": ("cli.keys:KV", "Keys, as etcd has them: kv get, put, del, watch."),
     "lease": ("cli.keys:LEASE", "Leases of keys: lease grant, revoke, keep-alive, ttl, list."),
     "balance": ("cli.balance:COMMAND", "Masters move to places that lead less: balance --dry-run, balance."),
+    "members": ("cli.members:COMMAND", "Services that registered, and brokers: members list, describe, drain, watch."),
     "whatif": ("cli.whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
     "state-hash": ("cli.operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
     "simbroker": ("demo.command:BROKER", "Simulated brokers for a cluster that runs, as demo starts them."),

@@ -7,7 +7,6 @@ where a request goes, ``deciding`` what becomes of it, ``terms`` when this node 
 
 from collections.abc import Callable
 from functools import partial
-from typing import get_args
 
 from quorate.consensus.ports import Index, Term
 from quorate.controller import messages
@@ -30,7 +29,7 @@ from quorate.metadata.commands import Command, CreateCluster, RecordNodeStart
 from quorate.metadata.configs import policy_in_force
 from quorate.metadata.policy import PolicySettings
 from quorate.model.live import disk_percent
-from quorate.model.members import Condition, condition
+from quorate.model.members import CONDITIONS, condition
 from quorate.model.state import State
 
 
@@ -100,7 +99,7 @@ class Controller:
         gauge("live_brokers", "Brokers in the live table, dead ones too.", self.live.__len__)
         gauge("keys", "Keys in the state.", lambda: len(machine.state.keys))
         gauge("leases", "Leases in the state.", lambda: len(machine.state.leases))
-        for word in get_args(Condition):
+        for word in CONDITIONS:
             read = partial(self._members_that_are, word)
             gauge("members", "Members in the state; RocketMQ's brokers are not counted.", read, state=word)
         gauge("member_heartbeats", "Heartbeats of members taken here, as leader.", lambda: self.members.beats)

@@ -5,13 +5,14 @@ fact, and nothing that can be told to leave here. A member's name has no colon; 
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from quorate.model.state import BrokerSet, Member, Replica, State
 
 Condition = Literal["active", "fenced", "draining"]
+CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 BROKER_ROLE: Final = "broker"
 """What RocketMQ's brokers do."""
 LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = ()
@@ -54,11 +55,17 @@ def may_leave(state: State, member: Member) -> bool:
     return member.draining and not leads(state, member)
 
 
+def everyone(state: State) -> Iterator[Member]:
+    """Members, and RocketMQ's brokers; in no particular order."""
+    yield from state.members.values()
+    for broker_set in state.broker_sets.values():
+        for replica in broker_set.replicas:
+            yield _broker(broker_set, replica)
+
+
 def selected(state: State, selector: Selector) -> list[Member]:
-    """Those that are meant, RocketMQ's brokers among them, by name."""
-    found = [member for member in state.members.values() if selector.means(member)]
-    found += [broker for broker in _brokers(state) if selector.means(broker)]
-    return sorted(found, key=_name)
+    """Those that are meant, by name."""
+    return sorted((member for member in everyone(state) if selector.means(member)), key=_name)
 
 
 def named(state: State, name: str) -> Member | None:
@@ -80,12 +87,6 @@ def broker_of(member: Member) -> tuple[str, str, int]:
 def of_set(broker_set: BrokerSet) -> dict[str, Member]:
     """The brokers of a set as members, by name."""
     return {broker.name: broker for broker in (_broker(broker_set, one) for one in broker_set.replicas)}
-
-
-def _brokers(state: State) -> Iterator[Member]:
-    for broker_set in state.broker_sets.values():
-        for replica in broker_set.replicas:
-            yield _broker(broker_set, replica)
 
 
 def _broker(broker_set: BrokerSet, replica: Replica) -> Member:

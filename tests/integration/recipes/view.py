@@ -37,7 +37,7 @@ REPLAYED = """    def _NodeStarted(self, e: Row, at: Row) -> None:  # noqa: N802
 WRITTEN = {"projections/quorate_projections/views/nodes.py": VIEW}
 CHANGES = {
     "projections/quorate_projections/views/__init__.py": [
-        ("    leases,\n    routes,\n", "    leases,\n    nodes,\n    routes,\n"),
+        ("    members,\n    routes,\n", "    members,\n    nodes,\n    routes,\n"),
         ("    topics.VIEW,\n", "    topics.VIEW,\n    nodes.VIEW,\n"),
     ],
     "tests/projections/replay.py": [

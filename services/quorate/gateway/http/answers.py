@@ -59,6 +59,8 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     topics: int
     keys: int = 0
     leases: int = 0
+    members: int = 0
+    """Those that registered; RocketMQ's brokers are not among them."""
     ready: bool | None
     election_timeout_ms: int | None = None
     """The smallest in force at this node: how long a silent leader is waited for; it grows with what the node lags."""
@@ -192,6 +194,50 @@ class Topics(StampedAnswer, frozen=True, kw_only=True):
     """Topics by name."""
 
     topics: list[TopicItem]
+    next: str | None
+
+
+class HealthItem(msgspec.Struct, frozen=True, kw_only=True):
+    """How a member says it is, in its heartbeats; 0: it does not say."""
+
+    disk_used_bytes: int
+    disk_total_bytes: int
+    cpu_percent: int
+    memory_percent: int
+    io_errors: int
+
+
+class MemberItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A service that registered; or a broker of RocketMQ, which has no incarnation and no epoch."""
+
+    name: str
+    state: str
+    """``active``, ``fenced`` or ``draining``."""
+    incarnation: str
+    epoch: int
+    roles: tuple[str, ...]
+    addresses: dict[str, str]
+    labels: dict[str, str]
+    timeout_ms: int
+    draining: bool
+    may_leave: bool
+    """It is draining, and leads nothing any more."""
+    changed_ms: int
+    last_heard_ms: int | None = None
+    """As the node that answers heard it, if it leads; null: it does not, or never did."""
+    health: HealthItem | None = None
+
+
+class MemberAnswer(StampedAnswer, frozen=True, kw_only=True):
+    """One member."""
+
+    member: MemberItem
+
+
+class Members(StampedAnswer, frozen=True, kw_only=True):
+    """Members and brokers by name."""
+
+    members: list[MemberItem]
     next: str | None
 
 

@@ -14,6 +14,8 @@ from quorate.gateway.http.answers import (
     Elections,
     Feature,
     Log,
+    MemberAnswer,
+    Members,
     Quorum,
     Settings,
     StateHash,
@@ -25,6 +27,7 @@ from quorate.gateway.http.answers import (
 from quorate.gateway.http.asking import FRESHNESS, PAGING, Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.exposition import Scrape
+from quorate.gateway.http.members import SELECTING, MemberHandlers
 from quorate.gateway.http.messages import Response
 from quorate.gateway.http.openapi import document
 from quorate.gateway.http.probes import Probes
@@ -42,8 +45,8 @@ def interface(context: HttpContext) -> Router:
     """The handler of a node's HTTP listener."""
     asking = Asking(context)
     reading, writing = ReadHandlers(context, asking), WriteHandlers(context)
-    travel = Travel(context, asking, reading)
-    routes = [*operator_routes(reading, writing, travel), *machine_routes(context, reading)]
+    travel, members = Travel(context, asking, reading), MemberHandlers(context, asking)
+    routes = [*operator_routes(reading, writing, travel, members), *machine_routes(context, reading)]
     routes += registry_routes(Registry(SCHEMAS, context.node.topic))
     description = document(routes, context.node.version)
 
@@ -53,7 +56,9 @@ def interface(context: HttpContext) -> Router:
     return Router([*routes, Route("GET", "/openapi.json", openapi, "This description.")])
 
 
-def operator_routes(reading: ReadHandlers, writing: WriteHandlers, travel: Travel) -> list[Route]:
+def operator_routes(
+    reading: ReadHandlers, writing: WriteHandlers, travel: Travel, members: MemberHandlers
+) -> list[Route]:
     """``/v1``."""
     return [
         Route("GET", "/v1/status", reading.status, "The cluster in one sentence.", Status, query=FRESHNESS),
@@ -70,6 +75,8 @@ def operator_routes(reading: ReadHandlers, writing: WriteHandlers, travel: Trave
         Route("GET", "/v1/topics/{topic}", reading.topic, "One topic.", TopicAnswer, query=FRESHNESS),
         Route("PUT", "/v1/topics/{topic}", writing.put_topic, "Create or change a topic.", Done, TopicBody),
         Route("DELETE", "/v1/topics/{topic}", writing.delete_topic, "Forget a topic.", Done),
+        Route("GET", "/v1/members", members.members, "Members and brokers.", Members, query=(*SELECTING, *LIST)),
+        Route("GET", "/v1/members/{member}", members.member, "One of them.", MemberAnswer, query=FRESHNESS),
         Route("GET", "/v1/config", reading.configs, "Settings of all scopes.", Configs, query=LIST),
         Route("GET", "/v1/config/{scope...}", reading.config, "Settings of a scope.", ConfigAnswer, query=FRESHNESS),
         Route("PUT", "/v1/config/{scope...}", writing.change_config, "Set and unset.", Done, ConfigBody),

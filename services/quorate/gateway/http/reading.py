@@ -159,6 +159,7 @@ class ReadHandlers:
             topics=len(state.topics),
             keys=len(state.keys),
             leases=len(state.leases),
+            members=len(state.members),
             grpc=context.node.grpc,
             ready=None if past else ready,
             election_timeout_ms=None if past else round(1000 * context.engine.election_timeout_s),

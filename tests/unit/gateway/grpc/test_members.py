@@ -104,7 +104,7 @@ def test_a_list_selects_and_a_description_has_what_the_leader_hears() -> None:
     assert (found.health.disk_total_bytes, found.health.io_errors) == (2, 3)
     assert 0 <= members.house.bench.loop.time_ms() - found.last_heard_ms < 1_000
     broker = described("a:1")
-    assert (broker.member.roles, broker.member.epoch, broker.HasField("health")) == (["broker"], 0, False)
+    assert (list(broker.member.roles), broker.member.epoch, broker.HasField("health")) == (["broker"], 0, False)
     assert broker.last_heard_ms > 0
 
 
@@ -148,7 +148,7 @@ BAD: list[tuple[str, Make, StatusCode, str]] = [
     ("describe", lambda _: pb.DescribeMemberRequest(name="nobody:7"), MISSING, "UnknownMember"),
     (
         "listing",
-        lambda _: pb.ListMembersRequest(selector=pb.MemberSelector(states=[0])),
+        lambda _: pb.ListMembersRequest(selector=pb.MemberSelector(states=[pb.MEMBER_STATE_UNSPECIFIED])),
         INVALID,
         "a selector of a state that is none",
     ),

@@ -1,0 +1,150 @@
+"""``quorate members``: services that registered, and RocketMQ's brokers beside them.
+
+Rules: ``list`` and ``describe`` read, at any offset; what the leader hears of a member is told by the leader alone.
+``drain`` and ``watch`` go over gRPC.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable
+from urllib.parse import quote
+
+import msgspec
+
+from quorate.cli.client import add_node
+from quorate.cli.command import DONE, Command
+from quorate.cli.facts import clock
+from quorate.cli.freshness import add_freshness, asked_node, asks, freshness
+from quorate.cli.output import Plain, add_output, columns, show
+from quorate.cli.rpc import TIMEOUT_S, channel, until_interrupted
+from quorate.errors import UsageError
+from quorate.gateway.grpc.pb import members_pb2
+from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
+from quorate.gateway.http.answers import MemberAnswer, MemberItem, Members
+from quorate.model.words import size
+
+PAGE = 500
+STATES = ("active", "fenced", "draining")
+HEADER = ("name", "state", "roles", "incarnation", "epoch", "addresses", "labels")
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=tuple(ACTIONS), default="list", help="default: list")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the member; a broker is SET:ID")
+    parser.add_argument("--role", metavar="ROLE", help="only those with this role; RocketMQ's brokers have broker")
+    parser.add_argument("--state", choices=STATES, help="only those that are so")
+    parser.add_argument("--label", metavar="NAME[=VALUE]", help="only those with this label")
+    parser.add_argument("--revision", type=int, default=0, metavar="N", help="watch: from this revision on")
+    add_node(parser)
+    add_output(parser)
+    add_freshness(parser)
+
+
+def _run(options: Namespace) -> int:
+    if (options.action in NAMED) != (options.name is not None):
+        raise UsageError(f"members {options.action}: {'which member?' if options.action in NAMED else 'takes no name'}")
+    if options.action not in READS and asks(options):
+        raise UsageError(f"members {options.action}: how fresh an answer must be is asked of list and describe")
+    return ACTIONS[options.action](options)
+
+
+def _list(options: Namespace) -> int:
+    node, after, items = asked_node(options), None, list[MemberItem]()
+    asked = {"role": options.role, "state": options.state, "label": options.label}
+    while True:
+        page = node.get("/v1/members", Members, limit=PAGE, after=after, **asked, **freshness(options))
+        items += page.members
+        after = page.next
+        if after is None:
+            break
+    show([msgspec.to_builtins(item) for item in items], options.output, columns(HEADER, map(_row, items)))
+    return DONE
+
+
+def _row(item: MemberItem) -> tuple[object, ...]:
+    state = "fenced, draining" if item.draining and item.state == "fenced" else item.state
+    return (
+        item.name,
+        state,
+        ", ".join(item.roles),
+        item.incarnation,
+        item.epoch or "",
+        _pairs(item.addresses),
+        _pairs(item.labels),
+    )
+
+
+def _pairs(table: dict[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in table.items()]
+
+
+def _describe(options: Namespace) -> int:
+    path = f"/v1/members/{quote(options.name, safe='')}"
+    item = asked_node(options).get(path, MemberAnswer, **freshness(options)).member
+    show(msgspec.to_builtins(item), options.output, _lines(item))
+    return DONE
+
+
+def _lines(item: MemberItem) -> Iterable[str]:
+    rows: list[tuple[str, object]] = [("name", item.name), ("state", _row(item)[1]), ("roles", ", ".join(item.roles))]
+    if item.epoch:
+        rows += [("incarnation", item.incarnation), ("epoch", item.epoch), ("timeout", f"{item.timeout_ms} ms")]
+        rows += [("changed", clock(item.changed_ms))]
+    rows += [(f"address {name}", value) for name, value in item.addresses.items()]
+    rows += [(f"label {name}", value) for name, value in item.labels.items()]
+    if item.draining:
+        rows.append(("may leave", "yes" if item.may_leave else "no: it still leads something"))
+    if item.last_heard_ms is not None:
+        rows.append(("heard", clock(item.last_heard_ms)))
+    if (health := item.health) is not None:
+        if health.disk_total_bytes:
+            rows.append(("disk", f"{size(health.disk_used_bytes)} of {size(health.disk_total_bytes)}"))
+        rows += [("cpu, memory", f"{health.cpu_percent} %, {health.memory_percent} %"), ("io errors", health.io_errors)]
+    yield from (f"{name:<12}  {value}" for name, value in rows)
+
+
+def _drain(options: Namespace) -> int:
+    request = members_pb2.DrainMemberRequest(name=options.name)
+    with channel(options) as made:
+        answer = MembersStub(made).Drain(request, timeout=TIMEOUT_S)
+    told = {"name": options.name, "epoch": answer.epoch, "may_leave": answer.may_leave, "revision": answer.revision}
+    may = "it leads nothing, and may" if answer.may_leave else "it still leads something"
+    show(told, options.output, [f"member {options.name} is to leave; {may}"])
+    return DONE
+
+
+def _selector(options: Namespace) -> members_pb2.MemberSelector:
+    label, _, value = (options.label or "").partition("=")
+    if options.label is not None and not label:
+        raise UsageError(f"--label: {options.label[:40]!r} has no name")
+    return members_pb2.MemberSelector(
+        roles=[options.role] if options.role else [],
+        labels={label: value} if label else {},
+        states=[f"MEMBER_STATE_{options.state.upper()}"] if options.state else [],
+    )
+
+
+def _watch(options: Namespace) -> int:
+    request = members_pb2.WatchMembersRequest(selector=_selector(options), start_revision=options.revision)
+    with channel(options) as made:
+        return until_interrupted(MembersStub(made).Watch(request), lambda answers: _tell(options, answers))
+
+
+def _tell(options: Namespace, answers: Iterable[members_pb2.WatchMembersResponse]) -> int:
+    for answer in answers:
+        for change in answer.changes:
+            told: Plain = {"revision": answer.revision, "name": change.name, "left": change.left, "what": change.what}
+            show(told, options.output, [f"{answer.revision}  {change.what}"])
+            sys.stdout.flush()
+    return DONE
+
+
+READS = ("list", "describe")
+NAMED = ("describe", "drain")
+ACTIONS: dict[str, Callable[[Namespace], int]] = {
+    "list": _list,
+    "describe": _describe,
+    "drain": _drain,
+    "watch": _watch,
+}
+COMMAND = Command(_arguments, _run)

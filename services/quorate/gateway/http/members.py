@@ -1,0 +1,96 @@
+"""``GET /v1/members``: services that registered, and RocketMQ's brokers beside them.
+
+Rules: what a member is stands in the log; when it was heard, and how it is, is added by the node that leads, of now.
+"""
+
+from typing import Final
+
+import msgspec
+
+from quorate.controller.views import ReadView
+from quorate.gateway.fresh import is_past
+from quorate.gateway.http.answers import HealthItem, MemberAnswer, MemberItem, Members
+from quorate.gateway.http.asking import Asking
+from quorate.gateway.http.context import HttpContext
+from quorate.gateway.http.messages import HttpError
+from quorate.gateway.http.reading import page, present
+from quorate.gateway.http.routing import Call
+from quorate.model.members import CONDITIONS, Selector, broker_of, condition, everyone, may_leave, named
+from quorate.model.state import Member
+from quorate.slices import Steps
+
+SELECTING: Final = ("role", "state", "label")
+PER_STEP: Final = 64
+
+
+def selector(call: Call) -> Selector:
+    """Which are meant: by a role, a state, a label (``name`` or ``name=value``). Raises HttpError."""
+    role, state, label = (call.request.query.get(name, "") for name in SELECTING)
+    if state and state not in CONDITIONS:
+        raise HttpError("invalid", f"state: {state[:40]!r} is none of {', '.join(CONDITIONS)}")
+    name, _, value = label.partition("=")
+    return Selector(
+        roles=(role,) if role else (), labels={name: value} if name else {}, conditions=(state,) if state else ()
+    )
+
+
+class MemberHandlers:
+    """The handlers."""
+
+    def __init__(self, context: HttpContext, asking: Asking) -> None:
+        self._context, self._asking = context, asking
+
+    def members(self, call: Call) -> None:
+        """GET /v1/members."""
+        limit, after, meant = self._asking.limit(call), call.request.query.get("after", ""), selector(call)
+
+        def make(view: ReadView) -> Steps[Members]:
+            names = []
+            for count, member in enumerate(everyone(view.state), start=1):
+                if member.name > after and meant.means(member):
+                    names.append(member.name)
+                if count % PER_STEP == 0:
+                    yield
+            shown, more = page(names, after, limit)
+            items = []
+            for count, name in enumerate(shown, start=1):
+                items.append(self._item(present(named(view.state, name), "there is no such member"), view))
+                if count % PER_STEP == 0:
+                    yield
+            return Members(**self._asking.stamp(view), members=items, next=more)
+
+        self._asking.answered(call, "ReadMembers", make)
+
+    def member(self, call: Call) -> None:
+        """GET /v1/members/{member}."""
+
+        def make(view: ReadView) -> Steps[MemberAnswer]:
+            yield
+            member = present(named(view.state, call.found["member"]), "there is no such member")
+            return MemberAnswer(**self._asking.stamp(view), member=self._item(member, view))
+
+        self._asking.answered(call, "ReadMembers", make)
+
+    def _item(self, member: Member, view: ReadView) -> MemberItem:
+        heard, name, epoch = self._context.controller.members, member.name, member.epoch
+        if not epoch:
+            live = view.live.info(*broker_of(member))
+            heard_ms, health = (0 if live is None else live.last_heartbeat_ms), None
+        else:
+            past = is_past(view)
+            heard_ms, health = (0, None) if past else (heard.last_heard_ms(name, epoch), heard.health(name, epoch))
+        return MemberItem(
+            name=name,
+            state=condition(member),
+            incarnation=member.incarnation,
+            epoch=epoch,
+            roles=member.roles,
+            addresses=member.addresses,
+            labels=member.labels,
+            timeout_ms=member.timeout_ms,
+            draining=member.draining,
+            may_leave=may_leave(view.state, member),
+            changed_ms=member.changed_ms,
+            last_heard_ms=heard_ms or None,
+            health=None if health is None else msgspec.convert(health, HealthItem, from_attributes=True),
+        )
