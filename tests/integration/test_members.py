@@ -48,7 +48,7 @@ def asking(cluster: Started, node: int = 0) -> Iterator[MembersStub]:
 def registered(stub: MembersStub, name: str, incarnation: str = "1", **more: Any) -> int:
     """A member that has caught up; its epoch."""
     request = pb.RegisterMemberRequest(name=name, incarnation=incarnation, timeout_ms=TIMEOUT_MS, **more)
-    epoch = stub.Register(request, timeout=5).epoch
+    epoch: int = stub.Register(request, timeout=5).epoch
     beat = pb.MemberHeartbeatRequest(name=name, epoch=epoch, applied_revision=epoch)
     assert not stub.Heartbeat(beat, timeout=5).fenced
     return epoch
