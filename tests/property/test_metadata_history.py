@@ -385,7 +385,7 @@ def folded(state: State, log: list[tuple[Stamp, bytes]]) -> State:
     return state
 
 
-@settings(derandomize=True, max_examples=300, database=None)
+@settings(derandomize=True, max_examples=400, database=None)
 @given(history=HISTORIES, policy=POLICIES)
 def _every_event(seen: set[str], history: list[Item], policy: PolicySettings) -> None:
     run = played(history, policy)
@@ -393,7 +393,7 @@ def _every_event(seen: set[str], history: list[Item], policy: PolicySettings) ->
 
 
 def test_the_histories_reach_every_event() -> None:
-    """Three hundred histories, the same ones every time, write every type of event that a decision writes."""
+    """Four hundred histories, the same ones every time, write every type of event that a decision writes."""
     seen: set[str] = set()
     _every_event(seen)
     assert seen == WRITTEN

@@ -15,6 +15,12 @@ from quorate.events import (
     LeaseCheckpointed,
     LeaseEnded,
     LeaseGranted,
+    MemberAmended,
+    MemberDraining,
+    MemberFenced,
+    MemberGone,
+    MemberRegistered,
+    MemberUnfenced,
     NodeStarted,
     TopicDeleted,
 )
@@ -27,7 +33,11 @@ KNOWN = "nobody applies what is of a level it does not know"
 OLD: Final = 1
 FURTHER: Final = 2
 EVENTS: Final[dict[type[Event], int]] = dict.fromkeys(
-    (KeyPut, KeyDeleted, LeaseGranted, LeaseCheckpointed, LeaseEnded), FURTHER
+    (
+        *(KeyPut, KeyDeleted, LeaseGranted, LeaseCheckpointed, LeaseEnded),
+        *(MemberRegistered, MemberAmended, MemberUnfenced, MemberFenced, MemberDraining, MemberGone),
+    ),
+    FURTHER,
 )
 """Which the old build cannot read; of two builds in one cluster, neither ``TopicDeleted``."""
 

@@ -42,6 +42,7 @@ from quorate.metadata.commands import (
     Command,
     CompareKeys,
     CreateCluster,
+    MemberIs,
     PutKey,
     RebuildVoter,
     RecordNodeStart,
@@ -185,6 +186,8 @@ def mixed(core: CoreSettings, node: NodeId) -> CoreSettings:
 def result_of(outcome: Outcome) -> Result:
     """A client's view of an outcome: a refusal is an answer too, of a command that wrote nothing."""
     match outcome:
+        case Answered(reply=MemberIs() as reply, offset=offset):
+            return Done(offset, f"{reply.registered_epoch(offset)} {'fenced' if reply.fenced else 'unfenced'}")
         case Answered(offset=offset):
             return Done(offset)
         case Refused():

@@ -30,10 +30,11 @@ from quorate.controller.endings import Endings
 from quorate.controller.group_writer import GroupWriter
 from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.machine import ReplicatedState
+from quorate.controller.member_keeper import MemberKeeper
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
-from quorate.metadata import cluster
-from quorate.metadata.commands import RaiseFeatureLevel
+from quorate.metadata import cluster, members
+from quorate.metadata.commands import RaiseFeatureLevel, RegisterMember
 from quorate.metadata.decide import DECIDERS
 from quorate.model import evolve
 from quorate.node import compose
@@ -73,6 +74,12 @@ def _raised_unasked() -> None:
     )()
     deciders: Any = DECIDERS
     deciders[RaiseFeatureLevel] = cluster.raise_feature_level
+
+
+def _two_of_one_name() -> None:
+    edit(members, "register_member", "is not False", "is not context.members.alive(before.name, before.epoch)")()
+    deciders: Any = DECIDERS
+    deciders[RegisterMember] = members.register_member
 
 
 EDITED: Final[dict[str, Mutant]] = {
@@ -124,6 +131,24 @@ EDITED: Final[dict[str, Mutant]] = {
         "the end of a lease that could not be decided is not tried again",
         edit(LeaseKeeper, "_end", "self._agenda.add(RETRY_S, watched)", "pass"),
         test=f"{UNIT}/controller/test_lease_keeper.py",
+    ),
+    "members of the leader before": Mutant(
+        "a new leader knows nothing of members that registered with another",
+        edit(MemberKeeper, "opened", "for member in self._state().members.values():", "for member in ():"),
+    ),
+    "a heartbeat not counted": Mutant(
+        "a member is answered that it is heard, and its time runs on",
+        edit(MemberKeeper, "heard", "found.seen = found.heard =", "found.heard ="),
+    ),
+    "a stale member heard": Mutant(
+        "a member that was replaced is told that it is there",
+        edit(members, "checked", "member.epoch != epoch", "member.epoch < epoch"),
+    ),
+    "two of one name": Mutant("another incarnation is taken while the first is alive", _two_of_one_name),
+    "a fencing forgotten": Mutant(
+        "the fencing of a member that could not be decided is not tried again",
+        edit(MemberKeeper, "_fence", "self._agenda.add(RETRY_S, found)", "pass"),
+        test=f"{UNIT}/controller/test_member_keeper.py",
     ),
     "a command below its level": Mutant(
         "a command is run below the level of its events", edit(deciding, "decide", "> state.feature_level", "> 9")

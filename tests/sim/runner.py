@@ -99,6 +99,9 @@ MINIMA: dict[str, float] = {
     "levels raised": 5,
     "leases expired": 60,
     "leases kept alive": 150,
+    "members heard": 150,
+    "members heard of before": 1,
+    "members fenced": 30,
     "levels refused": 20,
     "commands below their level refused": 20,
     "commands of a level done": 8,
@@ -120,6 +123,7 @@ MET_MINIMA: dict[tuple[str, str], int] = dict.fromkeys(
     ("crash", "group"): 100,
     ("crash", "level"): 40,
     ("crash", "lease"): 40,
+    ("crash", "member"): 20,
     ("crash", "rebuild"): 10,
 }
 MET_MINIMA |= dict.fromkeys(

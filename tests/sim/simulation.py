@@ -30,6 +30,7 @@ from tests.sim.holders import Holders
 from tests.sim.invariants import FOUNDED_ONCE, Invariants
 from tests.sim.levels import Builds, in_this_seed
 from tests.sim.levels_seen import LevelsSeen
+from tests.sim.members import Members
 from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, own, unhurried
 from tests.sim.passengers import Mirrors, Projection
 from tests.sim.replay import Retold
@@ -107,6 +108,7 @@ class Simulation:
         self.mirrors = Mirrors(self.cluster) if plan.clients and random.random() < PASSENGERS else None
         self.projection = Projection(self.cluster) if plan.clients and random.random() < PASSENGERS else None
         self.holders = Holders(self.cluster, random.choice((0, 1, 3)) if plan.clients else 0)
+        self.members = Members(self.cluster, plan.seed if plan.clients else 0)
         self.invariants.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
@@ -119,6 +121,7 @@ class Simulation:
         if isinstance(event, MasterElected):
             self.fleet.elected(event)
         self.holders.committed(event)
+        self.members.committed(event)
 
     def _client(self, number: int) -> Client:
         random = self.world.random
@@ -150,6 +153,7 @@ class Simulation:
         self.fleet.start()
         self.circle.start()
         self.holders.start()
+        self.members.start()
         self.builds.start(self.plan.faults_s)
         for passenger in (self.mirrors, self.projection):
             if passenger is not None:
@@ -171,7 +175,9 @@ class Simulation:
         self._wait("a level that all know is not raised", lambda: self.builds.settled)
         self.builds.stop()
         self.holders.stop()
+        self.members.stop()
         self._wait("a lease whose holder is silent does not end", lambda: self.holders.settled)
+        self._wait("a member that is silent is not fenced", lambda: self.members.settled)
         for client in self.clients:
             client.stop()
         self._wait("the nodes do not become equal", self._equal)
