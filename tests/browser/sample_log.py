@@ -26,6 +26,11 @@ from quorate.events import (
     ControllerLeaderElected,
     ElectionFailed,
     Event,
+    FeatureLevelChanged,
+    KeyDeleted,
+    KeyPut,
+    LeaseEnded,
+    LeaseGranted,
     MasterElected,
     NodeAddresses,
     NodeStarted,
@@ -35,6 +40,7 @@ from quorate.events import (
     TopicDeleted,
     TopicUpdated,
     Voter,
+    ordered_name,
 )
 from quorate.metadata import replica_set
 
@@ -82,9 +88,10 @@ class SampleLog:
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
+        self.leases = random.Random(self.seed)
         self.sets: dict[str, BrokerSet] = {}
         self.term, self.leader, self.turn = 1, 1, 0
-        self.plan: list[tuple[int, int, Callable[[], None]]] = []
+        self.plan: list[tuple[int, int, Callable[[], object]]] = []
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,7 +100,7 @@ class SampleLog:
         self.facts.append((self.now_ms, self.term, principal or f"node/{self.leader}", cause, event))
         return len(self.facts) - 1
 
-    def later(self, delay_ms: float, act: Callable[[], None]) -> None:
+    def later(self, delay_ms: float, act: Callable[[], object]) -> None:
         """Let something happen after so long."""
         self.turn += 1
         heapq.heappush(self.plan, (self.now_ms + int(delay_ms), self.turn, act))
@@ -380,6 +387,29 @@ class SampleLog:
         """An operator changes a setting of the cluster."""
         self.emit(ConfigChanged(scope="cluster", changes=(ConfigChange(name=name, new=value),)), "user/a.silva")
 
+    # ── keys and leases ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def put(self, key: bytes, value: bytes, lease: int = 0, by: str = "user/k.meier") -> None:
+        """A key is given a value."""
+        self.emit(KeyPut(key=ordered_name(key), value=value, lease=lease, following=0), by, "PutKey")
+
+    def delete(self, key: bytes) -> None:
+        """A key is deleted."""
+        self.emit(KeyDeleted(key=ordered_name(key), lease=0, following=0), "user/k.meier", "DeleteKeys")
+
+    def serve(self, key: bytes, lives_s: tuple[float, ...]) -> None:
+        """A service holds a lease with its address under it for so long each time; the last time to the end."""
+        lease = self.leases.getrandbits(63)
+        self.emit(LeaseGranted(lease=lease, ttl_s=10), "anonymous", "GrantLease")
+        self.put(key, b'{"addr": "10.21.4.%d:7070", "load": %d}' % (lease % 200, lease % 90), lease, "anonymous")
+        if lives_s:
+            self.later(lives_s[0] * 1_000, partial(self._expire, key, lease, lives_s[1:]))
+
+    def _expire(self, key: bytes, lease: int, lives_s: tuple[float, ...]) -> None:
+        self.emit(KeyDeleted(key=ordered_name(key), lease=lease, following=1), cause="lease")
+        self.emit(LeaseEnded(lease=lease, reason="expired", keys=1, silent_ms=10_020), cause="lease")
+        self.later(25_000, partial(self.serve, key, lives_s))
+
     def lines(self) -> Iterator[bytes]:
         """As ``quorate log dump -o json`` writes them."""
         for offset, (time_ms, term, principal, cause, event) in enumerate(self.facts):
@@ -463,6 +493,28 @@ def _ending(sample: SampleLog, hours: float) -> None:
         sample.later(end * 0.37, lambda: sample.hand_over(handed, 3))
 
 
+def _keys(sample: SampleLog, hours: float) -> None:
+    """Settings that change, services that come and go with their leases, and names and values that are no text."""
+    length = hours * 3_600_000
+
+    def at(share: float, act: Callable[[], object]) -> None:
+        sample.later(length * share, act)
+
+    at(0.1, lambda: sample.emit(FeatureLevelChanged(old=1, new=2), "user/a.silva"))
+    for number in range(8):
+        lives = (900.0, 2_400.0, 5_000.0)[: number % 4]
+        at(0.11 + number / 200, partial(sample.serve, b"/services/pay/%d" % (number + 1), lives))
+    for turn in range(6):
+        limits = b'{\n\t"per_second": %d\n}' % (100 * (turn + 1))
+        at(0.15 + turn / 10, partial(sample.put, b"/config/limits", limits))
+    at(0.2, partial(sample.put, "/config/größe name".encode(), b"\xd0\x9f\xd1\x80"))
+    at(0.2, partial(sample.put, b"/config/key.der", bytes(range(256)) * 300))
+    at(0.21, partial(sample.put, b"/config/empty", b""))
+    at(0.22, partial(sample.put, b"\xff\x00raw", "<b>left\u202eright</b>".encode()))
+    at(0.3, partial(sample.put, b"/config/old", b"1"))
+    at(0.5, partial(sample.delete, b"/config/old"))
+
+
 def make(sets: int = 24, hours: float = 6.4, seed: int = 20) -> SampleLog:
     """A whole log; ``hours`` of it after the cluster came up."""
     sample = SampleLog(seed)
@@ -470,6 +522,7 @@ def make(sets: int = 24, hours: float = 6.4, seed: int = 20) -> SampleLog:
     until = sample.now_ms + int(hours * 3_600_000)
     _troubles(sample, hours)
     _ending(sample, hours)
+    _keys(sample, hours)
     sample.run(until)
     return sample
 

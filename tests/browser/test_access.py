@@ -29,7 +29,19 @@ MARK_PAIRS = [
     ("ok-dot", "paper"),
     ("warn-dot", "paper"),
 ]
-PAGES = ("now", "timeline", "elections", "sets", "set/push-03", "log?sel=900", "whatif", "diff", "streams")
+PAGES = (
+    "now",
+    "timeline",
+    "elections",
+    "sets",
+    "set/push-03",
+    "keys",
+    "key/%2Fservices%2Fpay%2F2",
+    "log?sel=900",
+    "whatif",
+    "diff",
+    "streams",
+)
 
 
 def tokens() -> dict[str, tuple[str, str]]:

@@ -19,6 +19,8 @@ SCREENS = {
     "elections": "/elections",
     "sets": "/sets",
     "set": "/set/push-03",
+    "keys": "/keys/%2Fservices%2F",
+    "key": "/key/%2Fservices%2Fpay%2F2",
     "log": "/log?q=set:log-04",
     "whatif": "/whatif",
     "diff": "/diff?from=800&to=1000",

@@ -26,6 +26,9 @@ class Replay:
         self.gaps: list[Row] = []
         self.time: int | None = None
         self.steps: dict[str, dict[str, list[Row]]] = {}
+        self.keys: dict[str, Row] = {}
+        self.leases: dict[int, Row] = {}
+        self.of_keys: dict[str, list[Row]] = {}
         for row in self.rows:
             self.time = row["time_ms"]
             getattr(self, method(row["type"]))(row["event"], row["offset"], row["time_ms"], row["term"])
@@ -189,12 +192,47 @@ class Replay:
     def _voter_rebuilt(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
         """The page shows who leads and since when a node runs: a new directory changes neither."""
 
-    def _key_put(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
-        """The page tells of keys and leases in its log alone."""
+    # Members.
 
-    _key_deleted = _lease_granted = _lease_checkpointed = _lease_ended = _key_put
-    _member_registered = _member_amended = _member_unfenced = _member_fenced = _member_draining = _key_put
-    _member_gone = _key_put
+    def _member_registered(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
+        """The page tells of members in its log alone."""
+
+    _member_amended = _member_unfenced = _member_fenced = _member_draining = _member_gone = _member_registered
+
+    # Keys and leases.
+
+    def _key_put(self, event: Row, offset: int, time: int, _term: int) -> None:
+        name, revision, by = event["key"], offset + event["following"], self.rows[offset]["principal"]
+        was = self.keys.get(name)
+        self.keys[name] = {
+            "name": name, "value": event["value"], "create_revision": was["create_revision"] if was else revision,
+            "mod_revision": revision, "version": was["version"] + 1 if was else 1, "lease": printed(event["lease"]),
+            "t": time, "by": by,
+        }  # fmt: skip
+        self._changed(event, offset, "put" if was else "created")
+
+    def _key_deleted(self, event: Row, offset: int, _time: int, _term: int) -> None:
+        del self.keys[event["key"]]
+        self._changed(event, offset, "deleted")
+
+    def _changed(self, event: Row, offset: int, what: str) -> None:
+        row = self.rows[offset]
+        self.of_keys.setdefault(event["key"], []).append({
+            "offset": offset, "revision": offset + event["following"], "t": row["time_ms"], "by": row["principal"],
+            "cause": row["cause"], "what": what, "lease": printed(event["lease"]), "value": event.get("value"),
+        })  # fmt: skip
+
+    def _lease_granted(self, event: Row, offset: int, time: int, _term: int) -> None:
+        self.leases[event["lease"]] = {
+            "lease": printed(event["lease"]), "ttl_s": event["ttl_s"], "granted_ms": time, "offset": offset,
+            "by": self.rows[offset]["principal"], "remaining_s": 0,
+        }  # fmt: skip
+
+    def _lease_checkpointed(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.leases[event["lease"]]["remaining_s"] = event["remaining_s"]
+
+    def _lease_ended(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        del self.leases[event["lease"]]
 
     def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.topics[event["topic"]] = event
@@ -214,6 +252,18 @@ class Replay:
             del self.configs[event["scope"]]
 
     # Answers.
+
+    def key_rows(self) -> list[Row]:
+        """Every key, in the order of its bytes, as ``/api/keys`` has it: the value as base64."""
+        return [self.keys[name] for name in sorted(self.keys, key=raw)]
+
+    def lease_rows(self) -> list[Row]:
+        """Every lease in the order of its number, as ``/api/leases`` has it, with all of its keys by name."""
+        rows = sorted(self.leases.values(), key=lambda row: str(row["lease"]))
+        return [{**row, "names": self._under(row["lease"])} for row in rows]
+
+    def _under(self, lease: str) -> list[str]:
+        return [row["name"] for row in self.key_rows() if row["lease"] == lease]
 
     def set_row(self, name: str, now: int, flapping: int, window_ms: int) -> Row:
         """A row of ``/api/sets`` without soft state."""
@@ -257,6 +307,16 @@ class Replay:
         heard = [a["acknowledged_ms"] for a in ack["acks"] if a["broker_id"] == event["master"]]
         heard = [time for time in heard if time > 0]
         return max(0, min(heard) - election["fault_at"]) if heard else None
+
+
+def printed(lease: int) -> str:
+    """The number of a lease: hexadecimal, unsigned; none is empty."""
+    return f"{lease + (1 << 64 if lease < 0 else 0):016x}" if lease else ""
+
+
+def raw(text: str) -> bytes:
+    """The bytes of a key."""
+    return re.sub(rb"[%~](..)", lambda found: bytes([int(found[1], 16)]), text.encode())
 
 
 def method(kind: str) -> str:

@@ -23,7 +23,7 @@ from quorate.events import ordered_name
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
 from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub, WatchStub
 from quorate.model.ordered import after_prefix
-from quorate.model.words import lease_number
+from quorate.model.words import lease_number, lease_of
 from quorate.terminal import visible_bytes
 
 
@@ -89,13 +89,10 @@ def _end(options: Namespace) -> bytes:
 
 
 def _lease(text: str) -> int:
-    try:
-        number = int(text, 16)
-    except ValueError:
-        number = 1 << 64
-    if not 0 <= number < 1 << 64:
+    number = lease_of(text)
+    if number is None:
         raise UsageError(f"{text[:40]!r} is no number of a lease (hexadecimal, 64 bits)")
-    return number - (1 << 64) if number >> 63 else number
+    return number
 
 
 # -- keys

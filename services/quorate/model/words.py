@@ -152,6 +152,17 @@ def lease_number(lease: int) -> str:
     return f"{lease % (1 << 64):016x}"
 
 
+def lease_of(text: str) -> int | None:
+    """The lease of such a number; None for what is none."""
+    try:
+        number = int(text, 16)
+    except ValueError:
+        return None
+    if not 0 <= number < 1 << 64:
+        return None
+    return number - (1 << 64) if number >> 63 else number
+
+
 def _of_the_cluster(
     event: ClusterCreated
     | ControllerLeaderElected

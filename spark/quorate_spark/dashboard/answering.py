@@ -18,13 +18,24 @@ from quorate_spark.dashboard.asking import ApiError, Query
 from quorate_spark.dashboard.follow import FollowStatus
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.model import State
-from quorate_spark.dashboard.panels import density, diff, elections, events, health, quorum, sets, timeline
+from quorate_spark.dashboard.panels import (
+    density,
+    diff,
+    elections,
+    events,
+    health,
+    keys,
+    leases,
+    quorum,
+    sets,
+    timeline,
+)
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft_state import Soft
 from quorate_spark.dashboard.spark_store import ElectionQuery, Page
 
-SHAPE: Final = 2
+SHAPE: Final = 3
 """Counts changes of what answers look like, so that a browser does not show kept ones of before."""
 
 _T = TypeVar("_T")
@@ -82,6 +93,9 @@ class Panels:
             "health": (frozenset(), lambda view, _: health.health(view)),
             "quorum": (frozenset(), lambda view, _: quorum.quorum(view)),
             "sets": (frozenset({"since", "name"}), self._sets),
+            "keys": (frozenset({"prefix", "from", "q", "lease", "flat", "limit"}), self._keys),
+            "key": (frozenset({"name", "before", "limit"}), self._key),
+            "leases": (LEASES, self._leases),
             "timeline": (frozenset({"from", "to", "show", "set", "limit"}), self._timeline),
             "elections": (frozenset({"set", "kind", "before", "after", "first", "limit"}), self._elections),
             "log": (frozenset({"q", "before", "limit", "offset"}), self._log),
@@ -111,6 +125,20 @@ class Panels:
     @staticmethod
     def _sets(view: View, query: Query) -> sets.Sets:
         return sets.sets(view, query.number("since"), query.names("name"))
+
+    @staticmethod
+    def _keys(view: View, query: Query) -> keys.Keys:
+        flat = query.choice("flat", "0", "1") == "1"
+        asked = (query.text("prefix"), query.text("from"), query.text("q"), query.lease("lease"))
+        return keys.keys(view, *asked, flat=flat, limit=query.at_most("limit", 100, 1_000))
+
+    @staticmethod
+    def _key(view: View, query: Query) -> keys.KeyDetail:
+        return keys.key(view, query.text("name"), query.number("before"), query.at_most("limit", 50, 500))
+
+    @staticmethod
+    def _leases(view: View, query: Query) -> leases.Leases:
+        return leases.leases(view, *asked_leases(query))
 
     @staticmethod
     def _timeline(view: View, query: Query) -> timeline.Timeline:
@@ -175,6 +203,15 @@ class Panels:
         at = view.log.history.at
         lost = at(elections.base_of(view, row))
         return elections.election(view, row, lost, at(offset), at(offset + 1))
+
+
+LEASES: Final = frozenset({"from", "lease", "limit"})
+"""Parameters of /api/leases."""
+
+
+def asked_leases(query: Query) -> tuple[int, int | None, int]:
+    """From which one on, only which one, how many. Raises ApiError."""
+    return query.lease("from") or 0, query.lease("lease"), query.at_most("limit", 50, leases.LIMIT_MAX)
 
 
 def asked_elections(query: Query) -> ElectionQuery:

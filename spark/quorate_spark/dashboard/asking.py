@@ -7,6 +7,7 @@ import msgspec
 from multidict import MultiMapping
 
 from quorate.errors import QuorateError
+from quorate.model.words import lease_of
 
 STATUS: Final[Mapping[str, int]] = {
     "invalid": 400,
@@ -24,6 +25,9 @@ STATUS: Final[Mapping[str, int]] = {
 NUMBER_DIGITS_MAX: Final = 15
 TEXT_MAX: Final = 1_024
 NAMES_MAX: Final = 2_000
+KEY_MAX: Final = 4_096
+"""Characters of a key, in a URL."""
+_MOST: Final[Mapping[str, int]] = {"name": NAMES_MAX * 16, "set": NAMES_MAX * 16, "prefix": KEY_MAX, "from": KEY_MAX}
 
 
 class ApiError(QuorateError):
@@ -67,7 +71,7 @@ class Query:
                 raise ApiError("invalid", f"{name[:40]!r} is not a parameter here")
             if len(given.getall(name)) > 1:
                 raise ApiError("invalid", f"{name} is given more than once")
-            if len(given[name]) > (NAMES_MAX * 16 if name in ("name", "set") else TEXT_MAX):
+            if len(given[name]) > _MOST.get(name, TEXT_MAX):
                 raise ApiError("invalid", f"{name} is too long")
         self._given = given
 
@@ -86,6 +90,16 @@ class Query:
         if not least <= value <= most:
             raise ApiError("invalid", f"{name}: {value} is not within {least} … {most}")
         return value
+
+    def lease(self, name: str) -> int | None:
+        """The number of a lease, hexadecimal; None when it was not given."""
+        text = self._given.get(name)
+        if text is None:
+            return None
+        lease = lease_of(text)
+        if lease is None:
+            raise ApiError("invalid", f"{name}: {text[:40]!r} is no number of a lease")
+        return lease
 
     def at_most(self, name: str, default: int, most: int) -> int:
         """A whole number from 1 to ``most``."""

@@ -18,6 +18,8 @@ from quorate.events import (
     ControllerLeaderElected,
     ElectionFailed,
     Event,
+    LeaseEnded,
+    LeaseGranted,
     MasterElected,
     RoleChangeAcknowledged,
     Stamp,
@@ -26,7 +28,17 @@ from quorate.events import (
 )
 from quorate.model import evolve as model
 from quorate.model import state as true
-from quorate_spark.dashboard.model import RECENT_MAX, AcknowledgedRole, BrokerSet, Leader, Member, Node, State, settled
+from quorate_spark.dashboard.model import (
+    RECENT_MAX,
+    AcknowledgedRole,
+    BrokerSet,
+    Leader,
+    Member,
+    Node,
+    State,
+    lease_name,
+    settled,
+)
 
 SILENCE: Final = "heartbeat expired"
 """The evidence by which the moment of the fault is only estimated."""
@@ -54,7 +66,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
     """The state after the event, whose offset must be the state's. Raises InvariantBrokenError."""
     after = model.evolve(state.model, event, stamp)
     kind, name = about(event)
-    sets, nodes, leader = state.sets, state.nodes, state.leader
+    sets, nodes, leader, leases = state.sets, state.nodes, state.leader, state.leases
     match kind:
         case "broker-set":
             sets = _sets(state, after, name, event, stamp)
@@ -64,6 +76,10 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             nodes = Map({voter.id: Node(id=voter.id, addresses=voter.addresses) for voter in event.voters})
         case "node":
             nodes = _nodes(nodes, after.nodes.get(int(name)))
+        case "lease" if isinstance(event, LeaseGranted):
+            leases = leases.set(lease_name(event.lease), stamp.offset)
+        case "lease" if isinstance(event, LeaseEnded):
+            leases = leases.delete(lease_name(event.lease))
         case _:
             pass
     return State(
@@ -74,6 +90,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         leader=leader,
         nodes=nodes,
         sets=sets,
+        leases=leases,
     )
 
 

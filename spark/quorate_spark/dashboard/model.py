@@ -8,6 +8,7 @@ import msgspec
 from immutables import Map
 
 from quorate.events import NodeAddresses
+from quorate.model.ordered import OrderedMap
 from quorate.model.state import State as Model
 
 STATUSES = ("lost", "last", "flap", "shrunk", "new", "full")
@@ -159,11 +160,18 @@ class State(_Value, frozen=True, kw_only=True):
     """Voters that have not started yet, too."""
     sets: Map[str, BrokerSet] = Map()
     """Each as the model has it, with its times."""
+    leases: OrderedMap[int] = OrderedMap()
+    """In the order of their numbers (``lease_name``): the event that granted each."""
 
     def setting(self, scope: str, name: str) -> str:
         """A setting of the log; empty when it is not set."""
         config = self.model.configs.get(scope)
         return "" if config is None else config.values.get(name, "")
+
+
+def lease_name(lease: int) -> bytes:
+    """A lease in the order of its number as it is printed."""
+    return (lease % (1 << 64)).to_bytes(8, "big")
 
 
 EMPTY = State()

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -17,17 +18,18 @@ from aiohttp import web
 from quorate.errors import QuorateError, UsageError
 from quorate.listening import ProtocolFactory
 from quorate.origins import allowed_names, judge
-from quorate_spark.dashboard.answering import Answer, Answerer, Panels, asked_elections, key_of
+from quorate_spark.dashboard.answering import Answer, Answerer, Panels, asked_elections, asked_leases, key_of
 from quorate_spark.dashboard.asking import ApiError, Query
 from quorate_spark.dashboard.follow import Follower, FollowStatus
 from quorate_spark.dashboard.live import Hello, Hub
 from quorate_spark.dashboard.log import FoldedLog
+from quorate_spark.dashboard.panels.leases import numbers
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.site import Site, gzip
 from quorate_spark.dashboard.soft import AskError, SoftState
-from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
+from quorate_spark.dashboard.soft_state import LeaseSoft, MemberSoft, NodeSoft, Soft
 from quorate_spark.dashboard.spark_store import ElectionQuery, Page
 from quorate_spark.dashboard.streams import Stream, Streams
 from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out, worded
@@ -119,6 +121,7 @@ class Service:
         app.router.add_post("/api/whatif", self._what_if)
         app.router.add_get("/api/elections/{offset}", self._election)
         app.router.add_get("/api/elections", self._elections)
+        app.router.add_get("/api/leases", self._leases)
         app.router.add_get("/api/{panel}", self._panel)
         app.router.add_get("/{path:.*}", self._asset)
         app.on_startup.append(self._start)
@@ -252,6 +255,17 @@ class Service:
         except (QuorateError, TimeoutError):
             return None
         return page if page is not None and end <= page.position <= self.folded.tip.offset else None
+
+    async def _leases(self, request: web.Request) -> web.StreamResponse:
+        """Now with what is left of each, which the leader is asked for."""
+        parameters, make = self._panels.routes["leases"]
+        query = Query(request.query, parameters | {"at", "key"})
+        start, only, limit = asked_leases(query)
+        at, left = query.number("at"), dict[int, LeaseSoft]()
+        if at is None and self._recorded is None:
+            left = await self._soft.leases(numbers(self.folded.tip, start, only, limit)[:limit])
+        soft = Soft(polled=self._clock_ms(), leases=left) if left else None
+        return await self._answered(request, query, at, lambda view: make(replace(view, soft=soft), query))
 
     async def _election(self, request: web.Request) -> web.StreamResponse:
         text = request.match_info["offset"]

@@ -6,16 +6,17 @@ the leader, for it decides by what it hears. What a node does not tell stays unk
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 
+from quorate.model.words import lease_number, lease_of
 from quorate_spark.dashboard.model import BrokerSet, State
 from quorate_spark.dashboard.settings import Settings
-from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
+from quorate_spark.dashboard.soft_state import LeaseSoft, MemberSoft, NodeSoft, Soft
 
 PAGE: Final = 500
 PAGES_MAX: Final = 200
@@ -61,6 +62,15 @@ class _Brokers(msgspec.Struct, frozen=True):
     time_ms: int
     brokers: list[_BrokerSet]
     next: str | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    lease: str
+    left_ms: int | None = None
+
+
+class _Leases(msgspec.Struct, frozen=True):
+    leases: list[_Lease]
 
 
 class AskError(Exception):
@@ -149,6 +159,23 @@ class SoftState:
             alarms=tuple(status.alarms or ()),
         )
         return self.latest
+
+    async def leases(self, numbers: Sequence[int]) -> dict[int, LeaseSoft]:
+        """What is left of these, as the leader says; of none when it does not answer."""
+        state = self._state()
+        if not numbers or state.leader is None or state.leader.node_id not in state.nodes:
+            return {}
+        ids = ",".join(map(lease_number, numbers))
+        try:
+            told = await self.get(state.leader.node_id, f"/v1/leases?level=stale&ids={ids}", _Leases)
+        except AskError:
+            return {}
+        now, left = self._clock_ms(), {}
+        for one in told.leases:
+            number = lease_of(one.lease)
+            if number is not None and one.left_ms is not None:
+                left[number] = LeaseSoft(left_ms=one.left_ms, polled=now)
+        return left
 
     async def close(self) -> None:
         """Let go of all connections."""

@@ -38,12 +38,23 @@ class MemberSoft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     heartbeat_age_ms: int | None
 
 
+class LeaseSoft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One lease as the leader measures it."""
+
+    left_ms: int
+    """Until it expires, if its holder is not heard."""
+    polled: int
+    """When the leader was asked."""
+
+
 class Soft(msgspec.Struct, frozen=True, kw_only=True):
     """Everything soft, as of one moment."""
 
     polled: int
     nodes: dict[int, NodeSoft] = {}
     members: dict[str, dict[int, MemberSoft]] = {}
+    leases: dict[int, LeaseSoft] = {}
+    """Of the answer that is being made; nobody asks for all of them."""
     status: str = ""
     """The sentence of ``/v1/status`` of one node."""
     healthy: bool | None = None

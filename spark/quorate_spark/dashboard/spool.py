@@ -17,7 +17,7 @@ import msgspec
 
 from quorate.errors import InvariantBrokenError
 from quorate.events import SCHEMAS, Event, Stamp, decode, encode, entity_name, key
-from quorate_spark.dashboard.rows import Names
+from quorate_spark.dashboard.rows import NOTHING, Names
 
 REPLAY_BYTES = 1 << 20
 """Read at once when many events are read."""
@@ -65,6 +65,10 @@ class Spool:
         self.keys = array("l")
         self.principals = array("l")
         self.causes = array("l")
+        self.previous = array("q")
+        """The event before it with the same key, or NOTHING."""
+        self._latest = array("q")
+        """By number of a key: its latest event."""
         self.type_names = Names()
         self.key_names = Names()
         self.principal_names = Names()
@@ -93,9 +97,17 @@ class Spool:
             self.times.append(stamp.time_ms)
             self.terms.append(stamp.term)
             self.types.append(self.type_names.number(type(fact.event).__name__))
-            self.keys.append(self.key_names.number(short_key(fact.event)))
+            self.keys.append(self._linked(self.key_names.number(short_key(fact.event)), stamp.offset))
             self.principals.append(self.principal_names.number(stamp.principal))
             self.causes.append(self.cause_names.number(stamp.cause))  # Last: its length is ours.
+
+    def _linked(self, key: int, offset: int) -> int:
+        """The key, whose latest event is now this one."""
+        if key == len(self._latest):
+            self._latest.append(NOTHING)
+        self.previous.append(self._latest[key])
+        self._latest[key] = offset
+        return key
 
     def _check(self, facts: list[Fact]) -> None:
         offset = len(self)
@@ -129,6 +141,20 @@ class Spool:
                 request_id, frame, own = _decode(data[self._ends[offset] - base : self._ends[offset + 1] - base])
                 yield Fact(self.stamp(offset, request_id), decode(own or frame), frame)
             at = upto
+
+    def of_key(self, key: str, before: int) -> Iterator[int]:
+        """Offsets of events with a key (in short form) and below ``before``, newest first. From one of them on, each is
+        one step; from elsewhere, one for each that is newer.
+        """
+        number = self.key_names.known(key)
+        if number is None or number >= len(self._latest):
+            return
+        at = before if before < len(self) and self.keys[before] == number else self._latest[number]
+        while at >= before:
+            at = self.previous[at]
+        while at != NOTHING:
+            yield at
+            at = self.previous[at]
 
     def stamp(self, offset: int, request_id: str = "") -> Stamp:
         """The stamp of an event."""

@@ -95,6 +95,27 @@ class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
     dir_uuid: str
 
 
+class LeaseItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One lease."""
+
+    lease: str
+    """Its number as ``etcdctl`` prints it: hexadecimal, unsigned."""
+    ttl_s: int
+    granted_ms: int
+    remaining_s: int
+    """What was left when a leader last wrote it down; 0: all of it."""
+    keys: int
+    """How many go with it."""
+    left_ms: int | None
+    """Until it expires; null where nobody knows: from a node that does not lead, and in the past."""
+
+
+class Leases(StampedAnswer, frozen=True, kw_only=True):
+    """Those leases that were asked for and are there."""
+
+    leases: list[LeaseItem]
+
+
 class Quorum(StampedAnswer, frozen=True, kw_only=True):
     """Who votes, who leads, how far this node is."""
 

@@ -13,6 +13,7 @@ from quorate.gateway.http.answers import (
     ElectionAnswer,
     Elections,
     Feature,
+    Leases,
     Log,
     MemberAnswer,
     Members,
@@ -27,6 +28,7 @@ from quorate.gateway.http.answers import (
 from quorate.gateway.http.asking import FRESHNESS, PAGING, Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.exposition import Scrape
+from quorate.gateway.http.leases import LeaseHandlers
 from quorate.gateway.http.members import SELECTING, MemberHandlers
 from quorate.gateway.http.messages import Response
 from quorate.gateway.http.openapi import document
@@ -47,6 +49,10 @@ def interface(context: HttpContext) -> Router:
     reading, writing = ReadHandlers(context, asking), WriteHandlers(context)
     travel, members = Travel(context, asking, reading), MemberHandlers(context, asking)
     routes = [*operator_routes(reading, writing, travel, members), *machine_routes(context, reading)]
+    leases = LeaseHandlers(context, asking)
+    routes.append(
+        Route("GET", "/v1/leases", leases.leases, "What is left of leases.", Leases, query=("ids", *FRESHNESS))
+    )
     routes += registry_routes(Registry(SCHEMAS, context.node.topic))
     description = document(routes, context.node.version)
 

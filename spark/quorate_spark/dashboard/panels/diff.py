@@ -7,7 +7,12 @@ from typing import TypeVar
 import msgspec
 from immutables import Map
 
+from quorate.events import raw_name
+from quorate.model.state import KeyValue
+from quorate.model.words import lease_number, size
 from quorate_spark.dashboard.model import BrokerSet, State
+from quorate_spark.dashboard.panels.keys import ROW_BYTES
+from quorate_spark.dashboard.panels.values import value
 from quorate_spark.dashboard.panels.view import View
 
 _K = TypeVar("_K", str, int)
@@ -51,7 +56,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 def diff(view: View, former: State, limit: int = 500) -> Diff:
     """From a former state to the view's."""
     spool, state = view.log.spool, view.state
-    changes = list(_changes(former, state))
+    changes = [*_changes(former, state), *_changes_of_keys(former, view)]
     counted = Counter(spool.types[former.offset : state.offset])
     return Diff(
         from_=former.offset,
@@ -83,6 +88,28 @@ def _changes(a: State, b: State) -> Iterator[Changed]:
         levels = [state.model.feature_level for state in (a, b)]
         old, new = ({"level": level} if level else None for level in levels)
         yield from _change("feature-level", "cluster", old, new)
+
+
+def _changes_of_keys(a: State, view: View) -> Iterator[Changed]:
+    """Keys, then leases: those that an event between the two names. There may be very many that none does."""
+    b, spool = view.state, view.log.spool
+    touched = {spool.key_names.texts[number] for number in set(spool.keys[a.offset : b.offset])}
+    for name in sorted(text.removeprefix("key/") for text in touched if text.startswith("key/")):
+        raw = raw_name(name)
+        yield from _change("key", name, _key(a.model.keys.get(raw)), _key(b.model.keys.get(raw)))
+    for number in sorted(int(text.removeprefix("lease/")) for text in touched if text.startswith("lease/")):
+        leases = [_flat(state.model.leases.get(number), but="lease_id") for state in (a, b)]
+        yield from _change("lease", lease_number(number), *leases)
+
+
+def _key(found: KeyValue | None) -> dict[str, Plain] | None:
+    """A key's fields; of a value what fits a line."""
+    if found is None:
+        return None
+    told = value(found.value, ROW_BYTES)
+    text = f"{size(told.size)} that are no text" if told.text is None else told.text + ("…" if told.cut else "")
+    lease = lease_number(found.lease) if found.lease else ""
+    return {"value": text, "revision": found.mod_revision, "version": found.version, "lease": lease}
 
 
 def _differing(a: Map[_K, _V], b: Map[_K, _V]) -> list[_K]:

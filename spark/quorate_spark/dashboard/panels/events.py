@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from quorate.errors import UsageError
-from quorate.events import Event, RoleChangeAcknowledged
+from quorate.events import Event, KeyPut, RoleChangeAcknowledged
 from quorate.model.words import sentence
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.rows import Names
@@ -20,6 +20,8 @@ from quorate_spark.dashboard.words import tone
 COUNTED_MAX = 1_000_000
 """Events a filter looks at to count matches; beyond that it only finds the page."""
 WORDS_MAX = 16
+VALUE_BYTES = 1_024
+"""Of a key's value in a list, and in what browsers are pushed."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,8 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     tone: str
     value: Event
+    cut: bool
+    """Only the beginning of a long value: ask for the event alone."""
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +59,12 @@ class Events(msgspec.Struct, frozen=True, kw_only=True):
     types: dict[str, int] | None
 
 
-def row(fact: Fact, spool: Spool) -> EventRow:
-    """An event as a row."""
+def row(fact: Fact, spool: Spool, *, whole: bool = False) -> EventRow:
+    """An event as a row; of a long value, unless it is ``whole``, only how it begins."""
     stamp, event = fact.stamp, fact.event
+    cut = isinstance(event, KeyPut) and len(event.value) > VALUE_BYTES and not whole
+    if cut and isinstance(event, KeyPut):
+        event = msgspec.structs.replace(event, value=event.value[:VALUE_BYTES])
     led = event.election_offset if isinstance(event, RoleChangeAcknowledged) else None
     return EventRow(
         offset=stamp.offset,
@@ -69,9 +76,10 @@ def row(fact: Fact, spool: Spool) -> EventRow:
         term=stamp.term,
         schema=int.from_bytes(fact.frame[1:5], "big"),
         request=stamp.request_id,
-        text=sentence(event),
+        text=sentence(fact.event),
         tone=tone(event),
         value=event,
+        cut=cut,
     )
 
 
@@ -160,5 +168,5 @@ def events(view: View, q: str = "", before: int | None = None, limit: int = 100)
 def one(view: View, offset: int) -> Events:
     """One event alone; none when there is no such event yet."""
     spool = view.log.spool
-    rows = [row(spool.fact(offset), spool)] if 0 <= offset < view.offset else []
+    rows = [row(spool.fact(offset), spool, whole=True)] if 0 <= offset < view.offset else []
     return Events(events=rows, next=None, matched=len(rows), types=None)

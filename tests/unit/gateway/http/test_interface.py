@@ -17,7 +17,16 @@ from quorate.gateway.http.answers import SettingItem
 from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
-from quorate.metadata.commands import ApplyBrokerId, ElectMaster, PutTopic, RecordNodeStart, RegisterBroker
+from quorate.metadata.commands import (
+    ApplyBrokerId,
+    ElectMaster,
+    GrantLease,
+    PutKey,
+    PutTopic,
+    RaiseFeatureLevel,
+    RecordNodeStart,
+    RegisterBroker,
+)
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import shown
 from quorate.metrics import LATENCY_BOUNDS_US
@@ -395,6 +404,27 @@ def test_a_setting_that_nothing_reads_is_refused(scope: str, name: str) -> None:
     assert house.bench.controller.offset == offset
     assert house.ask("PUT", f"/v1/config/{scope}", {"changes": {name: "1"}, "unread": True})[0] == 200
     assert house.ask("PUT", f"/v1/config/{scope}", {"changes": {name: None}})[0] == 200
+
+
+def test_what_is_left_of_leases_is_told_by_the_leader() -> None:
+    """Those asked for that are there, with their keys; what is left is null in the past, and from who does not lead."""
+    house = House()
+    start = RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2)
+    house.bench.done(start)
+    house.bench.done(RaiseFeatureLevel(level=2))
+    house.bench.done(GrantLease(lease=-1, ttl_s=20))
+    house.bench.done(PutKey(key=b"a", value=b"1", lease=-1))
+    offset = house.bench.controller.offset
+    told = {"lease": "f" * 16, "ttl_s": 20, "granted_ms": house.bench.machine.time_ms, "remaining_s": 0, "keys": 1}
+    asked = "/v1/leases?ids=ffffffffffffffff,7"
+    (found,) = house.get(asked)["leases"]
+    assert 19_000 < found["left_ms"] <= 20_000
+    assert found == {**told, "left_ms": found["left_ms"]}
+    assert house.get(f"{asked}&at={offset}")["leases"] == [{**told, "left_ms": None}]
+    house.bench.engine.leading = False
+    assert house.get(f"{asked}&level=stale")["leases"] == [{**told, "left_ms": None}]
+    for wrong in ("", "?ids=", "?ids=x", "?ids=1" + "0" * 16, "?ids=" + ",".join(["1"] * 101)):
+        assert error_of(house.ask("GET", f"/v1/leases{wrong}")) == (400, "invalid")
 
 
 def test_where_a_broker_stands_is_read() -> None:

@@ -13,6 +13,8 @@ import { bindKeys, helpText } from "./keys.js";
 import * as diff from "./pages/diff.js";
 import * as election from "./pages/election.js";
 import * as elections from "./pages/elections.js";
+import * as key from "./pages/key.js";
+import * as keys from "./pages/keys.js";
 import * as log from "./pages/log.js";
 import * as now from "./pages/now.js";
 import * as set from "./pages/set.js";
@@ -23,9 +25,9 @@ import * as whatif from "./pages/whatif.js";
 import { format, parse } from "./route.js";
 import { Store } from "./store.js";
 
-const PAGES = { now, timeline, elections, election, sets, set, log, whatif, diff, streams };
-export const NAV = [["now", "Now", "n"], ["timeline", "Timeline", "t"], ["elections", "Elections", "e"], ["sets", "Broker sets", "s"], ["log", "Log", "l"], ["whatif", "What if", "w"], ["diff", "Diff", "d"], ["streams", "Streams", "r"]];
-const PARENT = { election: "elections", set: "sets" };
+const PAGES = { now, timeline, elections, election, sets, set, keys, key, log, whatif, diff, streams };
+export const NAV = [["now", "Now", "n"], ["timeline", "Timeline", "t"], ["elections", "Elections", "e"], ["sets", "Broker sets", "s"], ["keys", "Keys", "k"], ["log", "Log", "l"], ["whatif", "What if", "w"], ["diff", "Diff", "d"], ["streams", "Streams", "r"]];
+const PARENT = { election: "elections", set: "sets", key: "keys" };
 const PLAY_MS = 200;
 /** So many events unread, or so long, and the page calls itself behind. */
 const LAG_EVENTS = 50;
@@ -227,7 +229,7 @@ const ACTS = {
   close: () => $("#help").close(), skip: () => $("#main").focus(),
   copy: el => copy(el.dataset.copy, "Copied"),
   seek: el => seek(Number(el.dataset.to), { replace: false }),
-  param: el => go(view.here({ [el.dataset.name]: el.type === "checkbox" ? (el.checked ? el.dataset.value : null) : el.dataset.value })),
+  param: el => go(view.here({ start: null, [el.dataset.name]: el.type === "checkbox" ? (el.checked ? el.dataset.value : null) : el.dataset.value })),
 };
 
 function bind() {
@@ -243,7 +245,7 @@ function bind() {
   });
   document.addEventListener("input", event => {
     const name = event.target.dataset.param;
-    if (name) go(view.here({ [name]: event.target.value, sel: null }), { replace: true });
+    if (name) go(view.here({ [name]: event.target.value, sel: null, start: null }), { replace: true });
   });
   document.addEventListener("change", event => {
     const name = event.target.dataset.pick;

@@ -51,7 +51,16 @@ function log(entry, facts, before) {
   return next(entry, facts, { ...old, events, next: events.length === Number(limit) ? events.at(-1).offset : old.next, types, matched: old.matched === null ? null : old.matched + fresh.length });
 }
 
-export const PATCHES = { health, quorum, sets, log };
+/** Facts that do not touch what an entry shows leave it as it is, only newer; the others have it asked again. */
+const untouched = touches => (entry, facts, before) => {
+  if (!facts.events || !follows(entry, before) || facts.events.some(e => touches(e, entry.need.query ?? {}))) return false;
+  return next(entry, facts, entry.answer.data);
+};
+const keys = untouched((e, q) => e.key.startsWith(`key/${q.prefix ?? ""}`));
+const key = untouched((e, q) => e.key === `key/${q.name}`);
+const leases = untouched(e => e.key.startsWith("lease/") || e.key.startsWith("key/"));
+
+export const PATCHES = { health, quorum, sets, keys, key, leases, log };
 
 /** The streams' state comes with the stream itself, every second. */
 export function streams(entry, lag) {
