@@ -180,6 +180,29 @@ def test_soft_state_is_shown_live_and_not_in_the_past(live: Screen) -> None:
     assert "soft state" in live.text("#p-quorum")
 
 
+def test_a_lease_expires_on_the_page(live: Screen, cluster: Started) -> None:
+    """The open page shows what is left of a service's lease; when the service is killed, its key and its lease go from
+    the page by themselves, and the key's own page tells why.
+    """
+    service = cluster.ready["services"][0]
+    live.open("/keys?flat=1")
+    live.until("key => [...document.querySelectorAll('.kv tbody th')].some(e => e.innerText === key)", service["key"])
+    live.until("() => [...document.querySelectorAll('.lt tbody tr')].every(r => /\\d s/.test(r.cells[1].innerText))")
+    live.page.evaluate("() => { window.watched = true; }")
+    os.kill(service["pid"], signal.SIGKILL)
+    live.until("key => ![...document.querySelectorAll('.kv tbody th')].some(e => e.innerText === key)", service["key"])
+    live.until("key => !document.querySelector('.lt').innerText.includes(key)", service["key"])
+    assert live.page.evaluate("() => window.watched"), "the page was loaded again"
+    live.open(f"/key/{service['key'].replace('/', '%2F')}")
+    assert "It is not there. Deleted" in live.text(".headline")
+    assert "1 key went with it" in live.text("#p-history tbody tr")
+    last = live.data(f"key?name={service['key']}")["changes"][0]
+    live.open(f"/key/{service['key'].replace('/', '%2F')}?at={last['offset']}")
+    assert live.text("h1") == service["key"]
+    live.page.locator(".lt tbody tr").wait_for()
+    assert "soft state" in live.text("#p-leases .note")
+
+
 def test_an_offset_that_comes_to_be_written_is_shown(live: Screen, cluster: Started) -> None:
     """A page held at an offset beyond the end shows it, without another act, once the log has grown past it."""
     end = live.data("about")["end_offset"]

@@ -25,7 +25,9 @@ WARM_S = 120.0
 
 
 def test_masters_fail_over_and_nothing_changes_without_a_fault(tmp_path: Path) -> None:
-    """Killed masters are replaced while controllers die too; no leader or master changes without a fault."""
+    """Killed masters are replaced while controllers die too, and the lease of a stopped service expires; no leader or
+    master changes without a fault, and no other lease expires.
+    """
     words = [
         "demo",
         "-o",
@@ -40,11 +42,14 @@ def test_masters_fail_over_and_nothing_changes_without_a_fault(tmp_path: Path) -
     with running([*words, "--every", "2", "--seed", "3", "--for", "30"], tmp_path / "d") as demo:
         assert [node["id"] for node in demo.ready["nodes"]] == [1, 2, 3]
         assert len(demo.ready["brokers"]) == 12
+        assert [service["key"] for service in demo.ready["services"]] == ["/services/orders/1", "/services/orders/2"]
         rest, _ = demo.process.communicate(timeout=70)
     told = [json.loads(line) for line in rest.decode().splitlines()]
     summary = told[-1]
     assert summary["kind"] == "summary"
     assert summary["failovers"] >= 3
+    assert summary["leases_expired"] >= 1
+    assert summary["leases_expired_without_stop"] == 0
     assert summary["leader_changes_without_fault"] == 0
     assert summary["failovers_without_fault"] == 0
     assert summary["failed_elections"] == 0
@@ -78,6 +83,7 @@ def test_the_page_and_the_views_stand_beside_it(tmp_path: Path) -> None:
         offset = demo.node().get("/v1/status", Status).offset
         page, views = demo.ready["page"], demo.ready["views"]
         assert _get(f"{views}views/broker_sets?min_offset={offset}")["offset"] >= offset
+        until(lambda: len(_get(f"{page}api/leases")["data"]["leases"]) == 2, "two services hold leases")
         until(lambda: _get(f"{page}api/health")["offset"] >= offset, "the page follows the log")
         assert demo.stop(signal.SIGINT) == 0
 

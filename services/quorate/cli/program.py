@@ -46,6 +46,7 @@ OWN: Mapping[str, tuple[str, str]] = {
     "members": ("cli.members:COMMAND", "Services that registered, and brokers: members list, describe, drain, watch."),
     "whatif": ("cli.whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
     "state-hash": ("cli.operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
+    "simservice": ("demo.command:SERVICE", "A simulated service for a cluster that runs: it holds a lease and a key."),
     "simbroker": ("demo.command:BROKER", "Simulated brokers for a cluster that runs, as demo starts them."),
 }
 """Word → where its ``Command`` is, and what the help says; in the order of the help."""

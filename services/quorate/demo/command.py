@@ -1,4 +1,4 @@
-"""``quorate demo``: a cluster, simulated brokers, and faults; and ``quorate simbroker``, such brokers."""
+"""``quorate demo``: a cluster, simulated brokers, services, and faults; ``simbroker`` and ``simservice``: such ones."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -8,6 +8,7 @@ from quorate.cli.processes import add_die_with
 from quorate.errors import UsageError
 
 BASE_PORT = 9870
+GRPC = "127.0.0.1:9874,127.0.0.1:9884,127.0.0.1:9894"
 CONTROLLERS = "127.0.0.1:9870;127.0.0.1:9880;127.0.0.1:9890"
 
 
@@ -35,6 +36,9 @@ def _demo_arguments(parser: ArgumentParser) -> None:
         default="all",
         metavar="WHAT,…",
         help="what reads the log beside it: views, spark, page; all that can run here (default), or none",
+    )
+    parser.add_argument(
+        "--services", type=int, choices=(0, 2), default=2, help="simulated services that hold leases (default: 2)"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the choice of faults")
     parser.add_argument(
@@ -93,5 +97,21 @@ def _run_broker(options: Namespace) -> int:
     return run(options)
 
 
+def _service_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--nodes", default=GRPC, metavar="HOST:PORT,…", help="their grpc addresses (default: the three of quorate up)"
+    )
+    parser.add_argument("--key", default="/services/sim/1", help="put under its lease (default: /services/sim/1)")
+    parser.add_argument("--ttl", type=int, default=10, metavar="SECONDS", help="of its lease (default: 10)")
+    add_die_with(parser)
+
+
+def _run_service(options: Namespace) -> int:
+    from quorate.demo.simservice import run
+
+    return run(options)
+
+
 COMMAND = Command(_demo_arguments, _run_demo)
 BROKER = Command(_broker_arguments, _run_broker)
+SERVICE = Command(_service_arguments, _run_service)

@@ -12,6 +12,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
 
 from quorate.cli.client import Node, NodeError
@@ -25,7 +26,11 @@ from quorate.demo import companions
 from quorate.demo.brokers import FIRST_BROKER_PORT, Broker, brokers, place_of
 from quorate.demo.companions import Companion
 from quorate.demo.screen import JsonTeller, LineTeller, TableTeller, Teller
+from quorate.demo.services import DOWN_S, Service, services
 from quorate.demo.story import Story
+from quorate.errors import QuorateError
+from quorate.gateway.http.answers import Done, Feature
+from quorate.gateway.http.writing import FeatureBody
 
 FOLLOW_S = 0.1
 SETTLE_TIMEOUT_S = 60.0
@@ -33,6 +38,8 @@ BROKER_DOWN_S = 8.0
 NODE_DOWN_S = 4.0
 NODE_FAULT_SHARE = 0.2
 STOP_PATIENCE_S = 3.0
+SERVICE_FAULTS = 4
+"""So many faults of brokers and nodes for one of a service."""
 
 
 class Demonstration:
@@ -45,10 +52,12 @@ class Demonstration:
         beside: list[Companion],
         teller: Teller,
         rng: random.Random,
+        services: list[Service] | None = None,
     ) -> None:
         self.cluster = cluster
         self.cast = cast
         self.beside = beside
+        self.services = services or []
         self.story = Story()
         self._teller = teller
         self._rng = rng
@@ -71,6 +80,26 @@ class Demonstration:
         except TimeoutError:
             raise ChildError(f"not every broker was in sync within {SETTLE_TIMEOUT_S:.0f} s") from None
 
+    async def serve(self) -> None:
+        """Raise the feature level as an operator would (``quorate feature raise``), and start the services: keys and
+        leases need it. Where it cannot be, everything else goes on.
+        """
+        if not self.services:
+            return
+        try:
+            await asyncio.to_thread(self._raise)
+        except QuorateError as error:
+            self._note(f"no services: the feature level is as it was: {error}")
+            return
+        for service in self.services:
+            await service.child.start()
+
+    def _raise(self) -> None:
+        node = Node(",".join(place.http for place in self.cluster.places.values()))
+        found = node.get("/v1/feature", Feature)
+        if found.highest > found.level:
+            node.send("PUT", "/v1/feature", FeatureBody(level=found.highest), Done)
+
     async def stand(self) -> None:
         """Return when the page and the views answer. Raises ChildError."""
         await asyncio.gather(*(companion.stands() for companion in self.beside if companion.address))
@@ -85,18 +114,23 @@ class Demonstration:
                     line = f"{companion.name} is warm after {time.monotonic() - began:.0f} s: its panels are live"
                 except ChildError as error:
                     line = str(error)
-                self._teller.tell("note", self.story.repair(_now_ms(), line))
+                self._note(line)
+
+    def _note(self, line: str) -> None:
+        self._teller.tell("note", self.story.note(_now_ms(), line))
 
     async def stop(self) -> None:
         """End everything, readers first."""
         await asyncio.gather(*(one.child.stop(companions.STOP_PATIENCE_S) for one in self.beside if one.child.alive))
-        await asyncio.gather(*(b.child.stop(STOP_PATIENCE_S) for b in self.cast if b.child.alive))
+        children = [one.child for one in self.services] + [one.child for one in self.cast]
+        await asyncio.gather(*(child.stop(STOP_PATIENCE_S) for child in children if child.alive))
         await self.cluster.stop()
 
     def ready_line(self) -> str:
-        """As of ``up``, with the brokers."""
+        """As of ``up``, with the brokers and the services."""
         shown = [{"set": b.broker_set, "number": b.number, "address": b.address, "pid": b.child.pid} for b in self.cast]
-        return self.cluster.ready_line(brokers=shown, **self.places())
+        held = [{"key": one.key, "pid": one.child.pid} for one in self.services if one.child.alive]
+        return self.cluster.ready_line(brokers=shown, services=held, **self.places())
 
     def places(self) -> dict[str, str]:
         """Where the page and the views are."""
@@ -132,6 +166,18 @@ class Demonstration:
                     repairs.create_task(self._kill_node(victim))
                 elif victims := self._masters():
                     repairs.create_task(self._kill_broker(self._rng.choice(victims)))
+
+    async def interrupt(self, every_s: float) -> None:
+        """Stop one service after the other, each for as long as it takes its lease to expire, for ever."""
+        for service in cycle(self.services):
+            await asyncio.sleep(every_s)
+            now = _now_ms()
+            service.child.signal(signal.SIGKILL)
+            line = self.story.stopped(now, f"SIGKILL to the service that holds {service.key}", service.key)
+            self._teller.tell("fault", line)
+            await asyncio.sleep(DOWN_S)
+            await service.child.start()
+            self._note(f"the service that holds {service.key} is started again")
 
     def _masters(self) -> list[Broker]:
         """Masters of sets that are whole and all in sync, whose loss therefore costs nothing."""
@@ -184,7 +230,8 @@ async def _demonstrate(options: Namespace, folder: Path, teller: Teller) -> Stor
     controllers = ";".join(place.rpc for place in cluster.places.values())
     beside = companions.companions(names, folder, cluster.places.values(), options.base_port)
     cast = brokers(folder, options, controllers)
-    demo = Demonstration(cluster, cast, beside, teller, random.Random(options.seed))
+    simulated = services(folder, cluster.places.values()) if options.services else []
+    demo = Demonstration(cluster, cast, beside, teller, random.Random(options.seed), simulated)
 
     ready = asyncio.Event()
 
@@ -194,12 +241,14 @@ async def _demonstrate(options: Namespace, folder: Path, teller: Teller) -> Stor
         async with asyncio.TaskGroup() as group:
             group.create_task(demo.follow())
             await demo.settled()
+            await demo.serve()
             await demo.stand()
             teller.ready(demo)
             ready.set()
             group.create_task(demo.warm_up())
             if options.every:
                 group.create_task(demo.disturb(options.every))
+                group.create_task(demo.interrupt(SERVICE_FAULTS * options.every))
 
     playing = asyncio.create_task(perform())
     ending = asyncio.create_task(asked.wait())

@@ -13,6 +13,7 @@ from rich.text import Text
 from quorate.cli.cluster import LocalCluster
 from quorate.demo.brokers import Broker
 from quorate.demo.companions import Companion
+from quorate.demo.services import Service
 from quorate.demo.story import Story
 from quorate.events import Stamp
 from quorate.terminal import visible
@@ -26,6 +27,7 @@ class Shown(Protocol):
     cluster: LocalCluster
     cast: list[Broker]
     beside: list[Companion]
+    services: list[Service]
     story: Story
 
     def places(self) -> dict[str, str]:
@@ -126,7 +128,14 @@ class TableTeller:
             self._live.start()
         look = Text(f"Look at{_look(demo).removeprefix(';')}" if demo.beside else "", "bold blue")
         self._live.update(
-            Group(self._nodes(demo), look, _sets(demo), _lines(demo.story), Text(figures(demo.story), "dim"))
+            Group(
+                self._nodes(demo),
+                look,
+                _sets(demo),
+                *_services(demo),
+                _lines(demo.story),
+                Text(figures(demo.story), "dim"),
+            )
         )
 
     def sum_up(self, story: Story) -> None:
@@ -171,6 +180,21 @@ def _sets(demo: Shown) -> Table:
         in_sync = ",".join(map(str, sorted(state.sync_set)))
         table.add_row(visible(name), brokers, master, str(state.epoch), in_sync, visible(state.why))
     return table
+
+
+def _services(demo: Shown) -> list[Text]:
+    """Each service, and whether its key is there: only its lease tells."""
+    if not demo.services:
+        return []
+    text = Text("leases  ")
+    for service in demo.services:
+        there = demo.story.services.get(service.key)
+        word, style = (
+            ("not yet", "dim") if there is None else ("is there", "green") if there else ("is gone", "bold red")
+        )
+        text.append("● ", "green" if service.child.alive else "red")
+        text.append(f"{service.key} {word}  ", style)
+    return [text]
 
 
 def _lines(story: Story) -> Text:

@@ -14,11 +14,14 @@ from quorate.events import (
     BrokerUnfenced,
     ControllerLeaderElected,
     ElectionFailed,
+    FeatureLevelChanged,
+    KeyPut,
+    LeaseEnded,
     MasterElected,
     SyncStateSetAltered,
 )
 from quorate.model.election_words import kind_words, rule_words
-from quorate.model.words import sentence
+from quorate.model.words import lease_number, sentence
 
 NEAR_MS = 15_000
 """A change within this long after a fault is put down to it."""
@@ -53,6 +56,12 @@ class Story:
     unprovoked_failovers: int = 0
     failed_elections: int = 0
     failover_ms: list[int] = field(default_factory=list)
+    services: dict[str, bool] = field(default_factory=dict)
+    """Keys that were put under a lease: are they there?"""
+    leases_expired: int = 0
+    unprovoked_expirations: int = 0
+    _held: dict[int, str] = field(default_factory=dict)
+    _stopped: dict[str, int] = field(default_factory=dict)
     _node_faults: list[int] = field(default_factory=list)
     _set_faults: dict[str, int] = field(default_factory=dict)
 
@@ -73,6 +82,17 @@ class Story:
         self.lines.append(("note", time_ms, text))
         return text
 
+    def stopped(self, time_ms: int, text: str, key: str) -> str:
+        """A service was stopped; nobody but its lease is to tell of it."""
+        self._stopped[key] = time_ms
+        self.lines.append(("fault", time_ms, text))
+        return text
+
+    def note(self, time_ms: int, text: str) -> str:
+        """Something to know, which no change is put down to."""
+        self.lines.append(("note", time_ms, text))
+        return text
+
     def tell(self, fact: Fact) -> str | None:
         """Take a fact in; the line to tell, None for what is not worth one."""
         self.offset = fact.stamp.offset + 1
@@ -86,6 +106,16 @@ class Story:
                 line = sentence(event)
             case ControllerLeaderElected():
                 line = self._leads(event, now)
+            case FeatureLevelChanged():
+                line = sentence(event)
+            case KeyPut() if event.lease:
+                there = self.services.get(event.key, False)
+                self.services[event.key], self._held[event.lease] = True, event.key
+                if there:
+                    return None
+                line = f"{event.key} is there, under lease {lease_number(event.lease)}"
+            case LeaseEnded():
+                line = self._ended(event, now)
             case SyncStateSetAltered():
                 self._set(event.broker_set).sync_set = event.new
                 return None
@@ -111,6 +141,8 @@ class Story:
             "failovers": self.failovers,
             "failover_ms_p50": took[len(took) // 2] if took else None,
             "failover_ms_max": took[-1] if took else None,
+            "leases_expired": self.leases_expired,
+            "leases_expired_without_stop": self.unprovoked_expirations,
             "failed_elections": self.failed_elections,
             "leader_changes": self.leader_changes,
             "leader_changes_without_fault": self.unprovoked_leader_changes,
@@ -141,6 +173,21 @@ class Story:
             else:
                 self.unprovoked_failovers += 1
         return line
+
+    def _ended(self, event: LeaseEnded, now: int) -> str:
+        """An expired lease, and the key that went with it; a service that was stopped has brought it about."""
+        line, key = sentence(event), self._held.pop(event.lease, None)
+        if key is None or event.reason != "expired":
+            return line
+        if event.keys:
+            self.services[key] = False
+            line = f"{key} is gone: {line}"
+        self.leases_expired += 1
+        stopped = self._stopped.pop(key, None)
+        if stopped is None:
+            self.unprovoked_expirations += 1
+            return line
+        return f"{line} [{now - stopped} ms after the stop]"
 
     def _leads(self, event: ControllerLeaderElected, now: int) -> str:
         first = self.leader is None

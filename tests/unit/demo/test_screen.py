@@ -12,7 +12,8 @@ from quorate.cli.output import complain
 from quorate.demo.brokers import brokers
 from quorate.demo.demonstration import Demonstration
 from quorate.demo.screen import TableTeller
-from quorate.events import ElectionFailed
+from quorate.demo.services import services
+from quorate.events import ElectionFailed, KeyPut
 from tests.unit.cli.stories import T0, candidate, elected, fact, leads
 
 REASON = "master’s connection closed: lower max offset"
@@ -22,10 +23,12 @@ def a_demonstration(folder: Path) -> Demonstration:
     """Two sets of two brokers and three nodes, nothing started; a failover after a kill, and a set without a master."""
     cluster = LocalCluster(places(folder, 3, 9870), complain)
     options = Namespace(sets=2, replicas=2, base_port=9870)
-    demo = Demonstration(cluster, brokers(folder, options, "h:1"), [], TableTeller(), random.Random(1))
+    held = services(folder, cluster.places.values())
+    demo = Demonstration(cluster, brokers(folder, options, "h:1"), [], TableTeller(), random.Random(1), held)
     story = demo.story
     story.tell(fact(0, 0, leads(2)))
     story.tell(fact(1, 1, elected(1, 1)))
+    story.tell(fact(1, 2, KeyPut(key="/services/orders/2", value=b"", lease=1, following=0)))
     story.fault(T0 + 1000, "SIGKILL to the master of broker-a", "broker-a")
     address = demo.cast[1].address
     story.tell(fact(2, 1012, msgspec.structs.replace(elected(2, 2, 1), master_address=address)))
@@ -83,6 +86,7 @@ def test_nodes_happenings_and_figures_stand_around_it(picture: tuple[int, list[s
     """Above the table who leads and who is down, below it the faults and elections as they came, and the figures."""
     shown = " ".join(" ".join(picture[1]).split())
     assert "offset 4 nodes 1 down kafka 127.0.0.1:9872 2 leads down kafka 127.0.0.1:9882 3 down" in shown
+    assert "leases ● /services/orders/1 not yet ● /services/orders/2 is there" in shown
     told = [
         "node 2 leads the controllers",
         "SIGKILL to the master of broker-a",

@@ -4,7 +4,16 @@ from typing import Any
 
 from quorate.demo.screen import figures
 from quorate.demo.story import NEAR_MS, Story
-from quorate.events import BrokerFenced, BrokerRegistered, BrokerUnfenced, ElectionFailed, SyncStateSetAltered
+from quorate.events import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    ElectionFailed,
+    FeatureLevelChanged,
+    KeyPut,
+    LeaseEnded,
+    SyncStateSetAltered,
+)
 from tests.unit.cli.stories import T0, elected, fact, leads
 
 
@@ -51,6 +60,41 @@ def test_a_change_of_leader_needs_a_fault_of_a_node() -> None:
     summary = story.summary()
     assert (summary["leader_changes"], summary["leader_changes_without_fault"]) == (3, 1)
     assert "changed 3 times, 1 without a fault" in figures(story)
+
+
+def test_a_lease_that_expires_after_a_stop_is_put_down_to_it() -> None:
+    """The key that went is told with the time since the stop; a lease that expires otherwise is counted apart, one that
+    is revoked, and one without a key, are neither.
+    """
+    story = Story()
+    put: dict[str, Any] = {"value": b"", "following": 0}
+    assert story.tell(fact(0, 0, FeatureLevelChanged(old=1, new=2))) == "the feature level is now 2 (before: 1)"
+    assert story.tell(fact(1, 0, KeyPut(key="/s/1", lease=7, **put))) == "/s/1 is there, under lease 0000000000000007"
+    assert story.tell(fact(2, 0, KeyPut(key="/s/1", lease=7, **put))) is None
+    assert story.tell(fact(3, 0, KeyPut(key="/other", lease=0, **put))) is None
+    assert story.services == {"/s/1": True}
+    story.stopped(T0 + 1_000, "stop", "/s/1")
+    ended: dict[str, Any] = {"keys": 1, "silent_ms": 6_000}
+    line = story.tell(fact(4, 7_500, LeaseEnded(lease=7, reason="expired", **ended)))
+    assert line is not None
+    assert line.startswith("/s/1 is gone: lease 0000000000000007 ended: not heard for 6.0 s")
+    assert line.endswith("[6500 ms after the stop]")
+    assert story.services == {"/s/1": False}
+    for number, reason in ((8, "expired"), (9, "revoked")):
+        story.tell(fact(5, 8_000, KeyPut(key="/s/1", lease=number, **put)))
+        story.tell(fact(6, 9_000, LeaseEnded(lease=number, reason=reason, **ended)))
+    story.tell(fact(7, 9_000, LeaseEnded(lease=10, reason="expired", **ended)))
+    summary = story.summary()
+    assert (summary["leases_expired"], summary["leases_expired_without_stop"], summary["faults"]) == (2, 1, 0)
+
+
+def test_a_note_excuses_nothing() -> None:
+    """What is only told does not explain a change of leader."""
+    story = Story()
+    story.tell(fact(0, 0, leads(1)))
+    story.note(T0 + 1, "warm")
+    story.tell(fact(1, 2, leads(2)))
+    assert story.summary()["leader_changes_without_fault"] == 1
 
 
 def test_sets_are_followed_through_their_events() -> None:
