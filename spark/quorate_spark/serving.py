@@ -35,7 +35,7 @@ class Entity(Row, frozen=True, kw_only=True):
     key: str
     """Key of its events: ``kind/tenant/name``, percent-encoded."""
     kind: str
-    """``broker-set``, ``topic``, ``config``, ``node``, ``leader``, ``cluster`` or ``feature-level``."""
+    """As of its events' key: ``broker-set``, ``topic``, ``config``, ``node``, ``leader``, ``key``, ``lease``, …"""
     name: str
     """Its plain name."""
     time_ms: int
@@ -220,6 +220,30 @@ class Term(Row, frozen=True, kw_only=True):
     to_ms: int | None
 
 
+class LeaseLife(Row, frozen=True, kw_only=True):
+    """Table ``leases``: the life of each lease, from its grant to its end."""
+
+    granted_offset: int
+    """Offset of its LeaseGranted; a number may be given again later."""
+    lease: str
+    """Its number as ``etcdctl`` prints it: hexadecimal, unsigned."""
+    ttl_s: int
+    """How long it lives without a word from its holder."""
+    principal: str
+    """Who asked for it."""
+    granted_ms: int
+    checkpoints: int
+    """How often what was left of it was written down, or it was heard after that."""
+    ended_by: str | None
+    """``expired`` or ``revoked``; null = it lives."""
+    ended_offset: int | None
+    ended_ms: int | None
+    silent_ms: int | None
+    """How long its holder had not been heard when it ended; 0 for one that was revoked."""
+    keys: int | None
+    """How many keys went with it."""
+
+
 class Audit(Row, frozen=True, kw_only=True):
     """Table ``audit``: every event, with who and why; its rows are gapless up to ``progress.position``."""
 
@@ -275,6 +299,7 @@ TABLES: Final = (
     Table("sync_changes", SyncChange, ("event_offset",)),
     Table("flapping", Flapping, ("broker_set",)),
     Table("terms", Term, ("term",)),
+    Table("leases", LeaseLife, ("granted_offset",)),
     Table("audit", Audit, ("event_offset",)),
 )
 """Every table with rows of the log. Beside them: ``progress``, ``guards`` (query_id, batch_id) and ``meta``."""

@@ -35,6 +35,7 @@ def replay(facts: Facts) -> Rows:
         "sync_changes": _sync_changes(facts, states),
         "availability": _availability(facts, states),
         "flapping": _flapping(facts),
+        "leases": _leases(facts),
         **_elections(facts, states),
     }
 
@@ -239,6 +240,38 @@ def _flapping(facts: Facts) -> dict[Any, dict[str, Any]]:
             "threshold": TOO_MANY,
             "since_ms": min(times) if many and moments else None,
             "until_ms": min(calm) if many else None,
+        }
+    return found
+
+
+def _leases(facts: Facts) -> dict[Any, dict[str, Any]]:
+    """Each grant, with what was said of its number from there to its end."""
+    found = {}
+    for at, (stamp, event) in enumerate(facts):
+        if not isinstance(event, e.LeaseGranted):
+            continue
+        mine = [
+            (s, ev)
+            for s, ev in facts[at:]
+            if isinstance(ev, e.LeaseCheckpointed | e.LeaseEnded) and ev.lease == event.lease
+        ]
+        end = next((place for place, (_, ev) in enumerate(mine) if isinstance(ev, e.LeaseEnded)), None)
+        life = mine if end is None else mine[: end + 1]
+        ended = life[-1] if end is not None else None
+        last = ended[1] if ended is not None and isinstance(ended[1], e.LeaseEnded) else None
+        found[stamp.offset] = {
+            "event_offset": life[-1][0].offset if life else stamp.offset,
+            "granted_offset": stamp.offset,
+            "lease": f"{event.lease + (1 << 64 if event.lease < 0 else 0):016x}",
+            "ttl_s": event.ttl_s,
+            "principal": stamp.principal,
+            "granted_ms": stamp.time_ms,
+            "checkpoints": sum(isinstance(ev, e.LeaseCheckpointed) for _, ev in life),
+            "ended_by": last.reason if last else None,
+            "ended_offset": ended[0].offset if ended else None,
+            "ended_ms": ended[0].time_ms if ended else None,
+            "silent_ms": last.silent_ms if last else None,
+            "keys": last.keys if last else None,
         }
     return found
 

@@ -50,6 +50,7 @@ class Story:
         self.term = 1
         self.sets: dict[str, Set] = {}
         self.topics: set[str] = set()
+        self.leases: dict[int, bool] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -78,6 +79,7 @@ class Story:
         kinds = {
             self._apply: 6, self._register: 6, self._elect: 10, self._lose: 10, self._unfence: 8, self._acknowledge: 14,
             self._alter: 8, self._clean: 2, self._topic: 3, self._config: 2, self._govern: 1, self._flap: 1,
+            self._lease: 4,
         }  # fmt: skip
         (kind,) = self.chance.choices(list(kinds), list(kinds.values()))
         kind()
@@ -297,6 +299,23 @@ class Story:
         names = self.chance.sample(("a", "b"), self.chance.randint(1, 2))
         changes = tuple(e.ConfigChange(name=name, new=self.chance.choice((None, "1", "2"))) for name in names)
         self._add(e.ConfigChanged(scope=self.chance.choice(("controller", "broker-set/x y")), changes=changes))
+
+    def _lease(self) -> None:
+        """A lease begins, is written down, has a key put under it, or ends with that; its number may come again."""
+        lease = self.chance.choice((-1, 1, 2))
+        if lease not in self.leases:
+            self.leases[lease] = False
+            self._add(e.LeaseGranted(lease=lease, ttl_s=self.chance.randint(1, 90)))
+        elif (way := self.chance.random()) < 0.2:
+            self._add(e.LeaseCheckpointed(lease=lease, remaining_s=self.chance.randint(0, 9)))
+        elif way < 0.5:
+            self.leases[lease] = True
+            self._add(e.KeyPut(key=f"/k{lease}", value=b"\x00v", lease=lease, following=0))
+        else:
+            held, reason = self.leases.pop(lease), self.chance.choice(("expired", "revoked"))
+            if held:
+                self._add(e.KeyDeleted(key=f"/k{lease}", lease=lease, following=1))
+            self._add(e.LeaseEnded(lease=lease, reason=reason, keys=int(held), silent_ms=self.chance.randint(0, 9)))
 
     def _govern(self) -> None:
         self.term += self.chance.randint(1, 3)

@@ -7,10 +7,11 @@ from quorate_spark.pipelines.elections import ELECTIONS
 from quorate_spark.pipelines.entities import ENTITIES
 from quorate_spark.pipelines.flapping import flapping
 from quorate_spark.pipelines.fold import AnyFold
+from quorate_spark.pipelines.leases import LEASES
 from quorate_spark.pipelines.sync_sets import SYNC_SETS
 from quorate_spark.pipelines.terms import TERMS
 
 
 def folds(threshold: int = FLAPPING_ELECTIONS, window_ms: int = FLAPPING_WINDOW_MS) -> tuple[AnyFold, ...]:
     """All of them; the arguments are flapping's."""
-    return (AUDIT, AVAILABILITY, ELECTIONS, ENTITIES, SYNC_SETS, TERMS, flapping(threshold, window_ms))
+    return (AUDIT, AVAILABILITY, ELECTIONS, ENTITIES, LEASES, SYNC_SETS, TERMS, flapping(threshold, window_ms))

@@ -71,6 +71,7 @@ def test_the_stories_reach_every_corner() -> None:
         seen.update(one["direction"] for one in tables["sync_changes"].values())
         seen.update(one["status"] for one in tables["availability"].values())
         seen.update("flaps" for one in tables["flapping"].values() if one["until_ms"])
+        seen.update(f"lease {one['ended_by']}" for one in tables["leases"].values())
         seen.update("gone" for one in tables["entities"].values() if one["value"] is None)
         seen.update(
             "never acknowledged"
@@ -80,6 +81,7 @@ def test_the_stories_reach_every_corner() -> None:
     wanted = [f"{name} rows" for name in BY_NAME]
     wanted += [f"lost by {kind}" for kind in ("BrokerFenced", "BrokerDataCleaned", "ElectionFailed", "MasterElected")]
     wanted += [f"ended by {how}" for how in ("elected", "returned", "forgotten", None)]
+    wanted += ["lease expired", "lease revoked", "lease None"]
     wanted += ["shrink", "expand", "replace", "applied", "up", "fenced", "flaps", "gone", "never acknowledged"]
     assert [want for want in wanted if seen[want] < 3] == []
 
