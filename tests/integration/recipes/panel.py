@@ -87,7 +87,7 @@ WRITTEN = {
 }
 CHANGES = {
     "spark/quorate_spark/dashboard/answering.py": [
-        ("quorum, sets, timeline\n", "quorum, sets, timeline, topics\n"),
+        ("    timeline,\n)", "    timeline,\n    topics,\n)"),
         (
             '            "seek": (frozenset({"t"}), self._seek),\n',
             (
@@ -106,7 +106,7 @@ CHANGES = {
     ],
     "docs/dashboard.md": [
         ("### GET /api/timeline", EXAMPLE),
-        ("`n t e s l w d r` | Now,", "`n t e s l w d r o` | Now,"),
+        ("d r` | Now,", "d r o` | Now,"),
         ("What if, Diff, Streams |", "What if, Diff, Streams, Topics |"),
     ],
 }
