@@ -5,6 +5,7 @@ purpose: every question goes over the events again.
 """
 
 import re
+from itertools import zip_longest
 from typing import Any
 
 Row = dict[str, Any]
@@ -261,6 +262,17 @@ class Replay:
         """Every lease in the order of its number, as ``/api/leases`` has it, with all of its keys by name."""
         rows = sorted(self.leases.values(), key=lambda row: str(row["lease"]))
         return [{**row, "names": self._under(row["lease"])} for row in rows]
+
+    def differences(self, panel: str, answer: Row) -> list[Any]:
+        """Where an answer of ``keys?flat=1`` or ``leases``, all on one page, is not what this says."""
+        if panel == "keys":
+            found = [{**row, "value": row["value"]["base64"]} for row in answer["entries"]]
+            expected = self.key_rows()
+        else:
+            found = [{**row, "names": [key["name"] for key in row["names"]]} for row in answer["leases"]]
+            expected = [{**row, "names": row["names"][:3], "keys": len(row["names"])} for row in self.lease_rows()]
+        shown = [{name: row[name] for name in row if name not in ("kind", "shown", "key", "live")} for row in found]
+        return [pair for pair in zip_longest(shown, expected) if pair[0] != pair[1]]
 
     def _under(self, lease: str) -> list[str]:
         return [row["name"] for row in self.key_rows() if row["lease"] == lease]

@@ -16,7 +16,17 @@ from tests.dashboard.replay import Replay
 
 pytestmark = pytest.mark.integration
 
-PANELS = ("health", "quorum", "sets", "timeline", "elections?first=1", "log?limit=1000", "density")
+PANELS = (
+    "health",
+    "quorum",
+    "sets",
+    "timeline",
+    "elections?first=1",
+    "log?limit=1000",
+    "density",
+    "keys?flat=1",
+    "leases",
+)
 
 
 def ask(address: str, path: str) -> tuple[int, Any]:
@@ -82,6 +92,9 @@ def test_a_killed_dashboard_says_the_same_again(tmp_path: Path) -> None:
             assert after == before
             watched(demo, address, end)
             compare(demo, before["sets"][1], end)
+            held = Replay(rows_of(demo, end), end)
+            assert held.differences("keys", before["keys?flat=1"][1]["data"]) == []
+            assert held.differences("leases", before["leases"][1]["data"]) == []
             refused(demo, tmp_path, before["sets"][1])
         finally:
             assert second.stop() == 0

@@ -40,6 +40,8 @@ class Campaign:
     views: Samples
     stores: list[tuple[int, Tables]] = field(default_factory=list)
     pages: list[tuple[int, Row]] = field(default_factory=list)
+    held: list[tuple[str, int, Row]] = field(default_factory=list)
+    """Keys and leases on the page."""
     pasts: list[tuple[int, list[Row]]] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
 
@@ -67,6 +69,9 @@ class Campaign:
         at = self.seen.chance.randint(0, health["offset"]) if health is not None else 0
         if at and (answer := ask(f"{self.seen.page_url}/api/sets?at={at}")) is not None:
             self.pages.append((answer["offset"], answer))
+        for panel, more in (("keys", "flat=1&limit=1000"), ("leases", "limit=100")):
+            if at and (answer := ask(f"{self.seen.page_url}/api/{panel}?at={at}&{more}")) is not None:
+                self.held.append((panel, answer["offset"], answer["data"]))
 
     def _past(self) -> None:
         node = self.seen.chance.choice(self.seen.cluster.nodes)["http"]
@@ -163,10 +168,16 @@ def check(campaign: Campaign, bootstrap: str) -> None:
         now = plain.time or 0
         expected = [plain.set_row(name, now, FLAPPING, WINDOW_MS) for name in sorted(plain.sets)]
         assert answer["data"]["sets"] == expected, offset
+    for panel, offset, answer in campaign.held:
+        assert PageReplay(rows, offset).differences(panel, answer) == [], (panel, offset)
     for offset, found in campaign.pasts:
         assert [past(one) for one in found] == [expected_past(one) for one in _sets(PageReplay(rows, offset))], offset
     assert any(answer["data"]["sets"] for _, answer in campaign.pages)
     assert any(found for _, found in campaign.pasts)
+    assert {panel for panel, _, answer in campaign.held if answer.get("entries") or answer.get("leases")} == {
+        "keys",
+        "leases",
+    }
 
 
 def _sets(plain: PageReplay) -> list[Row]:
