@@ -32,6 +32,11 @@ from quorate.events import (
     LeaseEnded,
     LeaseGranted,
     MasterElected,
+    MemberDraining,
+    MemberFenced,
+    MemberGone,
+    MemberRegistered,
+    MemberUnfenced,
     NodeAddresses,
     NodeStarted,
     RoleChangeAcknowledged,
@@ -410,6 +415,32 @@ class SampleLog:
         self.emit(LeaseEnded(lease=lease, reason="expired", keys=1, silent_ms=10_020), cause="lease")
         self.later(25_000, partial(self.serve, key, lives_s))
 
+    # ── members ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def join(self, name: str, role: str, incarnation: str, replaced: int = 0) -> int:
+        """A service registers, and has caught up soon after; its epoch."""
+        number = int(name.rpartition("-")[2])
+        epoch = self.emit(
+            MemberRegistered(
+                member=name, incarnation=incarnation, roles=(role,), addresses={"grpc": f"10.21.5.{number}:7070"},
+                labels={"rack": ZONES[number % 3]}, timeout_ms=9_000, reason="fenced" if replaced else "new",
+                replaced_epoch=replaced, replaced_incarnation="a" if replaced else "",
+            ),
+            "anonymous", "RegisterMember",
+        )  # fmt: skip
+        caught_up = MemberUnfenced(member=name, epoch=epoch, applied_revision=epoch + 1, reason="caught up")
+        self.later(1_200, lambda: self.emit(caught_up, "anonymous", "HearMember"))
+        return epoch
+
+    def fall_silent(self, name: str, epoch: int) -> None:
+        """A service is not heard any more."""
+        heard = self.now_ms - 9_000
+        fenced = MemberFenced(
+            member=name, epoch=epoch, reason="silent", evidence="heartbeat expired", last_heartbeat_ms=heard,
+            timeout_ms=9_000,
+        )  # fmt: skip
+        self.emit(fenced, cause="heartbeat expired")
+
     def lines(self) -> Iterator[bytes]:
         """As ``quorate log dump -o json`` writes them."""
         for offset, (time_ms, term, principal, cause, event) in enumerate(self.facts):
@@ -515,6 +546,30 @@ def _keys(sample: SampleLog, hours: float) -> None:
     at(0.5, partial(sample.delete, b"/config/old"))
 
 
+def _members(sample: SampleLog, hours: float) -> None:
+    """Services that join; one falls silent and comes again, one stays silent, one is to leave, one has left."""
+    length = hours * 3_600_000
+
+    def life(number: int, role: str) -> None:
+        name = f"{role}-{number}"
+        epoch = sample.join(name, role, "a")
+        if number == 1:
+            sample.later(2_000_000, lambda: sample.fall_silent(name, epoch))
+            sample.later(2_060_000, lambda: sample.join(name, role, "b", epoch))
+        elif number == 2:
+            sample.later(4_000_000, lambda: sample.fall_silent(name, epoch))
+        elif number in {3, 4}:
+            draining = MemberDraining(member=name, epoch=epoch, reason="asked by an operator")
+            sample.later(5_000_000, lambda: sample.emit(draining, "user/a.silva", "DrainMember"))
+        if number == 4:
+            gone = MemberGone(member=name, epoch=epoch, incarnation="a", reason="drained")
+            sample.later(5_100_000, lambda: sample.emit(gone, "anonymous", "UnregisterMember"))
+
+    for number in range(1, 7):
+        sample.later(length * (0.12 + number / 300), partial(life, number, "journal"))
+        sample.later(length * (0.13 + number / 300), partial(life, number, "mqtt"))
+
+
 def make(sets: int = 24, hours: float = 6.4, seed: int = 20) -> SampleLog:
     """A whole log; ``hours`` of it after the cluster came up."""
     sample = SampleLog(seed)
@@ -523,6 +578,7 @@ def make(sets: int = 24, hours: float = 6.4, seed: int = 20) -> SampleLog:
     _troubles(sample, hours)
     _ending(sample, hours)
     _keys(sample, hours)
+    _members(sample, hours)
     sample.run(until)
     return sample
 

@@ -35,6 +35,8 @@ PAGES = (
     "elections",
     "sets",
     "set/push-03",
+    "members",
+    "member/mqtt-1",
     "keys",
     "key/%2Fservices%2Fpay%2F2",
     "log?sel=900",

@@ -19,6 +19,8 @@ SCREENS = {
     "elections": "/elections",
     "sets": "/sets",
     "set": "/set/push-03",
+    "members": "/members?role=mqtt",
+    "member": "/member/journal-1",
     "keys": "/keys/%2Fservices%2F",
     "key": "/key/%2Fservices%2Fpay%2F2",
     "log": "/log?q=set:log-04",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.screen import Screen, whole
 
-PAGES = ("now", "timeline", "elections", "sets", "keys", "log", "whatif", "diff", "streams")
+PAGES = ("now", "timeline", "elections", "sets", "members", "keys", "log", "whatif", "diff", "streams")
 ALIVE = {"BrokerRegistered": True, "BrokerUnfenced": True, "BrokerFenced": False}
 
 

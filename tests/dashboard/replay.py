@@ -27,6 +27,8 @@ class Replay:
         self.gaps: list[Row] = []
         self.time: int | None = None
         self.steps: dict[str, dict[str, list[Row]]] = {}
+        self.members: dict[str, Row] = {}
+        self.of_members: dict[str, list[int]] = {}
         self.keys: dict[str, Row] = {}
         self.leases: dict[int, Row] = {}
         self.of_keys: dict[str, list[Row]] = {}
@@ -195,10 +197,33 @@ class Replay:
 
     # Members.
 
-    def _member_registered(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
-        """The page tells of members in its log alone."""
+    def _member_registered(self, event: Row, offset: int, time: int, _term: int) -> None:
+        said = {name: event[name] for name in ("incarnation", "roles", "addresses", "labels", "timeout_ms")}
+        self.members[event["member"]] = {
+            "name": event["member"], "epoch": offset, **said, "fenced": True, "draining": False, "since": time,
+        }  # fmt: skip
+        self._about(event, offset)
 
-    _member_amended = _member_unfenced = _member_fenced = _member_draining = _member_gone = _member_registered
+    def _member_amended(self, event: Row, offset: int, _time: int, _term: int) -> None:
+        said = {name: event[name] for name in ("roles", "addresses", "labels", "timeout_ms")}
+        self._about(event, offset).update(said)
+
+    def _member_unfenced(self, event: Row, offset: int, time: int, _term: int) -> None:
+        self._about(event, offset).update(fenced=False, since=time)
+
+    def _member_fenced(self, event: Row, offset: int, time: int, _term: int) -> None:
+        self._about(event, offset).update(fenced=True, since=time)
+
+    def _member_draining(self, event: Row, offset: int, time: int, _term: int) -> None:
+        self._about(event, offset).update(draining=True, since=time)
+
+    def _member_gone(self, event: Row, offset: int, _time: int, _term: int) -> None:
+        self._about(event, offset)
+        del self.members[event["member"]]
+
+    def _about(self, event: Row, offset: int) -> Row:
+        self.of_members.setdefault(event["member"], []).append(offset)
+        return self.members[event["member"]]
 
     # Keys and leases.
 
@@ -254,6 +279,25 @@ class Replay:
 
     # Answers.
 
+    def member_rows(self) -> list[Row]:
+        """Every member and every broker by name, as ``/api/members`` has it, without words and what is heard."""
+        rows = [
+            {name: row[name] for name in row if name != "fenced"} | {"broker": False, "state": condition(row)}
+            for row in self.members.values()
+        ]
+        for found in self.sets.values():
+            rows += [
+                {
+                    "name": f"{found['name']}:{number}", "broker": True, "incarnation": "", "epoch": 0,
+                    "roles": ["broker"],
+                    "state": "fenced" if member["fenced"] else "active", "addresses": {"remoting": member["addr"]},
+                    "labels": {"cluster": found["cluster"], "broker-set": found["name"]}, "timeout_ms": 0,
+                    "draining": False, "since": member["since"],
+                }
+                for number, member in found["members"].items()
+            ]  # fmt: skip
+        return sorted(rows, key=lambda row: str(row["name"]))
+
     def key_rows(self) -> list[Row]:
         """Every key, in the order of its bytes, as ``/api/keys`` has it: the value as base64."""
         return [self.keys[name] for name in sorted(self.keys, key=raw)]
@@ -264,14 +308,17 @@ class Replay:
         return [{**row, "names": self._under(row["lease"])} for row in rows]
 
     def differences(self, panel: str, answer: Row) -> list[Any]:
-        """Where an answer of ``keys?flat=1`` or ``leases``, all on one page, is not what this says."""
-        if panel == "keys":
+        """Where an answer of ``members``, ``keys?flat=1`` or ``leases``, all on one page, is not what this says."""
+        if panel == "members":
+            found, expected = answer["members"], self.member_rows()
+        elif panel == "keys":
             found = [{**row, "value": row["value"]["base64"]} for row in answer["entries"]]
             expected = self.key_rows()
         else:
             found = [{**row, "names": [key["name"] for key in row["names"]]} for row in answer["leases"]]
             expected = [{**row, "names": row["names"][:3], "keys": len(row["names"])} for row in self.lease_rows()]
-        shown = [{name: row[name] for name in row if name not in ("kind", "shown", "key", "live")} for row in found]
+        words = ("kind", "shown", "key", "live", "why", "why_offset", "may_leave")
+        shown = [{name: row[name] for name in row if name not in words} for row in found]
         return [pair for pair in zip_longest(shown, expected) if pair[0] != pair[1]]
 
     def _under(self, lease: str) -> list[str]:
@@ -319,6 +366,11 @@ class Replay:
         heard = [a["acknowledged_ms"] for a in ack["acks"] if a["broker_id"] == event["master"]]
         heard = [time for time in heard if time > 0]
         return max(0, min(heard) - election["fault_at"]) if heard else None
+
+
+def condition(member: Row) -> str:
+    """A member's state in a word."""
+    return "fenced" if member["fenced"] else "draining" if member["draining"] else "active"
 
 
 def printed(lease: int) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from quorate.events import Event
+from quorate.model.members import CONDITIONS
 from quorate_spark.dashboard.asking import ApiError, Query
 from quorate_spark.dashboard.follow import FollowStatus
 from quorate_spark.dashboard.log import FoldedLog
@@ -26,6 +27,7 @@ from quorate_spark.dashboard.panels import (
     health,
     keys,
     leases,
+    members,
     quorum,
     sets,
     timeline,
@@ -96,6 +98,8 @@ class Panels:
             "keys": (frozenset({"prefix", "from", "q", "lease", "flat", "limit"}), self._keys),
             "key": (frozenset({"name", "before", "limit"}), self._key),
             "leases": (LEASES, self._leases),
+            "members": (MEMBERS, lambda view, query: members.members(view, asked_members(query))),
+            "member": (MEMBER, self._member),
             "timeline": (frozenset({"from", "to", "show", "set", "limit"}), self._timeline),
             "elections": (frozenset({"set", "kind", "before", "after", "first", "limit"}), self._elections),
             "log": (frozenset({"q", "before", "limit", "offset"}), self._log),
@@ -139,6 +143,10 @@ class Panels:
     @staticmethod
     def _leases(view: View, query: Query) -> leases.Leases:
         return leases.leases(view, *asked_leases(query))
+
+    @staticmethod
+    def _member(view: View, query: Query) -> members.MemberDetail:
+        return members.member(view, query.text("name"), query.number("before"), query.at_most("limit", 50, 500))
 
     @staticmethod
     def _timeline(view: View, query: Query) -> timeline.Timeline:
@@ -212,6 +220,22 @@ LEASES: Final = frozenset({"from", "lease", "limit"})
 def asked_leases(query: Query) -> tuple[int, int | None, int]:
     """From which one on, only which one, how many. Raises ApiError."""
     return query.lease("from") or 0, query.lease("lease"), query.at_most("limit", 50, leases.LIMIT_MAX)
+
+
+MEMBERS: Final = frozenset({"q", "state", "role", "from", "limit"})
+MEMBER: Final = frozenset({"name", "before", "limit"})
+"""Parameters of /api/members and /api/member."""
+
+
+def asked_members(query: Query) -> members.Asked:
+    """Which members. Raises ApiError."""
+    return members.Asked(
+        q=query.text("q"),
+        state=query.choice("state", "", *CONDITIONS),
+        role=query.text("role"),
+        start=query.text("from"),
+        limit=query.at_most("limit", 50, members.LIMIT_MAX),
+    )
 
 
 def asked_elections(query: Query) -> ElectionQuery:

@@ -18,18 +18,30 @@ from aiohttp import web
 from quorate.errors import QuorateError, UsageError
 from quorate.listening import ProtocolFactory
 from quorate.origins import allowed_names, judge
-from quorate_spark.dashboard.answering import Answer, Answerer, Panels, asked_elections, asked_leases, key_of
+from quorate_spark.dashboard.answering import (
+    LEASES,
+    MEMBER,
+    MEMBERS,
+    Answer,
+    Answerer,
+    Panels,
+    asked_elections,
+    asked_leases,
+    asked_members,
+    key_of,
+)
 from quorate_spark.dashboard.asking import ApiError, Query
 from quorate_spark.dashboard.follow import Follower, FollowStatus
 from quorate_spark.dashboard.live import Hello, Hub
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.panels.leases import numbers
+from quorate_spark.dashboard.panels.members import heard_of
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.site import Site, gzip
 from quorate_spark.dashboard.soft import AskError, SoftState
-from quorate_spark.dashboard.soft_state import LeaseSoft, MemberSoft, NodeSoft, Soft
+from quorate_spark.dashboard.soft_state import MemberSoft, NodeSoft, Soft
 from quorate_spark.dashboard.spark_store import ElectionQuery, Page
 from quorate_spark.dashboard.streams import Stream, Streams
 from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out, worded
@@ -122,6 +134,8 @@ class Service:
         app.router.add_get("/api/elections/{offset}", self._election)
         app.router.add_get("/api/elections", self._elections)
         app.router.add_get("/api/leases", self._leases)
+        app.router.add_get("/api/members", self._members)
+        app.router.add_get("/api/member", self._member)
         app.router.add_get("/api/{panel}", self._panel)
         app.router.add_get("/{path:.*}", self._asset)
         app.on_startup.append(self._start)
@@ -258,14 +272,43 @@ class Service:
 
     async def _leases(self, request: web.Request) -> web.StreamResponse:
         """Now with what is left of each, which the leader is asked for."""
-        parameters, make = self._panels.routes["leases"]
-        query = Query(request.query, parameters | {"at", "key"})
+        query = Query(request.query, LEASES | {"at", "key"})
         start, only, limit = asked_leases(query)
-        at, left = query.number("at"), dict[int, LeaseSoft]()
+
+        async def soft() -> Soft:
+            found = await self._soft.leases(numbers(self.folded.tip, start, only, limit)[:limit])
+            return Soft(polled=self._clock_ms(), leases=found)
+
+        return await self._with_leader(request, query, "leases", soft)
+
+    async def _members(self, request: web.Request) -> web.StreamResponse:
+        """Now with when each was heard."""
+        query = Query(request.query, MEMBERS | {"at", "key"})
+        asked, state = asked_members(query), self.folded.tip
+
+        async def soft() -> Soft:
+            return await self._heard(await self._answering.off_loop(lambda: heard_of(state, asked)))
+
+        return await self._with_leader(request, query, "members", soft)
+
+    async def _member(self, request: web.Request) -> web.StreamResponse:
+        query = Query(request.query, MEMBER | {"at", "key"})
+        name = query.text("name")
+        there = [name] if name in self.folded.tip.model.members else []
+        return await self._with_leader(request, query, "member", lambda: self._heard(there))
+
+    async def _heard(self, names: list[str]) -> Soft:
+        heard, latest = await self._soft.heard(names), self._soft.latest or Soft(polled=self._clock_ms())
+        return msgspec.structs.replace(latest, heard=heard)
+
+    async def _with_leader(
+        self, request: web.Request, query: Query, panel: str, soft: Callable[[], Awaitable[Soft]]
+    ) -> web.StreamResponse:
+        """A panel over whose facts the leader's word is laid; in the past, and of a recorded log, there is none."""
+        at, make, told = query.number("at"), self._panels.routes[panel][1], None
         if at is None and self._recorded is None:
-            left = await self._soft.leases(numbers(self.folded.tip, start, only, limit)[:limit])
-        soft = Soft(polled=self._clock_ms(), leases=left) if left else None
-        return await self._answered(request, query, at, lambda view: make(replace(view, soft=soft), query))
+            told = await soft()
+        return await self._answered(request, query, at, lambda view: make(replace(view, soft=told), query))
 
     async def _election(self, request: web.Request) -> web.StreamResponse:
         text = request.match_info["offset"]

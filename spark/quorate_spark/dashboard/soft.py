@@ -16,7 +16,7 @@ import msgspec
 from quorate.model.words import lease_number, lease_of
 from quorate_spark.dashboard.model import BrokerSet, State
 from quorate_spark.dashboard.settings import Settings
-from quorate_spark.dashboard.soft_state import LeaseSoft, MemberSoft, NodeSoft, Soft
+from quorate_spark.dashboard.soft_state import HealthSoft, HeardSoft, LeaseSoft, MemberSoft, NodeSoft, Soft
 
 PAGE: Final = 500
 PAGES_MAX: Final = 200
@@ -71,6 +71,16 @@ class _Lease(msgspec.Struct, frozen=True):
 
 class _Leases(msgspec.Struct, frozen=True):
     leases: list[_Lease]
+
+
+class _Heard(msgspec.Struct, frozen=True):
+    name: str
+    last_heard_ms: int | None = None
+    health: HealthSoft | None = None
+
+
+class _Members(msgspec.Struct, frozen=True):
+    members: list[_Heard]
 
 
 class AskError(Exception):
@@ -162,13 +172,10 @@ class SoftState:
 
     async def leases(self, numbers: Sequence[int]) -> dict[int, LeaseSoft]:
         """What is left of these, as the leader says; of none when it does not answer."""
-        state = self._state()
-        if not numbers or state.leader is None or state.leader.node_id not in state.nodes:
-            return {}
-        ids = ",".join(map(lease_number, numbers))
-        try:
-            told = await self.get(state.leader.node_id, f"/v1/leases?level=stale&ids={ids}", _Leases)
-        except AskError:
+        told = await self._leader(
+            f"/v1/leases?level=stale&ids={','.join(map(lease_number, numbers))}", _Leases, numbers
+        )
+        if told is None:
             return {}
         now, left = self._clock_ms(), {}
         for one in told.leases:
@@ -176,6 +183,26 @@ class SoftState:
             if number is not None and one.left_ms is not None:
                 left[number] = LeaseSoft(left_ms=one.left_ms, polled=now)
         return left
+
+    async def heard(self, names: Sequence[str]) -> dict[str, HeardSoft]:
+        """When these members were heard, as the leader says; of none when it does not answer."""
+        query = urlencode({"level": "stale", "names": ",".join(names)})
+        told = await self._leader(f"/v1/members?{query}", _Members, names)
+        return {
+            one.name: HeardSoft(heard_ms=one.last_heard_ms, health=one.health)
+            for one in (told.members if told is not None else ())
+            if one.last_heard_ms is not None
+        }
+
+    async def _leader(self, path: str, kind: type[T], about: Sequence[object]) -> T | None:
+        """What the leader says, if there is anything to ask it about and it answers."""
+        state = self._state()
+        if not about or state.leader is None or state.leader.node_id not in state.nodes:
+            return None
+        try:
+            return await self.get(state.leader.node_id, path, kind)
+        except AskError:
+            return None
 
     async def close(self) -> None:
         """Let go of all connections."""

@@ -47,6 +47,25 @@ class LeaseSoft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When the leader was asked."""
 
 
+class HealthSoft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How a member says it is, in its heartbeats; 0: it does not say."""
+
+    disk_used_bytes: int = 0
+    disk_total_bytes: int = 0
+    cpu_percent: int = 0
+    memory_percent: int = 0
+    io_errors: int = 0
+
+
+class HeardSoft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One member as the leader hears it."""
+
+    heard_ms: int
+    """When; epoch milliseconds."""
+    health: HealthSoft | None = None
+    """Null: it never said."""
+
+
 class Soft(msgspec.Struct, frozen=True, kw_only=True):
     """Everything soft, as of one moment."""
 
@@ -55,6 +74,8 @@ class Soft(msgspec.Struct, frozen=True, kw_only=True):
     members: dict[str, dict[int, MemberSoft]] = {}
     leases: dict[int, LeaseSoft] = {}
     """Of the answer that is being made; nobody asks for all of them."""
+    heard: dict[str, HeardSoft] = {}
+    """Likewise, of members."""
     status: str = ""
     """The sentence of ``/v1/status`` of one node."""
     healthy: bool | None = None

@@ -81,7 +81,9 @@ def operator_routes(
         Route("GET", "/v1/topics/{topic}", reading.topic, "One topic.", TopicAnswer, query=FRESHNESS),
         Route("PUT", "/v1/topics/{topic}", writing.put_topic, "Create or change a topic.", Done, TopicBody),
         Route("DELETE", "/v1/topics/{topic}", writing.delete_topic, "Forget a topic.", Done),
-        Route("GET", "/v1/members", members.members, "Members and brokers.", Members, query=(*SELECTING, *LIST)),
+        Route(
+            "GET", "/v1/members", members.members, "Members and brokers.", Members, query=("names", *SELECTING, *LIST)
+        ),
         Route("GET", "/v1/members/{member}", members.member, "One of them.", MemberAnswer, query=FRESHNESS),
         Route("GET", "/v1/config", reading.configs, "Settings of all scopes.", Configs, query=LIST),
         Route("GET", "/v1/config/{scope...}", reading.config, "Settings of a scope.", ConfigAnswer, query=FRESHNESS),

@@ -21,6 +21,8 @@ from quorate.slices import Steps
 
 SELECTING: Final = ("role", "state", "label")
 PER_STEP: Final = 64
+NAMES_MAX: Final = 100
+"""Members that are asked for by name at once: an answer then costs what was asked for, never all of them."""
 
 
 def selector(call: Call) -> Selector:
@@ -43,8 +45,16 @@ class MemberHandlers:
     def members(self, call: Call) -> None:
         """GET /v1/members."""
         limit, after, meant = self._asking.limit(call), call.request.query.get("after", ""), selector(call)
+        named_ones = [name for name in call.request.query.get("names", "").split(",") if name]
+        if len(named_ones) > NAMES_MAX:
+            raise HttpError("invalid", f"names: at most {NAMES_MAX}")
 
         def make(view: ReadView) -> Steps[Members]:
+            if named_ones:
+                found = [member for name in named_ones if (member := named(view.state, name)) is not None]
+                yield
+                items = [self._item(member, view) for member in found]
+                return Members(**self._asking.stamp(view), members=items, next=None)
             names = []
             for count, member in enumerate(everyone(view.state), start=1):
                 if member.name > after and meant.means(member):

@@ -18,7 +18,7 @@ from quorate_spark.dashboard.panels.view import View
 _K = TypeVar("_K", str, int)
 _V = TypeVar("_V")
 
-Plain = None | bool | int | str | list[int]
+Plain = None | bool | int | str | list[int] | list[str]
 """A field's value."""
 
 
@@ -91,9 +91,12 @@ def _changes(a: State, b: State) -> Iterator[Changed]:
 
 
 def _changes_of_keys(a: State, view: View) -> Iterator[Changed]:
-    """Keys, then leases: those that an event between the two names. There may be very many that none does."""
+    """Members, keys, then leases: those that an event between the two names. There may be very many that none does."""
     b, spool = view.state, view.log.spool
     touched = {spool.key_names.texts[number] for number in set(spool.keys[a.offset : b.offset])}
+    for name in sorted(text.removeprefix("member/") for text in touched if text.startswith("member/")):
+        members = [_flat(state.model.members.get(name), but="name") for state in (a, b)]
+        yield from _change("member", name, *members)
     for name in sorted(text.removeprefix("key/") for text in touched if text.startswith("key/")):
         raw = raw_name(name)
         yield from _change("key", name, _key(a.model.keys.get(raw)), _key(b.model.keys.get(raw)))
@@ -171,5 +174,5 @@ def _flat(struct: msgspec.Struct | None, but: str = "") -> dict[str, Plain] | No
         elif isinstance(value, dict):
             flat |= {f"{name}.{inner}": str(one) for inner, one in value.items()}
         else:
-            flat[name] = value
+            flat[name] = list(value) if isinstance(value, tuple) else value
     return flat

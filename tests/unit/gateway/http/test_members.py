@@ -54,6 +54,8 @@ def test_members_and_brokers_are_listed_by_name() -> None:
     assert house.names("?state=draining") == ["n"]
     assert house.names("?label=rack") == ["m", "n"]
     assert error_of(house.ask("GET", "/v1/members?state=odd")) == (400, "invalid")
+    assert house.names("?names=n,nobody,a:1") == ["n", "a:1"]
+    assert error_of(house.ask("GET", f"/v1/members?names={','.join('n' * 101)}")) == (400, "invalid")
     assert house.get("/v1/status")["members"] == 2
 
 

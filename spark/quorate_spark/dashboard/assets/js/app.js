@@ -16,6 +16,8 @@ import * as elections from "./pages/elections.js";
 import * as key from "./pages/key.js";
 import * as keys from "./pages/keys.js";
 import * as log from "./pages/log.js";
+import * as member from "./pages/member.js";
+import * as members from "./pages/members.js";
 import * as now from "./pages/now.js";
 import * as set from "./pages/set.js";
 import * as sets from "./pages/sets.js";
@@ -25,9 +27,9 @@ import * as whatif from "./pages/whatif.js";
 import { format, parse } from "./route.js";
 import { Store } from "./store.js";
 
-const PAGES = { now, timeline, elections, election, sets, set, keys, key, log, whatif, diff, streams };
-export const NAV = [["now", "Now", "n"], ["timeline", "Timeline", "t"], ["elections", "Elections", "e"], ["sets", "Broker sets", "s"], ["keys", "Keys", "k"], ["log", "Log", "l"], ["whatif", "What if", "w"], ["diff", "Diff", "d"], ["streams", "Streams", "r"]];
-const PARENT = { election: "elections", set: "sets", key: "keys" };
+const PAGES = { now, timeline, elections, election, sets, set, members, member, keys, key, log, whatif, diff, streams };
+export const NAV = [["now", "Now", "n"], ["timeline", "Timeline", "t"], ["elections", "Elections", "e"], ["sets", "Broker sets", "s"], ["members", "Members", "m"], ["keys", "Keys", "k"], ["log", "Log", "l"], ["whatif", "What if", "w"], ["diff", "Diff", "d"], ["streams", "Streams", "r"]];
+const PARENT = { election: "elections", set: "sets", key: "keys", member: "members" };
 const PLAY_MS = 200;
 /** So many events unread, or so long, and the page calls itself behind. */
 const LAG_EVENTS = 50;

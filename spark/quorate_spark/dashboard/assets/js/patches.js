@@ -60,7 +60,10 @@ const keys = untouched((e, q) => e.key.startsWith(`key/${q.prefix ?? ""}`));
 const key = untouched((e, q) => e.key === `key/${q.name}`);
 const leases = untouched(e => e.key.startsWith("lease/") || e.key.startsWith("key/"));
 
-export const PATCHES = { health, quorum, sets, keys, key, leases, log };
+const members = untouched(e => e.key.startsWith("member/") || e.key.startsWith("broker-set/"));
+const member = untouched((e, q) => e.key === `member/${q.name}` || (q.name.includes(":") && e.key === `broker-set/${q.name.slice(0, q.name.lastIndexOf(":"))}`));
+
+export const PATCHES = { health, quorum, sets, members, member, keys, key, leases, log };
 
 /** The streams' state comes with the stream itself, every second. */
 export function streams(entry, lag) {

@@ -8,7 +8,7 @@ export const electionLink = (view, offset, words) => html`<a class="o" href="${v
 export const node = id => `n${id}`;
 
 /** `broker-set/trade-01` is read as `trade-01`; other kinds keep their kind. */
-export const shortKey = key => key.replace(/^broker-set\//, "").replace(/^(topic|config|node|leader|cluster|key|lease)\//, "$1 ");
+export const shortKey = key => key.replace(/^broker-set\//, "").replace(/^(topic|config|node|leader|cluster|key|lease|member)\//, "$1 ");
 
 /** What happened, in the server's words, without the name that stands beside it. */
 export function what(event) {
