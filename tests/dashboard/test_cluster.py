@@ -26,6 +26,7 @@ PANELS = (
     "density",
     "keys?flat=1",
     "leases",
+    "members",
 )
 
 
@@ -95,6 +96,7 @@ def test_a_killed_dashboard_says_the_same_again(tmp_path: Path) -> None:
             held = Replay(rows_of(demo, end), end)
             assert held.differences("keys", before["keys?flat=1"][1]["data"]) == []
             assert held.differences("leases", before["leases"][1]["data"]) == []
+            assert held.differences("members", before["members"][1]["data"]) == []
             refused(demo, tmp_path, before["sets"][1])
         finally:
             assert second.stop() == 0

@@ -41,7 +41,7 @@ class Campaign:
     stores: list[tuple[int, Tables]] = field(default_factory=list)
     pages: list[tuple[int, Row]] = field(default_factory=list)
     held: list[tuple[str, int, Row]] = field(default_factory=list)
-    """Keys and leases on the page."""
+    """Keys, leases and members on the page."""
     pasts: list[tuple[int, list[Row]]] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class Campaign:
         at = self.seen.chance.randint(0, health["offset"]) if health is not None else 0
         if at and (answer := ask(f"{self.seen.page_url}/api/sets?at={at}")) is not None:
             self.pages.append((answer["offset"], answer))
-        for panel, more in (("keys", "flat=1&limit=1000"), ("leases", "limit=100")):
+        for panel, more in (("keys", "flat=1&limit=1000"), ("leases", "limit=100"), ("members", "limit=100")):
             if at and (answer := ask(f"{self.seen.page_url}/api/{panel}?at={at}&{more}")) is not None:
                 self.held.append((panel, answer["offset"], answer["data"]))
 
@@ -174,9 +174,10 @@ def check(campaign: Campaign, bootstrap: str) -> None:
         assert [past(one) for one in found] == [expected_past(one) for one in _sets(PageReplay(rows, offset))], offset
     assert any(answer["data"]["sets"] for _, answer in campaign.pages)
     assert any(found for _, found in campaign.pasts)
-    assert {panel for panel, _, answer in campaign.held if answer.get("entries") or answer.get("leases")} == {
+    assert {panel for panel, _, answer in campaign.held if answer.get("entries") or answer.get(panel)} == {
         "keys",
         "leases",
+        "members",
     }
 
 
