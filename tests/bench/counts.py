@@ -18,6 +18,7 @@ import msgspec
 
 from quorate.leaf import PURE
 from tests.bench.counted import Counts, Table, grown, operations
+from tests.bench.counted_members import member_beats
 
 TABLE = Path(__file__).with_name("counts.toml")
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ TOLERANCE = 0.10
 SLACK = 0.06
 """Of a column that is next to nothing."""
 COLUMNS = Counts.__struct_fields__
+MEMBERS = "members "
 DEADLINE_S = 300
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 HEAD = f"""\
@@ -42,7 +44,8 @@ NATIVE = "from quorate import leaf\nfrom tests.unit.leaf.kit import compiled\nle
 
 
 def counted(*names: str, first: str = "") -> Table:
-    """Count in a process of its own, with a fixed hash seed: ``operations``, ``commit``, or a number of broker sets.
+    """Count in a process of its own, with a fixed hash seed: ``operations``, ``commit``, a number of broker sets, or
+    ``members`` and a number of them.
     ``first`` is done before, in that process.
     """
     code = f"{first}\nfrom tests.bench.counts import tell\ntell({names!r})"
@@ -65,7 +68,10 @@ def tell(names: tuple[str, ...]) -> None:
     """In that process."""
     table: Table = {}
     for name in names:
-        table |= grown(int(name)) if name.isdecimal() else operations(only_alone=name == "commit")
+        if name.startswith(MEMBERS):
+            table |= member_beats(int(name.removeprefix(MEMBERS)))
+        else:
+            table |= grown(int(name)) if name.isdecimal() else operations(only_alone=name == "commit")
     print(msgspec.json.encode(table).decode())
 
 

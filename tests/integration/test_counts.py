@@ -71,6 +71,25 @@ def test_twenty_times_the_sets_cost_no_more_for_each() -> None:
     assert not (told := differences(few, many)), "\n".join(told)
 
 
+def test_twenty_times_the_members_cost_no_more_for_each_heartbeat() -> None:
+    """From the command to the answer, and what is done for a member in its time: within a tenth with 100 and 2,000;
+    and a loop over all of them in a heartbeat is found.
+    """
+    few, many = (counted(f"members {number}") for number in (100, 2000))
+    steps = few["member heartbeat: leader"].steps, many["member heartbeat: leader"].steps
+    assert abs(steps[1] - steps[0]) <= 0.1 * steps[0], steps
+    slow = """
+from quorate.controller.member_keeper import MemberKeeper
+heard = MemberKeeper.heard
+def all_of_them(self, beat):
+    sum(1 for _ in self._heard)
+    return heard(self, beat)
+MemberKeeper.heard = all_of_them
+"""
+    worse = counted("members 300", first=slow)["member heartbeat: leader"].steps
+    assert worse > 1.1 * steps[0]
+
+
 def test_a_send_more_for_a_commit_is_found() -> None:
     """What is asked of the kernel is counted where it is asked: an answer that leaves in two pieces is named."""
     _, known = committed()
