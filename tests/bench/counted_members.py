@@ -61,7 +61,7 @@ class MemberBench:
         for start in range(0, len(commands), AT_ONCE):
             some = commands[start : start + AT_ONCE]
             for command in some:
-                self.cluster.leader.loop.io(partial(self.ask, command, done))  # type: ignore[attr-defined]
+                self.cluster.leader.loop.io(partial(self.ask, command, done))
             self.cluster.until(partial(answered, start + len(some)))
         return found
 
@@ -88,7 +88,7 @@ class MemberBench:
 
         loop = self.cluster.leader.loop
         for number, beat in enumerate(beats):
-            heard = partial(loop.io, partial(self.ask, beat, done))  # type: ignore[attr-defined]
+            heard = partial(loop.io, partial(self.ask, beat, done))
             self.cluster.world.after(number / PER_SECOND, heard)
         self.cluster.run(len(beats) / PER_SECOND)
         return found
