@@ -60,6 +60,16 @@ class QuorateCluster:
         """The id of the node that serves an address."""
         return next(number for number, node in self.nodes.items() if node["rpc"] == address)
 
+    def raise_level(self, level: int) -> None:
+        """``quorate feature raise``, once every voter is known to allow it."""
+        where = ",".join(node["http"] for node in self.nodes.values())
+        command = [sys.executable, "-m", "quorate", "feature", "raise", str(level), "--node", where]
+        end = time.monotonic() + START_S
+        while subprocess.run(command, stdout=self._log, stderr=self._log, check=False, timeout=START_S).returncode:
+            if time.monotonic() > end:
+                raise TimeoutError(f"the feature level is not raised to {level}")
+            time.sleep(0.1)
+
     def leader(self, *, without: int | None = None) -> int:
         """The node that leads, as every (remaining) node says."""
         addresses = [node["rpc"] for number, node in self.nodes.items() if number != without]

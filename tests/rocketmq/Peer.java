@@ -5,11 +5,17 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Collection;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -20,11 +26,14 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * what it says ends with a line holding a single dot.
  *   send TOPIC FIRST COUNT SECONDS   each number is sent until acknowledged or the seconds are over: "acked N", "failed N why"
  *   read TOPIC IDLE_SECONDS          every message of the topic from its beginning: "got BODY"
+ *   subscribe TOPIC                  a push consumer listens from now on
+ *   received                         what it has been given so far: "got BODY"
  *   admin ARGUMENTS                  mqadmin ARGUMENTS, its output
  */
 public class Peer {
     private static final PrintStream OUT = System.out;
     private static DefaultMQProducer producer;
+    private static final Set<String> RECEIVED = ConcurrentHashMap.newKeySet();
     private static String names;
 
     public static void main(String[] arguments) throws Exception {
@@ -40,6 +49,14 @@ public class Peer {
                         break;
                     case "read":
                         read(words[1], Integer.parseInt(words[2]));
+                        break;
+                    case "subscribe":
+                        subscribe(words[1]);
+                        break;
+                    case "received":
+                        for (String body : RECEIVED) {
+                            OUT.println("got " + body);
+                        }
                         break;
                     case "admin":
                         admin(java.util.Arrays.copyOfRange(words, 1, words.length));
@@ -109,6 +126,22 @@ public class Peer {
         } finally {
             consumer.shutdown();
         }
+    }
+
+    private static void subscribe(String topic) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("quorate-tests-push");
+        consumer.setNamesrvAddr(names);
+        consumer.setPollNameServerInterval(500);
+        consumer.setHeartbeatBrokerInterval(1000);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) {
+                RECEIVED.add(new String(message.getBody(), StandardCharsets.UTF_8));
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
     }
 
     private static void admin(String[] arguments) throws Exception {

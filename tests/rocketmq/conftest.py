@@ -12,14 +12,30 @@ from tests.rocketmq.stock import Peer, Stock
 from tests.rocketmq.world import World
 
 
+@contextlib.contextmanager
+def _begun(directory: Path, *, name_server: bool) -> Iterator[World]:
+    jars = peer("rocketmq") / "lib"
+    with contextlib.ExitStack() as stack:
+        stock = Stock(directory / "stock", jars)
+        stack.callback(stock.stop)
+        cluster = QuorateCluster(directory / "quorate")
+        stack.callback(cluster.stop)
+        if name_server:
+            stock.name_server()
+        else:
+            stock.names = ";".join(cluster.addresses)
+        yield World(cluster, stock, Peer(stock))
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """Name server, three controllers, a client; no broker yet."""
-    jars = peer("rocketmq") / "lib"
-    with contextlib.ExitStack() as stack:
-        stock = Stock(tmp_path / "stock", jars)
-        stack.callback(stock.stop)
-        cluster = QuorateCluster(tmp_path / "quorate")
-        stack.callback(cluster.stop)
-        stock.name_server()
-        yield World(cluster, stock, Peer(stock))
+    with _begun(tmp_path, name_server=True) as begun:
+        yield begun
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[World]:
+    """The same without a name server: the three controllers are all there is."""
+    with _begun(tmp_path, name_server=False) as begun:
+        yield begun

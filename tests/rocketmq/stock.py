@@ -203,6 +203,14 @@ class Peer:
         said = self.command("read", topic, 5)
         return {int(line.split()[1]) for line in said if line.startswith("got ")}
 
+    def subscribe(self, topic: str = "story") -> None:
+        """A push consumer listens from now on."""
+        self.command("subscribe", topic)
+
+    def received(self) -> set[int]:
+        """Every number it has been given so far."""
+        return {int(line.split()[1]) for line in self.command("received") if line.startswith("got ")}
+
     def admin(self, *arguments: object) -> str:
         """``mqadmin`` with these arguments; what it printed."""
         lines = self.command("admin", *arguments)

@@ -61,6 +61,13 @@ class World:
         members = set(read_json(answer.body)["syncStateSet"])
         return (int(master) if master else None), int(answer.fields["masterEpoch"]), members
 
+    def route(self, address: str, topic: str) -> tuple[int, dict[str, str]]:
+        """105, asked of one node: its code, and of ``broker-a`` id → address."""
+        with Remoting(address) as client:
+            answer = client.ask(105, topic=topic)
+        body = read_json(answer.body) or {"brokerDatas": []}
+        return answer.code, {key: at for one in body["brokerDatas"] for key, at in one["brokerAddrs"].items()}
+
     def until(self, what: str, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> float:
         """Wait for something; how long it took. Fails by name."""
         start = time.monotonic()

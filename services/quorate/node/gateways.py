@@ -21,6 +21,7 @@ from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
 from quorate.gateway.kafka.server import KafkaServer
 from quorate.gateway.kafka.view import EventLogReader, GroupLedger, KafkaNode
 from quorate.gateway.remoting.properties import parse
+from quorate.gateway.remoting.pusher import RolePusher
 from quorate.gateway.remoting.server import RemotingServer
 from quorate.gateway.remoting.service import RemotingService
 from quorate.history.past import Past
@@ -51,6 +52,7 @@ class Host(Protocol):
     scheduler: LoopScheduler
     core: Core
     data: DataDirectory
+    pusher: RolePusher
 
     @property
     def serving(self) -> bool:
@@ -185,6 +187,7 @@ class Gateways:
             now=scheduler.monotonic,
             connected=self._node.connected,
             facts=_java_facts(settings),
+            ask_topics=self._node.pusher.ask_topics,
             metrics=self._node.metrics,
         )
         return RemotingServer(

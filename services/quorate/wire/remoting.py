@@ -18,7 +18,9 @@ from typing import TypeVar, get_args
 import msgspec
 
 from quorate.errors import PeerError
+from quorate.wire.name_server import NameServerRequest
 from quorate.wire.remoting_headers import (
+    ONEWAY_FLAG,
     AlterSyncStateSetFields,
     ApplyBrokerIdFields,
     BrokerNameFields,
@@ -28,6 +30,7 @@ from quorate.wire.remoting_headers import (
     ElectMasterFields,
     Fields,
     GetTopicFields,
+    Head,
     HeartbeatFields,
     Int32,
     NextBrokerIdFields,
@@ -40,7 +43,6 @@ JAVA_FRAME_BYTES_MAX = 16_777_216
 """Java's ``com.rocketmq.remoting.frameMaxLength``; counts the length field too."""
 
 RESPONSE_FLAG = 1
-ONEWAY_FLAG = 2
 
 _PREFIX = struct.Struct(">II")
 _BINARY_HEAD = struct.Struct(">hbhii")
@@ -143,26 +145,6 @@ class FrameSplitter:
         if not frames:
             raise self.error
         return frames
-
-
-class Head(
-    msgspec.Struct,
-    frozen=True,
-    gc=False,
-    kw_only=True,
-    tag_field="code",
-    rename={"fields": "extFields"},
-):
-    """What every request header says beside its code. ``fields`` of a subclass is Java's custom header."""
-
-    opaque: Int32 = 0
-    flag: Int32 = 0
-    version: Int32 = 0
-
-    @property
-    def oneway(self) -> bool:
-        """Must never be answered."""
-        return self.flag & ONEWAY_FLAG != 0
 
 
 class HeartbeatRequest(Head, frozen=True, tag=904):
@@ -285,6 +267,7 @@ Known = (
     | AllTopicsRequest
     | DeleteTopicRequest
     | GetTopicRequest
+    | NameServerRequest
 )
 Request = Known | OtherRequest
 

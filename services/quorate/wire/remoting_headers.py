@@ -11,17 +11,41 @@ from typing import Annotated
 
 import msgspec
 
+ONEWAY_FLAG = 2
+
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class RequestCode(IntEnum):
-    """What is asked (Java ``RequestCode``); only what a controller, or its broker, answers."""
+    """What is asked (Java ``RequestCode``); only what a controller, a name server or a broker answers."""
 
     UPDATE_AND_CREATE_TOPIC = 17
     GET_ALL_TOPIC_CONFIG = 21
+    PUT_KV_CONFIG = 100
+    GET_KV_CONFIG = 101
+    DELETE_KV_CONFIG = 102
+    REGISTER_BROKER = 103
+    UNREGISTER_BROKER = 104
+    GET_ROUTEINFO_BY_TOPIC = 105
+    GET_BROKER_CLUSTER_INFO = 106
+    WIPE_WRITE_PERM_OF_BROKER = 205
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
     DELETE_TOPIC_IN_BROKER = 215
+    DELETE_TOPIC_IN_NAMESRV = 216
+    REGISTER_TOPIC_IN_NAMESRV = 217
+    GET_KVLIST_BY_NAMESPACE = 219
+    GET_TOPICS_BY_CLUSTER = 224
+    GET_SYSTEM_TOPIC_LIST_FROM_NS = 304
+    GET_UNIT_TOPIC_LIST = 311
+    GET_HAS_UNIT_SUB_TOPIC_LIST = 312
+    GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST = 313
+    UPDATE_NAMESRV_CONFIG = 318
+    GET_NAMESRV_CONFIG = 319
+    QUERY_DATA_VERSION = 322
+    ADD_WRITE_PERM_OF_BROKER = 327
     GET_TOPIC_CONFIG = 351
+    GET_BROKER_MEMBER_GROUP = 901
     BROKER_HEARTBEAT = 904
     CONTROLLER_ALTER_SYNC_STATE_SET = 1001
     CONTROLLER_ELECT_MASTER = 1002
@@ -46,6 +70,7 @@ class ResponseCode(IntEnum):
     REQUEST_CODE_NOT_SUPPORTED = 3
     NO_PERMISSION = 16
     TOPIC_NOT_EXIST = 17
+    QUERY_NOT_FOUND = 22
     INVALID_PARAMETER = 29
     CONTROLLER_FENCED_MASTER_EPOCH = 2000
     CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH = 2001
@@ -71,6 +96,26 @@ def is_true(text: str | None) -> bool:
 
 class Fields(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """Base of all custom headers (``extFields``)."""
+
+
+class Head(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    kw_only=True,
+    tag_field="code",
+    rename={"fields": "extFields"},
+):
+    """What every request header says beside its code. ``fields`` of a subclass is Java's custom header."""
+
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    version: Int32 = 0
+
+    @property
+    def oneway(self) -> bool:
+        """Must never be answered."""
+        return self.flag & ONEWAY_FLAG != 0
 
 
 class HeartbeatFields(Fields, gc=False, frozen=True):

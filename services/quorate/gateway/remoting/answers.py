@@ -145,10 +145,12 @@ def _accepted(reply: Reply) -> Message:
         case MasterIs():
             code, remark = response(reply)
             return Message(code, remark=remark) if code else _master(reply, code, remark)
-        case Accepted() | TopicIs():
+        case Accepted() | TopicIs() | KeyIsPut() | KeysAreDeleted():
             return OK
         case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs() | MemberIs() | MemberDescribed():
             raise InvariantBrokenError("no RocketMQ request asks for keys or members")
+        case KeysAre() | Transacted() | LeaseIs():
+            raise InvariantBrokenError("no RocketMQ request asks for ranges of keys, transactions or leases")
         case _:
             assert_never(reply)
 

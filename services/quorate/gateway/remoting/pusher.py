@@ -1,4 +1,4 @@
-"""Calls to brokers: role changes (1008) pushed until acknowledged or given up, and dials that prove a death.
+"""Calls to brokers: role changes (1008) pushed until acknowledged or given up, questions, and dials that prove a death.
 
 Rules: every call ends in its callback exactly once, within its deadline. 1008 is sent as an ordinary, two-way request,
 because stock brokers answer it; its body is never left out (a broker without it fails with code 1). A dial proves a
@@ -19,17 +19,26 @@ from quorate.errors import PeerError
 from quorate.gateway.remoting.reach import AllowedNetworks, OutOfReachError
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.texts import parse_address
-from quorate.wire.remoting import RESPONSE_FLAG, FrameSplitter, decode_header, encode_request
+from quorate.wire.remoting import (
+    RESPONSE_FLAG,
+    FrameSplitter,
+    HeaderType,
+    Message,
+    Response,
+    decode_header,
+    decode_response,
+)
 from quorate.wire.remoting_headers import RequestCode, ResponseCode, RoleChangedFields, SyncStateSetBody
 
 _encode_body = msgspec.json.Encoder().encode
-_REPLY_BYTES_MAX = 1 << 20
+_REPLY_BYTES_MAX = 8 << 20
+"""A broker's list of its topics is the longest."""
 TELL_EVERY_S = 60.0
 _log = structlog.get_logger(__name__)
 
 
-def encode_role_change(change: RoleChange, opaque: int) -> bytes:
-    """The frame of 1008 (Java ``NotifyBrokerRoleChangedRequestHeader``; body Java ``SyncStateSet``)."""
+def role_change(change: RoleChange) -> Message:
+    """1008 (Java ``NotifyBrokerRoleChangedRequestHeader``; body Java ``SyncStateSet``)."""
     fields = RoleChangedFields(
         master_address=change.master_address,
         master_broker_id=change.master,
@@ -37,22 +46,27 @@ def encode_role_change(change: RoleChange, opaque: int) -> bytes:
         sync_state_set_epoch=change.sync_state_set_epoch,
     )
     body = _encode_body(SyncStateSetBody(change.sync_state_set, change.sync_state_set_epoch))
-    return encode_request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, opaque, fields, body=body)
+    return Message(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, fields, body=body, flag=0)
 
 
 class _Call:
-    """One 1008 under way: the deadline, and whom to tell, once."""
+    """One request under way: the deadline, and whom to tell, once."""
 
-    __slots__ = ("_done", "change", "timer")
+    __slots__ = ("_done", "message", "timer")
 
-    def __init__(self, change: RoleChange, timer: asyncio.TimerHandle, done: Callable[[bool], None]) -> None:
-        self.change = change
+    def __init__(self, message: Message, timer: asyncio.TimerHandle, done: Callable[[Response | None], None]) -> None:
+        self.message = message
         self.timer = timer
         self._done = done
 
-    def end(self, acknowledged: bool) -> None:
+    def frame(self, opaque: int) -> bytes:
+        """Its bytes."""
+        return self.message.frame(HeaderType.JSON, opaque)
+
+    def end(self, answer: Response | None) -> None:
+        """It was answered, or never will be."""
         self.timer.cancel()
-        self._done(acknowledged)
+        self._done(answer)
 
 
 class _Broker(asyncio.Protocol):
@@ -69,16 +83,16 @@ class _Broker(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send what waited for it."""
         self._transport = cast(asyncio.Transport, transport)
-        frames = [encode_role_change(call.change, opaque) for opaque, call in self.calls.items()]
+        frames = [call.frame(opaque) for opaque, call in self.calls.items()]
         self._transport.write(b"".join(frames))
 
     def data_received(self, data: bytes) -> None:
         """Answers; whatever else a broker says is dropped."""
         try:
             for frame in self._splitter.feed(data):
-                header = decode_header(frame)
-                if header.flag & RESPONSE_FLAG:
-                    self._pusher.ended(self, header.opaque, header.code == ResponseCode.SUCCESS)
+                if decode_header(frame).flag & RESPONSE_FLAG:
+                    answer = decode_response(frame)
+                    self._pusher.ended(self, answer.opaque, answer)
         except PeerError:
             self.close()
 
@@ -91,7 +105,7 @@ class _Broker(asyncio.Protocol):
         """Take a call; it leaves now, or when the connection is there."""
         self.calls[opaque] = call
         if self._transport is not None:
-            self._transport.write(encode_role_change(call.change, opaque))
+            self._transport.write(call.frame(opaque))
 
     def close(self) -> None:
         """End it, now."""
@@ -121,21 +135,42 @@ class RolePusher:
 
     def notify(self, address: str, change: RoleChange, done: Callable[[bool], None]) -> None:
         """Push a role change; ``done(True)`` when the broker answered code 0, ``done(False)`` in every other case."""
+        self.call(address, role_change(change), lambda answer: done(_succeeded(answer)))
+
+    def ask_topics(self, address: str, done: Callable[[bytes | None], None]) -> None:
+        """Ask a broker for its topics (21); the body of its answer, or None."""
+        request = Message(RequestCode.GET_ALL_TOPIC_CONFIG, flag=0)
+        self.call(
+            address,
+            request,
+            lambda answer: done(answer.body if answer is not None and _succeeded(answer) else None),
+            deadline_s=self._settings.ask_deadline_s,
+        )
+
+    def call(
+        self,
+        address: str,
+        message: Message,
+        done: Callable[[Response | None], None],
+        *,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Ask a broker something; None: it did not answer in time, or could not be asked."""
         if self._stopped or self._under_way >= self._settings.push_in_flight_max or parse_address(address) is None:
-            self._loop.call_soon(done, False)
+            self._loop.call_soon(done, None)
             return
         broker = self._brokers.get(address)
         if broker is None:
             if not self._room():
-                self._loop.call_soon(done, False)
+                self._loop.call_soon(done, None)
                 return
             broker = self._brokers[address] = _Broker(self, address)
             broker.connecting = self._loop.create_task(self._connect(broker, address))
         opaque = self._next_opaque
         self._next_opaque = opaque % 0x7FFFFFFF + 1
-        timer = self._loop.call_later(self._settings.push_deadline_s, self.ended, broker, opaque, False)
+        timer = self._loop.call_later(deadline_s or self._settings.push_deadline_s, self.ended, broker, opaque, None)
         self._under_way += 1
-        broker.send(opaque, _Call(change, timer, done))
+        broker.send(opaque, _Call(message, timer, done))
         self._keep_open(address)
 
     def dial(self, address: str, done: Callable[[DialResult], None]) -> None:
@@ -162,19 +197,19 @@ class RolePusher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def ended(self, broker: _Broker, opaque: int, acknowledged: bool) -> None:
+    def ended(self, broker: _Broker, opaque: int, answer: Response | None) -> None:
         """A broker answered, or the deadline passed; an answer nobody waits for is dropped."""
         call = broker.calls.pop(opaque, None)
         if call is not None:
             self._under_way -= 1
-            call.end(acknowledged)
+            call.end(answer)
 
     def lost(self, broker: _Broker, address: str) -> None:
         """No connection, or none any more."""
         if self._brokers.get(address) is broker:
             del self._brokers[address]
         for opaque in tuple(broker.calls):
-            self.ended(broker, opaque, False)
+            self.ended(broker, opaque, None)
 
     async def _connect(self, broker: _Broker, address: str) -> None:
         target = cast(tuple[str, int], parse_address(address))
@@ -235,3 +270,7 @@ class RolePusher:
         if now >= self._tell_again_at:
             self._tell_again_at = now + TELL_EVERY_S
             _log.warning("a broker's address is in none of broker_networks", address=address, refused=self.out_of_reach)
+
+
+def _succeeded(answer: Response | None) -> bool:
+    return answer is not None and answer.code == ResponseCode.SUCCESS

@@ -12,12 +12,15 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from quorate.controller.live import Beat, Channel, LiveEntry
-from quorate.controller.outcomes import Caller, Outcome, QueryResult, UnknownOutcome
+from quorate.controller.outcomes import Caller, Outcome, QueryResult
 from quorate.controller.views import ReadResult, ReadView, answered
 from quorate.errors import PeerError, UsageError
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.fresh import Freshness, NotFresh, Seen, asked, is_past
 from quorate.gateway.remoting import answers, topics
+from quorate.gateway.remoting.exchange import Exchange
+from quorate.gateway.remoting.kv import NameServerTexts
+from quorate.gateway.remoting.naming import AskTopics, NameServer, no_topics
 from quorate.gateway.remoting.node_config import NodeConfig
 from quorate.gateway.remoting.server import Connection
 from quorate.gateway.remoting.settings import RemotingSettings
@@ -35,6 +38,7 @@ from quorate.metadata.commands import (
 from quorate.metrics import Metrics
 from quorate.model import queries
 from quorate.model.state import BrokerSet, State
+from quorate.wire import name_server as names
 from quorate.wire import remoting
 from quorate.wire.remoting import (
     AllTopicsRequest,
@@ -47,7 +51,6 @@ from quorate.wire.remoting import (
     Frame,
     GetConfigRequest,
     GetTopicRequest,
-    HeaderType,
     HeartbeatRequest,
     Message,
     MetadataRequest,
@@ -59,7 +62,14 @@ from quorate.wire.remoting import (
     UpdateConfigRequest,
     decode_body,
 )
-from quorate.wire.remoting_headers import MetadataReplyFields, ReadFields, RequestCode, SyncStateSetBody, is_true
+from quorate.wire.remoting_headers import (
+    ONEWAY_FLAG,
+    MetadataReplyFields,
+    ReadFields,
+    RequestCode,
+    SyncStateSetBody,
+    is_true,
+)
 
 _T = TypeVar("_T")
 _sync_state_set = msgspec.json.Decoder(SyncStateSetBody)
@@ -127,45 +137,13 @@ def needed(value: _T | None, name: str) -> _T:
     return value
 
 
-class Exchange(msgspec.Struct, eq=False):
-    """One request until it is answered, exactly once."""
-
-    service: "RemotingService"
-    connection: Connection
-    header_type: HeaderType
-    opaque: int
-    oneway: bool
-    name: str
-    started: float
-    command: Command | None = None
-    """What was made of it, if it is to be decided."""
-
-    def later(self, make: Callable[[], Message]) -> None:
-        """Answer with what is large, or long in the making."""
-        self.connection.later(lambda: self.reply(make()))
-
-    def decided(self, outcome: Outcome) -> None:
-        """Answer what became of the command."""
-        message = answers.command_answer(self.command, outcome)
-        self.reply(message, unknown=outcome.__class__ is UnknownOutcome)
-
-    def reply(self, message: Message, *, unknown: bool = False) -> None:
-        """Answer and count it (RocketMQ ``request_total``, ``request_latency``); ``unknown``: what became of it was not
-        known when the answer was due.
-        """
-        self.connection.answer(self.header_type, self.opaque, None if self.oneway else message)
-        status = "timeout" if unknown else "failed" if message.code in (1, 2) else "success"
-        metrics, name = self.service.metrics, self.name
-        metrics.requests[name, status] += 1
-        metrics.request_us[name].observe(int((self.service.now() - self.started) * 1e6))
-
-
 class RemotingService:
     """Serves one node's controller to RocketMQ's brokers and tools.
 
     ``addresses``: node id → ``host:port`` brokers reach that node's remoting listener at. ``connected``: does this node
     reach that one now? ``facts``: what 1010 shows
-    beside Java's defaults. ``group``: the name 1005 answers (Java ``controllerDLegerGroup``).
+    beside Java's defaults. ``group``: the name 1005 answers (Java ``controllerDLegerGroup``). ``ask_topics``: asks a
+    broker for its topics.
     """
 
     def __init__(
@@ -180,6 +158,7 @@ class RemotingService:
         now: Callable[[], float],
         connected: Callable[[int], bool] = lambda _node: False,
         facts: Mapping[str, str] | None = None,
+        ask_topics: AskTopics = no_topics,
         access: Access | None = None,
         quota: Quota | None = None,
         metrics: Metrics | None = None,
@@ -200,6 +179,10 @@ class RemotingService:
         self._replica_info: dict[str, tuple[BrokerSet, Message]] = {}
         self._all_topics: tuple[State, int, Message] | None = None
         self.now = now
+        self.names = NameServer(self, settings, ask_topics) if settings.name_server else None
+        self.texts = NameServerTexts(self)
+        if self.names is not None:
+            _gauges(self.metrics, self.names)
 
     # -- server.Service
 
@@ -213,16 +196,18 @@ class RemotingService:
         if self._guarded and not self._permitted(connection, "Heartbeat", f"broker-set/{fields.broker_set}"):
             return answers.FORBIDDEN
         self._controller.heartbeat(fields, connection)
+        if self.names is not None and self.names.announced.impatient:
+            self.names.beat(fields.cluster, fields.address)
         return answers.HEARTBEAT_OK
 
     def handle(self, request: Request, frame: Frame, connection: Connection) -> None:
         """Everything else."""
         name, route = _KINDS.get(request.__class__, _UNKNOWN)
-        oneway = request.flag & remoting.ONEWAY_FLAG != 0
+        oneway = request.flag & ONEWAY_FLAG != 0
         exchange = Exchange(self, connection, frame.header_type, request.opaque, oneway, name, self.now())
         if route is None:
             exchange.reply(answers.not_supported(remoting.code_of(request)))
-        elif len(frame.body) > self._settings.body_bytes_max:
+        elif len(frame.body) > self._body_bytes_max(request):
             exchange.reply(answers.failed(f"a body of {len(frame.body)} bytes is too large"))
         else:
             try:
@@ -233,6 +218,12 @@ class RemotingService:
     def closed(self, connection: Connection) -> None:
         """The channel of some broker, maybe."""
         self._controller.channel_closed(connection)
+        if self.names is not None:
+            self.names.closed(connection)
+
+    def _body_bytes_max(self, request: Request) -> int:
+        announces = request.__class__ is names.AnnounceRequest
+        return self._settings.announcement_bytes_max if announces else self._settings.body_bytes_max
 
     def knows(self, connection: Connection) -> bool:
         """The broker last heard on it is registered, and was heard on no other connection since."""
@@ -242,6 +233,26 @@ class RemotingService:
         broker_set = self._controller.state.broker_sets.get(entry.broker_set)
         replica = broker_set.replica(entry.broker_id) if broker_set is not None else None
         return replica is not None and replica.registered and replica.address == entry.address
+
+    # -- naming.Host
+
+    @property
+    def state(self) -> State:
+        """The committed state."""
+        return self._controller.state
+
+    def admitted(self, exchange: Exchange, operation: str, resource: str) -> bool:
+        """May it? A refusal is answered."""
+        return not self._guarded or self._admitted(exchange, operation, resource)
+
+    def catch_up(self, done: Callable[[bool], None]) -> None:
+        """Apply what is committed by now; False: how far that is cannot be known."""
+        self._controller.read(
+            "linearizable",
+            lambda view: done(isinstance(view, ReadView)),
+            forward=True,
+            timeout_s=self._settings.leader_check_s,
+        )
 
     # -- the two ways out
 
@@ -258,7 +269,8 @@ class RemotingService:
             return False
         return True
 
-    def _submit(self, exchange: Exchange, command: Command, resource: str) -> None:
+    def submit(self, exchange: Exchange, command: Command, resource: str) -> None:
+        """Have it decided, and answer what became of it."""
         if self._guarded and not self._admitted(exchange, command.__class__.__name__, resource):
             return
         exchange.command = command
@@ -270,7 +282,7 @@ class RemotingService:
             forward=self._settings.forward_to_leader,
         )
 
-    def _look(
+    def look(
         self,
         exchange: Exchange,
         fields: ReadFields,
@@ -312,7 +324,7 @@ class RemotingService:
         self._fresh.read(asked(fields.level or "", fields.min_offset or "", fields.at or ""), found, forward=forward)
 
     def _query(self, exchange: Exchange, fields: ReadFields, query: queries.Query, resource: str) -> None:
-        self._look(
+        self.look(
             exchange,
             fields,
             query.__class__.__name__,
@@ -332,7 +344,7 @@ class RemotingService:
             broker_id=fields.applied_broker_id,
             register_check_code=fields.register_check_code,
         )
-        self._submit(exchange, command, f"broker-set/{name}")
+        self.submit(exchange, command, f"broker-set/{name}")
 
     def next_broker_id(self, request: NextBrokerIdRequest, body: bytes, exchange: Exchange) -> None:
         """1012."""
@@ -354,7 +366,7 @@ class RemotingService:
             capabilities=content.capabilities,
             topics=content.topics,
         )
-        self._submit(exchange, command, f"broker-set/{name}")
+        self.submit(exchange, command, f"broker-set/{name}")
 
     def clean_broker_data(self, request: CleanBrokerDataRequest, body: bytes, exchange: Exchange) -> None:
         """1011."""
@@ -366,7 +378,7 @@ class RemotingService:
             broker_ids=fields.broker_controller_ids_to_clean,
             clean_living=is_true(fields.is_clean_living_broker),
         )
-        self._submit(exchange, command, f"broker-set/{name}")
+        self.submit(exchange, command, f"broker-set/{name}")
 
     # -- masters and sync state sets
 
@@ -381,7 +393,7 @@ class RemotingService:
             designate=designate,
             trigger="admin" if designate else "broker",
         )
-        self._submit(exchange, command, f"broker-set/{fields.broker_name}")
+        self.submit(exchange, command, f"broker-set/{fields.broker_name}")
 
     def alter_sync_state_set(self, request: AlterSyncStateSetRequest, body: bytes, exchange: Exchange) -> None:
         """1001; a missing body is for the decision to refuse, an unreadable one is code 1."""
@@ -395,13 +407,13 @@ class RemotingService:
             sync_state_set=None if content is None else content.sync_state_set,
             sync_state_set_epoch=0 if content is None else content.sync_state_set_epoch,
         )
-        self._submit(exchange, command, f"broker-set/{name}")
+        self.submit(exchange, command, f"broker-set/{name}")
 
     def replica_info(self, request: ReplicaInfoRequest, body: bytes, exchange: Exchange) -> None:
         """1004, polled by every broker: answered from encoded bytes kept beside the value they encode."""
         fields = request.fields
         name = needed(fields.broker_name, "brokerName")
-        self._look(
+        self.look(
             exchange, fields, "ReplicaInfo", f"broker-set/{name}", lambda view: self._replica_info_answer(name, view)
         )
 
@@ -426,7 +438,7 @@ class RemotingService:
     def sync_state_data(self, request: SyncStateDataRequest, body: bytes, exchange: Exchange) -> None:
         """1006."""
         query = queries.SyncStateData(broker_sets=decode_body(body, _names) if body else None)
-        self._look(
+        self.look(
             exchange,
             request.fields,
             "SyncStateData",
@@ -492,7 +504,7 @@ class RemotingService:
         elif not changes:
             exchange.reply(answers.OK)
         else:
-            self._submit(exchange, ChangeConfig(scope=self._config.scope, changes=changes), self._config.scope)
+            self.submit(exchange, ChangeConfig(scope=self._config.scope, changes=changes), self._config.scope)
 
     # -- topics
 
@@ -511,11 +523,11 @@ class RemotingService:
             order=is_true(fields.order),
             attributes=topics.parse_attributes(fields.attributes),
         )
-        self._submit(exchange, command, f"topic/{fields.topic}")
+        self.submit(exchange, command, f"topic/{fields.topic}")
 
     def delete_topic(self, request: DeleteTopicRequest, body: bytes, exchange: Exchange) -> None:
         """215."""
-        self._submit(exchange, DeleteTopic(topic=request.fields.topic), f"topic/{request.fields.topic}")
+        self.submit(exchange, DeleteTopic(topic=request.fields.topic), f"topic/{request.fields.topic}")
 
     def get_topic(self, request: GetTopicRequest, body: bytes, exchange: Exchange) -> None:
         """351."""
@@ -524,7 +536,7 @@ class RemotingService:
 
     def all_topics(self, request: AllTopicsRequest, body: bytes, exchange: Exchange) -> None:
         """21: the encoded answer is kept until something happens."""
-        self._look(exchange, request.fields, "TopicList", "cluster", self._all_topics_answer, large=True)
+        self.look(exchange, request.fields, "TopicList", "cluster", self._all_topics_answer, large=True)
 
     def _all_topics_answer(self, view: ReadView) -> Message:
         kept = self._all_topics
@@ -537,6 +549,28 @@ class RemotingService:
 
 
 _Route = Callable[[RemotingService, Any, bytes, Exchange], None]
+
+
+def _if_name_server(route: Callable[[RemotingService, NameServer, Any, bytes, Exchange], None]) -> _Route:
+    """The route of a name server's request; not supported where this node is none (``name_server``)."""
+
+    def answer(service: RemotingService, request: Any, body: bytes, exchange: Exchange) -> None:
+        if service.names is None:
+            exchange.reply(answers.not_supported(remoting.code_of(request)))
+        else:
+            route(service, service.names, request, body, exchange)
+
+    return answer
+
+
+def _named(route: Callable[[NameServer, Any, bytes, Exchange], None]) -> _Route:
+    return _if_name_server(lambda _, naming, *asked: route(naming, *asked))
+
+
+def _kept(route: Callable[[NameServerTexts, Any, bytes, Exchange], None]) -> _Route:
+    return _if_name_server(lambda service, _, *asked: route(service.texts, *asked))
+
+
 _ROUTES: Mapping[type[Request], _Route] = {
     AlterSyncStateSetRequest: RemotingService.alter_sync_state_set,
     ElectMasterRequest: RemotingService.elect_master,
@@ -553,6 +587,33 @@ _ROUTES: Mapping[type[Request], _Route] = {
     DeleteTopicRequest: RemotingService.delete_topic,
     GetTopicRequest: RemotingService.get_topic,
     AllTopicsRequest: RemotingService.all_topics,
+    names.UpdateNameServerConfigRequest: _if_name_server(lambda service, _, *asked: service.update_config(*asked)),
+    names.GetNameServerConfigRequest: _if_name_server(lambda service, _, *asked: service.get_config(*asked)),
+    names.PutKvRequest: _kept(NameServerTexts.put_kv),
+    names.GetKvRequest: _kept(NameServerTexts.get_kv),
+    names.DeleteKvRequest: _kept(NameServerTexts.delete_kv),
+    names.KvListRequest: _kept(NameServerTexts.kv_list),
+    **{
+        kind: _named(route)
+        for kind, route in (
+            (names.AnnounceRequest, NameServer.announce),
+            (names.WithdrawRequest, NameServer.withdraw),
+            (names.DataVersionRequest, NameServer.data_version),
+            (names.MemberGroupRequest, NameServer.member_group),
+            (names.ClusterInfoRequest, NameServer.cluster_info),
+            (names.WipeWriteRequest, NameServer.permit),
+            (names.AddWriteRequest, NameServer.permit),
+            (names.RouteRequest, NameServer.route),
+            (names.TopicNamesRequest, NameServer.topic_names),
+            (names.ClusterTopicsRequest, NameServer.cluster_topics),
+            (names.SystemTopicsRequest, NameServer.system_topics),
+            (names.UnitTopicsRequest, NameServer.unit_topics),
+            (names.UnitSubTopicsRequest, NameServer.unit_topics),
+            (names.UnitSubUnunitTopicsRequest, NameServer.unit_topics),
+            (names.AnnounceTopicRequest, NameServer.announce_topic),
+            (names.ForgetTopicRequest, NameServer.forget_topic),
+        )
+    },
 }
 """904 is not here: the server takes it before anything else. 1008 goes the other way and is not supported."""
 
@@ -561,6 +622,20 @@ _KINDS: Mapping[type[Request], tuple[str, _Route | None]] = {
 }
 """How each request is counted, and who answers it."""
 _UNKNOWN: tuple[str, _Route | None] = ("UNKNOWN", None)
+
+
+def _gauges(metrics: Metrics, naming: NameServer) -> None:
+    """What a name server keeps."""
+    metrics.gauge(
+        "announced_brokers",
+        "Brokers that announced themselves to this node as their name server.",
+        lambda: len(naming.announced),
+    )
+    metrics.gauge(
+        "announced_topics",
+        "Topics that brokers announced to this node, each counted once for every set that has it.",
+        lambda: naming.announced.queues,
+    )
 
 
 def _facts(node_id: int, group: str, addresses: Mapping[int, str], settings: RemotingSettings) -> dict[str, str]:

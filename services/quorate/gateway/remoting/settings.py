@@ -16,6 +16,13 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     spread_brokers: bool = False
     """1005 names a broker one of the nodes that are connected, by its set and id, instead of the leader: each node
     takes all its requests (``forward_to_leader``). Who sent no heartbeat to the node it asks is told the leader."""
+    name_server: bool = True
+    """Answer as a name server too: brokers and clients may name the nodes' rpc addresses as ``namesrvAddr``."""
+    announced_max: int = 100_000
+    """Brokers, and topics counted once for each set that has them, that a node keeps as a name server; one more is
+    refused with code 1."""
+    announcement_bytes_max: int = 8 << 20
+    """The longest body of a broker's announcement (103), and the most that may come out of a compressed one."""
     java: str = ""
     """Other settings of Java's controller under their own names, a ``key=value`` a line: 1010 shows them, and their
     ``configBlackList`` holds for 1009. Nothing else heeds them."""
@@ -59,6 +66,8 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often deadlines of connections are looked at."""
     push_deadline_s: float = 3.0
     """Connect, send and answer of one role change (Java waits 3 s)."""
+    ask_deadline_s: float = 1.0
+    """Connect, send and answer of a question to a broker, for which a client waits."""
     push_in_flight_max: int = 4096
     """Role changes under way to brokers; one more fails at once and is tried again by the reconciler."""
     push_connections_max: int = 4096

@@ -124,8 +124,9 @@ def test_every_request_is_served_compared_with_java_and_documented() -> None:
     assert {code for code, kind in REQUEST_TYPES.items() if kind in (*_ROUTES, HeartbeatRequest)} == served
     calls = [
         node
-        for node in ast.walk(ast.parse((ROOT / "tests/contract/cases.py").read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        for file in ("cases.py", "names.py")
+        for node in ast.walk(ast.parse((ROOT / "tests/contract" / file).read_text()))
+        if isinstance(node, ast.Call)
     ]
     asked = {arg.value for call in calls for arg in call.args if isinstance(arg, ast.Constant)}
     assert served - asked == set()

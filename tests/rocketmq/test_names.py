@@ -1,0 +1,53 @@
+"""Stock brokers, producer, consumer and mqadmin with Quorate as their controller and their name server; no other."""
+
+import pytest
+
+from tests.rocketmq.world import World
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def lives(world: World) -> set[int]:
+    """Two brokers, a topic made by way of the routes, messages."""
+    world.start_broker(1)
+    world.until_master(1)
+    world.start_broker(2)
+    world.until_in_sync(1, 2)
+    said = world.peer.admin("updateTopic", "-n", world.stock.names, "-c", "DefaultCluster", "-t", "story")
+    assert f"create topic to 127.0.0.1:{world.ports[1]} success" in said, said
+    world.peer.subscribe()
+    return world.peer.send(0, 20)
+
+
+def told(world: World) -> None:
+    """What mqadmin asks a name server, asked of this one."""
+    brokers = world.peer.admin("clusterList", "-n", world.stock.names)
+    assert all(f"127.0.0.1:{port}" in brokers for port in world.ports.values()), brokers
+    assert "story" in world.peer.admin("topicList", "-n", world.stock.names)
+    route = world.peer.admin("topicRoute", "-n", world.stock.names, "-t", "story")
+    assert f"127.0.0.1:{world.ports[1]}" in route, route
+
+
+def loses_leader_and_master(world: World) -> set[int]:
+    """SIGKILL of the leading controller and of the master, at once: messages flow, and both come back."""
+    leader = world.cluster.leader()
+    world.cluster.kill(leader)
+    world.kill_broker(1)
+    world.until_master(2, seconds=20)
+    acked = world.peer.send(100, 20)
+    world.cluster.restart(leader)
+    answers = [world.route(address, "story") for address in world.cluster.addresses]
+    assert {code for code, _ in answers} == {0}, "the one that has just begun asked the master"
+    assert [addresses["0"] for _, addresses in answers] == [f"127.0.0.1:{world.ports[2]}"] * 3
+    world.start_broker(1)
+    world.until_in_sync(1, 2)
+    return acked | world.peer.send(200, 10)
+
+
+def test_a_producer_and_a_consumer_need_no_name_server(alone: World) -> None:
+    """A push consumer receives every acknowledged message, through the death of the leader and of the master."""
+    acked = lives(alone)
+    told(alone)
+    acked |= loses_leader_and_master(alone)
+    assert len(acked) == 50
+    alone.until("the consumer has all", lambda: acked <= alone.peer.received())

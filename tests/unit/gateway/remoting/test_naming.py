@@ -1,0 +1,252 @@
+"""The name server's part: what a route says, who is asked, what is kept and for how long. What Java answers to each
+request is compared in tests/contract/names.py.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quorate.events import FeatureLevelChanged, Stamp
+from quorate.gateway.access import OpenAccess
+from quorate.gateway.remoting.announced import LOOK_EVERY_S, SILENT_AFTER_S
+from quorate.gateway.remoting.settings import RemotingSettings
+from quorate.model.evolve import evolve
+from quorate.wire.remoting import FrameSplitter, Response, decode_request, encode_request
+from tests.unit.gateway.remoting.test_service import A1, A2, SET, Gateway, Peer
+
+NAMES = RemotingSettings()
+CODES = (100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 322, 327, 901)
+VERSION = {"counter": 1, "stateVersion": 1, "timestamp": 1}
+
+
+def table(*topics: str, **version: int) -> dict[str, Any]:
+    """Java ``TopicConfigSerializeWrapper``."""
+    configs = {topic: {"topicName": topic, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6} for topic in topics}
+    return {"dataVersion": {**VERSION, **version}, "topicConfigTable": configs}
+
+
+class Named(Gateway):
+    """A gateway whose brokers can be asked for their topics."""
+
+    def __init__(self, settings: RemotingSettings | None = None) -> None:
+        self.asked: list[tuple[str, Callable[[bytes | None], None]]] = []
+        super().__init__(settings, ask_topics=lambda address, done: self.asked.append((address, done)))
+        self.announced = self.service.names.announced if self.service.names is not None else None
+
+    def quiet(self, code: int, **fields: str) -> None:
+        """Ask, and wait for no answer."""
+        (frame,) = FrameSplitter().feed(encode_request(code, 7, fields))
+        self.service.handle(decode_request(frame), frame, self.peer)
+
+    def announce(self, address: str, broker_id: int, *topics: str, name: str = "b", **more: Any) -> Response:
+        """103."""
+        body = {"topicConfigSerializeWrapper": table(*topics, **more.pop("version", {}))}
+        return self.ask(
+            103, body, clusterName="C", brokerName=name, brokerAddr=address, brokerId=broker_id,
+            haServerAddr=f"{address}0", **{"enableActingMaster": "false", **more},
+        )  # fmt: skip
+
+    def addresses(self, topic: str) -> dict[str, str] | None:
+        """Id → address of set ``b`` in the route; None: there is no route."""
+        answer = self.ask(105, topic=topic)
+        if answer.code == 17:
+            return None
+        (one,) = json.loads(answer.body)["brokerDatas"]
+        found: dict[str, str] = one["brokerAddrs"]
+        return found
+
+
+def test_a_route_names_the_new_master_as_soon_as_it_is_elected() -> None:
+    """Whatever the brokers said of their roles: who is master is decided, and who is fenced is in no route."""
+    gateway = Named()
+    gateway.pair()
+    assert gateway.announce(A1, 0, "t", "u").code == 0
+    assert gateway.announce(A2, 2, "t", "u").code == 0
+    assert gateway.addresses("t") == {"0": A1, "2": A2}
+    assert gateway.ask(1002, **SET, brokerId=2, designateElect="true").code == 0
+    assert gateway.addresses("t") == {"0": A2, "1": A1}
+    answer = gateway.announce(A1, 1, "t", "u")
+    assert (answer.fields["masterAddr"], answer.fields["haServerAddr"]) == (A2, f"{A2}0")
+
+
+def test_a_slave_is_told_its_master_before_that_one_announced_itself() -> None:
+    """A node that has just begun knows who is master; only where its log is read it does not."""
+    gateway = Named()
+    gateway.pair()
+    answer = gateway.announce(A2, 2, "t", "u")
+    assert (answer.fields.get("masterAddr"), answer.fields.get("haServerAddr")) == (A1, None)
+    assert "masterAddr" not in gateway.announce(A1, 0, "t", "u").fields
+
+
+def test_topics_of_a_known_set_outlive_its_connections() -> None:
+    """The set is decided to serve: a connection that ends takes nothing from its route."""
+    gateway = Named()
+    gateway.pair()
+    gateway.announce(A1, 0, "t", "u")
+    gateway.service.closed(gateway.peer)
+    assert gateway.addresses("t") == {"0": A1, "2": A2}
+    assert gateway.announced is not None and len(gateway.announced) == 0
+
+
+def test_a_cleaned_set_is_in_no_route_and_forgotten() -> None:
+    """1011: the controller knows it no more, and nobody announces it."""
+    gateway = Named()
+    gateway.pair()
+    gateway.announce(A1, 0, "t", "u")
+    gateway.service.closed(gateway.peer)
+    assert gateway.ask(1011, **SET, isCleanLivingBroker="true").code == 0
+    assert gateway.addresses("t") is None
+    gateway.controller.clock.advance(LOOK_EVERY_S + 1)
+    gateway.addresses("t")
+    assert gateway.announced is not None and (gateway.announced.sets, gateway.announced.queues) == ({}, 0)
+
+
+def test_a_node_that_was_told_nothing_asks_the_master_first() -> None:
+    """Every client waits for the same question; what the master announces itself meanwhile is newer."""
+    gateway = Named()
+    gateway.pair()
+    (one, two) = (Peer(), Peer())
+    for gateway.peer in (one, two):
+        gateway.quiet(105, topic="t")
+    ((address, done),) = gateway.asked
+    assert (address, one.sent, two.sent) == (A1, [], [])
+    done(json.dumps(table("t")).encode())
+    assert [message.code for peer in (one, two) for message in peer.sent if message is not None] == [0, 0]
+    assert gateway.addresses("t") == {"0": A1, "2": A2}
+    assert gateway.addresses("nobody's") is None
+    assert len(gateway.asked) == 1
+
+
+@pytest.mark.parametrize("body", [None, b"{", b"{}"])
+def test_a_master_that_says_nothing_useful_is_asked_again_later(body: bytes | None) -> None:
+    """Who waited is told that there is no such topic; five seconds later it is asked once more, unless it has none."""
+    gateway = Named()
+    gateway.pair()
+    gateway.quiet(105, topic="t")
+    gateway.asked.pop()[1](body)
+    assert gateway.peer.sent[-1] is not None and gateway.peer.sent[-1].code == 17
+    assert gateway.addresses("t") is None
+    gateway.controller.clock.advance(6)
+    gateway.quiet(105, topic="t")
+    assert len(gateway.asked) == (body != b"{}")
+
+
+def test_whoever_is_silent_for_two_minutes_is_gone() -> None:
+    """A broker of no controller; 103 and 322 are words of it, and so is 904 where it wants to be missed sooner."""
+    gateway = Named()
+    patient, hasty = "127.0.0.1:1", "127.0.0.1:2"
+    gateway.announce(patient, 0, "t", "u", name="patient")
+    gateway.announce(hasty, 0, "t", "u", name="hasty", heartbeatTimeoutMillis=10_000)
+    clock = gateway.controller.clock
+    clock.advance(9)
+    gateway.ask(904, clusterName="C", brokerName="hasty", brokerId=0, brokerAddr=hasty)
+    clock.advance(9)
+    assert {one["brokerName"] for one in json.loads(gateway.ask(105, topic="t").body)["brokerDatas"]} == {
+        "patient", "hasty",
+    }  # fmt: skip
+    clock.advance(11)
+    assert {one["brokerName"] for one in json.loads(gateway.ask(105, topic="t").body)["brokerDatas"]} == {"patient"}
+    clock.advance(SILENT_AFTER_S - 30)
+    gateway.ask(322, VERSION, clusterName="C", brokerName="patient", brokerId=0, brokerAddr=patient)
+    clock.advance(SILENT_AFTER_S - 1)
+    assert gateway.ask(105, topic="t").code == 0
+    clock.advance(LOOK_EVERY_S)
+    assert gateway.ask(105, topic="t").code == 17
+
+
+def test_a_late_end_of_a_former_connection_takes_nobody_out() -> None:
+    """apache/rocketmq#11045: whoever has come back on another connection is there."""
+    gateway = Named()
+    first = gateway.peer
+    gateway.announce(A1, 0, "t", "u")
+    gateway.peer = Peer()
+    gateway.announce(A1, 0, "t", "u")
+    gateway.service.closed(first)
+    assert gateway.addresses("t") == {"0": A1}
+    gateway.service.closed(gateway.peer)
+    assert gateway.addresses("t") is None
+
+
+def test_what_is_said_again_is_read_once() -> None:
+    """The same announcement on the same connection costs no look at its topics; one topic less is put back by it."""
+    gateway = Named()
+    gateway.announce(A1, 0, "t", "u")
+    assert gateway.announced is not None
+    revision = gateway.announced.revision
+    gateway.announce(A1, 0, "t", "u")
+    assert gateway.announced.revision == revision
+    assert gateway.ask(216, topic="t").code == 0
+    assert gateway.addresses("t") is None
+    gateway.announce(A1, 0, "t", "u")
+    assert gateway.addresses("t") == {"0": A1}
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """One more topic, or broker, is refused by name; those that are there stay."""
+    gateway = Named(RemotingSettings(announced_max=2))
+    assert gateway.announce(A1, 0, "t", "u").code == 0
+    answer = gateway.announce(A1, 0, "t", "u", "v", version={"counter": 2})
+    assert (answer.code, answer.remark) == (1, "2 topics of sets are kept")
+    assert gateway.announce(A2, 2, "t", "u").code == 0
+    answer = gateway.announce("127.0.0.1:3", 3, "t", "u")
+    assert (answer.code, answer.remark) == (1, "2 brokers are kept")
+    assert gateway.addresses("t") == {"0": A1, "2": A2}
+    names = {"clusterName": "C" * NAMES.names_max, "brokerName": "b", "brokerAddr": A1, "brokerId": 0}
+    assert gateway.ask(103, **names).remark == "Registration with names that are too long"
+
+
+def test_a_longer_body_is_let_in_for_an_announcement_alone() -> None:
+    """A broker with many topics; everything else keeps to ``body_bytes_max``."""
+    gateway = Named(RemotingSettings(body_bytes_max=100, announcement_bytes_max=2000))
+    assert gateway.announce(A1, 0, *(f"topic-{number}" for number in range(10))).code == 0
+    assert "too large" in (gateway.announce(A1, 0, *(f"topic-{number}" for number in range(50))).remark or "")
+    assert "too large" in (gateway.ask(217, {"queueDatas": [], "x": "y" * 100}, topic="t").remark or "")
+
+
+def test_a_topic_of_the_controller_s_is_deleted_with_its_route() -> None:
+    """216, as ``mqadmin deleteTopic`` ends: it would else be told to brokers again."""
+    gateway = Named()
+    assert gateway.ask(17, topic="t", readQueueNums=1, writeQueueNums=1, perm=6).code == 0
+    assert gateway.ask(216, topic="t", clusterName="other").code == 0
+    assert "t" in gateway.controller.state.topics
+    assert gateway.ask(216, topic="t").code == 0
+    assert "t" not in gateway.controller.state.topics
+    assert gateway.ask(216, topic="t").code == 0
+
+
+def test_texts_are_keys_and_need_their_feature_level() -> None:
+    """100 is refused by name below level 2, and is a key from it on."""
+    gateway = Named()
+    refused = gateway.ask(100, namespace="N", key="k", value="v")
+    assert refused.code == 2005 and "needs feature level 2" in (refused.remark or "")
+    stamp = Stamp(offset=0, term=1, time_ms=0, principal="", cause="")
+    gateway.controller.state = evolve(gateway.controller.state, FeatureLevelChanged(old=1, new=2), stamp)
+    assert gateway.ask(100, namespace="N", key="k", value="v").code == 0
+    assert gateway.controller.state.keys.get(b"/rocketmq/kv/N/k") is not None
+    assert gateway.ask(101, namespace="N", key="k").fields == {"value": "v"}
+    assert json.loads(gateway.ask(219, namespace="N").body) == {"table": {"k": "v"}}
+
+
+def test_a_node_that_is_no_name_server_says_so() -> None:
+    """``name_server`` off: each of these codes is not supported, as at Java's controller."""
+    gateway = Named(RemotingSettings(name_server=False))
+    for code in (*CODES, 318, 319):
+        answer = gateway.ask(code)
+        assert (answer.code, answer.remark) == (3, f" request type {code} not supported"), code
+
+
+class Deaf(OpenAccess):
+    """Lets nobody do anything."""
+
+    def authorize(self, principal: str, operation: str, resource: str) -> bool:
+        return False
+
+
+def test_every_name_server_s_request_asks_the_access_hook() -> None:
+    """Nothing is told and nothing taken of who is not permitted."""
+    gateway = Gateway(access=Deaf())
+    fields = {"clusterName": "C", "brokerName": "b", "brokerAddr": A1, "brokerId": 0, "topic": "t", "namespace": "N"}
+    for code in CODES:
+        assert gateway.ask(code, VERSION, key="k", value="v", **fields).code == 16, code

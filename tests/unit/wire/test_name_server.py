@@ -1,0 +1,122 @@
+"""Bodies that brokers send a name server: read as fastjson writes them, bounded, refused by name."""
+
+import json
+import struct
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.errors import PeerError
+from quorate.wire.name_server import decode_announcement, decode_queues, decode_topics, decode_version, whose
+
+VERSION = b'{"counter":3,"stateVersion":2,"timestamp":7}'
+MAX = 1 << 16
+
+
+def deflated(*topics: bytes, filters: bytes = b"[]", mappings: tuple[bytes, ...] | None = ()) -> bytes:
+    """Java ``RegisterBrokerBody.encode(true)``; no mappings at all: a broker from before 5."""
+    parts = [VERSION, *topics, filters, *(mappings or ())]
+    lengths = [struct.pack(">i", len(one)) + one for one in parts]
+    lengths.insert(1, struct.pack(">i", len(topics)))
+    if mappings is not None:
+        lengths.insert(3 + len(topics), struct.pack(">i", len(mappings)))
+    return zlib.compress(b"".join(lengths))
+
+
+def test_a_registration_is_read() -> None:
+    """Topics, version, filter servers; what is unknown is passed over, what is missing is Java's default."""
+    body = (
+        b'{"filterServerList":["f"],"topicConfigSerializeWrapper":{"dataVersion":' + VERSION + b',"new":1,'
+        b'"topicConfigTable":{"t":{"topicName":"t","perm":4,"order":true}}}}'
+    )
+    read = decode_announcement(body, compressed=False, bytes_max=MAX)
+    table = read.topic_config_serialize_wrapper
+    assert (table.data_version.counter, table.data_version.state_version, table.data_version.timestamp) == (3, 2, 7)
+    topic = table.topic_config_table["t"]
+    assert (topic.topic_name, topic.perm, topic.order, topic.read_queue_nums) == ("t", 4, True, 16)
+    assert read.filter_server_list == ("f",)
+
+
+def test_no_body_announces_nothing() -> None:
+    """As in Java."""
+    assert not decode_announcement(
+        b"", compressed=True, bytes_max=MAX
+    ).topic_config_serialize_wrapper.topic_config_table
+
+
+def test_bare_numbers_as_keys_are_read_and_texts_are_left_alone() -> None:
+    """Fastjson writes them so in maps of numbers; the same letters inside a text are text."""
+    body = (
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"t":{"topicName":"t","attributes":{"a":"{1:2,3:4}\\\\\\""}}},'
+        b'"topicQueueMappingInfoMap":{"t":{"topic":"t","bname":"b","currIdMap":{0:0,-1:1}}}}}'
+    )
+    table = decode_announcement(body, compressed=False, bytes_max=MAX).topic_config_serialize_wrapper
+    assert table.topic_config_table["t"].attributes == {"a": '{1:2,3:4}\\"'}
+    mapping = table.topic_queue_mapping_info_map["t"]
+    assert json.loads(bytes(mapping))["currIdMap"] == {"0": 0, "-1": 1}
+    assert (whose(mapping).topic, whose(mapping).bname) == ("t", "b")
+
+
+def test_a_deflated_registration_is_read() -> None:
+    """Java's form of words; attributes with a space in them are lost, as there."""
+    body = deflated(
+        b't 3 2 6 MULTI_TAG {"a":"b"}',
+        b'u 1 1 4 SINGLE_TAG {"a":"b c"}',
+        b"v 1 1 4 SINGLE_TAG",
+        filters=b'["f"]',
+        mappings=(b'{"topic":"t","bname":"b","currIdMap":{0:0}}',),
+    )
+    read = decode_announcement(body, compressed=True, bytes_max=MAX)
+    table = read.topic_config_serialize_wrapper
+    first = table.topic_config_table["t"]
+    assert (first.read_queue_nums, first.write_queue_nums, first.perm, first.topic_filter_type) == (
+        3,
+        2,
+        6,
+        "MULTI_TAG",
+    )
+    assert [one.attributes for one in table.topic_config_table.values()] == [{"a": "b"}, None, None]
+    assert list(table.topic_queue_mapping_info_map) == ["t"]
+    assert read.filter_server_list == ("f",)
+    before_5 = decode_announcement(deflated(mappings=None), compressed=True, bytes_max=MAX)
+    assert before_5.topic_config_serialize_wrapper.topic_queue_mapping_info_map == {}
+
+
+def test_what_comes_out_of_a_deflated_registration_is_bounded() -> None:
+    """A few bytes that become many are refused before they are there."""
+    body = deflated(b"t 1 1 1 SINGLE_TAG" + b" " * (1 << 20))
+    assert len(body) < 2000
+    with pytest.raises(PeerError, match="more than 65536 bytes come out of it"):
+        decode_announcement(body, compressed=True, bytes_max=MAX)
+
+
+@pytest.mark.parametrize(
+    "body", [deflated(b"t 1 1"), deflated(b"t x 1 6 SINGLE_TAG"), zlib.compress(b"\x7f\xff\xff\xff")]
+)
+def test_a_broken_deflated_registration_is_refused_by_name(body: bytes) -> None:
+    """Not enough words, no number, a part longer than all."""
+    with pytest.raises(PeerError, match="registration: "):
+        decode_announcement(body, compressed=True, bytes_max=MAX)
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_whatever_comes_only_a_peer_error_leaves(body: bytes, squeezed: bool) -> None:
+    """Bytes of any kind, in each place where a body is read."""
+    inputs = zlib.compress(body) if squeezed else body
+    for read in (
+        lambda: decode_announcement(inputs, compressed=squeezed, bytes_max=MAX),
+        lambda: decode_topics(body),
+        lambda: decode_version(body),
+        lambda: decode_queues(body),
+    ):
+        try:
+            read()
+        except PeerError:
+            continue
+
+
+def test_a_route_of_nothing_has_no_queues() -> None:
+    """217 without a body, or with a null in it."""
+    assert decode_queues(b"") == decode_queues(b'{"queueDatas":null}') == ()
