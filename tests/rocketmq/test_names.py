@@ -8,13 +8,18 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def lives(world: World) -> set[int]:
-    """Two brokers, a topic made by way of the routes, messages."""
+    """Two brokers, a topic made at the controller, of which the master is told, messages."""
     world.start_broker(1)
     world.until_master(1)
     world.start_broker(2)
     world.until_in_sync(1, 2)
-    said = world.peer.admin("updateTopic", "-n", world.stock.names, "-c", "DefaultCluster", "-t", "story")
-    assert f"create topic to 127.0.0.1:{world.ports[1]} success" in said, said
+    assert world.ask(17, topic="story", readQueueNums=4, writeQueueNums=4, perm=6).code == 0
+    master = {"0": f"127.0.0.1:{world.ports[1]}"}
+
+    def told_everywhere() -> bool:
+        return all(master.items() <= world.route(at, "story")[1].items() for at in world.cluster.addresses)
+
+    world.until("the topic has a route", told_everywhere)
     world.peer.subscribe()
     return world.peer.send(0, 20)
 

@@ -33,10 +33,12 @@ from quorate.controller.ports import (
     DialResult,
     PeerLink,
     RoleChange,
+    TopicLink,
 )
 from quorate.controller.rereading import Reread
 from quorate.controller.role_changes import RoleChanges
 from quorate.controller.settings import ControllerSettings
+from quorate.controller.topic_pushes import TopicPushes
 from quorate.controller.views import Level, ReadResult, ReadView, answered
 
 __all__ = [
@@ -79,6 +81,8 @@ __all__ = [
     "RoleChanges",
     "SettingsAgreement",
     "StateIsWrongError",
+    "TopicLink",
+    "TopicPushes",
     "Unavailable",
     "UnknownOutcome",
     "VoterIs",

@@ -1,6 +1,6 @@
 """What the controller asks of the world beside consensus: peers to talk to, brokers to call, a place for its lines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ from quorate.controller.in_flight import Flights
 from quorate.controller.listeners import Listeners
 from quorate.controller.machine import ReplicatedState
 from quorate.metrics import Metrics
+from quorate.model.state import Topic
 
 DialResult = Literal["accepted", "refused", "unknown"]
 
@@ -33,6 +34,19 @@ class BrokerLink(Protocol):
 
     def dial(self, address: str, done: Callable[[DialResult], None]) -> None:
         """Try to connect: ``refused`` proves that nobody listens there; ``unknown`` proves nothing."""
+
+
+class TopicLink(Protocol):
+    """What the controller asks and tells brokers of topics. Every call ends in its callback, within a deadline."""
+
+    def ask_topic(self, address: str, topic: str, done: Callable[[Mapping[str, Topic] | None], None]) -> None:
+        """The topic by its name, nothing where the broker has none; None: it did not say."""
+
+    def ask_all_topics(self, address: str, done: Callable[[Mapping[str, Topic] | None], None]) -> None:
+        """Every topic of the broker by its name; None: it did not say."""
+
+    def put_topic(self, address: str, topic: Topic, before: Topic | None, done: Callable[[bool], None]) -> None:
+        """Make the topic, or make what was ``before`` so; ``done(True)`` when the broker acknowledged it."""
 
 
 class PeerLink(Protocol):

@@ -1,5 +1,7 @@
 """Limits and periods of the controller."""
 
+from typing import Literal
+
 import msgspec
 
 from quorate.bounds import bounded
@@ -61,6 +63,11 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Deliveries of this long are recorded in one decision."""
     role_push_gather_max: int = 64
     """… but not more of them than this."""
+    push_topics: Literal["missing", "all", "off"] = "missing"
+    """Which topics made here masters are told of besides those just made or changed: those they lack; or also those
+    they have otherwise (what was changed at the broker itself is lost then); or none are told of any."""
+    topic_push_rest_s: float = 0.002
+    """Pause between two questions to masters about topics."""
     deadline_sweep_s: float = 0.05
     """How often deadlines are looked at; what would be overdue at the next look is ended at this one."""
     group_window_s: float = 0.05

@@ -21,7 +21,7 @@ from quorate.consensus.storage.scrub import Scrub
 from quorate.consensus.storage.store import StoreDamagedError
 from quorate.consensus.transport.hello import PeerIdentity
 from quorate.consensus.transport.peers import Peers
-from quorate.controller import Listener, StateIsWrongError
+from quorate.controller import Listener, StateIsWrongError, TopicPushes
 from quorate.errors import QuorateError, StorageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.remoting.pusher import RolePusher
@@ -207,7 +207,22 @@ class Running:
             ),
             founding,
         )
-        self.core.listeners.add(_Outward(self.log, self.peers))
+        self.core.listeners.add(_Outward(self.log, self.peers), self._made_topic_pushes())
+
+    def _made_topic_pushes(self) -> TopicPushes:
+        pushes = TopicPushes(self.core.controller, self.scheduler, self.pusher, self.settings.controller)
+        self.metrics.gauge(
+            "topic_pushes_waiting", "Topics and masters that are to be told of each other.", lambda: len(pushes)
+        )
+        self.metrics.gauge(
+            "topics_pushed", "Topics made here that a master acknowledged to this node.", lambda: pushes.pushed
+        )
+        self.metrics.gauge(
+            "topics_differing",
+            "Topics that a master has otherwise than they were made here, as far as this leader compared.",
+            lambda: pushes.differing,
+        )
+        return pushes
 
     def _made_scrub(self) -> Scrub:
         data, settings = self.data, self.settings.storage.scrub

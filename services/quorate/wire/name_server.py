@@ -326,6 +326,7 @@ class NamesBody(Body, gc=False, frozen=True):
 
 _body = msgspec.json.Decoder(AnnounceBody, strict=False)
 _table = msgspec.json.Decoder(AnnouncedTopics, strict=False)
+_one = msgspec.json.Decoder(AnnouncedTopic, strict=False)
 _version = msgspec.json.Decoder(AnnouncedVersion, strict=False)
 _filters = msgspec.json.Decoder(tuple[str, ...])
 _attributes = msgspec.json.Decoder(dict[str, str])
@@ -345,6 +346,11 @@ def decode_announcement(body: bytes, *, compressed: bool, bytes_max: int) -> Ann
 def decode_topics(body: bytes) -> AnnouncedTopics:
     """A broker's answer to 21. Raises PeerError."""
     return _read(_table, body, "list of topics")
+
+
+def decode_topic(body: bytes) -> AnnouncedTopic:
+    """A broker's answer to 351. Raises PeerError."""
+    return _read(_one, body, "topic")
 
 
 def decode_version(body: bytes) -> AnnouncedVersion:

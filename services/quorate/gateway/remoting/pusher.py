@@ -8,17 +8,20 @@ Source: Java ``ControllerManager.notifyBrokerRoleChanged`` (one-way there), ``Re
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import TypeVar, cast
 
 import msgspec
 import structlog
 
 from quorate.controller.ports import DialResult, RoleChange
 from quorate.errors import PeerError
+from quorate.gateway.remoting import topics
 from quorate.gateway.remoting.reach import AllowedNetworks, OutOfReachError
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.texts import parse_address
+from quorate.model.state import Topic
+from quorate.wire.name_server import decode_topic, decode_topics
 from quorate.wire.remoting import (
     RESPONSE_FLAG,
     FrameSplitter,
@@ -28,12 +31,13 @@ from quorate.wire.remoting import (
     decode_header,
     decode_response,
 )
-from quorate.wire.remoting_headers import RequestCode, ResponseCode, RoleChangedFields, SyncStateSetBody
+from quorate.wire.remoting_headers import GetTopicFields, RequestCode, ResponseCode, RoleChangedFields, SyncStateSetBody
 
 _encode_body = msgspec.json.Encoder().encode
 _REPLY_BYTES_MAX = 8 << 20
 """A broker's list of its topics is the longest."""
 TELL_EVERY_S = 60.0
+_T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
 
@@ -146,6 +150,31 @@ class RolePusher:
             lambda answer: done(answer.body if answer is not None and _succeeded(answer) else None),
             deadline_s=self._settings.ask_deadline_s,
         )
+
+    def ask_topic(self, address: str, topic: str, done: Callable[[Mapping[str, Topic] | None], None]) -> None:
+        """351."""
+
+        def answered(answer: Response | None) -> None:
+            if answer is not None and answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                done({})
+            else:
+                done(_read(answer, lambda body: {topic: topics.topic_of(topic, decode_topic(body))}))
+
+        self.call(address, Message(RequestCode.GET_TOPIC_CONFIG, GetTopicFields(topic=topic), flag=0), answered)
+
+    def ask_all_topics(self, address: str, done: Callable[[Mapping[str, Topic] | None], None]) -> None:
+        """21."""
+
+        def read(body: bytes) -> Mapping[str, Topic]:
+            table = decode_topics(body).topic_config_table
+            return {name: topics.topic_of(name, config) for name, config in table.items()}
+
+        self.call(address, Message(RequestCode.GET_ALL_TOPIC_CONFIG, flag=0), lambda answer: done(_read(answer, read)))
+
+    def put_topic(self, address: str, topic: Topic, before: Topic | None, done: Callable[[bool], None]) -> None:
+        """17."""
+        request = Message(RequestCode.UPDATE_AND_CREATE_TOPIC, topics.put_topic(topic, before), flag=0)
+        self.call(address, request, lambda answer: done(_succeeded(answer)))
 
     def call(
         self,
@@ -270,6 +299,16 @@ class RolePusher:
         if now >= self._tell_again_at:
             self._tell_again_at = now + TELL_EVERY_S
             _log.warning("a broker's address is in none of broker_networks", address=address, refused=self.out_of_reach)
+
+
+def _read(answer: Response | None, read: Callable[[bytes], _T]) -> _T | None:
+    """What a broker said; None: nothing, or nothing that can be read."""
+    if answer is None or not _succeeded(answer):
+        return None
+    try:
+        return read(answer.body)
+    except PeerError:
+        return None
 
 
 def _succeeded(answer: Response | None) -> bool:

@@ -9,7 +9,8 @@ import msgspec
 
 from quorate.errors import UsageError
 from quorate.model.state import Topic
-from quorate.wire.remoting_headers import DataVersionBody, TopicConfigBody, TopicListBody
+from quorate.wire.name_server import AnnouncedTopic
+from quorate.wire.remoting_headers import CreateTopicFields, DataVersionBody, TopicConfigBody, TopicListBody
 
 _json = msgspec.json.Encoder().encode
 
@@ -30,6 +31,40 @@ def parse_attributes(text: str | None) -> dict[str, str]:
             raise UsageError(f"key duplication: {key}")
         changes[key] = value
     return changes
+
+
+def topic_of(name: str, config: AnnouncedTopic) -> Topic:
+    """A topic as a broker has it."""
+    return Topic(
+        topic=name,
+        read_queues=config.read_queue_nums,
+        write_queues=config.write_queue_nums,
+        permission=config.perm,
+        filter_type=config.topic_filter_type or "SINGLE_TAG",
+        system_flags=config.topic_sys_flag,
+        order=config.order,
+        attributes=dict(config.attributes or {}),
+    )
+
+
+def put_topic(topic: Topic, before: Topic | None) -> CreateTopicFields:
+    """17 that makes a topic, or makes of ``before`` this one: attributes are told as changes (Java
+    ``AttributeParser``), because one that cannot be changed must not be set again.
+    """
+    had = {} if before is None else before.attributes
+    changes = [f"+{name}={value}" for name, value in sorted(topic.attributes.items()) if had.get(name) != value]
+    changes += [f"-{name}" for name in sorted(had) if name not in topic.attributes]
+    return CreateTopicFields(
+        topic=topic.topic,
+        default_topic="TBW102",
+        read_queue_nums=topic.read_queues,
+        write_queue_nums=topic.write_queues,
+        perm=topic.permission,
+        topic_filter_type=topic.filter_type,
+        topic_sys_flag=topic.system_flags,
+        order="true" if topic.order else "false",
+        attributes=",".join(changes) or None,
+    )
 
 
 def topic_body(topic: Topic) -> TopicConfigBody:

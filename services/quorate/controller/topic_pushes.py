@@ -1,0 +1,162 @@
+"""Brokers learn of the topics made here: a master is told until it has them.
+
+Rules: told by the leader, with the request by which tools make topics (17), after asking for what the master has (351),
+so that an answer that was lost costs nothing and attributes are changed, not set again. A topic that is made or changed
+goes to every master. A leader that begins, and a master that is new, are compared: a topic that the master lacks goes
+there; one that it has otherwise is counted and left, or made the same (``push_topics``). Deletions go to no broker:
+they would take messages along.
+
+Theory: the brokers themselves are the record of what was delivered (level-triggered reconciliation), so nothing of it
+is written in the log.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from quorate.clock import Scheduler
+from quorate.controller.controller import Controller
+from quorate.controller.listeners import Listener
+from quorate.controller.paced import Agenda, PacedQueue
+from quorate.controller.ports import TopicLink
+from quorate.controller.settings import ControllerSettings
+from quorate.events import Event, MasterElected, TopicCreated, TopicDeleted, TopicUpdated
+from quorate.model.routes import MASTER_ID, addresses
+from quorate.model.state import Topic
+
+_T = TypeVar("_T")
+_Item = tuple[str, str]
+"""A set, and a topic; no topic: all of them are compared."""
+
+
+class TopicPushes(Listener):
+    """Active while this node leads."""
+
+    def __init__(
+        self, controller: Controller, scheduler: Scheduler, brokers: TopicLink, settings: ControllerSettings
+    ) -> None:
+        self._controller = controller
+        self._brokers = brokers
+        self._settings = settings
+        self._waits: dict[_Item, float] = {}
+        """What is not done yet, and how long it waits before it is tried once more."""
+        self._term = 0
+        self._differing: dict[str, frozenset[str]] = {}
+        self._queue: PacedQueue[_Item] = PacedQueue(scheduler, settings.topic_push_rest_s, self._do)
+        self._agenda: Agenda[tuple[int, _Item]] = Agenda(scheduler, settings.deadline_sweep_s, self._due)
+        self.pushed = 0
+
+    def __len__(self) -> int:
+        """Masters and topics to be told of, or compared."""
+        return len(self._waits)
+
+    @property
+    def differing(self) -> int:
+        """Topics that a master has otherwise than here, as far as it was compared."""
+        return sum(map(len, self._differing.values()))
+
+    def opened(self, term: int) -> None:
+        """What the former leader may have left undone."""
+        self._term = term
+        if self._controller.state.topics:
+            self._add((name, "") for name in self._controller.state.broker_sets)
+
+    def lost(self) -> None:
+        """Whoever leads next compares."""
+        self._term = 0
+        self._waits.clear()
+        self._differing.clear()
+        self._queue.clear()
+        self._agenda.clear()
+
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
+        """A topic is made or changed, a master is new."""
+        if not self._term:
+            return
+        for _, event in events:
+            if isinstance(event, TopicCreated | TopicUpdated):
+                self._add((name, event.topic) for name in self._controller.state.broker_sets)
+            elif isinstance(event, MasterElected) and self._controller.state.topics:
+                self._add([(event.broker_set, "")])
+            elif isinstance(event, TopicDeleted):
+                self._differing = {name: topics - {event.topic} for name, topics in self._differing.items()}
+
+    def _add(self, items: Iterable[_Item]) -> None:
+        if self._settings.push_topics == "off":
+            return
+        wanted = list(items)
+        self._waits.update(dict.fromkeys(wanted, self._settings.role_push_backoff_s))
+        self._queue.add(wanted)
+
+    # -- one of them
+
+    def _do(self, item: _Item) -> bool:
+        """Begin with it; False: nobody needs it any more."""
+        broker_set, topic = item
+        master = self._master(broker_set)
+        if master is None or (topic and topic not in self._controller.state.topics):
+            self._waits.pop(item, None)  # A master that is elected later is compared.
+            return False
+        if topic:
+            self._brokers.ask_topic(master, topic, self._mine(item, lambda found: self._compared(item, master, found)))
+        else:
+            self._brokers.ask_all_topics(master, self._mine(item, lambda found: self._all_compared(item, found)))
+        return True
+
+    def _master(self, broker_set: str) -> str | None:
+        known = self._controller.state.known(broker_set)
+        return None if known is None else addresses(known.master, known.replicas).get(str(MASTER_ID))
+
+    def _mine(self, item: _Item, then: Callable[[_T], None]) -> Callable[[_T | None], None]:
+        """An answer counts in the term in which it was asked for; none at all: once more, later."""
+        term = self._term
+
+        def told(answer: _T | None) -> None:
+            if self._term != term or item not in self._waits:
+                return
+            if answer is None:
+                self._again(item)
+            else:
+                then(answer)
+
+        return told
+
+    def _compared(self, item: _Item, master: str, found: Mapping[str, Topic]) -> None:
+        """What the master has under that name is known."""
+        topic = self._controller.state.topics.get(item[1])
+        if topic is None or found.get(item[1]) == topic:
+            self._end(item)
+            return
+
+        def acknowledged(_: bool) -> None:
+            self.pushed += 1
+            if self._controller.state.topics.get(item[1]) == topic:  # Else it waits again already.
+                self._end(item)
+
+        told = self._mine(item, acknowledged)
+        self._brokers.put_topic(master, topic, found.get(item[1]), lambda done: told(done or None))
+
+    def _all_compared(self, item: _Item, found: Mapping[str, Topic]) -> None:
+        """All that the master has is known."""
+        broker_set, ours = item[0], self._controller.state.topics
+        lacking = [name for name in ours if name not in found]
+        differing = [name for name, topic in ours.items() if name in found and found[name] != topic]
+        everything = self._settings.push_topics == "all"
+        self._differing[broker_set] = frozenset(() if everything else differing)
+        del self._waits[item]
+        self._add((broker_set, name) for name in (*lacking, *(differing if everything else ())))
+
+    def _end(self, item: _Item) -> None:
+        self._waits.pop(item, None)
+        broker_set, topic = item
+        if broker_set in self._differing:
+            self._differing[broker_set] -= {topic}
+
+    def _again(self, item: _Item) -> None:
+        wait_s = self._waits[item]
+        self._waits[item] = min(wait_s * 2, self._settings.role_push_backoff_max_s)
+        self._agenda.add(wait_s, (self._term, item))
+
+    def _due(self, due: tuple[int, _Item]) -> None:
+        term, item = due
+        if term == self._term and item in self._waits:
+            self._queue.add([item])
