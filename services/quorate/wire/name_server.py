@@ -340,35 +340,35 @@ def decode_announcement(body: bytes, *, compressed: bool, bytes_max: int) -> Ann
         return AnnounceBody()
     if compressed:
         return _inflated(body, bytes_max)
-    return _read(_body, body, "registration")
+    return read_json(_body, body, "registration")
 
 
 def decode_topics(body: bytes) -> AnnouncedTopics:
     """A broker's answer to 21. Raises PeerError."""
-    return _read(_table, body, "list of topics")
+    return read_json(_table, body, "list of topics")
 
 
 def decode_topic(body: bytes) -> AnnouncedTopic:
     """A broker's answer to 351. Raises PeerError."""
-    return _read(_one, body, "topic")
+    return read_json(_one, body, "topic")
 
 
 def decode_version(body: bytes) -> AnnouncedVersion:
     """Body of 322. Raises PeerError."""
-    return _read(_version, body, "data version")
+    return read_json(_version, body, "data version")
 
 
 def decode_queues(body: bytes) -> tuple[TopicQueues, ...]:
     """Body of 217. Raises PeerError."""
-    return _read(_queues, body, "route").queue_datas or () if body else ()
+    return read_json(_queues, body, "route").queue_datas or () if body else ()
 
 
 def whose(mapping: msgspec.Raw) -> MappingHead:
     """Whose a mapping is. Raises PeerError."""
-    return _read(_mapping, bytes(mapping), "mapping")
+    return read_json(_mapping, bytes(mapping), "mapping")
 
 
-def _read(decoder: msgspec.json.Decoder[_T], body: bytes, what: str) -> _T:
+def read_json(decoder: msgspec.json.Decoder[_T], body: bytes, what: str) -> _T:
     """Fastjson reads and writes numbers as keys; JSON does not, so they are quoted where there are any."""
     try:
         try:
@@ -419,9 +419,9 @@ def _inflated(body: bytes, bytes_max: int) -> AnnounceBody:
         if stream.unconsumed_tail:
             raise PeerError(f"registration: more than {bytes_max} bytes come out of it")
         parts = _Inflated(data)
-        version = _read(_version, parts.part(), "data version")
+        version = read_json(_version, parts.part(), "data version")
         topics = [_topic(parts.part().decode()) for _ in range(parts.number())]
-        filters = _read(_filters, parts.part(), "filter servers")
+        filters = read_json(_filters, parts.part(), "filter servers")
         mappings = [] if parts.over else [msgspec.Raw(_plain(parts.part())) for _ in range(parts.number())]
         table = AnnouncedTopics(
             version,

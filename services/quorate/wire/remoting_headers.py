@@ -156,13 +156,14 @@ class ElectMasterFields(Fields, gc=False, frozen=True):
 
 
 class RegisterBrokerFields(Fields, gc=False, frozen=True):
-    """1003, Java ``RegisterBrokerToControllerRequestHeader``."""
+    """1003, Java ``RegisterBrokerToControllerRequestHeader``; the last one is ours: tell me of my set, too."""
 
     cluster_name: str = ""
     broker_name: str | None = None
     broker_id: Int64 | None = None
     broker_address: str = ""
     invoke_time: Int64 = 0
+    with_topology: str | None = None
 
 
 class ReadFields(Fields, gc=False, frozen=True, kw_only=True):

@@ -6,18 +6,19 @@ Source: Java ``ControllerRequestProcessor``; topics: ``AdminBrokerProcessor``.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from quorate.controller.live import Beat, Channel, LiveEntry
-from quorate.controller.outcomes import Caller, Outcome, QueryResult
+from quorate.controller.outcomes import Answered, Caller, Outcome, QueryResult
 from quorate.controller.views import ReadResult, ReadView, answered
 from quorate.errors import PeerError, UsageError
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.fresh import Freshness, NotFresh, Seen, asked, is_past
-from quorate.gateway.remoting import answers, topics
+from quorate.gateway.remoting import answers, registration, topics
 from quorate.gateway.remoting.exchange import Exchange
 from quorate.gateway.remoting.kv import NameServerTexts
 from quorate.gateway.remoting.naming import AskTopics, NameServer, no_topics
@@ -118,16 +119,6 @@ class FreshPort(Protocol):
 
     def read(self, freshness: Freshness, seen: Seen, *, forward: bool) -> None:
         """A state as fresh as asked, or why there is none; ``seen`` is called once."""
-
-
-class RegisterBody(msgspec.Struct, frozen=True, gc=False):
-    """What a broker may say of itself with 1003; stock brokers send no body."""
-
-    capabilities: dict[str, str] = {}
-    topics: tuple[str, ...] = ()
-
-
-_register_body = msgspec.json.Decoder(RegisterBody)
 
 
 def needed(value: _T | None, name: str) -> _T:
@@ -269,15 +260,21 @@ class RemotingService:
             return False
         return True
 
-    def submit(self, exchange: Exchange, command: Command, resource: str) -> None:
-        """Have it decided, and answer what became of it."""
+    def submit(
+        self,
+        exchange: Exchange,
+        command: Command,
+        resource: str,
+        done: Callable[[Outcome], None] | None = None,
+    ) -> None:
+        """Have it decided, and answer what became of it, or have ``done`` do so."""
         if self._guarded and not self._admitted(exchange, command.__class__.__name__, resource):
             return
         exchange.command = command
         self._controller.submit(
             command,
             exchange.connection.caller,
-            exchange.decided,
+            done or exchange.decided,
             cause=exchange.name,
             forward=self._settings.forward_to_leader,
         )
@@ -354,19 +351,38 @@ class RemotingService:
         self._query(exchange, fields, query, f"broker-set/{name}")
 
     def register_broker(self, request: RegisterBrokerRequest, body: bytes, exchange: Exchange) -> None:
-        """1003; a body, which stock brokers do not send, tells capabilities and topics."""
+        """1003; a body tells capabilities and topics, and ``withTopology`` asks for more than Java's answer."""
         fields = request.fields
         name = needed(fields.broker_name, "brokerName")
-        content = decode_body(body, _register_body) if body else RegisterBody()
+        content = registration.decode_body(body)
+        broker_id = needed(fields.broker_id, "brokerId")
         command = RegisterBroker(
             cluster=fields.cluster_name,
             broker_set=name,
-            broker_id=needed(fields.broker_id, "brokerId"),
+            broker_id=broker_id,
             address=fields.broker_address,
             capabilities=content.capabilities,
-            topics=content.topics,
+            topics=content.all_topics,
         )
-        self.submit(exchange, command, f"broker-set/{name}")
+        told = partial(self._registered, exchange, name, broker_id) if is_true(fields.with_topology) else None
+        self.submit(exchange, command, f"broker-set/{name}", told)
+
+    def _registered(self, exchange: Exchange, name: str, broker_id: int, outcome: Outcome) -> None:
+        """Answer with what the broker's set looks like, as far as this node has applied the registration."""
+        if not isinstance(outcome, Answered):
+            exchange.decided(outcome)
+            return
+
+        def seen(view: ReadView | NotFresh) -> None:
+            message = answers.command_answer(exchange.command, outcome)
+            if isinstance(view, ReadView):
+                leader = self._controller.leader_id
+                address = None if leader is None else self._addresses.get(leader)
+                told = registration.topology(view.state, name, broker_id, leader, address)
+                message = Message(message.code, {**message.fields, **told}, body=message.body)
+            exchange.reply(message)
+
+        self._fresh.read(Freshness(linearizable=False, min_offset=outcome.offset), seen, forward=False)
 
     def clean_broker_data(self, request: CleanBrokerDataRequest, body: bytes, exchange: Exchange) -> None:
         """1011."""

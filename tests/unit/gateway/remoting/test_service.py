@@ -739,3 +739,45 @@ def test_a_closed_connection_is_told_to_the_controller() -> None:
     gateway.controller.heartbeat(Heartbeat("C", "b", 1, A1), gateway.peer)
     gateway.service.closed(gateway.peer)
     assert gateway.controller.closed_channels == [gateway.peer]
+
+
+def test_a_broker_that_asks_is_told_of_its_set() -> None:
+    """Role, members, settings of the set, who leads; beside Java's fields, and only to who asks."""
+    gateway = Gateway()
+    gateway.boot(1, A1)
+    told = gateway.ask(1003, **SET, brokerId=1, brokerAddress=A1, withTopology="true").fields
+    leader = {"controllerLeaderId": "n1", "controllerLeaderAddress": NODES[1]}
+    assert told == {**SET, **leader, "role": "", "members": json.dumps({"1": A1}, separators=(",", ":")),
+                    "configuration": "{}"}  # fmt: skip
+    assert gateway.ask(1002, **SET, brokerId=1).code == 0
+    gateway.boot(2, A2)
+    gateway.controller.submit(
+        ChangeConfig(scope="broker-set/b", changes={"learners": "2"}), gateway.peer.caller, lambda _: None, cause="",
+        forward=True,
+    )  # fmt: skip
+    told = gateway.ask(1003, **SET, brokerId=2, brokerAddress=A2, withTopology="TRUE").fields
+    assert (told["role"], json.loads(told["members"])) == ("slave", {"1": A1, "2": A2})
+    assert json.loads(told["configuration"]) == {"learners": "2"}
+    assert (told["masterBrokerId"], told["masterAddress"]) == ("1", A1)
+    assert gateway.ask(1003, **SET, brokerId=1, brokerAddress=A1, withTopology="true").fields["role"] == "master"
+    stock = gateway.ask(1003, **SET, brokerId=2, brokerAddress=A2).fields
+    assert set(told) - set(stock) == {*leader, "role", "members", "configuration"}
+    gateway.controller.leader_id = None
+    answer = gateway.ask(1003, **SET, brokerId=2, brokerAddress=A2, withTopology="true")
+    assert set(leader).isdisjoint(answer.fields)
+    refused = gateway.ask(1003, **SET, brokerId=7, brokerAddress=A2, withTopology="true")
+    assert (refused.code, refused.fields) == (2010, SET)
+
+
+def test_a_body_in_java_s_form_tells_topics() -> None:
+    """The topics of a ``RegisterBrokerBody``, with the bare keys that fastjson writes; ours beside it."""
+    gateway = Gateway()
+    gateway.boot(1, A1)
+    body = (
+        b'{"filterServerList":[],"capabilities":{"x":"y"},"topicConfigSerializeWrapper":{"topicConfigTable":{"t":'
+        b'{"topicName":"t"},"s":{"topicName":"s"}},"topicQueueMappingInfoMap":{"t":{"currIdMap":{0:0}}}}}'
+    )
+    assert gateway.ask(1003, body, **SET, brokerId=1, brokerAddress=A1).code == 0
+    replica = gateway.controller.state.broker_sets["b"].replica(1)
+    assert replica is not None
+    assert (replica.topics, replica.capabilities) == (("s", "t"), {"x": "y"})
