@@ -343,7 +343,7 @@ def _with(*more: Callable[[ArgumentParser], object]) -> Callable[[ArgumentParser
 
 
 def _config_arguments(parser: ArgumentParser) -> None:
-    scopes = "controller, cluster, node/ID, broker-set/NAME, topic/NAME"
+    scopes = "controller, cluster, node/ID, broker-set/NAME, topic/NAME, subject/NAME"
     parser.add_argument("scope", nargs="?", help=scopes)
     parser.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="NAME= unsets")
     parser.add_argument("--unread", action="store_true", help="record also what nothing reads, as a note")

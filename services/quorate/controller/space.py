@@ -27,6 +27,7 @@ from quorate.metadata.commands import (
     PutTopic,
     RegisterBroker,
     RegisterMember,
+    RegisterSchema,
     Transact,
 )
 from quorate.metadata.keys import puts_keys
@@ -34,6 +35,7 @@ from quorate.metrics import Metrics
 
 GROWING: Final[frozenset[type[Command]]] = frozenset(
     {ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig, PutKey, Transact, GrantLease, RegisterMember}
+    {ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig, PutKey, Transact, GrantLease, RegisterSchema}
 )
 """Commands that add what nobody takes away by himself."""
 SAID_FOR: Final = 3

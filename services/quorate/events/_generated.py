@@ -61,6 +61,9 @@ __all__ = [
     "NodeAddresses",
     "NodeStarted",
     "RoleChangeAcknowledged",
+    "SchemaAdded",
+    "SchemaDeleted",
+    "SchemaRegistered",
     "SyncStateSetAltered",
     "TopicCreated",
     "TopicDeleted",
@@ -534,6 +537,41 @@ class RoleChangeAcknowledged(msgspec.Struct, frozen=True, gc=False, kw_only=True
     """What each notified broker did."""
 
 
+class SchemaAdded(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A schema that another service registered was given an id, which it keeps for ever."""
+
+    schema_id: int
+    """Id of the schema, in the frames of its messages: from 1000001 on, in order."""
+    schema_type: str
+    """What kind of schema it is: `AVRO`."""
+    schema: str
+    """The schema as JSON, its attributes in one order, without spaces."""
+
+
+class SchemaDeleted(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """Versions of a subject were deleted; their schemas keep their ids."""
+
+    subject: str
+    """Name of the subject."""
+    versions: tuple[int, ...]
+    """Numbers of the versions, in order."""
+    permanent: bool
+    """Gone for good; else they are hidden, and can be asked for as deleted ones."""
+
+
+class SchemaRegistered(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A schema became the newest version of a subject."""
+
+    subject: str
+    """Name of the subject, such as `orders-value`."""
+    version: int
+    """Number of the version, from 1."""
+    schema_id: int
+    """Id of its schema; several versions and subjects may have the same."""
+    compatibility: str
+    """The level it was checked by against the versions before it, such as `BACKWARD`."""
+
+
 class SyncStateSetAltered(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     """The master reported who is in sync with it, and it was accepted."""
 
@@ -643,6 +681,9 @@ Event = (
     | MemberUnfenced
     | NodeStarted
     | RoleChangeAcknowledged
+    | SchemaAdded
+    | SchemaDeleted
+    | SchemaRegistered
     | SyncStateSetAltered
     | TopicCreated
     | TopicDeleted
@@ -1057,6 +1098,43 @@ def _write_role_change_acknowledged(value: RoleChangeAcknowledged) -> bytes:
             SMALL[value.election_offset] if 0 <= value.election_offset < 2048 else write_long(value.election_offset),
             SMALL[value.committed_ms] if 0 <= value.committed_ms < 2048 else write_long(value.committed_ms),
             write_array(value.acks, _write_acknowledgement),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x20", ("schema_id", "schema_type", "schema",), "lss")
+def _write_schema_added(value: SchemaAdded) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x20",
+            SMALL[value.schema_id] if 0 <= value.schema_id < 2048 else write_long(value.schema_id),
+            write_string(value.schema_type),
+            write_string(value.schema),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x21", ("subject", "versions", "permanent",), "sLb")
+def _write_schema_deleted(value: SchemaDeleted) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x21",
+            write_string(value.subject),
+            write_longs(value.versions),
+            write_boolean(value.permanent),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x22", ("subject", "version", "schema_id", "compatibility",), "slls")
+def _write_schema_registered(value: SchemaRegistered) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x22",
+            write_string(value.subject),
+            SMALL[value.version] if 0 <= value.version < 2048 else write_long(value.version),
+            SMALL[value.schema_id] if 0 <= value.schema_id < 2048 else write_long(value.schema_id),
+            write_string(value.compatibility),
         )
     )
 
@@ -2038,6 +2116,56 @@ def _read_member_unfenced(data: bytes, at: int) -> tuple[MemberUnfenced, int]:
     ), at
 
 
+@record_reader(SchemaAdded, ("schema_id", "schema_type", "schema",), "lss")
+def _read_schema_added(data: bytes, at: int) -> tuple[SchemaAdded, int]:
+    byte = data[at]
+    if byte < 128:
+        schema_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        schema_id, at = read_long(data, at)
+    schema_type, at = read_string(data, at)
+    schema, at = read_string(data, at)
+    return SchemaAdded(
+        schema_id=schema_id,
+        schema_type=schema_type,
+        schema=schema,
+    ), at
+
+
+@record_reader(SchemaDeleted, ("subject", "versions", "permanent",), "sLb")
+def _read_schema_deleted(data: bytes, at: int) -> tuple[SchemaDeleted, int]:
+    subject, at = read_string(data, at)
+    versions, at = read_longs(data, at)
+    permanent, at = read_boolean(data, at)
+    return SchemaDeleted(
+        subject=subject,
+        versions=versions,
+        permanent=permanent,
+    ), at
+
+
+@record_reader(SchemaRegistered, ("subject", "version", "schema_id", "compatibility",), "slls")
+def _read_schema_registered(data: bytes, at: int) -> tuple[SchemaRegistered, int]:
+    subject, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        version, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        version, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        schema_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        schema_id, at = read_long(data, at)
+    compatibility, at = read_string(data, at)
+    return SchemaRegistered(
+        subject=subject,
+        version=version,
+        schema_id=schema_id,
+        compatibility=compatibility,
+    ), at
+
+
 WRITERS: dict[type, Callable[[Any], bytes]] = {
     BrokerAddressChanged: _write_broker_address_changed,
     BrokerDataCleaned: _write_broker_data_cleaned,
@@ -2064,6 +2192,9 @@ WRITERS: dict[type, Callable[[Any], bytes]] = {
     MemberUnfenced: _write_member_unfenced,
     NodeStarted: _write_node_started,
     RoleChangeAcknowledged: _write_role_change_acknowledged,
+    SchemaAdded: _write_schema_added,
+    SchemaDeleted: _write_schema_deleted,
+    SchemaRegistered: _write_schema_registered,
     SyncStateSetAltered: _write_sync_state_set_altered,
     TopicCreated: _write_topic_created,
     TopicDeleted: _write_topic_deleted,
@@ -2103,6 +2234,9 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     29: _read_member_gone,
     30: _read_member_registered,
     31: _read_member_unfenced,
+    32: _read_schema_added,
+    33: _read_schema_deleted,
+    34: _read_schema_registered,
 }
 
 KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
@@ -2131,6 +2265,9 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     MemberUnfenced: ("member", lambda event: event.member),
     NodeStarted: ("node", lambda event: event.node_id),
     RoleChangeAcknowledged: ("broker-set", lambda event: event.broker_set),
+    SchemaAdded: ("schema", lambda event: event.schema_id),
+    SchemaDeleted: ("subject", lambda event: event.subject),
+    SchemaRegistered: ("subject", lambda event: event.subject),
     SyncStateSetAltered: ("broker-set", lambda event: event.broker_set),
     TopicCreated: ("topic", lambda event: event.topic),
     TopicDeleted: ("topic", lambda event: event.topic),
@@ -2167,6 +2304,9 @@ SCHEMA_IDS: dict[type, int] = {
     MemberUnfenced: 31,
     NodeStarted: 13,
     RoleChangeAcknowledged: 14,
+    SchemaAdded: 32,
+    SchemaDeleted: 33,
+    SchemaRegistered: 34,
     SyncStateSetAltered: 15,
     TopicCreated: 16,
     TopicDeleted: 17,
@@ -2206,5 +2346,8 @@ SCHEMAS: dict[int, str] = {
     29: '{"type":"record","name":"MemberGone","namespace":"quorate.events","doc":"A member is forgotten.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"epoch","type":"long","doc":"Which of its registrations this is about: the offset of its MemberRegistered."},{"name":"incarnation","type":"string","doc":"Which life of the member this was."},{"name":"reason","type":"string","doc":"`drained`: it led nothing any more and left; `unregistered`: it left without that; `forgotten`: an operator asked."}],"quorate.key":"member/{member}"}',
     30: '{"type":"record","name":"MemberRegistered","namespace":"quorate.events","doc":"A member registered: it is fenced until it has caught up. The offset of this event is its epoch.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"incarnation","type":"string","doc":"Which life of the member this is, as it says itself."},{"name":"roles","type":{"type":"array","items":"string"},"default":[],"doc":"What it does, in the order of the alphabet."},{"name":"addresses","type":{"type":"map","values":"string"},"default":{},"doc":"Where it serves: what is spoken there to host:port."},{"name":"labels","type":{"type":"map","values":"string"},"default":{},"doc":"What it says of itself, name to value."},{"name":"timeout_ms","type":"long","doc":"How long its silence means nothing, in milliseconds."},{"name":"reason","type":"string","doc":"`new`: nobody had the name; `fenced`: the incarnation before was; `not heard`: the incarnation before was not for its timeout, and was fenced in the same decision."},{"name":"replaced_epoch","type":"long","default":0,"doc":"Epoch of the incarnation before, which ends with this; 0 = there was none."},{"name":"replaced_incarnation","type":"string","default":"","doc":"The incarnation before; empty = there was none."}],"quorate.key":"member/{member}"}',
     31: '{"type":"record","name":"MemberUnfenced","namespace":"quorate.events","doc":"A fenced member has caught up with its registration, and is given work.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"epoch","type":"long","doc":"Which of its registrations this is about: the offset of its MemberRegistered."},{"name":"applied_revision","type":"long","doc":"The offset up to which it said that it knows the log; at least its epoch."},{"name":"reason","type":"string","doc":"`caught up`."}],"quorate.key":"member/{member}"}',
+    32: '{"type":"record","name":"SchemaAdded","namespace":"quorate.events","doc":"A schema that another service registered was given an id, which it keeps for ever.","fields":[{"name":"schema_id","type":"long","doc":"Id of the schema, in the frames of its messages: from 1000001 on, in order."},{"name":"schema_type","type":"string","doc":"What kind of schema it is: `AVRO`."},{"name":"schema","type":"string","doc":"The schema as JSON, its attributes in one order, without spaces."}],"quorate.key":"schema/{schema_id}"}',
+    33: '{"type":"record","name":"SchemaDeleted","namespace":"quorate.events","doc":"Versions of a subject were deleted; their schemas keep their ids.","fields":[{"name":"subject","type":"string","doc":"Name of the subject."},{"name":"versions","type":{"type":"array","items":"long"},"doc":"Numbers of the versions, in order."},{"name":"permanent","type":"boolean","doc":"Gone for good; else they are hidden, and can be asked for as deleted ones."}],"quorate.key":"subject/{subject}"}',
+    34: '{"type":"record","name":"SchemaRegistered","namespace":"quorate.events","doc":"A schema became the newest version of a subject.","fields":[{"name":"subject","type":"string","doc":"Name of the subject, such as `orders-value`."},{"name":"version","type":"long","doc":"Number of the version, from 1."},{"name":"schema_id","type":"long","doc":"Id of its schema; several versions and subjects may have the same."},{"name":"compatibility","type":"string","doc":"The level it was checked by against the versions before it, such as `BACKWARD`."}],"quorate.key":"subject/{subject}"}',
 }
 """Schema id → schema, as JSON; every id that was ever given."""

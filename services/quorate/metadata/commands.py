@@ -146,7 +146,7 @@ class DeleteTopic(_Value, frozen=True):
 class ChangeConfig(_Value, frozen=True):
     """Set (text) or unset (None) settings in a scope.
 
-    Scopes: ``controller``, ``cluster``, ``node/<id>``, ``broker-set/<name>``, ``topic/<name>``.
+    Scopes: ``controller``, ``cluster``, ``node/<id>``, ``broker-set/<name>``, ``topic/<name>``, ``subject/<name>``.
     """
 
     scope: str
@@ -333,6 +333,20 @@ class UnregisterMember(_Value, frozen=True):
     epoch: int | None = None
     force: bool = False
     """Also while it leads something."""
+class RegisterSchema(_Value, frozen=True):
+    """A schema becomes the newest version of a subject (Confluent ``POST /subjects/{subject}/versions``)."""
+
+    subject: str
+    schema: str
+    schema_type: str = "AVRO"
+
+
+class DeleteSchema(_Value, frozen=True):
+    """Hide versions of a subject, or take hidden ones away for good. ``version`` None: all; -1: the latest."""
+
+    subject: str
+    version: int | None = None
+    permanent: bool = False
 
 
 Command = (
@@ -367,6 +381,8 @@ Command = (
     | FenceMember
     | DrainMember
     | UnregisterMember
+    | RegisterSchema
+    | DeleteSchema
 )
 
 
@@ -486,6 +502,17 @@ class MemberDescribed(_Value, frozen=True):
     """Epoch milliseconds; 0: never by the leader of now."""
     health: MemberHealth | None = None
     may_leave: bool = False
+class SchemaIs(_Value, frozen=True):
+    """Answer to RegisterSchema: the id of the schema, and which version of the subject it is."""
+
+    schema_id: int
+    version: int
+
+
+class SchemasAreDeleted(_Value, frozen=True):
+    """Answer to DeleteSchema: which versions."""
+
+    versions: tuple[int, ...]
 
 
 Reply = (
@@ -502,6 +529,8 @@ Reply = (
     | LeaseIs
     | MemberIs
     | MemberDescribed
+    | SchemaIs
+    | SchemasAreDeleted
 )
 
 

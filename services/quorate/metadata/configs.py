@@ -1,10 +1,10 @@
 """Settings kept in the log, by scope: what may be set, to what, and which policy results for a broker set.
 
-Rules: a scope is ``controller``, ``cluster``, ``node/<id>``, ``broker-set/<name>`` or ``topic/<name>``. In the scopes
-``controller`` and ``node/<id>`` only keys of Java's ``ControllerConfig`` are known (Java ignores others in silence,
-so its gateway asks ``CONTROLLER_KEYS`` first); in the others any well-formed key may be set, and
-the ones that mean something here are checked. Settings do not depend on their subject: they may be set before it
-exists and stay when it goes.
+Rules: a scope is ``controller``, ``cluster``, ``node/<id>``, ``broker-set/<name>``, ``topic/<name>`` or
+``subject/<name>``. In the scopes ``controller`` and ``node/<id>`` only keys of Java's ``ControllerConfig`` are known
+(Java ignores others in silence, so its gateway asks ``CONTROLLER_KEYS`` first); in the others any well-formed key may
+be set, and the ones that mean something here are checked. Settings do not depend on their subject: they may be set
+before it exists and stay when it goes.
 """
 
 import re
@@ -15,6 +15,7 @@ import msgspec
 
 from quorate.events import ConfigChange, ConfigChanged
 from quorate.metadata.commands import Accepted, ChangeConfig, Refusal
+from quorate.metadata.compatibility import is_level
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.limits import CHECKS, SCOPE
 from quorate.metadata.policy import PolicySettings
@@ -32,11 +33,15 @@ LEARNERS: Final = "learners"
 
 _LABEL: Final = re.compile(r"(zone|host)\.[0-9]{1,18}")
 """In a ``broker-set/<name>`` scope: where a broker stands, for whoever looks at the page and asks what if."""
-SCOPES: Final = "controller, cluster, node/ID, broker-set/NAME, topic/NAME"
+COMPATIBILITY: Final = "compatibility"
+"""In a ``subject/<name>`` scope: how its next schema is checked."""
+SCHEMAS_COMPATIBILITY: Final = "schemas.compatibility"
+"""In the scope ``cluster``: the same, of every subject that has none of its own."""
+SCOPES: Final = "controller, cluster, node/ID, broker-set/NAME, topic/NAME, subject/NAME"
 
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _NODE: Final = re.compile(r"node/\d{1,9}")
-_NAMED_SCOPES: Final = ("broker-set/", "topic/")
+_NAMED_SCOPES: Final = ("broker-set/", "topic/", "subject/")
 
 
 def _is_boolean(value: str) -> bool:
@@ -87,6 +92,8 @@ _BROKER_SET_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {
     ENABLE_ELECT_UNCLEAN_MASTER: _is_boolean,
     LEARNERS: _is_ids,
 }
+_SUBJECT_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {COMPATIBILITY: is_level}
+_CLUSTER_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {**CHECKS, SCHEMAS_COMPATIBILITY: is_level}
 
 
 def heeded(scope: str) -> frozenset[str] | None:
@@ -94,7 +101,9 @@ def heeded(scope: str) -> frozenset[str] | None:
     if scope == "controller" or scope.startswith("node/"):
         return None
     if scope == SCOPE:
-        return frozenset(CHECKS)
+        return frozenset(_CLUSTER_KEYS)
+    if scope.startswith("subject/"):
+        return frozenset(_SUBJECT_KEYS)
     return frozenset(_BROKER_SET_KEYS) if scope.startswith("broker-set/") else frozenset()
 
 
@@ -188,7 +197,9 @@ def _judge(scope: str, key: str, value: str | None, policy: PolicySettings) -> R
     closed = scope == "controller" or scope.startswith("node/")
     table = CONTROLLER_KEYS if closed else _BROKER_SET_KEYS if scope.startswith("broker-set/") else {}
     if scope == SCOPE:
-        table = CHECKS
+        table = _CLUSTER_KEYS
+    elif scope.startswith("subject/"):
+        table = _SUBJECT_KEYS
     if closed and key not in table:
         return refuse("UnknownConfigKey", f"There is no setting {key!r} in {scope}")
     if value is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, members, topics
+from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, subjects, topics
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse
@@ -47,6 +48,8 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.FenceMember: members.fence_member,
     commands.DrainMember: members.drain_member,
     commands.UnregisterMember: members.unregister_member,
+    commands.RegisterSchema: subjects.register_schema,
+    commands.DeleteSchema: subjects.delete_schema,
 }
 """By type, not by ``match``: the cost is the same for every command."""
 
@@ -68,6 +71,8 @@ LEVELS: Final[dict[type[Command], int]] = dict.fromkeys(
         commands.FenceMember,
         commands.DrainMember,
         commands.UnregisterMember,
+        commands.RegisterSchema,
+        commands.DeleteSchema,
     ),
     2,
 )

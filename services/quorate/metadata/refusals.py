@@ -83,6 +83,18 @@ Code = Literal[
     "BadMemberLabel",
     "BadMemberTimeout",
     "BadMemberHealth",
+    "InvalidSubject",
+    "ReservedSubject",
+    "InvalidSchema",
+    "SchemaIncompatible",
+    "SchemaTooLarge",
+    "TooManySchemas",
+    "SubjectNotFound",
+    "SubjectDeleted",
+    "SubjectNotDeleted",
+    "VersionNotFound",
+    "VersionDeleted",
+    "VersionNotDeleted",
 ]
 
 SYSTEM_ERROR: Final = 1
@@ -167,6 +179,18 @@ RESPONSE_CODES: Final[dict[str, int]] = {
     "BadMemberLabel": INVALID_PARAMETER,
     "BadMemberTimeout": INVALID_PARAMETER,
     "BadMemberHealth": INVALID_PARAMETER,
+    "InvalidSubject": INVALID_PARAMETER,
+    "ReservedSubject": NO_PERMISSION,
+    "InvalidSchema": INVALID_PARAMETER,
+    "SchemaIncompatible": INVALID_REQUEST,
+    "SchemaTooLarge": INVALID_REQUEST,
+    "TooManySchemas": INVALID_REQUEST,
+    "SubjectNotFound": INVALID_PARAMETER,
+    "SubjectDeleted": INVALID_REQUEST,
+    "SubjectNotDeleted": INVALID_REQUEST,
+    "VersionNotFound": INVALID_PARAMETER,
+    "VersionDeleted": INVALID_REQUEST,
+    "VersionNotDeleted": INVALID_REQUEST,
 }
 
 NO_MASTER_REMARK: Final = "Old master has down and failed to elect a new broker master"

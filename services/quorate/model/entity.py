@@ -22,7 +22,9 @@ from quorate.model.state import (
     Lease,
     Member,
     Node,
+    Schema,
     State,
+    Subject,
     Topic,
 )
 
@@ -56,6 +58,10 @@ def _alone(entity: Entity | None) -> State:
             return State(cluster=_UNLEVELLED, leases=Map({entity.lease_id: entity}))
         case Member():
             return State(cluster=_UNLEVELLED, members=Map({entity.name: entity}))
+        case Schema():
+            return State(cluster=_UNLEVELLED, schemas=Map({entity.schema_id: entity}))
+        case Subject():
+            return State(cluster=_UNLEVELLED, subjects=Map({entity.subject: entity}))
         case Node():
             return State(cluster=_UNLEVELLED, nodes=Map({entity.node_id: entity}))
         case Leader():

@@ -40,6 +40,9 @@ from quorate.events import (
     MemberUnfenced,
     NodeStarted,
     RoleChangeAcknowledged,
+    SchemaAdded,
+    SchemaDeleted,
+    SchemaRegistered,
     Stamp,
     SyncStateSetAltered,
     TopicCreated,
@@ -60,7 +63,10 @@ from quorate.model.state import (
     Member,
     Node,
     Replica,
+    Schema,
     State,
+    Subject,
+    SubjectVersion,
     Topic,
 )
 
@@ -107,6 +113,11 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             return _replace(state, members=state.members.set(event.member, _registered(event, stamp)))
         case MemberAmended() | MemberUnfenced() | MemberFenced() | MemberDraining() | MemberGone():
             return _replace(state, members=_known(state.members, event, stamp))
+        case SchemaAdded(schema_id=number, schema=text):
+            schemas = state.schemas.set(number, Schema(schema_id=number, schema=text))
+            return _replace(state, schemas=schemas, schema_ids=state.schema_ids.set(text, number))
+        case SchemaRegistered() | SchemaDeleted():
+            return _replace(state, subjects=_registered(state.subjects, event))
         case _:
             assert_never(event)
 
@@ -302,6 +313,21 @@ def _known(
         case _:
             assert_never(event)
     return members.set(event.member, changed)
+def _registered(subjects: Map[str, Subject], event: SchemaRegistered | SchemaDeleted) -> Map[str, Subject]:
+    """A subject without versions is no entity."""
+    subject = subjects.get(event.subject)
+    if isinstance(event, SchemaRegistered):
+        versions = () if subject is None else subject.versions
+        added = SubjectVersion(version=event.version, schema_id=event.schema_id)
+        return subjects.set(event.subject, Subject(subject=event.subject, versions=(*versions, added)))
+    if subject is None:
+        raise InvariantBrokenError(f"a deletion in the subject {event.subject!r}, which is not there")
+    gone = frozenset(event.versions)
+    if event.permanent:
+        left = tuple(one for one in subject.versions if one.version not in gone)
+    else:
+        left = tuple(_replace(one, deleted=True) if one.version in gone else one for one in subject.versions)
+    return subjects.set(event.subject, _replace(subject, versions=left)) if left else subjects.delete(event.subject)
 
 
 def _governed(

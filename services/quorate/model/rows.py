@@ -28,12 +28,15 @@ from quorate.model.state import (
     Lease,
     Member,
     Node,
+    Schema,
     State,
+    Subject,
     Topic,
 )
 from quorate.slices import Steps, finished
 
 Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member
+Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Schema | Subject
 
 ROWS_PER_STEP: Final = 32
 """How many rows one step of a long piece of work reads or writes: some tens of microseconds."""
@@ -53,6 +56,8 @@ _TYPES: Final[dict[str, type[Entity]]] = {
     "key": KeyValue,
     "lease": Lease,
     "member": Member,
+    "schema": Schema,
+    "subject": Subject,
 }
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(entity) for kind, entity in _TYPES.items()}
 
@@ -105,6 +110,8 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     topics, configs = Map[str, Topic]().mutate(), Map[str, Config]().mutate()
     leases = Map[int, Lease]().mutate()
     members = Map[str, Member]().mutate()
+    schemas, subjects = Map[int, Schema]().mutate(), Map[str, Subject]().mutate()
+    schema_ids = Map[str, int]().mutate()
     keys: list[tuple[bytes, KeyValue]] = []
     cluster: Cluster | None = None
     leader: Leader | None = None
@@ -117,6 +124,11 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
                 leases[entity.lease_id] = entity
             case Member() as entity:
                 members[entity.name] = entity
+            case Schema() as entity:
+                schemas[entity.schema_id] = entity
+                schema_ids[entity.schema] = entity.schema_id
+            case Subject() as entity:
+                subjects[entity.subject] = entity
             case BrokerSet() as entity:
                 sets[entity.name] = entity
             case Topic() as entity:
@@ -151,6 +163,9 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
         leases=leases.finish(),
         attached=attached,
         members=members.finish(),
+        schemas=schemas.finish(),
+        subjects=subjects.finish(),
+        schema_ids=schema_ids.finish(),
     )
 
 
@@ -193,6 +208,8 @@ _FIND: Final[dict[str, Callable[[State, str], Entity | None]]] = {
     "key": lambda state, name: state.keys.get(raw_name(name)),
     "lease": lambda state, name: state.leases.get(int(name)),
     "member": lambda state, name: state.members.get(name),
+    "schema": lambda state, name: state.schemas.get(int(name)),
+    "subject": lambda state, name: state.subjects.get(name),
 }
 
 
@@ -219,3 +236,7 @@ def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
         yield "lease", str(lease_id), lease
     for name, member in state.members.items():
         yield "member", name, member
+    for schema_id, schema in state.schemas.items():
+        yield "schema", str(schema_id), schema
+    for name, subject in state.subjects.items():
+        yield "subject", name, subject

@@ -197,6 +197,28 @@ class Member(_Entity, frozen=True):
     """It has not caught up yet, or was not heard: it is given no work."""
     draining: bool = False
     """It is to leave."""
+class Schema(_Entity, frozen=True):
+    """A schema of another service, under the id it keeps for ever (Avro; JSON in its canonical form)."""
+
+    schema_id: int
+    schema: str
+
+
+class SubjectVersion(_Entity, frozen=True):
+    """A schema that was registered under a subject."""
+
+    version: int
+    schema_id: int
+    deleted: bool = False
+    """Hidden, and not compared with; not gone."""
+
+
+class Subject(_Entity, frozen=True):
+    """What messages of one kind look like, version by version (Confluent's schema registry)."""
+
+    subject: str
+    versions: tuple[SubjectVersion, ...]
+    """In order; at least one."""
 
 
 class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -216,6 +238,11 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     attached: Map[int, OrderedMap[None]] = Map()
     """Of each lease its keys: what ``keys`` say, the other way round. No row."""
     members: Map[str, Member] = Map()
+    schemas: Map[int, Schema] = Map()
+    """Ids follow one another and are never given back, so their number tells the next one."""
+    subjects: Map[str, Subject] = Map()
+    schema_ids: Map[str, int] = Map()
+    """What ``schemas`` say, the other way round. No row."""
 
     def known(self, broker_set: str) -> BrokerSet | None:
         """The set if both its halves are known (Java ``isContainsBroker``)."""

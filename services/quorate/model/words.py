@@ -31,6 +31,9 @@ from quorate.events import (
     MemberUnfenced,
     NodeStarted,
     RoleChangeAcknowledged,
+    SchemaAdded,
+    SchemaDeleted,
+    SchemaRegistered,
     SyncStateSetAltered,
     TopicCreated,
     TopicDeleted,
@@ -101,6 +104,8 @@ def sentence(event: Event) -> str:
             return _of_keys(event)
         case MemberRegistered() | MemberAmended() | MemberUnfenced() | MemberFenced() | MemberDraining() | MemberGone():
             return _of_members(event)
+        case SchemaAdded() | SchemaRegistered() | SchemaDeleted():
+            return _of_schemas(event)
         case _:
             return _of_the_cluster(event)
 
@@ -143,6 +148,18 @@ def _of_members(
             return f"member {event.member} is to leave: {event.reason}"
         case MemberGone():
             return f"member {event.member} is gone: {event.reason}"
+def _of_schemas(event: SchemaAdded | SchemaRegistered | SchemaDeleted) -> str:
+    match event:
+        case SchemaAdded():
+            return f"a schema of {size(len(event.schema.encode()))} has the id {event.schema_id} ({event.schema_type})"
+        case SchemaRegistered():
+            checked = "unchecked" if event.compatibility == "NONE" else f"checked as {event.compatibility}"
+            return f"subject {event.subject}: version {event.version} is schema {event.schema_id}, {checked}"
+        case SchemaDeleted():
+            how = "deleted for good" if event.permanent else "deleted"
+            one = len(event.versions) == 1
+            what = f"version {event.versions[0]} was" if one else f"versions {ids(event.versions)} were"
+            return f"subject {event.subject}: {what} {how}"
         case _:
             assert_never(event)
 

@@ -36,6 +36,7 @@ from quorate.gateway.http.probes import Probes
 from quorate.gateway.http.reading import ReadHandlers
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import Call, Method, Route, Router
+from quorate.gateway.http.subjects import Subjects
 from quorate.gateway.http.travel import Travel, WhatIfBody
 from quorate.gateway.http.writing import ConfigBody, ElectBody, FeatureBody, RebuildBody, TopicBody, WriteHandlers
 
@@ -54,6 +55,9 @@ def interface(context: HttpContext) -> Router:
         Route("GET", "/v1/leases", leases.leases, "What is left of leases.", Leases, query=("ids", *FRESHNESS))
     )
     routes += registry_routes(Registry(SCHEMAS, context.node.topic))
+    travel = Travel(context, asking, reading)
+    routes = [*operator_routes(reading, writing, travel), *machine_routes(context, reading)]
+    routes += registry_routes(Subjects(context, asking, SCHEMAS))
     description = document(routes, context.node.version)
 
     def openapi(call: Call) -> None:
@@ -125,15 +129,17 @@ REGISTRY_PARTS = (
 
 
 def registry_routes(registry: Registry) -> list[Route]:
-    """Confluent's schema registry, read-only."""
+    """Confluent's schema registry."""
     version = "/subjects/{subject}/versions/{version}"
     checked = "/compatibility/subjects/{subject}/versions"
     routes = [
         Route("GET", "/subjects", registry.subjects, "Subjects."),
         Route("POST", "/subjects/{subject}", registry.look_up, "Which version is this schema?"),
+        Route("DELETE", "/subjects/{subject}", registry.delete_subject, "Delete all its versions."),
         Route("GET", "/subjects/{subject}/versions", registry.versions, "Versions of a subject."),
-        Route("POST", "/subjects/{subject}/versions", registry.register, "The id of a schema that is there."),
+        Route("POST", "/subjects/{subject}/versions", registry.register, "Register a schema."),
         Route("GET", version, registry.version, "One version."),
+        Route("DELETE", version, registry.delete_version, "Delete it."),
         Route("GET", f"{version}/schema", registry.version_schema, "Its schema alone."),
         Route("GET", "/schemas", registry.schemas, "Every version of every subject."),
         Route("GET", "/schemas/types", registry.types, "Kinds of schemas."),
@@ -146,6 +152,10 @@ def registry_routes(registry: Registry) -> list[Route]:
         Route("GET", "/contexts", registry.contexts, "Contexts."),
         Route("GET", "/config", registry.compatibility, "Compatibility level."),
         Route("GET", "/config/{subject}", registry.compatibility, "Compatibility level of a subject."),
+        Route("PUT", "/config", registry.set_compatibility, "Set it."),
+        Route("PUT", "/config/{subject}", registry.set_compatibility, "Set it."),
+        Route("DELETE", "/config", registry.unset_compatibility, "Unset it."),
+        Route("DELETE", "/config/{subject}", registry.unset_compatibility, "Unset it."),
         Route("GET", "/mode", registry.mode, "Read-only."),
         Route("GET", "/mode/{subject}", registry.mode, "Read-only."),
     ]

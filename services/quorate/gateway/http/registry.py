@@ -1,4 +1,4 @@
-"""The schema registry: Confluent's API, read-only, over the schemas this build was generated from.
+"""The schema registry's own part: Confluent's API, read-only, over the schemas this build was generated from.
 
 Rules: errors are Confluent's (``error_code``, ``message``); what it does not know is 404, for stock deserializers ask
 first for things only newer servers have; whatever would change it is 422. A look-up is a POST and changes nothing;
@@ -8,7 +8,7 @@ Source: Confluent Schema Registry API reference; ``TopicNameStrategy``, ``Record
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -30,11 +30,28 @@ class _Named(msgspec.Struct):
     name: str
 
 
-class _Asked(msgspec.Struct, rename="camel"):
+class AskedSchema(msgspec.Struct, rename="camel"):
     """Body of what names a schema; whatever else clients put there changes nothing here."""
 
     schema: str
     schema_type: str | None = None
+    references: Sequence[object] | None = None
+    id: int | None = None
+    version: int | None = None
+    metadata: dict[str, object] | None = None
+    rule_set: dict[str, object] | None = None
+
+    @property
+    def unheeded(self) -> str:
+        """What is asked for and would not be done; empty: nothing."""
+        asked = {
+            "references": self.references,
+            "metadata": self.metadata,
+            "ruleSet": self.rule_set,
+            "id": self.id not in (None, 0, -1),
+            "version": self.version not in (None, 0, -1),
+        }
+        return ", ".join(name for name, value in asked.items() if value)
 
 
 def registry_json(value: object, status: int = 200) -> Response:
@@ -100,7 +117,7 @@ class Registry:
         if versions is None:
             return registry_error(SUBJECT_UNKNOWN)
         try:
-            asked = msgspec.json.decode(call.request.body, type=_Asked)
+            asked = msgspec.json.decode(call.request.body, type=AskedSchema)
             schema = msgspec.json.decode(asked.schema)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return registry_error(SCHEMA_INVALID)
@@ -228,3 +245,19 @@ class Registry:
     def refuse(self, call: Call) -> None:
         """Anything that would change the registry."""
         call.respond(registry_error(READ_ONLY))
+
+    def set_compatibility(self, call: Call) -> None:
+        """PUT /config, PUT /config/{subject}."""
+        self.refuse(call)
+
+    def unset_compatibility(self, call: Call) -> None:
+        """DELETE /config, DELETE /config/{subject}."""
+        self.refuse(call)
+
+    def delete_subject(self, call: Call) -> None:
+        """DELETE /subjects/{subject}."""
+        self.refuse(call)
+
+    def delete_version(self, call: Call) -> None:
+        """DELETE /subjects/{subject}/versions/{version}."""
+        self.refuse(call)

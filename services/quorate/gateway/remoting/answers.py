@@ -41,6 +41,8 @@ from quorate.metadata.commands import (
     MemberIs,
     RegisterBroker,
     Reply,
+    SchemaIs,
+    SchemasAreDeleted,
     SyncStateSetIs,
     TopicIs,
     Transacted,
@@ -151,6 +153,10 @@ def _accepted(reply: Reply) -> Message:
             raise InvariantBrokenError("no RocketMQ request asks for keys or members")
         case KeysAre() | Transacted() | LeaseIs():
             raise InvariantBrokenError("no RocketMQ request asks for ranges of keys, transactions or leases")
+        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs():
+            raise InvariantBrokenError("no RocketMQ request asks for keys")
+        case SchemaIs() | SchemasAreDeleted():
+            raise InvariantBrokenError("no RocketMQ request asks for schemas")
         case _:
             assert_never(reply)
 
