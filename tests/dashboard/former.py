@@ -33,6 +33,9 @@ from quorate.events import (
     MemberUnfenced,
     NodeStarted,
     RoleChangeAcknowledged,
+    SchemaAdded,
+    SchemaDeleted,
+    SchemaRegistered,
     Stamp,
     SyncStateSetAltered,
     TopicCreated,
@@ -117,6 +120,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         case (
             MemberRegistered() | MemberAmended() | MemberUnfenced() | MemberFenced() | MemberDraining() | MemberGone()
         ):  # Neither.
+        case SchemaAdded() | SchemaRegistered() | SchemaDeleted():  # Neither.
             return _next(state, stamp)
         case _:
             raise TypeError(f"{type(event).__name__} came after this fold")

@@ -93,7 +93,7 @@ class World:
     # -- the load
 
     def write(self) -> None:
-        """Topics, settings, keys and leases come, change and go, through every node, until it is over."""
+        """Topics, settings, keys, leases and schemas come, change and go, through every node, until it is over."""
         number = 0
         while not self.over.wait(0.1):
             number += 1
@@ -120,11 +120,21 @@ class World:
     def _change(self, number: int) -> tuple[str, str, Row | None]:
         if number % 50 == 1:
             return "PUT", "/v1/feature", {"level": 2}
+        if number % 9 == 2:
+            return self._schema(number)
         if number % 6 == 0:
             return "PUT", "/v1/config/cluster", {"changes": {f"key-{number % 5}": str(number)}, "unread": True}
         if number % 7 == 0:
             return "DELETE", f"/v1/topics/topic-{number % 11}", None
         return "PUT", f"/v1/topics/topic-{number % 11}", {"read_queues": 1 + number % 8, "write_queues": 4}
+
+    def _schema(self, number: int) -> tuple[str, str, Row | None]:
+        """Versions are registered, hidden, and go for good."""
+        subject = f"/subjects/orders-{number % 2}"
+        if number % 4 == 0:
+            return "DELETE", f"{subject}?permanent={'true' if number % 8 else 'false'}", None
+        fields = [{"name": f"f{number % 7}", "type": "int", "default": 0}]
+        return "POST", f"{subject}/versions", {"schema": json.dumps({"type": "record", "name": "R", "fields": fields})}
 
     def fail_over(self) -> None:
         """A broker dies and comes back, now and then, until it is over."""

@@ -75,7 +75,7 @@ def code(call: Any, *arguments: object, **named: object) -> tuple[int, int]:
 
 
 def test_a_schema_is_registered_at_any_node_and_found_at_every_other(cluster: Started, client: Client) -> None:
-    """It has one id, whoever registers it and however it is written, in every subject; a second time nothing happens."""
+    """It has one id, whoever registers it and however it is written, in every subject; once is enough."""
     first, second = client(1), client(2)
     number = first.register_schema("orders-value", avro(V1))
     assert number >= FIRST_ID
@@ -179,8 +179,8 @@ def test_what_is_the_logs_own_stays_as_it_is(cluster: Started, client: Client) -
 
 def test_messages_are_written_and_read_with_stock_serializers(cluster: Started, client: Client) -> None:
     """The writer registers by itself at one node; a reader with the newer schema reads by another node's word."""
-    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer  # noqa: PLC0415  A peer.
-    from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: PLC0415
+    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
 
     context = SerializationContext("trips", MessageField.VALUE)
     written = AvroSerializer(client(1), V1)({"number": 7}, context)
@@ -191,7 +191,7 @@ def test_messages_are_written_and_read_with_stock_serializers(cluster: Started, 
 
 
 def test_a_read_says_what_it_reflects(cluster: Started) -> None:
-    """As other reads do: of now, of a past offset, and not of one that is not there yet; errors keep Confluent's shape."""
+    """As other reads do: of now, of a past offset, and not of one that is not there; errors keep Confluent's shape."""
     before = int(ask(cluster, 0, "GET", "/subjects")[1]["quorate-offset"])
     status, headers, told = ask(cluster, 1, "POST", "/subjects/when-value/versions", {"schema": V1})
     after = int(headers["quorate-offset"])
@@ -222,6 +222,7 @@ def test_a_read_says_what_it_reflects(cluster: Started) -> None:
         ("POST", f"/subjects/{'n' * 300}/versions", {"schema": V1}, 42208),
         ("POST", "/subjects/bad", {"schema": V1}, 40401),
         ("POST", "/subjects/bad", {"schema": "{"}, 42201),
+        ("POST", "/subjects/bad", ["no body"], 42201),
         ("GET", "/subjects/bad/versions/0", None, 42202),
         ("GET", "/subjects/bad/versions/x", None, 42202),
         ("GET", "/subjects/bad/versions/99999999999", None, 42202),

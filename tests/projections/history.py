@@ -86,6 +86,7 @@ class History:
             self._apply: 6, self._register: 10, self._elect: 14, self._alter: 16, self._fence: 10, self._unfence: 10,
             self._acknowledge: 8, self._clean: 2, self._topic: 12, self._config: 8, self._govern: 3, self._keys: 10,
             self._members: 8,
+            self._schemas: 8,
         }  # fmt: skip
         (maker,) = chance.choices(list(makers), list(makers.values()))
         name = chance.choice(self._sets)
@@ -218,6 +219,16 @@ class History:
         )
         leaves = commands.UnregisterMember(name=name, epoch=chance.choice((None, found.epoch)))
         return leaves if chance.random() < 0.1 else chance.choice(others)
+    def _schemas(self, _name: str) -> Command:
+        """Schemas come, are hidden and go; refused below their level."""
+        chance, subject = self._chance, self._chance.choice(("orders", "b/\u00fc"))
+        if chance.random() < 0.7:
+            fields = ",".join(f'{{"name":"{name}","type":"int","default":{chance.randint(0, 2)}}}' for name in "ab")
+            return commands.RegisterSchema(
+                subject=subject, schema=f'{{"type":"record","name":"R","fields":[{fields}]}}'
+            )
+        version = chance.choice((None, 1, 2, -1))
+        return commands.DeleteSchema(subject=subject, version=version, permanent=chance.random() < 0.5)
 
     def _govern(self, _name: str) -> Command:
         way = self._chance.random()

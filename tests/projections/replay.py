@@ -35,6 +35,8 @@ class Replay:
             for name in (
                 "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "broker_availability",
                 "controller_terms", "audit",
+                "broker_sets", "elections", "topics", "configs", "keys", "leases", "schemas", "subjects",
+                "broker_availability", "controller_terms", "audit",
             )
         }  # fmt: skip
         self._schemas = schemas()
@@ -143,6 +145,28 @@ class Replay:
 
     def _MemberGone(self, e: Row, at: Row) -> None:  # noqa: N802
         del self.views["members"][e["member"]]
+    def _SchemaAdded(self, e: Row, at: Row) -> None:  # noqa: N802
+        row = {"schema_id": e["schema_id"], "schema": e["schema"], "added_ms": at["ms"]}
+        self.views["schemas"][str(e["schema_id"])] = row
+
+    def _SchemaRegistered(self, e: Row, at: Row) -> None:  # noqa: N802
+        added = {"version": e["version"], "schema_id": e["schema_id"], "deleted": False}
+        self._versions(e, at, [*self.views["subjects"].get(e["subject"], {"versions": []})["versions"], added])
+
+    def _SchemaDeleted(self, e: Row, at: Row) -> None:  # noqa: N802
+        versions = self.views["subjects"][e["subject"]]["versions"]
+        if e["permanent"]:
+            versions = [one for one in versions if one["version"] not in e["versions"]]
+        else:
+            versions = [{**one, "deleted": one["deleted"] or one["version"] in e["versions"]} for one in versions]
+        self._versions(e, at, versions)
+
+    def _versions(self, e: Row, at: Row, versions: list[Row]) -> None:
+        if versions:
+            row = {"subject": e["subject"], "versions": versions, "changed_ms": at["ms"]}
+            self.views["subjects"][e["subject"]] = row
+        else:
+            del self.views["subjects"][e["subject"]]
 
     def _ConfigChanged(self, e: Row, at: Row) -> None:  # noqa: N802
         values = dict(self.views["configs"].pop(e["scope"], {"values": {}})["values"])

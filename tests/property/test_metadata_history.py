@@ -150,6 +150,37 @@ OF_MEMBERS = st.one_of(
     ),
     built(commands.DrainMember, name=MEMBERS),
     built(commands.UnregisterMember, name=MEMBERS, force=FLAGS),
+SUBJECTS = st.sampled_from(["s", "b/\u00fc", ":.not", "quorate.events.X"])
+OF_SCHEMAS = st.one_of(
+    built(
+        commands.RegisterSchema,
+        subject=SUBJECTS,
+        schema=st.sampled_from(
+            [
+                '"int"',
+                '["null", "string"]',
+                '{"type": "record", "name": "R", "fields": []}',
+                '{"name": "R", "fields": [{"name": "a", "type": "int"}], "type": "record"}',
+                '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long", "default": 1}]}',
+                "{",
+            ]
+        ),
+        schema_type=st.sampled_from(["AVRO", "AVRO", "AVRO", "JSON"]),
+    ),
+    built(
+        commands.DeleteSchema,
+        subject=SUBJECTS,
+        version=st.sampled_from([None, -1, 1, 2, 3]),
+        permanent=FLAGS,
+    ),
+    st.builds(
+        commands.ChangeConfig,
+        scope=st.sampled_from(["subject/s", "cluster"]),
+        changes=st.dictionaries(
+            st.sampled_from(["compatibility", "schemas.compatibility"]),
+            st.sampled_from(["NONE", "FULL_TRANSITIVE", "x", None]),
+        ),
+    ),
 )
 
 
@@ -297,7 +328,7 @@ OF_BROKERS = st.builds(
 OF_ALL = st.builds(
     lambda prologue, rest: prologue + rest,
     st.sampled_from([PROLOGUE + LEVEL_2, [CREATE, *LEVEL_2]]),
-    st.lists(st.one_of(OF_KEYS, OF_KEYS, COMMANDS), min_size=15, max_size=60),
+    st.lists(st.one_of(OF_KEYS, OF_KEYS, OF_SCHEMAS, COMMANDS), min_size=15, max_size=60),
 )
 OF_MEMBERS_ALL = st.builds(
     lambda prologue, rest: prologue + rest,

@@ -22,6 +22,9 @@ from quorate.events import (
     MemberRegistered,
     MemberUnfenced,
     NodeStarted,
+    SchemaAdded,
+    SchemaDeleted,
+    SchemaRegistered,
     TopicDeleted,
 )
 from tests.sim.world import ViolationError
@@ -36,6 +39,7 @@ EVENTS: Final[dict[type[Event], int]] = dict.fromkeys(
     (
         *(KeyPut, KeyDeleted, LeaseGranted, LeaseCheckpointed, LeaseEnded),
         *(MemberRegistered, MemberAmended, MemberUnfenced, MemberFenced, MemberDraining, MemberGone),
+        *(SchemaAdded, SchemaRegistered, SchemaDeleted),
     ),
     FURTHER,
 )

@@ -93,6 +93,10 @@ def _entities(facts: Facts, state: State) -> dict[Any, dict[str, Any]]:
     values |= {f"key/{one.key}": {"kind": "key", **_whole(one)} for _, one in state.keys.items()}
     values |= {f"lease/{number}": {"kind": "lease", **_whole(one)} for number, one in state.leases.items()}
     values |= {f"member/{name}": {"kind": "member", **_whole(one)} for name, one in state.members.items()}
+    values |= {f"schema/{number}": {"kind": "schema", **_whole(one)} for number, one in state.schemas.items()}
+    for name, one in state.subjects.items():
+        versions = [_whole(version) for version in one.versions]
+        values[f"subject/{name}"] = {"kind": "subject", "subject": name, "versions": versions}
     values |= {f"broker-set/{name}": _broker_set(facts, found) for name, found in state.broker_sets.items()}
     if state.cluster is not None:
         values[f"cluster/{state.cluster.cluster_id}"] = {"kind": "cluster", **_whole(state.cluster)}

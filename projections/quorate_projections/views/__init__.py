@@ -13,6 +13,8 @@ from quorate_projections.views import (
     leases,
     members,
     routes,
+    schemas,
+    subjects,
     topics,
 )
 from quorate_projections.views.view import View
@@ -26,6 +28,8 @@ VIEWS: Final[tuple[View[Any, Any], ...]] = (
     keys.VIEW,
     leases.VIEW,
     members.VIEW,
+    schemas.VIEW,
+    subjects.VIEW,
     broker_availability.VIEW,
     controller_terms.VIEW,
     audit.VIEW,

@@ -85,6 +85,7 @@ def _status_table(answer: Status) -> Iterable[str]:
         ("topics", answer.topics),
         *([("keys", answer.keys), ("leases", answer.leases)] if answer.keys or answer.leases else []),
         *([("members", answer.members)] if answer.members else []),
+        *([("schemas", answer.schemas)] if answer.schemas else []),
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),
         *_runs_on(answer),

@@ -113,6 +113,8 @@ class Controller:
             "Errors of reading and writing, as the members that this leader hears count them.",
             lambda: sum(health.io_errors for health in self.members.healths()),
         )
+        gauge("schemas", "Schemas of other services in the state.", lambda: len(machine.state.schemas))
+        gauge("schema_subjects", "Their subjects.", lambda: len(machine.state.subjects))
         gauge("heartbeats_ignored", "Heartbeats of one broker too many.", lambda: self.live.ignored)
         gauge(
             "clock_behind_log_seconds",

@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.events import MasterElected, entity_name
 from quorate.model.rows import Entity as Thing
-from quorate.model.state import BrokerSet, Leader, Replica
+from quorate.model.state import BrokerSet, Leader, Replica, Subject, SubjectVersion
 from quorate_spark.pipelines.facts import Fact
 from quorate_spark.pipelines.fold import ALL, Fold
 from quorate_spark.serving import Entity
@@ -50,11 +50,13 @@ def _value(kind: str, thing: Thing, master: Master) -> dict[str, Any]:
             return {"kind": kind, **_broker_set(thing, master)}
         case Leader():
             return {"kind": kind, **_fields(thing, but="offset")}
+        case Subject():
+            return {"kind": kind, "subject": thing.subject, "versions": [_fields(one) for one in thing.versions]}
         case _:
             return {"kind": kind, **_fields(thing)}
 
 
-def _fields(thing: Thing | Replica, but: str = "") -> dict[str, Any]:
+def _fields(thing: Thing | Replica | SubjectVersion, but: str = "") -> dict[str, Any]:
     """All but one, defaults too."""
     return {name: getattr(thing, name) for name in thing.__struct_fields__ if name != but}
 

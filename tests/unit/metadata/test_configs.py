@@ -17,7 +17,13 @@ def change(scope: str, **changes: str | None) -> ChangeConfig:
 def test_what_means_something_is_known_by_scope() -> None:
     """What is heeded can be set, and does something; where the rules themselves refuse the rest, nothing is listed."""
     assert heeded("cluster") == frozenset(
-        {"controller.group_rows_max", "kafka.group_expiry_s", "requests.remembered_max", "requests.remembered_ms_max"}
+        {
+            "controller.group_rows_max",
+            "kafka.group_expiry_s",
+            "requests.remembered_max",
+            "requests.remembered_ms_max",
+            "schemas.compatibility",
+        }
     )
     assert heeded("broker-set/a") == frozenset({"enableElectUncleanMaster", "learners"})
     assert heeded("topic/t") == frozenset()

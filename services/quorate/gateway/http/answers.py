@@ -61,6 +61,7 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     leases: int = 0
     members: int = 0
     """Those that registered; RocketMQ's brokers are not among them."""
+    schemas: int = 0
     ready: bool | None
     election_timeout_ms: int | None = None
     """The smallest in force at this node: how long a silent leader is waited for; it grows with what the node lags."""

@@ -160,6 +160,7 @@ class ReadHandlers:
             keys=len(state.keys),
             leases=len(state.leases),
             members=len(state.members),
+            schemas=len(state.schemas),
             grpc=context.node.grpc,
             ready=None if past else ready,
             election_timeout_ms=None if past else round(1000 * context.engine.election_timeout_s),
