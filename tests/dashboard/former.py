@@ -120,6 +120,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         case (
             MemberRegistered() | MemberAmended() | MemberUnfenced() | MemberFenced() | MemberDraining() | MemberGone()
         ):  # Neither.
+            return _next(state, stamp)
         case SchemaAdded() | SchemaRegistered() | SchemaDeleted():  # Neither.
             return _next(state, stamp)
         case _:

@@ -259,11 +259,11 @@ class Replay:
 
     def _lease_ended(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         del self.leases[event["lease"]]
-    def _key_put(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
-        """The page tells of keys, leases and schemas in its log alone."""
 
-    _key_deleted = _lease_granted = _lease_checkpointed = _lease_ended = _key_put
-    _schema_added = _schema_registered = _schema_deleted = _key_put
+    def _schema_added(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
+        """The page tells of schemas in its log alone."""
+
+    _schema_registered = _schema_deleted = _schema_added
 
     def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.topics[event["topic"]] = event

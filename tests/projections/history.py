@@ -219,6 +219,7 @@ class History:
         )
         leaves = commands.UnregisterMember(name=name, epoch=chance.choice((None, found.epoch)))
         return leaves if chance.random() < 0.1 else chance.choice(others)
+
     def _schemas(self, _name: str) -> Command:
         """Schemas come, are hidden and go; refused below their level."""
         chance, subject = self._chance, self._chance.choice(("orders", "b/\u00fc"))

@@ -33,9 +33,7 @@ class Replay:
         self.views: dict[str, dict[str, Row]] = {
             name: {}
             for name in (
-                "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "broker_availability",
-                "controller_terms", "audit",
-                "broker_sets", "elections", "topics", "configs", "keys", "leases", "schemas", "subjects",
+                "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "schemas", "subjects",
                 "broker_availability", "controller_terms", "audit",
             )
         }  # fmt: skip
@@ -145,6 +143,7 @@ class Replay:
 
     def _MemberGone(self, e: Row, at: Row) -> None:  # noqa: N802
         del self.views["members"][e["member"]]
+
     def _SchemaAdded(self, e: Row, at: Row) -> None:  # noqa: N802
         row = {"schema_id": e["schema_id"], "schema": e["schema"], "added_ms": at["ms"]}
         self.views["schemas"][str(e["schema_id"])] = row

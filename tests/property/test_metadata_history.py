@@ -150,6 +150,7 @@ OF_MEMBERS = st.one_of(
     ),
     built(commands.DrainMember, name=MEMBERS),
     built(commands.UnregisterMember, name=MEMBERS, force=FLAGS),
+)
 SUBJECTS = st.sampled_from(["s", "b/\u00fc", ":.not", "quorate.events.X"])
 OF_SCHEMAS = st.one_of(
     built(

@@ -34,8 +34,17 @@ from quorate.metadata.keys import puts_keys
 from quorate.metrics import Metrics
 
 GROWING: Final[frozenset[type[Command]]] = frozenset(
-    {ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig, PutKey, Transact, GrantLease, RegisterMember}
-    {ApplyBrokerId, RegisterBroker, PutTopic, ChangeConfig, PutKey, Transact, GrantLease, RegisterSchema}
+    {
+        ApplyBrokerId,
+        RegisterBroker,
+        PutTopic,
+        ChangeConfig,
+        PutKey,
+        Transact,
+        GrantLease,
+        RegisterMember,
+        RegisterSchema,
+    }
 )
 """Commands that add what nobody takes away by himself."""
 SAID_FOR: Final = 3

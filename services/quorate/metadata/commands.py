@@ -333,6 +333,8 @@ class UnregisterMember(_Value, frozen=True):
     epoch: int | None = None
     force: bool = False
     """Also while it leads something."""
+
+
 class RegisterSchema(_Value, frozen=True):
     """A schema becomes the newest version of a subject (Confluent ``POST /subjects/{subject}/versions``)."""
 
@@ -502,6 +504,8 @@ class MemberDescribed(_Value, frozen=True):
     """Epoch milliseconds; 0: never by the leader of now."""
     health: MemberHealth | None = None
     may_leave: bool = False
+
+
 class SchemaIs(_Value, frozen=True):
     """Answer to RegisterSchema: the id of the schema, and which version of the subject it is."""
 

@@ -7,8 +7,7 @@ never an exception. A new command is one line here, one rule in the module of it
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, members, topics
-from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, subjects, topics
+from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, members, subjects, topics
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse

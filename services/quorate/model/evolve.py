@@ -313,6 +313,8 @@ def _known(
         case _:
             assert_never(event)
     return members.set(event.member, changed)
+
+
 def _registered(subjects: Map[str, Subject], event: SchemaRegistered | SchemaDeleted) -> Map[str, Subject]:
     """A subject without versions is no entity."""
     subject = subjects.get(event.subject)

@@ -197,6 +197,8 @@ class Member(_Entity, frozen=True):
     """It has not caught up yet, or was not heard: it is given no work."""
     draining: bool = False
     """It is to leave."""
+
+
 class Schema(_Entity, frozen=True):
     """A schema of another service, under the id it keeps for ever (Avro; JSON in its canonical form)."""
 

@@ -148,6 +148,8 @@ def _of_members(
             return f"member {event.member} is to leave: {event.reason}"
         case MemberGone():
             return f"member {event.member} is gone: {event.reason}"
+
+
 def _of_schemas(event: SchemaAdded | SchemaRegistered | SchemaDeleted) -> str:
     match event:
         case SchemaAdded():
