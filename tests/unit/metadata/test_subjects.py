@@ -104,7 +104,7 @@ def test_the_settings_of_subjects_are_checked() -> None:
     assert made.refused(ChangeConfig(scope="subject/s", changes={"compatibility": "full"})).code == "InvalidConfigValue"
     refusal = made.refused(ChangeConfig(scope="cluster", changes={"schemas.compatibility": "UP"}))
     assert refusal.code == "InvalidConfigValue"
-    assert heeded("subject/s") == {"compatibility"}
+    assert heeded("subject/s") == frozenset({"compatibility"})
     assert unread("subject/s", {"other": "1"}) == "nothing reads other in subject/s; there it is compatibility"
     assert unread("cluster", {"schemas.compatibility": "NONE"}) == ""
 

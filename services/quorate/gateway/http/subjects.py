@@ -308,6 +308,9 @@ class Subjects(Registry):
 
     def set_compatibility(self, call: Call) -> None:
         """PUT /config, PUT /config/{subject}."""
+        if call.found.get("subject") in self._subjects:
+            self.refuse(call)
+            return
         try:
             level = msgspec.json.decode(call.request.body, type=_Level).compatibility.upper()
         except (msgspec.DecodeError, UnicodeDecodeError):
