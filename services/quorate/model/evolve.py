@@ -117,7 +117,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             schemas = state.schemas.set(number, Schema(schema_id=number, schema=text))
             return _replace(state, schemas=schemas, schema_ids=state.schema_ids.set(text, number))
         case SchemaRegistered() | SchemaDeleted():
-            return _replace(state, subjects=_registered(state.subjects, event))
+            return _replace(state, subjects=_versions(state.subjects, event))
         case _:
             assert_never(event)
 
@@ -315,7 +315,7 @@ def _known(
     return members.set(event.member, changed)
 
 
-def _registered(subjects: Map[str, Subject], event: SchemaRegistered | SchemaDeleted) -> Map[str, Subject]:
+def _versions(subjects: Map[str, Subject], event: SchemaRegistered | SchemaDeleted) -> Map[str, Subject]:
     """A subject without versions is no entity."""
     subject = subjects.get(event.subject)
     if isinstance(event, SchemaRegistered):

@@ -35,8 +35,9 @@ from quorate.model.state import (
 )
 from quorate.slices import Steps, finished
 
-Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member
-Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Schema | Subject
+Entity = (
+    Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member | Schema | Subject
+)
 
 ROWS_PER_STEP: Final = 32
 """How many rows one step of a long piece of work reads or writes: some tens of microseconds."""

@@ -54,9 +54,6 @@ def interface(context: HttpContext) -> Router:
     routes.append(
         Route("GET", "/v1/leases", leases.leases, "What is left of leases.", Leases, query=("ids", *FRESHNESS))
     )
-    routes += registry_routes(Registry(SCHEMAS, context.node.topic))
-    travel = Travel(context, asking, reading)
-    routes = [*operator_routes(reading, writing, travel), *machine_routes(context, reading)]
     routes += registry_routes(Subjects(context, asking, SCHEMAS))
     description = document(routes, context.node.version)
 
