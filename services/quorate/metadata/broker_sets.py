@@ -6,8 +6,9 @@ replaced in the same decision (ADR 43), so that nobody reads of a master that is
 """
 
 from operator import attrgetter
-from typing import Final
+from typing import Final, assert_never
 
+from quorate.errors import InvariantBrokenError
 from quorate.events import (
     Acknowledgement,
     BrokerAddressChanged,
@@ -39,6 +40,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.elections import EPOCH_MAX, elect_master, elect_moved_master
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
+from quorate.metadata.replica_set import Broken, InSync, alter
 from quorate.metadata.texts import LONG_MAX, LONG_MIN, fits, java_long, parse_address
 from quorate.model.state import BrokerSet, Replica, State
 
@@ -200,7 +202,7 @@ _REJECTING: Final = "Rejecting alter syncStateSet request because the"
 
 
 def alter_sync_state_set(state: State, command: AlterSyncStateSet, context: Context) -> Decision | Refusal:
-    """1001 (Java ``alterSyncStateSet``). Each member of the new set is judged by itself, by rising id.
+    """1001 (Java ``alterSyncStateSet``): Java's dialect of ``replica_set.alter``.
 
     Refuses SyncStateSetOfUnknownBrokerSet, MissingField, SyncStateSetUnchanged, NotTheMaster, StaleMasterEpoch,
     StaleSyncStateSetEpoch, UnknownReplica, ReplicaNotAlive, MasterNotInSyncStateSet, EpochsExhausted.
@@ -210,42 +212,71 @@ def alter_sync_state_set(state: State, command: AlterSyncStateSet, context: Cont
         return refuse("SyncStateSetOfUnknownBrokerSet", "Broker metadata is not existed")
     if command.sync_state_set is None:
         return refuse("MissingField", "The body with the syncStateSet is missing")
-    new, master = tuple(sorted(set(command.sync_state_set))), broker_set.master
-    if new == broker_set.sync_state_set:
-        remark = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
-        return refuse("SyncStateSetUnchanged", remark)
-    if master is None or master != command.master:
-        remark = f"{_REJECTING} current leader is:{{{_shown(master)}}}, not {{{_shown(command.master)}}}"
-        return refuse("NotTheMaster", remark)
-    if broker_set.master_epoch != command.master_epoch:
-        remark = f"{_REJECTING} current master epoch is:{{{broker_set.master_epoch}}}, not {{{command.master_epoch}}}"
-        return refuse("StaleMasterEpoch", remark)
-    epoch = broker_set.sync_state_set_epoch
-    if epoch != command.sync_state_set_epoch:
-        remark = f"{_REJECTING} current syncStateSet epoch is:{{{epoch}}}, not {{{command.sync_state_set_epoch}}}"
-        return refuse("StaleSyncStateSetEpoch", remark)
+    now = InSync(
+        leader=broker_set.master,
+        leader_epoch=broker_set.master_epoch,
+        set_epoch=broker_set.sync_state_set_epoch,
+        ids=broker_set.sync_state_set,
+    )
+    asked = InSync(
+        leader=command.master,
+        leader_epoch=command.master_epoch,
+        set_epoch=command.sync_state_set_epoch,
+        ids=tuple(sorted(set(command.sync_state_set))),
+    )
     alive, cluster, name = context.live.alive, broker_set.cluster, broker_set.name
     held = {replica.broker_id for replica in broker_set.replicas}
-    for broker_id in new:
-        if broker_id not in held:
-            return refuse("UnknownReplica", f"{_REJECTING} replicas {{{broker_id}}} don't exist")
-        if alive(cluster, name, broker_id) is not True:
-            return refuse("ReplicaNotAlive", f"{_REJECTING} replicas {{{broker_id}}} don't alive")
-    if master not in new:
-        remark = f"{_REJECTING} newSyncStateSet don't contains origin leader {{{master}}}"
-        return refuse("MasterNotInSyncStateSet", remark)
-    if epoch >= EPOCH_MAX:
-        return refuse("EpochsExhausted", f"Broker set {name} has no sync state set epoch left")
+    altered = alter(
+        now,
+        asked,
+        held,
+        lambda broker_id: alive(cluster, name, broker_id) is True,
+        epoch_max=EPOCH_MAX,
+        equal_is_refused=True,
+        all_fit=True,
+    )
+    if isinstance(altered, Broken):
+        return _not_altered(name, now, asked, altered)
     event = SyncStateSetAltered(
         cluster=cluster,
         broker_set=name,
-        master=master,
-        master_epoch=broker_set.master_epoch,
-        old=broker_set.sync_state_set,
-        new=new,
-        sync_state_set_epoch=epoch + 1,
+        master=altered.leader,
+        master_epoch=now.leader_epoch,
+        old=now.ids,
+        new=altered.ids,
+        sync_state_set_epoch=altered.set_epoch,
     )
-    return Decision((event,), SyncStateSetIs(sync_state_set=new, sync_state_set_epoch=epoch + 1))
+    return Decision((event,), SyncStateSetIs(sync_state_set=altered.ids, sync_state_set_epoch=altered.set_epoch))
+
+
+def _not_altered(name: str, now: InSync[int], asked: InSync[int], broken: Broken[int]) -> Refusal:
+    """In Java's words, to which an empty set is one without its master."""
+    match broken.fence:
+        case "unchanged":
+            remark = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
+            return refuse("SyncStateSetUnchanged", remark)
+        case "not the leader":
+            remark = f"{_REJECTING} current leader is:{{{_shown(now.leader)}}}, not {{{_shown(asked.leader)}}}"
+            return refuse("NotTheMaster", remark)
+        case "leader epoch":
+            remark = f"{_REJECTING} current master epoch is:{{{now.leader_epoch}}}, not {{{asked.leader_epoch}}}"
+            return refuse("StaleMasterEpoch", remark)
+        case "set epoch":
+            remark = f"{_REJECTING} current syncStateSet epoch is:{{{now.set_epoch}}}, not {{{asked.set_epoch}}}"
+            return refuse("StaleSyncStateSetEpoch", remark)
+        case "stranger":
+            return refuse("UnknownReplica", f"{_REJECTING} replicas {{{broken.member}}} don't exist")
+        case "unfit":
+            return refuse("ReplicaNotAlive", f"{_REJECTING} replicas {{{broken.member}}} don't alive")
+        case "empty" | "without the leader":
+            remark = f"{_REJECTING} newSyncStateSet don't contains origin leader {{{_shown(now.leader)}}}"
+            return refuse("MasterNotInSyncStateSet", remark)
+        case "exhausted":
+            return refuse("EpochsExhausted", f"Broker set {name} has no sync state set epoch left")
+        case "member epoch":
+            raise InvariantBrokenError("RocketMQ's brokers have no member epoch")
+        case _:
+            assert_never(broken.fence)
 
 
 def _shown(broker_id: int | None) -> str:

@@ -1,16 +1,18 @@
-"""The one rule-set of a replicated thing: who may lead it, who wins, and why everybody else did not.
+"""The one rule-set of a replicated thing: who may lead it, who wins, and why everybody else did not; who may be said
+to be in sync with it, by whom, and when.
 
 Rules: nothing here knows RocketMQ, a clock or a policy; who is asked for, and what may be believed of a report, is
 decided before. An outcome does not depend on the order of the members, and names for each member the rule where it
 fell. Verdicts and rules are stored in events: a name never changes its meaning.
 
 Theory: only members that are alive, in sync and no learners stand. The rules then look at those that are left, one
-rule after the other, until one is left; no two have the same id, so the last rule always decides.
+rule after the other, until one is left; no two have the same id, so the last rule always decides. The in-sync set is
+changed by its leader alone, behind fences: whoever was deposed, restarted or overtaken meanwhile does not pass.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Final
+from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -212,3 +214,88 @@ def _candidates(members: list[Member], winner: int | None, fallen: dict[int, str
         )
         for member in members
     )
+
+
+# -- who is in sync
+
+Id = TypeVar("Id", int, str)
+Fence = Literal[
+    "unchanged",
+    "not the leader",
+    "leader epoch",
+    "member epoch",
+    "set epoch",
+    "empty",
+    "stranger",
+    "unfit",
+    "without the leader",
+    "exhausted",
+]
+"""What is wrong with a change."""
+
+
+class InSync(msgspec.Struct, Generic[Id], frozen=True, gc=False, kw_only=True):
+    """Who is in sync, and under which epochs: as it is, or as a leader believes and wants it."""
+
+    leader: Id | None
+    leader_epoch: int
+    member_epoch: int = 0
+    """Under which the leader is registered; 0 where members have none."""
+    set_epoch: int
+    ids: tuple[Id, ...]
+    """Sorted, each once."""
+
+
+class Altered(msgspec.Struct, Generic[Id], frozen=True, gc=False):
+    """Who is in sync from now on, by the word of this leader."""
+
+    leader: Id
+    ids: tuple[Id, ...]
+    set_epoch: int
+
+
+class Broken(msgspec.Struct, Generic[Id], frozen=True, gc=False):
+    """The fence that did not hold; for ``stranger`` and ``unfit`` the first such member."""
+
+    fence: Fence
+    member: Id | None = None
+
+
+def alter(
+    now: InSync[Id],
+    asked: InSync[Id],
+    members: Collection[Id],
+    fit: Callable[[Id], bool],
+    *,
+    epoch_max: int,
+    equal_is_refused: bool = False,
+    all_fit: bool = False,
+) -> Altered[Id] | Broken[Id]:
+    """Who is in sync from now on; or the first fence, in this order, that forbids it.
+
+    ``fit``: is this member alive, and is it the one that the leader saw catch up? Asked of those that are added, with
+    ``all_fit`` of those that stay too. Members are judged one by one, by rising id. ``equal_is_refused``: a set that
+    is so already is told before anything else, whoever asks.
+    """
+    if equal_is_refused and asked.ids == now.ids:
+        return Broken("unchanged")
+    if now.leader is None or asked.leader != now.leader:
+        return Broken("not the leader")
+    if asked.leader_epoch != now.leader_epoch:
+        return Broken("leader epoch")
+    if asked.member_epoch != now.member_epoch:
+        return Broken("member epoch")
+    if asked.set_epoch != now.set_epoch:
+        return Broken("set epoch")
+    if not asked.ids:
+        return Broken("empty")
+    for one in asked.ids:
+        if one not in members:
+            return Broken("stranger", one)
+        if (all_fit or one not in now.ids) and not fit(one):
+            return Broken("unfit", one)
+    if now.leader not in asked.ids:
+        return Broken("without the leader")
+    if now.set_epoch >= epoch_max:
+        return Broken("exhausted")
+    return Altered(now.leader, asked.ids, now.set_epoch + 1)
