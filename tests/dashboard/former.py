@@ -36,6 +36,14 @@ from quorate.events import (
     SchemaAdded,
     SchemaDeleted,
     SchemaRegistered,
+    SegmentCopyDeleted,
+    SegmentCreated,
+    SegmentInSyncAltered,
+    SegmentLeaderElected,
+    SegmentSealed,
+    ShardCreated,
+    ShardDeleting,
+    ShardGone,
     Stamp,
     SyncStateSetAltered,
     TopicCreated,
@@ -122,6 +130,11 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         ):  # Neither.
             return _next(state, stamp)
         case SchemaAdded() | SchemaRegistered() | SchemaDeleted():  # Neither.
+        case ShardCreated() | ShardDeleting() | ShardGone():
+            return _next(state, stamp)
+        case (
+            SegmentCreated() | SegmentSealed() | SegmentLeaderElected() | SegmentInSyncAltered() | SegmentCopyDeleted()
+        ):
             return _next(state, stamp)
         case _:
             raise TypeError(f"{type(event).__name__} came after this fold")

@@ -20,6 +20,7 @@ from quorate.metadata.policy import PolicySettings
 from quorate.model.evolve import evolve
 from quorate.model.state import EMPTY, State
 from tests.batches import Record
+from tests.segments import plausible
 
 ADDRESSES = NodeAddresses(rpc="h:1", raft="h:2", kafka="h:3", http="h:4")
 START_MS = 1_700_000_000_000
@@ -87,6 +88,7 @@ class History:
             self._acknowledge: 8, self._clean: 2, self._topic: 12, self._config: 8, self._govern: 3, self._keys: 10,
             self._members: 8,
             self._schemas: 8,
+            self._members: 8, self._journal: 13,
         }  # fmt: skip
         (maker,) = chance.choices(list(makers), list(makers.values()))
         name = chance.choice(self._sets)
@@ -230,6 +232,9 @@ class History:
             )
         version = chance.choice((None, 1, 2, -1))
         return commands.DeleteSchema(subject=subject, version=version, permanent=chance.random() < 0.5)
+    def _journal(self, _name: str) -> Command:
+        """Shards and segments, and members to hold them; refused below their level."""
+        return plausible(self._state, self._chance)
 
     def _govern(self, _name: str) -> Command:
         way = self._chance.random()

@@ -6,6 +6,7 @@ holds the generator to it: laws about states nobody reaches are no laws.
 """
 
 from collections import defaultdict
+from random import Random
 
 import msgspec
 from hypothesis import given, settings
@@ -26,6 +27,7 @@ from quorate.model.state import EMPTY, BrokerSet, State
 from tests.facts import WRITTEN
 from tests.plain_sums import plain_sums
 from tests.policies import JAVA
+from tests.segments import plausible
 from tests.unit.metadata.kit import ADDRESSES, CREATE, Info, Live, applying, registering
 
 NAMES = st.sampled_from(["a", "b/ü"])
@@ -234,6 +236,15 @@ class ByMember(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.said, epoch=(9 if found is None else found.epoch) - self.stale)
 
 
+class OfSegments(msgspec.Struct, frozen=True):
+    """Something plausible about shards and segments."""
+
+    seed: int
+
+    def command(self, state: State) -> Command:
+        return plausible(state, Random(self.seed))
+
+
 class Heard(msgspec.Struct, frozen=True):
     """A broker is heard, or (None) forgotten; it may report epochs nobody gave it."""
 
@@ -302,7 +313,7 @@ FITTING = st.one_of(
         detected_ms=st.just(3),
     ),
 )
-Item = Command | Alter | Acknowledge | ByMember | Heard
+Item = Command | Alter | Acknowledge | ByMember | OfSegments | Heard
 PROLOGUE: list[Item] = [CREATE]
 for _name in ("a", "b/ü"):
     for _id in (1, 2, 3):
@@ -336,7 +347,14 @@ OF_MEMBERS_ALL = st.builds(
     st.just([CREATE, *LEVEL_2, *MEMBER]),
     st.lists(st.one_of(OF_MEMBERS, BY_MEMBERS, BY_MEMBERS, OF_KEYS), min_size=15, max_size=60),
 )
-HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_ALL, OF_MEMBERS_ALL)
+OF_SEGMENTS = st.builds(OfSegments, seed=st.integers(0, 2**16))
+JOURNAL: list[Item] = [OfSegments(seed) for seed in range(20)]
+OF_THE_JOURNAL = st.builds(
+    lambda prologue, rest: prologue + rest,
+    st.just([CREATE, *LEVEL_2, *JOURNAL]),
+    st.lists(st.one_of(OF_SEGMENTS, OF_SEGMENTS, OF_SEGMENTS, BY_MEMBERS), min_size=15, max_size=60),
+)
+HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_BROKERS, OF_ALL, OF_MEMBERS_ALL, OF_THE_JOURNAL)
 POLICIES = st.sampled_from([PolicySettings(), PolicySettings(), JAVA, PolicySettings(enable_elect_unclean_master=True)])
 
 
@@ -357,7 +375,7 @@ class Run:
         if isinstance(item, Heard):
             self.hear(item)
             return None
-        command = item.command(self.state) if isinstance(item, Alter | Acknowledge | ByMember) else item
+        command = item.command(self.state) if isinstance(item, Alter | Acknowledge | ByMember | OfSegments) else item
         outcome = decide(self.state, command, self.context())
         assert outcome == decide(self.state, command, self.context()), "decide is not a function"
         if isinstance(outcome, Decision) and outcome.events:
@@ -417,7 +435,7 @@ def folded(state: State, log: list[tuple[Stamp, bytes]]) -> State:
     return state
 
 
-@settings(derandomize=True, max_examples=400, database=None)
+@settings(derandomize=True, max_examples=800, database=None)
 @given(history=HISTORIES, policy=POLICIES)
 def _every_event(seen: set[str], history: list[Item], policy: PolicySettings) -> None:
     run = played(history, policy)
@@ -425,7 +443,7 @@ def _every_event(seen: set[str], history: list[Item], policy: PolicySettings) ->
 
 
 def test_the_histories_reach_every_event() -> None:
-    """Four hundred histories, the same ones every time, write every type of event that a decision writes."""
+    """Some hundred histories, the same ones every time, write every type of event that a decision writes."""
     seen: set[str] = set()
     _every_event(seen)
     assert seen == WRITTEN

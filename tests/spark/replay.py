@@ -97,6 +97,12 @@ def _entities(facts: Facts, state: State) -> dict[Any, dict[str, Any]]:
     for name, one in state.subjects.items():
         versions = [_whole(version) for version in one.versions]
         values[f"subject/{name}"] = {"kind": "subject", "subject": name, "versions": versions}
+    values |= {f"shard/{name}": {"kind": "shard", **_whole(one)} for name, one in state.shards.items()}
+    values |= {
+        f"segment/{one.name}": {"kind": "segment", **_whole(one)}
+        for numbered in state.segments.values()
+        for one in numbered.values()
+    }
     values |= {f"broker-set/{name}": _broker_set(facts, found) for name, found in state.broker_sets.items()}
     if state.cluster is not None:
         values[f"cluster/{state.cluster.cluster_id}"] = {"kind": "cluster", **_whole(state.cluster)}
@@ -110,7 +116,7 @@ def _entities(facts: Facts, state: State) -> dict[Any, dict[str, Any]]:
     for stamp, event in facts:
         key = e.key(event).decode()
         kind, _, name = key.split("/", 2)
-        name = name if kind == "key" else unquote(name)  # Names of keys stand in them as they are.
+        name = name if kind in ("key", "segment") else unquote(name)  # Theirs stand in them as they are.
         found[key] = {
             "event_offset": stamp.offset,
             "key": key,

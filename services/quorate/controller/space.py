@@ -22,7 +22,9 @@ from quorate.metadata.commands import (
     ApplyBrokerId,
     ChangeConfig,
     Command,
+    CreateShard,
     GrantLease,
+    NextSegment,
     PutKey,
     PutTopic,
     RegisterBroker,
@@ -44,6 +46,8 @@ GROWING: Final[frozenset[type[Command]]] = frozenset(
         GrantLease,
         RegisterMember,
         RegisterSchema,
+        CreateShard,
+        NextSegment,
     }
 )
 """Commands that add what nobody takes away by himself."""

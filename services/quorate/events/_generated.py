@@ -43,9 +43,11 @@ __all__ = [
     "ConfigChange",
     "ConfigChanged",
     "ControllerLeaderElected",
+    "CopyCandidate",
     "ElectionFailed",
     "Event",
     "FeatureLevelChanged",
+    "InSyncCopy",
     "KeyDeleted",
     "KeyPut",
     "LeaseCheckpointed",
@@ -60,10 +62,19 @@ __all__ = [
     "MemberUnfenced",
     "NodeAddresses",
     "NodeStarted",
+    "PlacedCopy",
     "RoleChangeAcknowledged",
     "SchemaAdded",
     "SchemaDeleted",
     "SchemaRegistered",
+    "SegmentCopyDeleted",
+    "SegmentCreated",
+    "SegmentInSyncAltered",
+    "SegmentLeaderElected",
+    "SegmentSealed",
+    "ShardCreated",
+    "ShardDeleting",
+    "ShardGone",
     "SyncStateSetAltered",
     "TopicCreated",
     "TopicDeleted",
@@ -142,6 +153,45 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When the notice was first sent; epoch milliseconds, 0 = never."""
     acknowledged_ms: int
     """When the broker answered; epoch milliseconds, 0 = never."""
+
+
+class PlacedCopy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A member that was given a copy, and what was known of it."""
+
+    member: str
+    """Name of the member."""
+    member_epoch: int
+    """Epoch of the member."""
+    place: str
+    """Its value of the label over which copies are spread; empty = it has none, or there is no such label."""
+    holds: int
+    """How many copies it had before."""
+    leads: int
+    """How many segments it led before."""
+
+
+class InSyncCopy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A copy that holds everything acknowledged, in this life of its member."""
+
+    member: str
+    """Name of the member that has the copy."""
+    member_epoch: int
+    """Epoch of the member whose copy this is; under another one it does not count."""
+
+
+class CopyCandidate(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One copy as the election saw it, and how far it came."""
+
+    member: str
+    """Name of the member that has the copy."""
+    member_epoch: int
+    """Epoch of that member; 0 = it is gone."""
+    in_sync: bool
+    """Did this life of the member hold everything acknowledged?"""
+    verdict: str
+    """`elected` or `out`."""
+    out_by: str
+    """Name of the rule where it fell: `gone`, `fenced`, `draining`, `not in sync`, `another life`, `not asked for` or `later copy`; empty for the winner."""
 
 
 class BrokerAddressChanged(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -572,6 +622,128 @@ class SchemaRegistered(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=
     """The level it was checked by against the versions before it, such as `BACKWARD`."""
 
 
+class SegmentCopyDeleted(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A copy of a segment of a shard that is to go is deleted; with the last one the segment is gone."""
+
+    segment: str
+    """Name of the segment: its shard, a slash, and its number there, from 0."""
+    member: str
+    """Name of the member that had the copy."""
+    member_epoch: int
+    """Epoch of the member that said so; 0 = nobody did."""
+    reason: str
+    """`deleted`: the member said so; `member gone`: there is nobody who could."""
+    left: int
+    """How many copies the segment has left."""
+
+
+class SegmentCreated(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A segment began, with its copies and the one that leads it; they are all in sync. The offset of this event is the first epoch of its leader."""
+
+    segment: str
+    """Name of the segment: its shard, a slash, and its number there, from 0."""
+    start_offset: int
+    """Where it begins in its shard: the end of the segment before, or 0."""
+    copies: tuple[PlacedCopy, ...]
+    """The copies; the first one leads, and an election prefers an earlier one to a later."""
+    explanation: str
+    """Why these: one sentence an operator could read out."""
+
+
+class SegmentInSyncAltered(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """The leader of a segment changed who is in sync with it."""
+
+    segment: str
+    """Name of the segment: its shard, a slash, and its number there, from 0."""
+    leader: str
+    """Name of the member that leads, and said so."""
+    leader_epoch: int
+    """Epoch in which it leads."""
+    old: tuple[str, ...]
+    """Names of the members in sync before."""
+    new: tuple[InSyncCopy, ...]
+    """Who is in sync from here on, by name."""
+    set_epoch: int
+    """Epoch of the in-sync set from here on."""
+
+
+class SegmentLeaderElected(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A copy leads its segment from here on; tells why this one, and why the others not. The offset of this event is the epoch of the leader."""
+
+    segment: str
+    """Name of the segment: its shard, a slash, and its number there, from 0."""
+    trigger: str
+    """What asked for the election: `fenced`, `draining`, `gone`, `another life`, `returned`, `operator` or `balance`."""
+    old_leader: str
+    """Name of the member that led before; empty = nobody did."""
+    leader: str
+    """Name of the member that leads."""
+    member_epoch: int
+    """Epoch of that member."""
+    in_sync: tuple[InSyncCopy, ...]
+    """Who is in sync from here on, by name."""
+    set_epoch: int
+    """Epoch of the in-sync set from here on."""
+    candidates: tuple[CopyCandidate, ...]
+    """Every copy in the order of preference, with its verdict."""
+    decided_by: str
+    """Name of the rule that chose among the last candidates."""
+    explanation: str
+    """Why this one: one sentence an operator could read out."""
+    unclean: bool
+    """Was the winner not in sync, so that records may be lost?"""
+
+
+class SegmentSealed(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A segment ends: nothing is appended to it any more."""
+
+    segment: str
+    """Name of the segment: its shard, a slash, and its number there, from 0."""
+    end_offset: int
+    """Where it ends in its shard: the offset after its last record."""
+    leader: str
+    """Name of the member that led it, and said where it ends."""
+    leader_epoch: int
+    """Epoch in which it led."""
+    reason: str
+    """`next segment`: another one follows in the same decision; `sealed`: none does."""
+
+
+class ShardCreated(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A shard began: a log in segments, each with copies at several members. The offset of this event is its epoch."""
+
+    shard: str
+    """Name of the shard."""
+    replication: int
+    """How many copies each segment is to have."""
+    min_in_sync: int
+    """How many copies are to be in sync; with fewer the shard is at risk."""
+    spread: str
+    """Label over whose values the copies of a segment are spread; empty = over none."""
+    require: dict[str, str] = {}
+    """Labels that a member needs to be given a copy; an empty value means any."""
+
+
+class ShardDeleting(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A shard is to go: each copy of its segments is to be deleted, and the shard is gone when all are."""
+
+    shard: str
+    """Name of the shard."""
+    epoch: int
+    """Which shard of this name: the offset of its ShardCreated."""
+    segments: int
+    """How many segments it had then."""
+
+
+class ShardGone(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """All copies of a shard that was to go are deleted; its name may be given again."""
+
+    shard: str
+    """Name of the shard."""
+    epoch: int
+    """Which shard of this name: the offset of its ShardCreated."""
+
+
 class SyncStateSetAltered(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     """The master reported who is in sync with it, and it was accepted."""
 
@@ -684,6 +856,14 @@ Event = (
     | SchemaAdded
     | SchemaDeleted
     | SchemaRegistered
+    | SegmentCopyDeleted
+    | SegmentCreated
+    | SegmentInSyncAltered
+    | SegmentLeaderElected
+    | SegmentSealed
+    | ShardCreated
+    | ShardDeleting
+    | ShardGone
     | SyncStateSetAltered
     | TopicCreated
     | TopicDeleted
@@ -750,6 +930,42 @@ def _write_acknowledgement(value: Acknowledgement) -> bytes:
             SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
             SMALL[value.notified_ms] if 0 <= value.notified_ms < 2048 else write_long(value.notified_ms),
             SMALL[value.acknowledged_ms] if 0 <= value.acknowledged_ms < 2048 else write_long(value.acknowledged_ms),
+        )
+    )
+
+
+@record_writer(b"", ("member", "member_epoch", "place", "holds", "leads",), "slsii")
+def _write_placed_copy(value: PlacedCopy) -> bytes:
+    return b"".join(
+        (
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+            write_string(value.place),
+            SMALL[value.holds] if 0 <= value.holds < 2048 else write_int(value.holds),
+            SMALL[value.leads] if 0 <= value.leads < 2048 else write_int(value.leads),
+        )
+    )
+
+
+@record_writer(b"", ("member", "member_epoch",), "sl")
+def _write_in_sync_copy(value: InSyncCopy) -> bytes:
+    return b"".join(
+        (
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+        )
+    )
+
+
+@record_writer(b"", ("member", "member_epoch", "in_sync", "verdict", "out_by",), "slbss")
+def _write_copy_candidate(value: CopyCandidate) -> bytes:
+    return b"".join(
+        (
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+            write_boolean(value.in_sync),
+            write_string(value.verdict),
+            write_string(value.out_by),
         )
     )
 
@@ -1139,6 +1355,115 @@ def _write_schema_registered(value: SchemaRegistered) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x23", ("segment", "member", "member_epoch", "reason", "left",), "sslsi")
+def _write_segment_copy_deleted(value: SegmentCopyDeleted) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x23",
+            write_string(value.segment),
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+            write_string(value.reason),
+            SMALL[value.left] if 0 <= value.left < 2048 else write_int(value.left),
+        )
+    )
+
+
+def _write_segment_created(value: SegmentCreated) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x24",
+            write_string(value.segment),
+            SMALL[value.start_offset] if 0 <= value.start_offset < 2048 else write_long(value.start_offset),
+            write_array(value.copies, _write_placed_copy),
+            write_string(value.explanation),
+        )
+    )
+
+
+def _write_segment_in_sync_altered(value: SegmentInSyncAltered) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x25",
+            write_string(value.segment),
+            write_string(value.leader),
+            SMALL[value.leader_epoch] if 0 <= value.leader_epoch < 2048 else write_long(value.leader_epoch),
+            write_array(value.old, write_string),
+            write_array(value.new, _write_in_sync_copy),
+            SMALL[value.set_epoch] if 0 <= value.set_epoch < 2048 else write_long(value.set_epoch),
+        )
+    )
+
+
+def _write_segment_leader_elected(value: SegmentLeaderElected) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x26",
+            write_string(value.segment),
+            write_string(value.trigger),
+            write_string(value.old_leader),
+            write_string(value.leader),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+            write_array(value.in_sync, _write_in_sync_copy),
+            SMALL[value.set_epoch] if 0 <= value.set_epoch < 2048 else write_long(value.set_epoch),
+            write_array(value.candidates, _write_copy_candidate),
+            write_string(value.decided_by),
+            write_string(value.explanation),
+            write_boolean(value.unclean),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x27", ("segment", "end_offset", "leader", "leader_epoch", "reason",), "slsls")
+def _write_segment_sealed(value: SegmentSealed) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x27",
+            write_string(value.segment),
+            SMALL[value.end_offset] if 0 <= value.end_offset < 2048 else write_long(value.end_offset),
+            write_string(value.leader),
+            SMALL[value.leader_epoch] if 0 <= value.leader_epoch < 2048 else write_long(value.leader_epoch),
+            write_string(value.reason),
+        )
+    )
+
+
+def _write_shard_created(value: ShardCreated) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x28",
+            write_string(value.shard),
+            SMALL[value.replication] if 0 <= value.replication < 2048 else write_int(value.replication),
+            SMALL[value.min_in_sync] if 0 <= value.min_in_sync < 2048 else write_int(value.min_in_sync),
+            write_string(value.spread),
+            write_map(value.require),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x29", ("shard", "epoch", "segments",), "sli")
+def _write_shard_deleting(value: ShardDeleting) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x29",
+            write_string(value.shard),
+            SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_long(value.epoch),
+            SMALL[value.segments] if 0 <= value.segments < 2048 else write_int(value.segments),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x2a", ("shard", "epoch",), "sl")
+def _write_shard_gone(value: ShardGone) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x2a",
+            write_string(value.shard),
+            SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_long(value.epoch),
+        )
+    )
+
+
 @record_writer(b"\x00\x00\x00\x00\x0f", ("cluster", "broker_set", "master", "master_epoch", "old", "new", "sync_state_set_epoch",), "ssliLLi")
 def _write_sync_state_set_altered(value: SyncStateSetAltered) -> bytes:
     return b"".join(
@@ -1317,6 +1642,68 @@ def _read_acknowledgement(data: bytes, at: int) -> tuple[Acknowledgement, int]:
         broker_id=broker_id,
         notified_ms=notified_ms,
         acknowledged_ms=acknowledged_ms,
+    ), at
+
+
+@record_reader(PlacedCopy, ("member", "member_epoch", "place", "holds", "leads",), "slsii")
+def _read_placed_copy(data: bytes, at: int) -> tuple[PlacedCopy, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    place, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        holds, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        holds, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        leads, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        leads, at = read_int(data, at)
+    return PlacedCopy(
+        member=member,
+        member_epoch=member_epoch,
+        place=place,
+        holds=holds,
+        leads=leads,
+    ), at
+
+
+@record_reader(InSyncCopy, ("member", "member_epoch",), "sl")
+def _read_in_sync_copy(data: bytes, at: int) -> tuple[InSyncCopy, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    return InSyncCopy(
+        member=member,
+        member_epoch=member_epoch,
+    ), at
+
+
+@record_reader(CopyCandidate, ("member", "member_epoch", "in_sync", "verdict", "out_by",), "slbss")
+def _read_copy_candidate(data: bytes, at: int) -> tuple[CopyCandidate, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    in_sync, at = read_boolean(data, at)
+    verdict, at = read_string(data, at)
+    out_by, at = read_string(data, at)
+    return CopyCandidate(
+        member=member,
+        member_epoch=member_epoch,
+        in_sync=in_sync,
+        verdict=verdict,
+        out_by=out_by,
     ), at
 
 
@@ -2166,6 +2553,188 @@ def _read_schema_registered(data: bytes, at: int) -> tuple[SchemaRegistered, int
     ), at
 
 
+@record_reader(SegmentCopyDeleted, ("segment", "member", "member_epoch", "reason", "left",), "sslsi")
+def _read_segment_copy_deleted(data: bytes, at: int) -> tuple[SegmentCopyDeleted, int]:
+    segment, at = read_string(data, at)
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        left, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        left, at = read_int(data, at)
+    return SegmentCopyDeleted(
+        segment=segment,
+        member=member,
+        member_epoch=member_epoch,
+        reason=reason,
+        left=left,
+    ), at
+
+
+def _read_segment_created(data: bytes, at: int) -> tuple[SegmentCreated, int]:
+    segment, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        start_offset, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        start_offset, at = read_long(data, at)
+    copies, at = read_array(data, at, _read_placed_copy)
+    explanation, at = read_string(data, at)
+    return SegmentCreated(
+        segment=segment,
+        start_offset=start_offset,
+        copies=copies,
+        explanation=explanation,
+    ), at
+
+
+def _read_segment_in_sync_altered(data: bytes, at: int) -> tuple[SegmentInSyncAltered, int]:
+    segment, at = read_string(data, at)
+    leader, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        leader_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        leader_epoch, at = read_long(data, at)
+    old, at = read_array(data, at, read_string)
+    new, at = read_array(data, at, _read_in_sync_copy)
+    byte = data[at]
+    if byte < 128:
+        set_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        set_epoch, at = read_long(data, at)
+    return SegmentInSyncAltered(
+        segment=segment,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        old=old,
+        new=new,
+        set_epoch=set_epoch,
+    ), at
+
+
+def _read_segment_leader_elected(data: bytes, at: int) -> tuple[SegmentLeaderElected, int]:
+    segment, at = read_string(data, at)
+    trigger, at = read_string(data, at)
+    old_leader, at = read_string(data, at)
+    leader, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    in_sync, at = read_array(data, at, _read_in_sync_copy)
+    byte = data[at]
+    if byte < 128:
+        set_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        set_epoch, at = read_long(data, at)
+    candidates, at = read_array(data, at, _read_copy_candidate)
+    decided_by, at = read_string(data, at)
+    explanation, at = read_string(data, at)
+    unclean, at = read_boolean(data, at)
+    return SegmentLeaderElected(
+        segment=segment,
+        trigger=trigger,
+        old_leader=old_leader,
+        leader=leader,
+        member_epoch=member_epoch,
+        in_sync=in_sync,
+        set_epoch=set_epoch,
+        candidates=candidates,
+        decided_by=decided_by,
+        explanation=explanation,
+        unclean=unclean,
+    ), at
+
+
+@record_reader(SegmentSealed, ("segment", "end_offset", "leader", "leader_epoch", "reason",), "slsls")
+def _read_segment_sealed(data: bytes, at: int) -> tuple[SegmentSealed, int]:
+    segment, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        end_offset, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        end_offset, at = read_long(data, at)
+    leader, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        leader_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        leader_epoch, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    return SegmentSealed(
+        segment=segment,
+        end_offset=end_offset,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        reason=reason,
+    ), at
+
+
+def _read_shard_created(data: bytes, at: int) -> tuple[ShardCreated, int]:
+    shard, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        replication, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        replication, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        min_in_sync, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        min_in_sync, at = read_int(data, at)
+    spread, at = read_string(data, at)
+    require, at = read_map(data, at)
+    return ShardCreated(
+        shard=shard,
+        replication=replication,
+        min_in_sync=min_in_sync,
+        spread=spread,
+        require=require,
+    ), at
+
+
+@record_reader(ShardDeleting, ("shard", "epoch", "segments",), "sli")
+def _read_shard_deleting(data: bytes, at: int) -> tuple[ShardDeleting, int]:
+    shard, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        epoch, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        segments, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        segments, at = read_int(data, at)
+    return ShardDeleting(
+        shard=shard,
+        epoch=epoch,
+        segments=segments,
+    ), at
+
+
+@record_reader(ShardGone, ("shard", "epoch",), "sl")
+def _read_shard_gone(data: bytes, at: int) -> tuple[ShardGone, int]:
+    shard, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        epoch, at = read_long(data, at)
+    return ShardGone(
+        shard=shard,
+        epoch=epoch,
+    ), at
+
+
 WRITERS: dict[type, Callable[[Any], bytes]] = {
     BrokerAddressChanged: _write_broker_address_changed,
     BrokerDataCleaned: _write_broker_data_cleaned,
@@ -2195,6 +2764,14 @@ WRITERS: dict[type, Callable[[Any], bytes]] = {
     SchemaAdded: _write_schema_added,
     SchemaDeleted: _write_schema_deleted,
     SchemaRegistered: _write_schema_registered,
+    SegmentCopyDeleted: _write_segment_copy_deleted,
+    SegmentCreated: _write_segment_created,
+    SegmentInSyncAltered: _write_segment_in_sync_altered,
+    SegmentLeaderElected: _write_segment_leader_elected,
+    SegmentSealed: _write_segment_sealed,
+    ShardCreated: _write_shard_created,
+    ShardDeleting: _write_shard_deleting,
+    ShardGone: _write_shard_gone,
     SyncStateSetAltered: _write_sync_state_set_altered,
     TopicCreated: _write_topic_created,
     TopicDeleted: _write_topic_deleted,
@@ -2237,6 +2814,14 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     32: _read_schema_added,
     33: _read_schema_deleted,
     34: _read_schema_registered,
+    35: _read_segment_copy_deleted,
+    36: _read_segment_created,
+    37: _read_segment_in_sync_altered,
+    38: _read_segment_leader_elected,
+    39: _read_segment_sealed,
+    40: _read_shard_created,
+    41: _read_shard_deleting,
+    42: _read_shard_gone,
 }
 
 KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
@@ -2268,6 +2853,14 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     SchemaAdded: ("schema", lambda event: event.schema_id),
     SchemaDeleted: ("subject", lambda event: event.subject),
     SchemaRegistered: ("subject", lambda event: event.subject),
+    SegmentCopyDeleted: ("segment", lambda event: event.segment),
+    SegmentCreated: ("segment", lambda event: event.segment),
+    SegmentInSyncAltered: ("segment", lambda event: event.segment),
+    SegmentLeaderElected: ("segment", lambda event: event.segment),
+    SegmentSealed: ("segment", lambda event: event.segment),
+    ShardCreated: ("shard", lambda event: event.shard),
+    ShardDeleting: ("shard", lambda event: event.shard),
+    ShardGone: ("shard", lambda event: event.shard),
     SyncStateSetAltered: ("broker-set", lambda event: event.broker_set),
     TopicCreated: ("topic", lambda event: event.topic),
     TopicDeleted: ("topic", lambda event: event.topic),
@@ -2275,7 +2868,7 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     VoterRebuilt: ("node", lambda event: event.node_id),
 }
 
-VERBATIM: frozenset[str] = frozenset({"key"})
+VERBATIM: frozenset[str] = frozenset({"key", "segment"})
 """Kinds of entities whose names stand in keys as they are."""
 
 SCHEMA_IDS: dict[type, int] = {
@@ -2307,6 +2900,14 @@ SCHEMA_IDS: dict[type, int] = {
     SchemaAdded: 32,
     SchemaDeleted: 33,
     SchemaRegistered: 34,
+    SegmentCopyDeleted: 35,
+    SegmentCreated: 36,
+    SegmentInSyncAltered: 37,
+    SegmentLeaderElected: 38,
+    SegmentSealed: 39,
+    ShardCreated: 40,
+    ShardDeleting: 41,
+    ShardGone: 42,
     SyncStateSetAltered: 15,
     TopicCreated: 16,
     TopicDeleted: 17,
@@ -2349,5 +2950,13 @@ SCHEMAS: dict[int, str] = {
     32: '{"type":"record","name":"SchemaAdded","namespace":"quorate.events","doc":"A schema that another service registered was given an id, which it keeps for ever.","fields":[{"name":"schema_id","type":"long","doc":"Id of the schema, in the frames of its messages: from 1000001 on, in order."},{"name":"schema_type","type":"string","doc":"What kind of schema it is: `AVRO`."},{"name":"schema","type":"string","doc":"The schema as JSON, its attributes in one order, without spaces."}],"quorate.key":"schema/{schema_id}"}',
     33: '{"type":"record","name":"SchemaDeleted","namespace":"quorate.events","doc":"Versions of a subject were deleted; their schemas keep their ids.","fields":[{"name":"subject","type":"string","doc":"Name of the subject."},{"name":"versions","type":{"type":"array","items":"long"},"doc":"Numbers of the versions, in order."},{"name":"permanent","type":"boolean","doc":"Gone for good; else they are hidden, and can be asked for as deleted ones."}],"quorate.key":"subject/{subject}"}',
     34: '{"type":"record","name":"SchemaRegistered","namespace":"quorate.events","doc":"A schema became the newest version of a subject.","fields":[{"name":"subject","type":"string","doc":"Name of the subject, such as `orders-value`."},{"name":"version","type":"long","doc":"Number of the version, from 1."},{"name":"schema_id","type":"long","doc":"Id of its schema; several versions and subjects may have the same."},{"name":"compatibility","type":"string","doc":"The level it was checked by against the versions before it, such as `BACKWARD`."}],"quorate.key":"subject/{subject}"}',
+    35: '{"type":"record","name":"SegmentCopyDeleted","namespace":"quorate.events","doc":"A copy of a segment of a shard that is to go is deleted; with the last one the segment is gone.","fields":[{"name":"segment","type":"string","doc":"Name of the segment: its shard, a slash, and its number there, from 0."},{"name":"member","type":"string","doc":"Name of the member that had the copy."},{"name":"member_epoch","type":"long","doc":"Epoch of the member that said so; 0 = nobody did."},{"name":"reason","type":"string","doc":"`deleted`: the member said so; `member gone`: there is nobody who could."},{"name":"left","type":"int","doc":"How many copies the segment has left."}],"quorate.key":"segment/{+segment}"}',
+    36: '{"type":"record","name":"SegmentCreated","namespace":"quorate.events","doc":"A segment began, with its copies and the one that leads it; they are all in sync. The offset of this event is the first epoch of its leader.","fields":[{"name":"segment","type":"string","doc":"Name of the segment: its shard, a slash, and its number there, from 0."},{"name":"start_offset","type":"long","doc":"Where it begins in its shard: the end of the segment before, or 0."},{"name":"copies","type":{"type":"array","items":{"type":"record","name":"PlacedCopy","doc":"A member that was given a copy, and what was known of it.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"member_epoch","type":"long","doc":"Epoch of the member."},{"name":"place","type":"string","doc":"Its value of the label over which copies are spread; empty = it has none, or there is no such label."},{"name":"holds","type":"int","doc":"How many copies it had before."},{"name":"leads","type":"int","doc":"How many segments it led before."}]}},"doc":"The copies; the first one leads, and an election prefers an earlier one to a later."},{"name":"explanation","type":"string","doc":"Why these: one sentence an operator could read out."}],"quorate.key":"segment/{+segment}"}',
+    37: '{"type":"record","name":"SegmentInSyncAltered","namespace":"quorate.events","doc":"The leader of a segment changed who is in sync with it.","fields":[{"name":"segment","type":"string","doc":"Name of the segment: its shard, a slash, and its number there, from 0."},{"name":"leader","type":"string","doc":"Name of the member that leads, and said so."},{"name":"leader_epoch","type":"long","doc":"Epoch in which it leads."},{"name":"old","type":{"type":"array","items":"string"},"doc":"Names of the members in sync before."},{"name":"new","type":{"type":"array","items":{"type":"record","name":"InSyncCopy","doc":"A copy that holds everything acknowledged, in this life of its member.","fields":[{"name":"member","type":"string","doc":"Name of the member that has the copy."},{"name":"member_epoch","type":"long","doc":"Epoch of the member whose copy this is; under another one it does not count."}]}},"doc":"Who is in sync from here on, by name."},{"name":"set_epoch","type":"long","doc":"Epoch of the in-sync set from here on."}],"quorate.key":"segment/{+segment}"}',
+    38: '{"type":"record","name":"SegmentLeaderElected","namespace":"quorate.events","doc":"A copy leads its segment from here on; tells why this one, and why the others not. The offset of this event is the epoch of the leader.","fields":[{"name":"segment","type":"string","doc":"Name of the segment: its shard, a slash, and its number there, from 0."},{"name":"trigger","type":"string","doc":"What asked for the election: `fenced`, `draining`, `gone`, `another life`, `returned`, `operator` or `balance`."},{"name":"old_leader","type":"string","doc":"Name of the member that led before; empty = nobody did."},{"name":"leader","type":"string","doc":"Name of the member that leads."},{"name":"member_epoch","type":"long","doc":"Epoch of that member."},{"name":"in_sync","type":{"type":"array","items":{"type":"record","name":"InSyncCopy","doc":"A copy that holds everything acknowledged, in this life of its member.","fields":[{"name":"member","type":"string","doc":"Name of the member that has the copy."},{"name":"member_epoch","type":"long","doc":"Epoch of the member whose copy this is; under another one it does not count."}]}},"doc":"Who is in sync from here on, by name."},{"name":"set_epoch","type":"long","doc":"Epoch of the in-sync set from here on."},{"name":"candidates","type":{"type":"array","items":{"type":"record","name":"CopyCandidate","doc":"One copy as the election saw it, and how far it came.","fields":[{"name":"member","type":"string","doc":"Name of the member that has the copy."},{"name":"member_epoch","type":"long","doc":"Epoch of that member; 0 = it is gone."},{"name":"in_sync","type":"boolean","doc":"Did this life of the member hold everything acknowledged?"},{"name":"verdict","type":"string","doc":"`elected` or `out`."},{"name":"out_by","type":"string","doc":"Name of the rule where it fell: `gone`, `fenced`, `draining`, `not in sync`, `another life`, `not asked for` or `later copy`; empty for the winner."}]}},"doc":"Every copy in the order of preference, with its verdict."},{"name":"decided_by","type":"string","doc":"Name of the rule that chose among the last candidates."},{"name":"explanation","type":"string","doc":"Why this one: one sentence an operator could read out."},{"name":"unclean","type":"boolean","doc":"Was the winner not in sync, so that records may be lost?"}],"quorate.key":"segment/{+segment}"}',
+    39: '{"type":"record","name":"SegmentSealed","namespace":"quorate.events","doc":"A segment ends: nothing is appended to it any more.","fields":[{"name":"segment","type":"string","doc":"Name of the segment: its shard, a slash, and its number there, from 0."},{"name":"end_offset","type":"long","doc":"Where it ends in its shard: the offset after its last record."},{"name":"leader","type":"string","doc":"Name of the member that led it, and said where it ends."},{"name":"leader_epoch","type":"long","doc":"Epoch in which it led."},{"name":"reason","type":"string","doc":"`next segment`: another one follows in the same decision; `sealed`: none does."}],"quorate.key":"segment/{+segment}"}',
+    40: '{"type":"record","name":"ShardCreated","namespace":"quorate.events","doc":"A shard began: a log in segments, each with copies at several members. The offset of this event is its epoch.","fields":[{"name":"shard","type":"string","doc":"Name of the shard."},{"name":"replication","type":"int","doc":"How many copies each segment is to have."},{"name":"min_in_sync","type":"int","doc":"How many copies are to be in sync; with fewer the shard is at risk."},{"name":"spread","type":"string","doc":"Label over whose values the copies of a segment are spread; empty = over none."},{"name":"require","type":{"type":"map","values":"string"},"default":{},"doc":"Labels that a member needs to be given a copy; an empty value means any."}],"quorate.key":"shard/{shard}"}',
+    41: '{"type":"record","name":"ShardDeleting","namespace":"quorate.events","doc":"A shard is to go: each copy of its segments is to be deleted, and the shard is gone when all are.","fields":[{"name":"shard","type":"string","doc":"Name of the shard."},{"name":"epoch","type":"long","doc":"Which shard of this name: the offset of its ShardCreated."},{"name":"segments","type":"int","doc":"How many segments it had then."}],"quorate.key":"shard/{shard}"}',
+    42: '{"type":"record","name":"ShardGone","namespace":"quorate.events","doc":"All copies of a shard that was to go are deleted; its name may be given again.","fields":[{"name":"shard","type":"string","doc":"Name of the shard."},{"name":"epoch","type":"long","doc":"Which shard of this name: the offset of its ShardCreated."}],"quorate.key":"shard/{shard}"}',
 }
 """Schema id → schema, as JSON; every id that was ever given."""

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from quorate.events import NodeAddresses, Voter
+from quorate.events import InSyncCopy, NodeAddresses, Voter
 from quorate.model.keys import KeysAre, RangeKeys
 from quorate.model.live import MemberHealth
 from quorate.model.state import KeyValue, Member
@@ -349,6 +349,84 @@ class DeleteSchema(_Value, frozen=True):
     subject: str
     version: int | None = None
     permanent: bool = False
+class CreateShard(_Value, frozen=True):
+    """Begin a log in segments, each with so many copies at members of the journal."""
+
+    shard: str
+    replication: int
+    min_in_sync: int = 1
+    spread: str = ""
+    """The label over whose values the copies of a segment are spread."""
+    require: dict[str, str] = {}
+    """Labels that a member needs to be given a copy; an empty value: any."""
+
+
+class ByLeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Who says that it leads a segment, in which reign and which life of it."""
+
+    leader: str
+    leader_epoch: int
+    member_epoch: int
+
+
+class NextSegment(_Value, frozen=True):
+    """The last segment of a shard ends here, and the next one begins. ``current``: the number of the last one."""
+
+    shard: str
+    current: int
+    end_offset: int
+    by: ByLeader
+
+
+class SealSegment(_Value, frozen=True):
+    """A segment ends here, and none follows yet."""
+
+    segment: str
+    end_offset: int
+    by: ByLeader
+
+
+class AlterInSync(_Value, frozen=True):
+    """The leader of a segment says who is in sync with it, each in one life of its member."""
+
+    segment: str
+    by: ByLeader
+    set_epoch: int
+    new: tuple[InSyncCopy, ...]
+
+
+SegmentTrigger = Literal["fenced", "draining", "gone", "another life", "returned", "operator", "balance"]
+
+
+class ElectSegmentLeader(_Value, frozen=True):
+    """The leader of a segment is not there, is to leave, or another one is wanted."""
+
+    segment: str
+    trigger: SegmentTrigger
+    wanted: str = ""
+    """Empty: whoever is best."""
+
+
+class DeleteShard(_Value, frozen=True):
+    """A shard is to go. ``epoch`` None: whichever there is of this name."""
+
+    shard: str
+    epoch: int | None = None
+
+
+class AckDeleted(_Value, frozen=True):
+    """A member has deleted its copy of a segment of a shard that is to go."""
+
+    segment: str
+    shard_epoch: int
+    member: str
+    member_epoch: int
+
+
+class ForgetCopies(_Value, frozen=True):
+    """Nobody deletes the copies of members that are gone: a shard that is to go does not wait for them."""
+
+    shard: str
 
 
 Command = (
@@ -385,6 +463,14 @@ Command = (
     | UnregisterMember
     | RegisterSchema
     | DeleteSchema
+    | CreateShard
+    | NextSegment
+    | SealSegment
+    | AlterInSync
+    | ElectSegmentLeader
+    | DeleteShard
+    | AckDeleted
+    | ForgetCopies
 )
 
 
@@ -517,6 +603,39 @@ class SchemasAreDeleted(_Value, frozen=True):
     """Answer to DeleteSchema: which versions."""
 
     versions: tuple[int, ...]
+class ShardIs(_Value, frozen=True):
+    """Answer to DeleteShard."""
+
+    shard: str
+    epoch: int
+    deleting: bool = False
+
+
+class SegmentIs(_Value, frozen=True):
+    """Answer to what begins, ends or elects: the segment as it is now."""
+
+    segment: str
+    start_offset: int
+    copies: tuple[str, ...]
+    leader: str
+    member_epoch: int
+    in_sync: tuple[InSyncCopy, ...]
+    leader_epoch: int = 0
+    """0: this decision made it leader, and the offset of its last event is the epoch (``led_since``)."""
+    set_epoch: int = 0
+    end_offset: int | None = None
+
+    def led_since(self, offset: int) -> int:
+        """The leader epoch, if this is the answer at that offset (the next one after the decision's events)."""
+        return self.leader_epoch or offset - 1
+
+
+class InSyncIs(_Value, frozen=True):
+    """Answer to AlterInSync."""
+
+    segment: str
+    in_sync: tuple[InSyncCopy, ...]
+    set_epoch: int
 
 
 Reply = (
@@ -535,6 +654,9 @@ Reply = (
     | MemberDescribed
     | SchemaIs
     | SchemasAreDeleted
+    | ShardIs
+    | SegmentIs
+    | InSyncIs
 )
 
 

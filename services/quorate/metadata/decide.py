@@ -8,6 +8,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, members, subjects, topics
+from quorate.metadata import (
+    broker_sets,
+    cluster,
+    commands,
+    configs,
+    elections,
+    journal,
+    keys,
+    leases,
+    members,
+    segment_elections,
+    topics,
+)
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse
@@ -49,6 +62,14 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.UnregisterMember: members.unregister_member,
     commands.RegisterSchema: subjects.register_schema,
     commands.DeleteSchema: subjects.delete_schema,
+    commands.CreateShard: journal.create_shard,
+    commands.NextSegment: journal.next_segment,
+    commands.SealSegment: journal.seal_segment,
+    commands.AlterInSync: journal.alter_in_sync,
+    commands.ElectSegmentLeader: segment_elections.elect_segment_leader,
+    commands.DeleteShard: journal.delete_shard,
+    commands.AckDeleted: journal.ack_deleted,
+    commands.ForgetCopies: journal.forget_copies,
 }
 """By type, not by ``match``: the cost is the same for every command."""
 
@@ -72,6 +93,14 @@ LEVELS: Final[dict[type[Command], int]] = dict.fromkeys(
         commands.UnregisterMember,
         commands.RegisterSchema,
         commands.DeleteSchema,
+        commands.CreateShard,
+        commands.NextSegment,
+        commands.SealSegment,
+        commands.AlterInSync,
+        commands.ElectSegmentLeader,
+        commands.DeleteShard,
+        commands.AckDeleted,
+        commands.ForgetCopies,
     ),
     2,
 )

@@ -48,6 +48,10 @@ class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Refuse to create, change or delete RocketMQ's own topics (``validateSystemTopicWhenUpdateTopic``)."""
     allow_mixed_message_type: bool = False
     """Allow topics of message type MIXED (``enableMixedMessageType``)."""
+    journal_disk_full_percent: int = 90
+    """A member whose disk is as full is given no new copy of a segment."""
+    journal_unclean_leaders: bool = False
+    """May a copy that is not in sync lead a segment if no other can? It may lack acknowledged records."""
     topic_queues_max: int = 1024
     """Most read or write queues of a topic."""
     replicas_max: int = 1_000

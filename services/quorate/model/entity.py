@@ -12,6 +12,7 @@ from quorate.events import Event, Stamp, key, raw_name
 from quorate.model.evolve import evolve, with_key
 from quorate.model.ordered import OrderedMap
 from quorate.model.rows import Entity, entity_at
+from quorate.model.segments import with_segment
 from quorate.model.state import (
     BrokerSet,
     Cluster,
@@ -23,6 +24,8 @@ from quorate.model.state import (
     Member,
     Node,
     Schema,
+    Segment,
+    Shard,
     State,
     Subject,
     Topic,
@@ -62,6 +65,10 @@ def _alone(entity: Entity | None) -> State:
             return State(cluster=_UNLEVELLED, schemas=Map({entity.schema_id: entity}))
         case Subject():
             return State(cluster=_UNLEVELLED, subjects=Map({entity.subject: entity}))
+        case Shard():
+            return State(cluster=_UNLEVELLED, shards=Map({entity.name: entity}))
+        case Segment():
+            return with_segment(_EMPTY, None, entity)
         case Node():
             return State(cluster=_UNLEVELLED, nodes=Map({entity.node_id: entity}))
         case Leader():

@@ -43,6 +43,14 @@ from quorate.events import (
     SchemaAdded,
     SchemaDeleted,
     SchemaRegistered,
+    SegmentCopyDeleted,
+    SegmentCreated,
+    SegmentInSyncAltered,
+    SegmentLeaderElected,
+    SegmentSealed,
+    ShardCreated,
+    ShardDeleting,
+    ShardGone,
     Stamp,
     SyncStateSetAltered,
     TopicCreated,
@@ -52,6 +60,7 @@ from quorate.events import (
     raw_name,
 )
 from quorate.model.ordered import OrderedMap
+from quorate.model.segments import after_segment, after_shard
 from quorate.model.state import (
     BrokerSet,
     Cluster,
@@ -118,6 +127,12 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             return _replace(state, schemas=schemas, schema_ids=state.schema_ids.set(text, number))
         case SchemaRegistered() | SchemaDeleted():
             return _replace(state, subjects=_versions(state.subjects, event))
+        case ShardCreated() | ShardDeleting() | ShardGone():
+            return _replace(state, shards=after_shard(state.shards, event, stamp))
+        case (
+            SegmentCreated() | SegmentSealed() | SegmentLeaderElected() | SegmentInSyncAltered() | SegmentCopyDeleted()
+        ):
+            return after_segment(state, event, stamp)
         case _:
             assert_never(event)
 

@@ -9,13 +9,14 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from quorate.model.segments import leads_segments
 from quorate.model.state import BrokerSet, Member, Replica, State
 
 Condition = Literal["active", "fenced", "draining"]
 CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 BROKER_ROLE: Final = "broker"
 """What RocketMQ's brokers do."""
-LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = ()
+LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = (leads_segments,)
 """Each says of one kind of thing whether the member leads any of it. Asked only of members that are to leave."""
 
 

@@ -18,6 +18,7 @@ from quorate.events import raw_name
 from quorate.events.codec import entity_key, entity_name
 from quorate.model.evolve import with_key
 from quorate.model.ordered import OrderedMap, building
+from quorate.model.segments import Held, held, parsed, segment
 from quorate.model.state import (
     BrokerSet,
     Cluster,
@@ -29,6 +30,8 @@ from quorate.model.state import (
     Member,
     Node,
     Schema,
+    Segment,
+    Shard,
     State,
     Subject,
     Topic,
@@ -37,6 +40,7 @@ from quorate.slices import Steps, finished
 
 Entity = (
     Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member | Schema | Subject
+    Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member | Shard | Segment
 )
 
 ROWS_PER_STEP: Final = 32
@@ -59,6 +63,8 @@ _TYPES: Final[dict[str, type[Entity]]] = {
     "member": Member,
     "schema": Schema,
     "subject": Subject,
+    "shard": Shard,
+    "segment": Segment,
 }
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(entity) for kind, entity in _TYPES.items()}
 
@@ -113,6 +119,8 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     members = Map[str, Member]().mutate()
     schemas, subjects = Map[int, Schema]().mutate(), Map[str, Subject]().mutate()
     schema_ids = Map[str, int]().mutate()
+    members, shards = Map[str, Member]().mutate(), Map[str, Shard]().mutate()
+    segments: list[Segment] = []
     keys: list[tuple[bytes, KeyValue]] = []
     cluster: Cluster | None = None
     leader: Leader | None = None
@@ -130,6 +138,10 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
                 schema_ids[entity.schema] = entity.schema_id
             case Subject() as entity:
                 subjects[entity.subject] = entity
+            case Shard() as entity:
+                shards[entity.name] = entity
+            case Segment() as entity:
+                segments.append(entity)
             case BrokerSet() as entity:
                 sets[entity.name] = entity
             case Topic() as entity:
@@ -151,6 +163,7 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     keys.sort(key=itemgetter(0))  # Of rows in the order of a store: they are sorted, and looked through once.
     ordered = yield from building(keys)
     attached = yield from _attaching(keys)
+    numbered, holding, leading = yield from _numbering(segments)
     first_level = cluster.feature_level if cluster is not None else 0
     return State(
         cluster=cluster,
@@ -167,6 +180,10 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
         schemas=schemas.finish(),
         subjects=subjects.finish(),
         schema_ids=schema_ids.finish(),
+        shards=shards.finish(),
+        segments=numbered,
+        holding=holding,
+        leading=leading,
     )
 
 
@@ -178,6 +195,21 @@ def _attaching(keys: Iterable[tuple[bytes, KeyValue]]) -> Steps[Map[int, Ordered
         if count % ROWS_PER_STEP == 0:
             yield
     return attached
+
+
+def _numbering(found: Iterable[Segment]) -> Steps[tuple[Map[str, Map[int, Segment]], Held, Held]]:
+    """The segments by shard and number, and by who holds and who leads them."""
+    numbered, holding, leading = Map[str, Map[int, Segment]](), Held(), Held()
+    for count, entity in enumerate(found, start=1):
+        place = parsed(entity.name)
+        if place is None:
+            raise InvariantBrokenError(f"the row of {entity.name!r} is no segment's")
+        shard, number = place
+        numbered = numbered.set(shard, numbered.get(shard, Map[int, Segment]()).set(number, entity))
+        holding, leading = held(holding, leading, None, entity)
+        if count % ROWS_PER_STEP == 0:
+            yield
+    return numbered, holding, leading
 
 
 def decoded(key: bytes, value: bytes) -> Entity:
@@ -211,6 +243,8 @@ _FIND: Final[dict[str, Callable[[State, str], Entity | None]]] = {
     "member": lambda state, name: state.members.get(name),
     "schema": lambda state, name: state.schemas.get(int(name)),
     "subject": lambda state, name: state.subjects.get(name),
+    "shard": lambda state, name: state.shards.get(name),
+    "segment": segment,
 }
 
 
@@ -241,3 +275,8 @@ def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
         yield "schema", str(schema_id), schema
     for name, subject in state.subjects.items():
         yield "subject", name, subject
+    for name, shard in state.shards.items():
+        yield "shard", name, shard
+    for numbered in state.segments.values():
+        for found in numbered.values():
+            yield "segment", found.name, found

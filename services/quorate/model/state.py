@@ -7,7 +7,7 @@ Rules: nothing here changes; ``evolve`` makes a new value that shares what did n
 import msgspec
 from immutables import Map
 
-from quorate.events import NodeAddresses, Voter
+from quorate.events import InSyncCopy, NodeAddresses, Voter
 from quorate.model.ordered import OrderedMap
 
 
@@ -221,6 +221,44 @@ class Subject(_Entity, frozen=True):
     subject: str
     versions: tuple[SubjectVersion, ...]
     """In order; at least one."""
+class Shard(_Entity, frozen=True):
+    """A log in segments, each with copies at several members."""
+
+    name: str
+    epoch: int
+    """The offset of its creation: another shard of the same name has a greater one."""
+    replication: int
+    min_in_sync: int
+    """With fewer copies in sync it is at risk."""
+    spread: str = ""
+    """The label over whose values the copies of a segment are spread."""
+    require: dict[str, str] = {}
+    """Labels that a member needs to be given a copy; an empty value: any."""
+    deleting: bool = False
+    """It is to go: its copies are to be deleted."""
+
+
+class Segment(_Entity, frozen=True):
+    """A part of a shard, and a replicated thing: who has copies of it, who leads, and who is in sync."""
+
+    name: str
+    """Its shard and its number there: ``orders/3``."""
+    start_offset: int
+    copies: tuple[str, ...]
+    """Members that have one, in the order of preference."""
+    leader: str
+    """Empty: its copy is deleted."""
+    member_epoch: int
+    """In which life the leader leads."""
+    leader_epoch: int
+    """The offset of the event that made it leader."""
+    in_sync: tuple[InSyncCopy, ...]
+    """By member."""
+    set_epoch: int = 0
+    end_offset: int | None = None
+    """None: it is not sealed."""
+    election: Election | None = None
+    """The last one; None: who led first leads."""
 
 
 class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -245,6 +283,13 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     subjects: Map[str, Subject] = Map()
     schema_ids: Map[str, int] = Map()
     """What ``schemas`` say, the other way round. No row."""
+    shards: Map[str, Shard] = Map()
+    segments: Map[str, Map[int, Segment]] = Map()
+    """By shard and number."""
+    holding: Map[str, Map[str, int]] = Map()
+    """Of each member the segments that it has a copy of: what ``segments`` say, the other way round. No row."""
+    leading: Map[str, Map[str, int]] = Map()
+    """Of each member the segments that it leads, and in which epoch. No row."""
 
     def known(self, broker_set: str) -> BrokerSet | None:
         """The set if both its halves are known (Java ``isContainsBroker``)."""

@@ -34,6 +34,14 @@ from quorate.events import (
     SchemaAdded,
     SchemaDeleted,
     SchemaRegistered,
+    SegmentCopyDeleted,
+    SegmentCreated,
+    SegmentInSyncAltered,
+    SegmentLeaderElected,
+    SegmentSealed,
+    ShardCreated,
+    ShardDeleting,
+    ShardGone,
     SyncStateSetAltered,
     TopicCreated,
     TopicDeleted,
@@ -106,6 +114,12 @@ def sentence(event: Event) -> str:
             return _of_members(event)
         case SchemaAdded() | SchemaRegistered() | SchemaDeleted():
             return _of_schemas(event)
+        case ShardCreated() | ShardDeleting() | ShardGone():
+            return _of_shards(event)
+        case (
+            SegmentCreated() | SegmentSealed() | SegmentLeaderElected() | SegmentInSyncAltered() | SegmentCopyDeleted()
+        ):
+            return _of_segments(event)
         case _:
             return _of_the_cluster(event)
 
@@ -162,6 +176,37 @@ def _of_schemas(event: SchemaAdded | SchemaRegistered | SchemaDeleted) -> str:
             one = len(event.versions) == 1
             what = f"version {event.versions[0]} was" if one else f"versions {ids(event.versions)} were"
             return f"subject {event.subject}: {what} {how}"
+        case _:
+            assert_never(event)
+
+
+def _of_shards(event: ShardCreated | ShardDeleting | ShardGone) -> str:
+    match event:
+        case ShardCreated():
+            spread = f", spread over {event.spread}" if event.spread else ""
+            return f"shard {event.shard} was created with {plural(event.replication, 'copy', 'copies')} each{spread}"
+        case ShardDeleting():
+            return f"shard {event.shard} is to go, with {plural(event.segments, 'segment')}"
+        case ShardGone():
+            return f"shard {event.shard} is gone: all its copies are deleted"
+        case _:
+            assert_never(event)
+
+
+def _of_segments(
+    event: SegmentCreated | SegmentSealed | SegmentLeaderElected | SegmentInSyncAltered | SegmentCopyDeleted,
+) -> str:
+    match event:
+        case SegmentCreated() | SegmentLeaderElected():
+            return event.explanation
+        case SegmentSealed():
+            return f"segment {event.segment} is sealed at {event.end_offset:,} by {event.leader}"
+        case SegmentInSyncAltered():
+            new = ", ".join(copy.member for copy in event.new)
+            return f"segment {event.segment}: in sync are now {new} (before: {', '.join(event.old) or 'nobody'})"
+        case SegmentCopyDeleted():
+            left = f"{plural(event.left, 'copy', 'copies')} left" if event.left else "it was the last one"
+            return f"segment {event.segment}: the copy of {event.member} is gone ({event.reason}); {left}"
         case _:
             assert_never(event)
 

@@ -33,6 +33,7 @@ from quorate.metadata.commands import (
     BrokerIdApplied,
     BrokerIsRegistered,
     Command,
+    InSyncIs,
     KeyIsPut,
     KeysAreDeleted,
     LeaseIs,
@@ -43,6 +44,8 @@ from quorate.metadata.commands import (
     Reply,
     SchemaIs,
     SchemasAreDeleted,
+    SegmentIs,
+    ShardIs,
     SyncStateSetIs,
     TopicIs,
     Transacted,
@@ -157,6 +160,8 @@ def _accepted(reply: Reply) -> Message:
             raise InvariantBrokenError("no RocketMQ request asks for keys")
         case SchemaIs() | SchemasAreDeleted():
             raise InvariantBrokenError("no RocketMQ request asks for schemas")
+        case ShardIs() | SegmentIs() | InSyncIs():
+            raise InvariantBrokenError("no RocketMQ request asks for segments")
         case _:
             assert_never(reply)
 

@@ -1,0 +1,189 @@
+"""Who leads a segment: its dialect of the one rule-set, ``replica_set.elect``.
+
+Rules: those stand that hold everything acknowledged, in the life in which they hold it, that are not fenced and are not
+to leave. Of these the first in the order of the copies wins. Who leads and may go on stays. A leader that is to leave
+stays as well if nobody can follow; one that is not there any more stays written, and nothing is, until somebody can.
+Unclean is never, unless a setting says so, and then only where the leader is not there.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from quorate.events import CopyCandidate, InSyncCopy, SegmentLeaderElected
+from quorate.metadata import replica_set
+from quorate.metadata.commands import ElectSegmentLeader, Refusal
+from quorate.metadata.context import Context, Decision
+from quorate.metadata.journal import found_in_use, is_now
+from quorate.metadata.refusals import refuse
+from quorate.metadata.replica_set import Member, Outcome, elect
+from quorate.model.segments import fit
+from quorate.model.state import Segment, State
+
+GONE: Final = "gone"
+FENCED: Final = "fenced"
+DRAINING: Final = "draining"
+ANOTHER_LIFE: Final = "another life"
+LATER_COPY: Final = "later copy"
+
+_OUT_BY: Final[Mapping[str, str]] = {
+    replica_set.NOT_IN_SYNC: "not in sync",
+    replica_set.NOT_ASKED_FOR: "not asked for",
+    replica_set.HIGHER_BROKER_ID: LATER_COPY,
+}
+_DECIDED_BY: Final[Mapping[str, str]] = {replica_set.DECIDED_BY[replica_set.HIGHER_BROKER_ID]: "earlier copy"}
+"""The rule-set's words of broker ids, said of the order of the copies."""
+
+
+class _Stand(msgspec.Struct, frozen=True, gc=False):
+    """How it stands with one copy: ``unfit`` says why it cannot lead, whatever it holds."""
+
+    member: str
+    epoch: int
+    unfit: str
+    in_sync: bool
+    outlived: bool
+    """It was in sync in an earlier life, which is not this one."""
+
+
+def elect_segment_leader(state: State, command: ElectSegmentLeader, context: Context) -> Decision | Refusal:
+    """One that leads and may go on stays, and nothing is written. Refuses BadSegmentName, UnknownShard, UnknownSegment,
+    ShardIsDeleting, NoLeaderEligible.
+    """
+    there = found_in_use(state, command.segment)
+    if isinstance(there, Refusal):
+        return there
+    _, found = there
+    stands = [_stand(state, found, member) for member in found.copies]
+    leads = fit(state, found.leader, found.member_epoch)
+    if leads and found.leader == command.wanted:
+        return Decision((), is_now(found))
+    outcome = elect(
+        [Member(broker_id=at, alive=not stand.unfit, in_sync=stand.in_sync) for at, stand in enumerate(stands)],
+        incumbent=found.copies.index(found.leader) if leads else None,
+        wanted=_place(found, command.wanted) if command.wanted else None,
+        unclean=context.policy.journal_unclean_leaders and not leads,
+    )
+    if outcome.winner is None:
+        return refuse("NoLeaderEligible", f"{found.name}: {_why_nobody(stands)}")
+    winner = stands[outcome.winner]
+    if leads and winner.member == found.leader:
+        return Decision((), is_now(found))
+    event = _elected(found, command, stands, winner, outcome)
+    reply = msgspec.structs.replace(
+        is_now(found),
+        leader=winner.member,
+        member_epoch=winner.epoch,
+        leader_epoch=0,
+        in_sync=event.in_sync,
+        set_epoch=event.set_epoch,
+    )
+    return Decision((event,), reply)
+
+
+def _place(found: Segment, member: str) -> int:
+    """Of a copy among the others; of no copy: nobody's."""
+    return found.copies.index(member) if member in found.copies else -1
+
+
+def _stand(state: State, found: Segment, name: str) -> _Stand:
+    member = state.members.get(name)
+    held = next((one.member_epoch for one in found.in_sync if one.member == name), None)
+    if member is None:
+        return _Stand(name, 0, GONE, in_sync=False, outlived=held is not None)
+    unfit = FENCED if member.fenced else DRAINING if member.draining else ""
+    return _Stand(name, member.epoch, unfit, held == member.epoch, held not in (None, member.epoch))
+
+
+def _elected(
+    found: Segment, command: ElectSegmentLeader, stands: list[_Stand], winner: _Stand, outcome: Outcome
+) -> SegmentLeaderElected:
+    """Those stay in sync whose life goes on, silent or not: the new leader takes them out when it must. An unclean
+    winner begins alone.
+    """
+    kept = [stand for stand in stands if (stand is winner if outcome.unclean else stand.in_sync)]
+    return SegmentLeaderElected(
+        segment=found.name,
+        trigger=command.trigger,
+        old_leader=found.leader,
+        leader=winner.member,
+        member_epoch=winner.epoch,
+        in_sync=tuple(InSyncCopy(member=stand.member, member_epoch=stand.epoch) for stand in sorted(kept, key=_member)),
+        set_epoch=found.set_epoch + 1,
+        candidates=_candidates(stands, outcome),
+        decided_by=_DECIDED_BY.get(outcome.decided_by, outcome.decided_by),
+        explanation=_why(found, command, stands, winner, outcome),
+        unclean=outcome.unclean,
+    )
+
+
+def _member(stand: _Stand) -> str:
+    return stand.member
+
+
+def _candidates(stands: list[_Stand], outcome: Outcome) -> tuple[CopyCandidate, ...]:
+    return tuple(
+        CopyCandidate(
+            member=stand.member,
+            member_epoch=stand.epoch,
+            in_sync=stand.in_sync,
+            verdict=candidate.verdict,
+            out_by=_out_by(stand, candidate.out_by),
+        )
+        for stand, candidate in zip(stands, outcome.candidates, strict=True)
+    )
+
+
+def _out_by(stand: _Stand, rule: str) -> str:
+    if rule == replica_set.NOT_ALIVE:
+        return stand.unfit
+    if rule == replica_set.NOT_IN_SYNC and stand.outlived:
+        return ANOTHER_LIFE
+    return _OUT_BY.get(rule, rule)
+
+
+# -- the sentence
+
+
+def _why(found: Segment, command: ElectSegmentLeader, stands: list[_Stand], winner: _Stand, outcome: Outcome) -> str:
+    parts = [_occasion(found, command, stands), _reason(stands, outcome)]
+    if outcome.unclean:
+        parts.append("it was not in sync and may lack acknowledged records")
+    return f"Member {winner.member} leads segment {found.name}: {'; '.join(parts)}."
+
+
+def _occasion(found: Segment, command: ElectSegmentLeader, stands: list[_Stand]) -> str:
+    if command.wanted:
+        return "an operator asked for it" if command.trigger == "operator" else "it was named for balance"
+    old = next((stand for stand in stands if stand.member == found.leader), None)
+    if old is None:
+        return "nobody led it"
+    what = {GONE: "is gone", FENCED: "is fenced", DRAINING: "is to leave"}.get(old.unfit, "registered anew")
+    return f"{found.leader}, which led it, {what}"
+
+
+def _reason(stands: list[_Stand], outcome: Outcome) -> str:
+    if outcome.decided_by == replica_set.DESIGNATED:
+        return "it is in sync and was named"
+    if outcome.decided_by == replica_set.ONLY_CANDIDATE:
+        return f"of {len(stands)} copies only it could lead" if len(stands) > 1 else "it is the only copy"
+    could = sum(
+        candidate.verdict == replica_set.ELECTED or candidate.out_by in replica_set.DECIDED_BY
+        for candidate in outcome.candidates
+    )
+    return f"of {could} that could lead it is the first in the order of the copies"
+
+
+def _why_nobody(stands: list[_Stand]) -> str:
+    """Of each copy, why it cannot lead."""
+    return ", ".join(f"{stand.member} is {_cannot(stand)}" for stand in stands)
+
+
+def _cannot(stand: _Stand) -> str:
+    words = {GONE: "gone", FENCED: "fenced", DRAINING: "to leave"}
+    if stand.unfit:
+        return words[stand.unfit]
+    if stand.in_sync:
+        return "able to lead, but not the one that was named"
+    return "another life than the one that was in sync" if stand.outlived else "not in sync"
