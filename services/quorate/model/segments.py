@@ -67,6 +67,14 @@ def of_shard(state: State, shard: str) -> Iterator[Segment]:
     return (numbered[number] for number in sorted(numbered))
 
 
+def numbers(state: State, shard: Shard, after: int) -> Iterator[int]:
+    """The numbers of its segments that are greater, in order."""
+    numbered = state.segments.get(shard.name, _NONE)
+    if not shard.deleting:  # None is missing: a page costs what is on it.
+        return iter(range(max(after + 1, 0), len(numbered)))
+    return iter(sorted(number for number in numbered if number > after))
+
+
 def fit(state: State, member: str, epoch: int) -> bool:
     """Is this life of the member there, and given work?"""
     found = state.members.get(member)

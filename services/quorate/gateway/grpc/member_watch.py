@@ -1,24 +1,18 @@
 """``quorate.meta.v1.Members.Watch``: every change of members and of RocketMQ's brokers, from any revision of the log.
 
-Rules: a watcher reads the log itself (``watch_log``), whole entries, as fast as its client takes them: nothing is
-queued for it, dropped or told twice. What is applied is looked at once for all, by its bytes, and wakes only those whom
-it may concern.
+Rules: those of ``log_watches``.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from quorate.consensus.storage.event_log import parse_batch
-from quorate.controller import Listener
-from quorate.errors import UsageError
 from quorate.events import Event
 from quorate.events.codec import about
-from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import TOO_MANY, CallError
+from quorate.gateway.grpc.asking import Call
+from quorate.gateway.grpc.log_watches import LogWatches
 from quorate.gateway.grpc.members import selector, told
 from quorate.gateway.grpc.pb import members_pb2
-from quorate.gateway.grpc.watch_log import LogFold, Told
+from quorate.gateway.grpc.watch_log import Told
 from quorate.model.members import BROKER_ROLE, Selector, of_set
 from quorate.model.state import Member, State
 from quorate.model.words import sentence
@@ -27,8 +21,6 @@ Change = tuple[str, Member | None, Member | None, str]
 """Name, before, after, and what happened."""
 Changes = tuple[int, list[Change]]
 """A revision, and what it changed."""
-READS_PER_TURN: Final = 4
-"""Of the log, when what is applied is looked at."""
 
 
 def _changes(revision: int, before: State, after: State, events: Sequence[Event], size: int) -> Changes:
@@ -56,95 +48,24 @@ WITH_BROKERS: Final = Told(
 )
 
 
-class MemberWatches(Listener):
+class MemberWatches(LogWatches):
     """All watches of members of a node, and their handler."""
-
-    def __init__(self, asking: Asking) -> None:
-        self._asking, self._context = asking, asking.context
-        self._waiting: dict[asyncio.Event, tuple[bytes, ...]] = {}
-        """Who waits, and for what in the bytes of an entry."""
-        self._seen = 0
-        self._due = False
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def start(self) -> None:
-        """Hear what is applied."""
-        self._context.controller.listeners.add(self)
-
-    def stop(self) -> None:
-        """No more."""
-        self._context.controller.listeners.remove(self)
-
-    def applied(self, end_offset: int) -> None:
-        """Look at it when other work has had its turn."""
-        if self._waiting and not self._due:
-            self._due = True
-            self._context.scheduler.call_soon(self._pass)
-
-    def _pass(self) -> None:
-        self._due = False
-        log, most, found = self._context.log, self._context.settings.watch_read_bytes, set[asyncio.Event]()
-        for _ in range(READS_PER_TURN):
-            try:
-                batches = log.read(self._seen, most) if log.ready(self._seen, most, _nothing, _never) else None
-            except UsageError:  # A snapshot took the place of what was there.
-                batches = None
-            if not batches:
-                break
-            base, count, _, _ = parse_batch(batches[-1])
-            self._seen = base + count
-            piece = b"".join(batches)
-            found |= {one for one, marks in self._waiting.items() if any(mark in piece for mark in marks)}
-        else:
-            self.applied(self._seen)
-            batches = []
-        if batches is None:  # Too far behind to look: whoever waits looks for himself.
-            self._seen, found = self._context.controller.offset, set(self._waiting)
-        for one in found:
-            one.set()
 
     async def watch(
         self, request: members_pb2.WatchMembersRequest, call: Call
     ) -> AsyncIterator[members_pb2.WatchMembersResponse]:
         """The first answer says from where on; then one for each revision that concerns the selector."""
         self._asking.allowed("WatchMembers", "member")
-        meant = selector(request.selector)
-        if len(self._waiting) >= self._context.settings.watches_max:
-            raise CallError(*TOO_MANY)
-        controller, start = self._context.controller, request.start_revision
-        now = controller.offset
+        meant, start = selector(request.selector), request.start_revision
         whom = WITH_BROKERS if not meant.roles or BROKER_ROLE in meant.roles else MEMBERS
-        wake = asyncio.Event()
-        if 0 < start < now:
-            fold = LogFold(self._context, whom, self._asking.entry_start(start), wake.set)
-        else:
-            fold = LogFold(self._context, whom, now, wake.set, controller.state)
-        if not self._waiting:
-            self._seen = now
-        self._waiting[wake] = whom.marks
-        try:
-            yield members_pb2.WatchMembersResponse(revision=max(fold.offset - 1, 0))
-            async for revision, changes in self._told(fold, wake):
-                answer = [one for one in (_told_of(change, meant) for change in changes) if one is not None]
-                if answer and revision >= start:
-                    yield members_pb2.WatchMembersResponse(revision=revision, changes=answer)
-        finally:
-            fold.close()
-            del self._waiting[wake]
-
-    async def _told(self, fold: LogFold[Changes], wake: asyncio.Event) -> AsyncIterator[Changes]:
-        """All that there is, and then whatever comes."""
-        while True:
-            wake.clear()
-            place = fold.offset
-            for change in fold.read():
-                yield change
-            if fold.offset == place:
-                await wake.wait()
-            else:
-                await asyncio.sleep(0)
+        async for place, changes in self.told(whom, start):
+            if changes is None:
+                yield members_pb2.WatchMembersResponse(revision=place)
+                continue
+            revision, found = changes
+            answer = [one for one in (_told_of(change, meant) for change in found) if one is not None]
+            if answer and revision >= start:
+                yield members_pb2.WatchMembersResponse(revision=revision, changes=answer)
 
 
 def _told_of(change: Change, meant: Selector) -> members_pb2.MemberChange | None:
@@ -155,11 +76,3 @@ def _told_of(change: Change, meant: Selector) -> members_pb2.MemberChange | None
         return None
     member = None if after is None else told(after)
     return members_pb2.MemberChange(member=member, name=name, left=not means, what=what)
-
-
-def _nothing() -> None:
-    """Nobody waits for it."""
-
-
-def _never() -> bool:
-    return False

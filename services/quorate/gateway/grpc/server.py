@@ -26,11 +26,13 @@ from quorate.gateway.grpc.cluster import ClusterService
 from quorate.gateway.grpc.codes import CallError
 from quorate.gateway.grpc.context import GrpcContext
 from quorate.gateway.grpc.health import HealthService
+from quorate.gateway.grpc.journal import JournalService
+from quorate.gateway.grpc.journal_watch import JournalWatches
 from quorate.gateway.grpc.kv import KvService
 from quorate.gateway.grpc.leases import LeaseService
 from quorate.gateway.grpc.member_watch import MemberWatches
 from quorate.gateway.grpc.members import MemberService
-from quorate.gateway.grpc.pb import cluster_pb2, members_pb2, rpc_pb2
+from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, rpc_pb2
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.watch import WatchService
 from quorate.gateway.grpc.watching import WatchHub
@@ -56,9 +58,11 @@ class GrpcServer:
         self._asking = Asking(context)
         self.hub = WatchHub(self._asking)
         self.member_watches = MemberWatches(self._asking)
+        self.journal_watches = JournalWatches(self._asking)
         self._services = self._handled()
         context.metrics.gauge("grpc_watches", "Watches of all gRPC streams.", lambda: len(self.hub))
         context.metrics.gauge("grpc_member_watches", "Watches of members over gRPC.", lambda: len(self.member_watches))
+        context.metrics.gauge("grpc_journal_watches", "Watches of shards over gRPC.", lambda: len(self.journal_watches))
 
     def _handled(self) -> dict[ServiceDescriptor, Mapping[str, Handler]]:
         kv, leases, cluster = KvService(self._asking), LeaseService(self._asking), ClusterService(self._asking)
@@ -89,6 +93,7 @@ class GrpcServer:
             },
             cluster_pb2.DESCRIPTOR.services_by_name["Cluster"]: {"Status": cluster.meta_status},
             members_pb2.DESCRIPTOR.services_by_name["Members"]: self._of_members(),
+            journal_pb2.DESCRIPTOR.services_by_name["Journal"]: self._of_the_journal(),
         }
         health = HealthService(self._asking, [service.full_name for service in services])
         asked: Mapping[str, Handler] = {"Check": health.check, "List": health.listing, "Watch": health.watch}
@@ -105,6 +110,22 @@ class GrpcServer:
             "List": members.listing,
             "Describe": members.describe,
             "Watch": self.member_watches.watch,
+        }
+
+    def _of_the_journal(self) -> Mapping[str, Handler]:
+        journal = JournalService(self._asking)
+        return {
+            "CreateShard": journal.create_shard,
+            "NextSegment": journal.next_segment,
+            "Seal": journal.seal,
+            "AlterInSync": journal.alter_in_sync,
+            "ElectLeader": journal.elect_leader,
+            "DeleteShard": journal.delete_shard,
+            "AckDeleted": journal.ack_deleted,
+            "Describe": journal.describe,
+            "List": journal.listing,
+            "Health": journal.health,
+            "Watch": self.journal_watches.watch,
         }
 
     async def start(self, host: str, port: int, *, serving: bool = True) -> "GrpcServer":
@@ -129,6 +150,7 @@ class GrpcServer:
         self._server = server
         self.hub.start()
         self.member_watches.start()
+        self.journal_watches.start()
         await server.start()
 
     def _made(self) -> aio.Server:
@@ -148,6 +170,7 @@ class GrpcServer:
         if server is not None:
             self.hub.stop()
             self.member_watches.stop()
+            self.journal_watches.stop()
             await server.stop(self._context.settings.stop_grace_s)
 
 
