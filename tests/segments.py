@@ -71,7 +71,7 @@ def _of_its_leader(state: State, segment: Segment, chance: Random) -> Command:
         commands.SealSegment(segment=segment.name, end_offset=end, by=by): 1,
         commands.AlterInSync(segment=segment.name, by=by, set_epoch=segment.set_epoch, new=tuple(new)): 5,
         commands.ElectSegmentLeader(
-            segment=segment.name, trigger="fenced", wanted=chance.choice(("", "", *segment.copies))
+            segment=segment.name, trigger="operator", wanted=chance.choice(("", "", *segment.copies))
         ): 6,
     }
     (command,) = chance.choices(list(ways), list(ways.values()))

@@ -21,6 +21,7 @@ from quorate.controller.pending import AnyPending, Pending
 from quorate.controller.ports import ControllerPorts
 from quorate.controller.quorum import QuorumQuestions
 from quorate.controller.routing import Router
+from quorate.controller.segment_keeper import SegmentKeeper
 from quorate.controller.settings import ControllerSettings
 from quorate.controller.space import DiskSpace
 from quorate.controller.terms import Terms
@@ -67,6 +68,7 @@ class Controller:
         self._endings = Endings(ports, settings.deadline_sweep_s, self._swept)
         self.leases = LeaseKeeper(lambda: machine.state, scheduler, settings, partial(self._by_itself, "lease"))
         self.members = MemberKeeper(lambda: machine.state, scheduler, settings, partial(self._by_itself, "member"))
+        self.segments = SegmentKeeper(lambda: machine.state, scheduler, settings, partial(self._by_itself, "segment"))
         self._decider = Decider(
             ports,
             settings,
@@ -91,7 +93,7 @@ class Controller:
         )
         self._router = Router(node_id, ports, settings, self._decider, self._terms, self._endings, self.view)
         self._measured()
-        listeners.add(self._decider, self._terms, self.leases, self.members)
+        listeners.add(self._decider, self._terms, self.leases, self.members, self.segments)
 
     def _measured(self) -> None:
         """Gauges, read when scraped."""
@@ -115,6 +117,13 @@ class Controller:
         )
         gauge("schemas", "Schemas of other services in the state.", lambda: len(machine.state.schemas))
         gauge("schema_subjects", "Their subjects.", lambda: len(machine.state.subjects))
+        gauge("shards", "Shards in the state.", lambda: len(machine.state.shards))
+        gauge("segments", "Segments in the state.", lambda: sum(map(len, machine.state.segments.values())))
+        gauge(
+            "segments_leaderless",
+            "Segments that nobody can lead, or nobody but who is to leave, as the leader knows.",
+            lambda: len(self.segments.leaderless),
+        )
         gauge("heartbeats_ignored", "Heartbeats of one broker too many.", lambda: self.live.ignored)
         gauge(
             "clock_behind_log_seconds",

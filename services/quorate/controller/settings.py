@@ -103,6 +103,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a new leader adds to every lease, for its holder to find it."""
     member_sweep_s: float = 0.25
     """How late the silence of a member may be noticed."""
+    segment_pause_s: float = 0.002
+    """The rest after each batch of elections of segments' leaders, and after each deletion that goes on."""
     key_history_max: int = 10_000
     """Entries that changed keys, of which the keys are at hand: reads of older revisions, and watches from them, read
     the log."""

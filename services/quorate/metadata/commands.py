@@ -395,16 +395,19 @@ class AlterInSync(_Value, frozen=True):
     new: tuple[InSyncCopy, ...]
 
 
-SegmentTrigger = Literal["fenced", "draining", "gone", "another life", "returned", "operator", "balance"]
-
-
 class ElectSegmentLeader(_Value, frozen=True):
-    """The leader of a segment is not there, is to leave, or another one is wanted."""
+    """Another copy is to lead a segment."""
 
     segment: str
-    trigger: SegmentTrigger
+    trigger: Literal["operator", "balance"]
     wanted: str = ""
     """Empty: whoever is best."""
+
+
+class ElectSegmentLeaders(_Value, frozen=True):
+    """The leaders of these segments are not there any more, or are to leave: others lead, where they can."""
+
+    segments: tuple[str, ...]
 
 
 class DeleteShard(_Value, frozen=True):
@@ -468,6 +471,7 @@ Command = (
     | SealSegment
     | AlterInSync
     | ElectSegmentLeader
+    | ElectSegmentLeaders
     | DeleteShard
     | AckDeleted
     | ForgetCopies

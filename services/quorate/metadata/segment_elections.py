@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from quorate.events import CopyCandidate, InSyncCopy, SegmentLeaderElected
+from quorate.events import CopyCandidate, Event, InSyncCopy, SegmentLeaderElected
 from quorate.metadata import replica_set
-from quorate.metadata.commands import ElectSegmentLeader, Refusal
+from quorate.metadata.commands import Accepted, ElectSegmentLeader, ElectSegmentLeaders, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.journal import found_in_use, is_now
 from quorate.metadata.refusals import refuse
@@ -55,31 +55,61 @@ def elect_segment_leader(state: State, command: ElectSegmentLeader, context: Con
     if isinstance(there, Refusal):
         return there
     _, found = there
+    event = _election(state, found, command.trigger, command.wanted, context)
+    if isinstance(event, Refusal):
+        return event
+    if event is None:
+        return Decision((), is_now(found))
+    reply = msgspec.structs.replace(
+        is_now(found),
+        leader=event.leader,
+        member_epoch=event.member_epoch,
+        leader_epoch=0,
+        in_sync=event.in_sync,
+        set_epoch=event.set_epoch,
+    )
+    return Decision((event,), reply)
+
+
+def elect_segment_leaders(state: State, command: ElectSegmentLeaders, context: Context) -> Decision | Refusal:
+    """Of each of these whose leader is not there, or is to leave, another one, if somebody can. Refuses nothing."""
+    events: list[Event] = []
+    for name in dict.fromkeys(command.segments):
+        there = found_in_use(state, name)
+        if isinstance(there, Refusal):
+            continue
+        event = _election(state, there[1], "", "", context)
+        if isinstance(event, SegmentLeaderElected):
+            events.append(event)
+    return Decision(tuple(events), Accepted())
+
+
+def _election(
+    state: State, found: Segment, trigger: str, wanted: str, context: Context
+) -> SegmentLeaderElected | Refusal | None:
+    """None: who leads stays."""
     stands = [_stand(state, found, member) for member in found.copies]
     leads = fit(state, found.leader, found.member_epoch)
-    if leads and found.leader == command.wanted:
-        return Decision((), is_now(found))
+    if leads and found.leader == wanted:
+        return None
     outcome = elect(
         [Member(broker_id=at, alive=not stand.unfit, in_sync=stand.in_sync) for at, stand in enumerate(stands)],
         incumbent=found.copies.index(found.leader) if leads else None,
-        wanted=_place(found, command.wanted) if command.wanted else None,
+        wanted=_place(found, wanted) if wanted else None,
         unclean=context.policy.journal_unclean_leaders and not leads,
     )
     if outcome.winner is None:
         return refuse("NoLeaderEligible", f"{found.name}: {_why_nobody(stands)}")
     winner = stands[outcome.winner]
     if leads and winner.member == found.leader:
-        return Decision((), is_now(found))
-    event = _elected(found, command, stands, winner, outcome)
-    reply = msgspec.structs.replace(
-        is_now(found),
-        leader=winner.member,
-        member_epoch=winner.epoch,
-        leader_epoch=0,
-        in_sync=event.in_sync,
-        set_epoch=event.set_epoch,
-    )
-    return Decision((event,), reply)
+        return None
+    return _elected(found, trigger or _lost(found, stands), wanted, stands, winner, outcome)
+
+
+def _lost(found: Segment, stands: list[_Stand]) -> str:
+    """Why its leader leads no more."""
+    old = next((stand for stand in stands if stand.member == found.leader), None)
+    return GONE if old is None else old.unfit or ANOTHER_LIFE
 
 
 def _place(found: Segment, member: str) -> int:
@@ -97,7 +127,7 @@ def _stand(state: State, found: Segment, name: str) -> _Stand:
 
 
 def _elected(
-    found: Segment, command: ElectSegmentLeader, stands: list[_Stand], winner: _Stand, outcome: Outcome
+    found: Segment, trigger: str, wanted: str, stands: list[_Stand], winner: _Stand, outcome: Outcome
 ) -> SegmentLeaderElected:
     """Those stay in sync whose life goes on, silent or not: the new leader takes them out when it must. An unclean
     winner begins alone.
@@ -105,7 +135,7 @@ def _elected(
     kept = [stand for stand in stands if (stand is winner if outcome.unclean else stand.in_sync)]
     return SegmentLeaderElected(
         segment=found.name,
-        trigger=command.trigger,
+        trigger=trigger,
         old_leader=found.leader,
         leader=winner.member,
         member_epoch=winner.epoch,
@@ -113,7 +143,7 @@ def _elected(
         set_epoch=found.set_epoch + 1,
         candidates=_candidates(stands, outcome),
         decided_by=_DECIDED_BY.get(outcome.decided_by, outcome.decided_by),
-        explanation=_why(found, command, stands, winner, outcome),
+        explanation=_why(found, trigger if wanted else "", stands, winner, outcome),
         unclean=outcome.unclean,
     )
 
@@ -146,16 +176,17 @@ def _out_by(stand: _Stand, rule: str) -> str:
 # -- the sentence
 
 
-def _why(found: Segment, command: ElectSegmentLeader, stands: list[_Stand], winner: _Stand, outcome: Outcome) -> str:
-    parts = [_occasion(found, command, stands), _reason(stands, outcome)]
+def _why(found: Segment, asked: str, stands: list[_Stand], winner: _Stand, outcome: Outcome) -> str:
+    parts = [_occasion(found, asked, stands), _reason(stands, outcome)]
     if outcome.unclean:
         parts.append("it was not in sync and may lack acknowledged records")
     return f"Member {winner.member} leads segment {found.name}: {'; '.join(parts)}."
 
 
-def _occasion(found: Segment, command: ElectSegmentLeader, stands: list[_Stand]) -> str:
-    if command.wanted:
-        return "an operator asked for it" if command.trigger == "operator" else "it was named for balance"
+def _occasion(found: Segment, asked: str, stands: list[_Stand]) -> str:
+    """``asked``: what named the winner, if anything did."""
+    if asked:
+        return "an operator asked for it" if asked == "operator" else "it was named for balance"
     old = next((stand for stand in stands if stand.member == found.leader), None)
     if old is None:
         return "nobody led it"

@@ -86,6 +86,15 @@ def is_led(state: State, found: Segment) -> bool:
     return fit(state, found.leader, found.member_epoch)
 
 
+def wants_leader(state: State, found: Segment) -> bool:
+    """Is its leader not there, or to leave? One that is to go wants none."""
+    place = parsed(found.name)
+    shard = None if place is None else state.shards.get(place[0])
+    if shard is None or shard.deleting:
+        return False
+    return not is_led(state, found) or state.members[found.leader].draining
+
+
 def leads_segments(state: State, member: Member) -> bool:
     """Does this life of the member lead any?"""
     return any(epoch == member.epoch for epoch in state.leading.get(member.name, _NO_NAMES).values())

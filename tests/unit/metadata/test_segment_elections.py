@@ -8,6 +8,7 @@ from quorate.metadata.commands import (
     DeleteShard,
     DrainMember,
     ElectSegmentLeader,
+    ElectSegmentLeaders,
     SegmentIs,
     UnregisterMember,
 )
@@ -17,7 +18,8 @@ from quorate.model.words import sentence
 from tests.unit.metadata.kit import World
 from tests.unit.metadata.test_journal import altering, copies, fence, led, storing
 
-ELECT = ElectSegmentLeader(segment="orders/0", trigger="fenced")
+ELECT = ElectSegmentLeader(segment="orders/0", trigger="operator")
+LOST = ElectSegmentLeaders(segments=("orders/0",))
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def of_three(policy: PolicySettings | None = None) -> World:
     return made
 
 
-def elected(made: World, command: ElectSegmentLeader = ELECT) -> SegmentLeaderElected:
+def elected(made: World, command: ElectSegmentLeader | ElectSegmentLeaders = ELECT) -> SegmentLeaderElected:
     """The one event."""
     (event,) = made.events(command)
     assert isinstance(event, SegmentLeaderElected)
@@ -60,7 +62,7 @@ def test_the_first_copy_in_sync_that_is_there_follows(made: World) -> None:
     event, _ = made.log[-1]
     assert event == SegmentLeaderElected(
         segment="orders/0",
-        trigger="fenced",
+        trigger="operator",
         old_leader="m1",
         leader="m2",
         member_epoch=epochs["m2"],
@@ -130,7 +132,7 @@ def test_another_life_of_a_member_holds_nothing(made: World) -> None:
         "orders/0: m1 is another life than the one that was in sync, m2 is fenced, m3 is not in sync"
     )
     made.member("m2", "1", roles=("journal",))
-    event = elected(made, ElectSegmentLeader(segment="orders/0", trigger="another life"))
+    event = elected(made, LOST)
     assert event.leader == "m2"
     assert event.in_sync == copies(made, "m2")
     assert fallen(event) == {"m1": "another life", "m3": "not in sync"}
@@ -140,7 +142,7 @@ def test_another_life_of_a_member_holds_nothing(made: World) -> None:
 def test_a_leader_that_is_to_leave_is_followed_if_somebody_can(made: World) -> None:
     """Else it stays, for nobody else has what it holds; and no setting changes that."""
     made.do(DrainMember(name="m1"))
-    event = elected(made, ElectSegmentLeader(segment="orders/0", trigger="draining"))
+    event = elected(made, LOST)
     assert (event.leader, fallen(event)) == ("m2", {"m1": "draining", "m3": "later copy"})
     assert event.in_sync == copies(made, "m1", "m2", "m3")
     for name in ("m2", "m3"):
@@ -182,7 +184,7 @@ def test_unclean_is_the_last_resort_of_a_setting(made: World) -> None:
 def test_members_that_are_gone_are_out(made: World) -> None:
     """And out of the set: they have no life that could go on."""
     made.do(UnregisterMember(name="m1", force=True))
-    event = elected(made, ElectSegmentLeader(segment="orders/0", trigger="gone"))
+    event = elected(made, LOST)
     assert (fallen(event)["m1"], event.candidates[0].member_epoch) == ("gone", 0)
     assert event.in_sync == copies(made, "m2", "m3")
 
@@ -200,6 +202,23 @@ def test_a_shard_that_is_to_go_needs_no_leader(made: World) -> None:
     """Its copies are only waited for."""
     made.do(DeleteShard(shard="orders"))
     assert made.refused(ELECT).code == "ShardIsDeleting"
+
+
+def test_a_batch_elects_where_it_can_and_passes_over_the_rest(made: World) -> None:
+    """Each event says what became of the old leader; what is led, unknown or hopeless is left alone."""
+    for shard in ("b", "c", "d"):
+        made.reply(CreateShard(shard=shard, replication=3), SegmentIs)
+    leaders = {shard: led(made, f"{shard}/0").leader for shard in ("orders", "b", "c", "d")}
+    assert leaders == {"orders": "m1", "b": "m2", "c": "m3", "d": "m1"}
+    made.do(altering(made, "m1"))
+    fence(made, "m1")
+    made.do(DrainMember(name="m2"))
+    made.do(DeleteShard(shard="c"))
+    names = ("orders/0", "b/0", "c/0", "d/0", "d/0", "e/0", "no name")
+    events = made.events(ElectSegmentLeaders(segments=names))
+    told = [(one.segment, one.leader, one.trigger) for one in events if isinstance(one, SegmentLeaderElected)]
+    assert told == [("b/0", "m3", "draining"), ("d/0", "m3", "fenced")]
+    assert made.events(ElectSegmentLeaders(segments=names)) == ()
 
 
 def test_the_words_are_the_page_s_and_the_log_s(made: World) -> None:

@@ -311,7 +311,7 @@ def told(answers: list[pb.WatchJournalResponse]) -> list[tuple[int, list[tuple[s
 
 
 def _kind(change: pb.JournalChange) -> str | None:
-    return next((kind for kind in ("shard", "segment") if change.HasField(kind)), None)  # type: ignore[arg-type]
+    return next((kind for kind in ("shard", "segment") if change.HasField(kind)), None)
 
 
 def test_a_watch_tells_each_change_once_and_whole_decisions_together() -> None:

@@ -1,0 +1,212 @@
+"""Segments get another leader when theirs is not there or is to leave, and deletions end, whoever leads."""
+
+from typing import Any
+
+from quorate.controller.segment_keeper import BATCH
+from quorate.events import InSyncCopy, SegmentCopyDeleted, SegmentLeaderElected, ShardGone
+from quorate.metadata.commands import (
+    AckDeleted,
+    AlterInSync,
+    CreateShard,
+    DeleteShard,
+    DrainMember,
+    FenceMember,
+    HearMember,
+    MemberIs,
+    RegisterMember,
+    SegmentIs,
+    UnregisterMember,
+)
+from quorate.model.segments import is_led, segment
+from quorate.model.state import Segment
+from tests.segments import speaks
+from tests.unit.controller.bench import Bench
+from tests.unit.controller.test_liveness import facts
+from tests.unit.controller.test_member_keeper import keeping, passing
+
+LONG_MS = 600_000
+
+
+class Store:
+    """A bench with members of the journal that stay alive by themselves."""
+
+    def __init__(self, *names: str) -> None:
+        self.bench: Bench = keeping()
+        self.epochs: dict[str, int] = {}
+        for name in names:
+            self.register(name)
+
+    def register(self, name: str, incarnation: str = "1") -> None:
+        outcome = self.bench.done(
+            RegisterMember(name=name, incarnation=incarnation, roles=("journal",), timeout_ms=LONG_MS)
+        )
+        assert isinstance(outcome.reply, MemberIs)
+        self.epochs[name] = outcome.reply.registered_epoch(outcome.offset)
+        self.back(name)
+
+    def back(self, name: str) -> None:
+        epoch = self.epochs[name]
+        self.bench.done(HearMember(name=name, epoch=epoch, applied_revision=epoch))
+
+    def fence(self, name: str) -> None:
+        self.bench.done(
+            FenceMember(name=name, epoch=self.epochs[name], evidence="heartbeat expired", last_heartbeat_ms=1)
+        )
+
+    def shard(self, name: str = "orders", replication: int = 3) -> Segment:
+        outcome = self.bench.done(CreateShard(shard=name, replication=replication))
+        assert isinstance(outcome.reply, SegmentIs), outcome
+        return self.segment(f"{name}/0")
+
+    def segment(self, name: str = "orders/0") -> Segment:
+        found = segment(self.bench.machine.state, name)
+        assert found is not None
+        return found
+
+    def alter(self, *names: str) -> None:
+        found = self.segment()
+        new = tuple(InSyncCopy(member=name, member_epoch=self.epochs[name]) for name in names)
+        command = AlterInSync(segment=found.name, by=speaks(found), set_epoch=found.set_epoch, new=new)
+        self.bench.done(command)
+
+    def elections(self) -> list[SegmentLeaderElected]:
+        return [event for event in facts(self.bench, 0) if isinstance(event, SegmentLeaderElected)]
+
+    def kinds(self, *kinds: type[Any]) -> int:
+        return sum(isinstance(event, kinds) for event in facts(self.bench, 0))
+
+
+def test_a_fenced_leader_is_replaced_soon() -> None:
+    """By the keeper itself, with the reason."""
+    store = Store("m1", "m2", "m3")
+    store.shard()
+    store.fence("m1")
+    passing(store.bench, 0.3)
+    (event,) = store.elections()
+    assert (event.leader, event.trigger) == ("m2", "fenced")
+    passing(store.bench, 5)
+    assert len(store.elections()) == 1
+
+
+def test_a_member_that_is_to_leave_hands_over_and_then_may() -> None:
+    """Its leaderships go first."""
+    store = Store("m1", "m2")
+    store.shard(replication=2)
+    first = store.bench.done(DrainMember(name="m1"))
+    assert not first.reply.may_leave
+    passing(store.bench, 0.3)
+    assert [event.trigger for event in store.elections()] == ["draining"]
+    again = store.bench.done(HearMember(name="m1", epoch=store.epochs["m1"], applied_revision=store.epochs["m1"]))
+    assert again.reply.may_leave
+    store.bench.done(UnregisterMember(name="m1", epoch=store.epochs["m1"]))
+    assert "m1" not in store.bench.machine.state.members
+
+
+def test_another_life_and_one_that_is_gone_are_replaced() -> None:
+    """Neither holds what the one before held."""
+    store = Store("m1", "m2", "m3")
+    store.shard()
+    store.fence("m1")
+    store.register("m1", "2")
+    passing(store.bench, 0.3)
+    assert store.segment().leader == "m2"
+    store.bench.done(UnregisterMember(name="m2", force=True))
+    passing(store.bench, 0.3)
+    assert [(event.leader, event.trigger) for event in store.elections()][1:] == [("m3", "gone")]
+
+
+def test_where_nobody_can_lead_it_is_tried_when_somebody_comes_back_and_not_before() -> None:
+    """A member that returns, or a set that its leader changed; nothing is written in between."""
+    store = Store("m1", "m2", "m3")
+    store.shard()
+    store.alter("m1", "m2")
+    store.fence("m2")
+    store.fence("m1")
+    passing(store.bench, 0.3)
+    end = store.bench.machine.offset
+    assert list(store.bench.controller.segments.leaderless) == ["orders/0"]
+    passing(store.bench, 5)
+    assert store.bench.machine.offset == end
+    store.back("m2")
+    passing(store.bench, 0.3)
+    assert [event.leader for event in store.elections()] == ["m2"]
+    assert not store.bench.controller.segments.leaderless
+    store.bench.done(DrainMember(name="m2"))
+    passing(store.bench, 0.3)
+    assert list(store.bench.controller.segments.leaderless) == ["orders/0"]
+    store.alter("m2", "m3")
+    passing(store.bench, 0.3)
+    assert [event.leader for event in store.elections()] == ["m2", "m3"]
+
+
+def test_a_new_leader_looks_at_everything_once() -> None:
+    """What the leader before had not done is done, elections and deletions."""
+    store = Store("m1", "m2", "m3")
+    store.shard()
+    store.shard("pay", 2)
+    gone = store.segment("pay/0")
+    bench = store.bench
+    for command in (
+        FenceMember(name="m1", epoch=store.epochs["m1"], evidence="heartbeat expired", last_heartbeat_ms=1),
+        DeleteShard(shard="pay"),
+        UnregisterMember(name=gone.copies[1], force=True),
+    ):
+        bench.submit(command)
+    bench.engine.commit()
+    bench.engine.lose()
+    bench.after(0.1)
+    assert not store.elections()
+    bench.open(2)
+    passing(bench, 0.5)
+    assert is_led(bench.machine.state, store.segment())
+    assert store.kinds(SegmentCopyDeleted) == 1
+    assert store.segment("pay/0").copies == gone.copies[:1]
+
+
+def test_deletions_end_without_those_that_are_gone() -> None:
+    """In either order: the member goes before the shard is to go, or after it."""
+    for before in (True, False):
+        store = Store("m1", "m2", "m3")
+        first = store.shard()
+        steps = [UnregisterMember(name="m2", force=True), DeleteShard(shard="orders")]
+        for command in steps if before else reversed(steps):
+            store.bench.done(command)
+            passing(store.bench, 0.2)
+        assert store.segment().copies == ("m1", "m3")
+        shard = store.bench.machine.state.shards["orders"]
+        for name in ("m1", "m3"):
+            store.bench.done(
+                AckDeleted(segment=first.name, shard_epoch=shard.epoch, member=name, member_epoch=store.epochs[name])
+            )
+        assert store.kinds(ShardGone) == 1
+        assert not store.bench.machine.state.shards
+
+
+def test_many_leaders_are_replaced_in_batches() -> None:
+    """A member that led many is replaced everywhere, a bounded number in a decision."""
+    store = Store("m1", "m2")
+    count = BATCH + 10
+    for number in range(2 * count):
+        store.shard(f"s{number}", 2)
+    led = dict(store.bench.machine.state.leading["m1"])
+    assert len(led) == count
+    entries = len(store.bench.engine.log)
+    store.fence("m1")
+    passing(store.bench, 0.5)
+    assert {event.segment for event in store.elections()} == set(led)
+    assert len(store.bench.engine.log) - entries == 3, "the fencing and two batches"
+    assert not store.bench.controller.segments.leaderless
+
+
+def test_who_leads_no_more_asks_for_nothing() -> None:
+    """Another one does."""
+    store = Store("m1", "m2", "m3")
+    store.shard()
+    store.bench.submit(
+        FenceMember(name="m1", epoch=store.epochs["m1"], evidence="heartbeat expired", last_heartbeat_ms=1)
+    )
+    store.bench.engine.commit()
+    store.bench.engine.lose(leader=2)
+    entries = len(store.bench.engine.log)
+    store.bench.after(2)
+    assert len(store.bench.engine.log) == entries
