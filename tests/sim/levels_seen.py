@@ -26,6 +26,7 @@ from quorate.events import (
     SchemaDeleted,
     SchemaRegistered,
     TopicDeleted,
+    kinds_about,
 )
 from tests.sim.world import ViolationError
 
@@ -40,6 +41,7 @@ EVENTS: Final[dict[type[Event], int]] = dict.fromkeys(
         *(KeyPut, KeyDeleted, LeaseGranted, LeaseCheckpointed, LeaseEnded),
         *(MemberRegistered, MemberAmended, MemberUnfenced, MemberFenced, MemberDraining, MemberGone),
         *(SchemaAdded, SchemaRegistered, SchemaDeleted),
+        *kinds_about("shard", "segment"),
     ),
     FURTHER,
 )

@@ -34,6 +34,7 @@ from tests.sim.members import Members
 from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, own, unhurried
 from tests.sim.passengers import Mirrors, Projection
 from tests.sim.replay import Retold
+from tests.sim.stores import Stores
 from tests.sim.world import START_S, ViolationError, World
 
 PROGRESS = "progress after the faults"
@@ -51,6 +52,8 @@ LONG_EVERY, LONG = 25, 4
 """Now and then the faults last that much longer."""
 ALL_LOST, LOST_S = 0.25, 3.0
 """Share of seeds at whose very end a majority of directories is lost; and how long it is watched then."""
+STORES_EVERY = 3
+"""One seed of so many has members of the journal."""
 FAULTS_S = 5.0
 PEACE_S = 8.0
 STEP_S = 0.1
@@ -109,6 +112,8 @@ class Simulation:
         self.projection = Projection(self.cluster) if plan.clients and random.random() < PASSENGERS else None
         self.holders = Holders(self.cluster, random.choice((0, 1, 3)) if plan.clients else 0)
         self.members = Members(self.cluster, plan.seed if plan.clients else 0)
+        stored = bool(plan.clients) and plan.seed % STORES_EVERY == 0
+        self.stores = Stores(self.cluster, plan.seed, 4 if stored else 0)
         self.invariants.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
@@ -122,6 +127,7 @@ class Simulation:
             self.fleet.elected(event)
         self.holders.committed(event)
         self.members.committed(event)
+        self.stores.committed(event)
 
     def _client(self, number: int) -> Client:
         random = self.world.random
@@ -154,6 +160,7 @@ class Simulation:
         self.circle.start()
         self.holders.start()
         self.members.start()
+        self.stores.start()
         self.builds.start(self.plan.faults_s)
         for passenger in (self.mirrors, self.projection):
             if passenger is not None:
@@ -176,6 +183,8 @@ class Simulation:
         self.builds.stop()
         self.holders.stop()
         self.members.stop()
+        self.stores.stop()
+        self._wait("a deletion does not end, or a segment that could be led is not", lambda: self.stores.settled)
         self._wait("a lease whose holder is silent does not end", lambda: self.holders.settled)
         self._wait("a member that is silent is not fenced", lambda: self.members.settled)
         for client in self.clients:
