@@ -35,6 +35,9 @@ class Replay:
             for name in (
                 "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "schemas", "subjects",
                 "broker_availability", "controller_terms", "audit",
+                "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "shards", "segments",
+                "broker_availability",
+                "controller_terms", "audit",
             )
         }  # fmt: skip
         self._schemas = schemas()
@@ -166,6 +169,51 @@ class Replay:
             self.views["subjects"][e["subject"]] = row
         else:
             del self.views["subjects"][e["subject"]]
+    def _ShardCreated(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["shards"][e["shard"]] = {
+            "name": e["shard"], "epoch": at["offset"], "deleting": False, "changed_ms": at["ms"],
+            **{name: e[name] for name in ("replication", "min_in_sync", "spread", "require")},
+        }  # fmt: skip
+
+    def _ShardDeleting(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["shards"][e["shard"]] |= {"deleting": True, "changed_ms": at["ms"]}
+
+    def _ShardGone(self, e: Row, at: Row) -> None:  # noqa: N802
+        del self.views["shards"][e["shard"]]
+
+    def _SegmentCreated(self, e: Row, at: Row) -> None:  # noqa: N802
+        copies = [{"member": copy["member"], "member_epoch": copy["member_epoch"]} for copy in e["copies"]]
+        self.views["segments"][e["segment"]] = {
+            "name": e["segment"], "start_offset": e["start_offset"], "end_offset": None, "set_epoch": 0, "why": "",
+            "copies": [copy["member"] for copy in copies], "leader": copies[0]["member"],
+            "member_epoch": copies[0]["member_epoch"], "leader_epoch": at["offset"], "changed_ms": at["ms"],
+            "in_sync": sorted(copies, key=lambda copy: copy["member"]),
+        }  # fmt: skip
+
+    def _SegmentSealed(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["segments"][e["segment"]] |= {"end_offset": e["end_offset"], "changed_ms": at["ms"]}
+
+    def _SegmentLeaderElected(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["segments"][e["segment"]] |= {
+            "leader": e["leader"], "member_epoch": e["member_epoch"], "leader_epoch": at["offset"],
+            "in_sync": list(e["in_sync"]), "set_epoch": e["set_epoch"], "why": e["explanation"],
+            "changed_ms": at["ms"],
+        }  # fmt: skip
+
+    def _SegmentInSyncAltered(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["segments"][e["segment"]] |= {
+            "in_sync": list(e["new"]), "set_epoch": e["set_epoch"], "changed_ms": at["ms"],
+        }  # fmt: skip
+
+    def _SegmentCopyDeleted(self, e: Row, at: Row) -> None:  # noqa: N802
+        row = self.views["segments"][e["segment"]]
+        row["copies"] = [member for member in row["copies"] if member != e["member"]]
+        row["in_sync"] = [copy for copy in row["in_sync"] if copy["member"] != e["member"]]
+        row["changed_ms"] = at["ms"]
+        if row["leader"] == e["member"]:
+            row |= {"leader": "", "member_epoch": 0}
+        if not row["copies"]:
+            del self.views["segments"][e["segment"]]
 
     def _ConfigChanged(self, e: Row, at: Row) -> None:  # noqa: N802
         values = dict(self.views["configs"].pop(e["scope"], {"values": {}})["values"])

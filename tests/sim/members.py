@@ -188,6 +188,8 @@ class Members:
     def committed(self, event: Event) -> None:
         """The next event of the log. Raises ViolationError."""
         offset, self._offset = self._offset, self._offset + 1
+        if getattr(event, "member", "") not in self.told:  # Another's (``stores``).
+            return
         match event:
             case MemberRegistered():
                 told = self.told[event.member]

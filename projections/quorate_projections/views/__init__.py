@@ -15,6 +15,8 @@ from quorate_projections.views import (
     routes,
     schemas,
     subjects,
+    segments,
+    shards,
     topics,
 )
 from quorate_projections.views.view import View
@@ -30,6 +32,8 @@ VIEWS: Final[tuple[View[Any, Any], ...]] = (
     members.VIEW,
     schemas.VIEW,
     subjects.VIEW,
+    shards.VIEW,
+    segments.VIEW,
     broker_availability.VIEW,
     controller_terms.VIEW,
     audit.VIEW,
