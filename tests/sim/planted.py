@@ -31,9 +31,11 @@ from quorate.controller.group_writer import GroupWriter
 from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.member_keeper import MemberKeeper
+from quorate.controller.segment_keeper import SegmentKeeper
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
-from quorate.metadata import cluster, members
+from quorate.metadata import cluster, members, segment_elections
+from quorate.metadata import journal as journal_rules
 from quorate.metadata.commands import RaiseFeatureLevel, RegisterMember
 from quorate.metadata.decide import DECIDERS
 from quorate.model import evolve
@@ -83,6 +85,32 @@ def _two_of_one_name() -> None:
 
 
 EDITED: Final[dict[str, Mutant]] = {
+    "another life is added": Mutant(
+        "a member that lost what it held is in sync by a word about its life before, and may lead",
+        edit(journal_rules, "_ready", "return fit(state, member, epoch) and", "return"),
+        test=f"{UNIT}/metadata/test_journal.py::test_a_copy_is_added_in_the_life_that_the_leader_saw",
+    ),
+    "another life leads": Mutant(
+        "a member that registered anew is held for the one that was in sync",
+        edit(segment_elections, "_stand", "held == member.epoch, held not in", "held is not None, held not in"),
+        test=f"{UNIT}/metadata/test_segment_elections.py::test_another_life_of_a_member_holds_nothing",
+    ),
+    "who was deposed ends a segment": Mutant(
+        "a segment is sealed where a former leader says, before what was acknowledged since",
+        edit(
+            journal_rules, "_fenced", "if not found.leader or by.leader != found.leader:", "return None\n    if True:"
+        ),
+    ),
+    "a segment without a leader": Mutant(
+        "whoever leads segments may be fenced, and nobody follows",
+        edit(SegmentKeeper, "committed", "case MemberFenced() | MemberDraining()", "case MemberDraining()"),
+        test=f"{UNIT}/controller/test_segment_keeper.py::test_a_fenced_leader_is_replaced_soon",
+    ),
+    "who is gone is waited for": Mutant(
+        "a deletion does not end when a member that had a copy is gone for good",
+        edit(SegmentKeeper, "committed", "case ShardDeleting():", "case ShardDeleting() if False:"),
+        test=f"{UNIT}/controller/test_segment_keeper.py::test_deletions_end_without_those_that_are_gone",
+    ),
     "a snapshot of what is left": Mutant(
         "rows that the leader's store lost are missing in its snapshot, and nobody is told",
         edit(ReplicatedState, "_as_written", "if joined(total) != mark.whole:", "if False:"),

@@ -28,6 +28,7 @@ FOREIGN = {
     "quorate.commands",
     "node.toml",
     "quorate.meta.v1.Cluster",
+    "quorate.meta.v1.Journal",
     "quorate.meta.v1.Members",
 }
 """Kafka's, Spark's; a group of entry points; a file that a user has; a service on the wire."""

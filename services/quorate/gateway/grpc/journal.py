@@ -30,6 +30,7 @@ from quorate.metadata.commands import (
     ShardIs,
 )
 from quorate.metadata.refusals import refuse
+from quorate.metadata.segment_whatif import segments_whatif
 from quorate.model.segments import numbers
 from quorate.model.state import Segment, Shard, State
 from quorate.model.storage_health import Level, storage_health
@@ -209,6 +210,28 @@ class JournalService:
             at_risk=[
                 journal_pb2.SegmentAtRisk(segment=risk.segment, level=LEVELS[risk.level], reasons=risk.reasons)
                 for risk in found.at_risk
+            ],
+            revision=max(view.offset - 1, 0),
+        )
+
+    async def whatif(self, request: journal_pb2.JournalWhatIfRequest, call: Call) -> journal_pb2.JournalWhatIfResponse:
+        """Who would lead, if these failed."""
+        self._asking.allowed("AskWhatIf", "segment")
+        self._asking.fits(request)
+        view = await self._asking.view(call)
+        controller = self._asking.context.controller
+        failed = frozenset(request.members)
+        rows = await _in_turns(segments_whatif(view.state, failed, controller.policy, view.time_ms))
+        return journal_pb2.JournalWhatIfResponse(
+            segments=[
+                journal_pb2.SegmentAfter(
+                    segment=row.segment,
+                    leader=row.leader,
+                    would_lead=row.would_lead,
+                    unclean=row.unclean,
+                    explanation=row.explanation,
+                )
+                for row in rows
             ],
             revision=max(view.offset - 1, 0),
         )

@@ -125,6 +125,7 @@ class GrpcServer:
             "Describe": journal.describe,
             "List": journal.listing,
             "Health": journal.health,
+            "WhatIf": journal.whatif,
             "Watch": self.journal_watches.watch,
         }
 

@@ -149,6 +149,30 @@ def test_storage_health_says_what_is_at_risk() -> None:
     assert (found.level, found.below_min_in_sync, found.leaderless) == (pb.STORAGE_LEVEL_RED, 1, 0)
 
 
+def test_what_if_says_who_would_lead_and_changes_nothing() -> None:
+    """By the election's own rules and reasons; of who leads nothing, nothing."""
+    journal = Journal("m1", "m2", "m3")
+    first = journal.created()
+    state = journal.house.bench.machine.state
+
+    def asked(*members: str) -> list[pb.SegmentAfter]:
+        request = pb.JournalWhatIfRequest(members=members)
+        found: pb.JournalWhatIfResponse = journal.ask(journal.service.whatif(request, journal.house.call))
+        return list(found.segments)
+
+    (row,) = asked("m1", "m2")
+    assert (row.segment, row.leader, row.would_lead) == ("orders/0", "m1", "m3")
+    assert "m1, which led it, is fenced" in row.explanation
+    assert asked("m2") == asked("nobody") == asked() == []
+    assert journal.house.bench.machine.state is state
+    journal.altered(first, "m1")
+    (row,) = asked("m1")
+    assert (row.would_lead, row.explanation) == (
+        "",
+        "orders/0: m1 is fenced, m2 is not in sync, m3 is not in sync",
+    )
+
+
 def by(journal: Journal, **other: Any) -> pb.SegmentLeader:
     """As the leader is; ``other`` overrides."""
     leader = journal.described().segments[0].leader
@@ -254,6 +278,7 @@ REQUESTS: dict[str, type[Message]] = {
     "describe": pb.DescribeShardRequest,
     "listing": pb.ListShardsRequest,
     "health": pb.StorageHealthRequest,
+    "whatif": pb.JournalWhatIfRequest,
 }
 
 

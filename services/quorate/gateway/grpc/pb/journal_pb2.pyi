@@ -276,6 +276,34 @@ class SegmentAtRisk(_message.Message):
     reasons: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, segment: _Optional[str] = ..., level: _Optional[_Union[StorageLevel, str]] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class JournalWhatIfRequest(_message.Message):
+    __slots__ = ("members",)
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    members: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, members: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class JournalWhatIfResponse(_message.Message):
+    __slots__ = ("segments", "revision")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentAfter]
+    revision: int
+    def __init__(self, segments: _Optional[_Iterable[_Union[SegmentAfter, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class SegmentAfter(_message.Message):
+    __slots__ = ("segment", "leader", "would_lead", "unclean", "explanation")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    WOULD_LEAD_FIELD_NUMBER: _ClassVar[int]
+    UNCLEAN_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    segment: str
+    leader: str
+    would_lead: str
+    unclean: bool
+    explanation: str
+    def __init__(self, segment: _Optional[str] = ..., leader: _Optional[str] = ..., would_lead: _Optional[str] = ..., unclean: _Optional[bool] = ..., explanation: _Optional[str] = ...) -> None: ...
+
 class WatchJournalRequest(_message.Message):
     __slots__ = ("shard", "member", "start_revision")
     SHARD_FIELD_NUMBER: _ClassVar[int]

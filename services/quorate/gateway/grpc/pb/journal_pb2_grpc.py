@@ -84,6 +84,11 @@ class JournalStub:
                 request_serializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.StorageHealthRequest.SerializeToString,
                 response_deserializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.StorageHealthResponse.FromString,
                 _registered_method=True)
+        self.WhatIf = channel.unary_unary(
+                '/quorate.meta.v1.Journal/WhatIf',
+                request_serializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.JournalWhatIfRequest.SerializeToString,
+                response_deserializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.JournalWhatIfResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/quorate.meta.v1.Journal/Watch',
                 request_serializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.WatchJournalRequest.SerializeToString,
@@ -164,6 +169,13 @@ class JournalServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WhatIf(self, request, context):
+        """Who would lead what these members lead, if they failed: by the rules that decide, and nothing is changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Every change of shards and segments that are meant, once, in order, whole revisions, from any revision on.
         """
@@ -223,6 +235,11 @@ def add_JournalServicer_to_server(servicer, server):
                     servicer.Health,
                     request_deserializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.StorageHealthRequest.FromString,
                     response_serializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.StorageHealthResponse.SerializeToString,
+            ),
+            'WhatIf': grpc.unary_unary_rpc_method_handler(
+                    servicer.WhatIf,
+                    request_deserializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.JournalWhatIfRequest.FromString,
+                    response_serializer=quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.JournalWhatIfResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -500,6 +517,33 @@ class Journal:
             '/quorate.meta.v1.Journal/Health',
             quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.StorageHealthRequest.SerializeToString,
             quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.StorageHealthResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WhatIf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.meta.v1.Journal/WhatIf',
+            quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.JournalWhatIfRequest.SerializeToString,
+            quorate_dot_gateway_dot_grpc_dot_pb_dot_journal__pb2.JournalWhatIfResponse.FromString,
             options,
             channel_credentials,
             insecure,
