@@ -100,6 +100,7 @@ EDITED: Final[dict[str, Mutant]] = {
         edit(
             journal_rules, "_fenced", "if not found.leader or by.leader != found.leader:", "return None\n    if True:"
         ),
+        test=f"{UNIT}/metadata/test_journal.py::test_only_the_leader_says_where_a_segment_ends",
     ),
     "a segment without a leader": Mutant(
         "whoever leads segments may be fenced, and nobody follows",
