@@ -104,7 +104,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "a segment without a leader": Mutant(
         "whoever leads segments may be fenced, and nobody follows",
-        edit(SegmentKeeper, "committed", "case MemberFenced() | MemberDraining()", "case MemberDraining()"),
+        edit(SegmentKeeper, "_elect", "if needed:", "if False:"),
         test=f"{UNIT}/controller/test_segment_keeper.py::test_a_fenced_leader_is_replaced_soon",
     ),
     "who is gone is waited for": Mutant(
