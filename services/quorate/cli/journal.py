@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import grpc
 
-from quorate.cli.client import NodeError, add_node
+from quorate.cli.client import Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.facts import facts
-from quorate.cli.freshness import asked_node
 from quorate.cli.output import Plain, add_output, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel, until_interrupted
 from quorate.errors import UsageError
@@ -178,7 +177,7 @@ def _why(options: Namespace, made: grpc.Channel) -> int:
     if not found:
         raise NodeError(f"there is no segment {options.name}")
     epoch = found[0].leader.leader_epoch
-    event = next(facts(asked_node(options), epoch, epoch + 1)).event
+    event = next(facts(Node(options.node, TIMEOUT_S), epoch, epoch + 1)).event
     header: tuple[str, ...]
     rows: list[tuple[object, ...]]
     match event:
