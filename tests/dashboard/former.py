@@ -130,6 +130,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         ):  # Neither.
             return _next(state, stamp)
         case SchemaAdded() | SchemaRegistered() | SchemaDeleted():  # Neither.
+            return _next(state, stamp)
         case ShardCreated() | ShardDeleting() | ShardGone():
             return _next(state, stamp)
         case (

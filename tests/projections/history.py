@@ -232,6 +232,7 @@ class History:
             )
         version = chance.choice((None, 1, 2, -1))
         return commands.DeleteSchema(subject=subject, version=version, permanent=chance.random() < 0.5)
+
     def _journal(self, _name: str) -> Command:
         """Shards and segments, and members to hold them; refused below their level."""
         return plausible(self._state, self._chance)

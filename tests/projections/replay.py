@@ -34,10 +34,7 @@ class Replay:
             name: {}
             for name in (
                 "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "schemas", "subjects",
-                "broker_availability", "controller_terms", "audit",
-                "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "shards", "segments",
-                "broker_availability",
-                "controller_terms", "audit",
+                "shards", "segments", "broker_availability", "controller_terms", "audit",
             )
         }  # fmt: skip
         self._schemas = schemas()
@@ -169,6 +166,7 @@ class Replay:
             self.views["subjects"][e["subject"]] = row
         else:
             del self.views["subjects"][e["subject"]]
+
     def _ShardCreated(self, e: Row, at: Row) -> None:  # noqa: N802
         self.views["shards"][e["shard"]] = {
             "name": e["shard"], "epoch": at["offset"], "deleting": False, "changed_ms": at["ms"],

@@ -14,9 +14,9 @@ from quorate_projections.views import (
     members,
     routes,
     schemas,
-    subjects,
     segments,
     shards,
+    subjects,
     topics,
 )
 from quorate_projections.views.view import View

@@ -349,6 +349,8 @@ class DeleteSchema(_Value, frozen=True):
     subject: str
     version: int | None = None
     permanent: bool = False
+
+
 class CreateShard(_Value, frozen=True):
     """Begin a log in segments, each with so many copies at members of the journal."""
 
@@ -607,6 +609,8 @@ class SchemasAreDeleted(_Value, frozen=True):
     """Answer to DeleteSchema: which versions."""
 
     versions: tuple[int, ...]
+
+
 class ShardIs(_Value, frozen=True):
     """Answer to DeleteShard."""
 

@@ -7,7 +7,6 @@ never an exception. A new command is one line here, one rule in the module of it
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from quorate.metadata import broker_sets, cluster, commands, configs, elections, keys, leases, members, subjects, topics
 from quorate.metadata import (
     broker_sets,
     cluster,
@@ -19,6 +18,7 @@ from quorate.metadata import (
     leases,
     members,
     segment_elections,
+    subjects,
     topics,
 )
 from quorate.metadata.commands import Command, Refusal

@@ -39,8 +39,20 @@ from quorate.model.state import (
 from quorate.slices import Steps, finished
 
 Entity = (
-    Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member | Schema | Subject
-    Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member | Shard | Segment
+    Cluster
+    | FeatureLevel
+    | Leader
+    | Node
+    | BrokerSet
+    | Topic
+    | Config
+    | KeyValue
+    | Lease
+    | Member
+    | Schema
+    | Subject
+    | Shard
+    | Segment
 )
 
 ROWS_PER_STEP: Final = 32

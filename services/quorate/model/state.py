@@ -221,6 +221,8 @@ class Subject(_Entity, frozen=True):
     subject: str
     versions: tuple[SubjectVersion, ...]
     """In order; at least one."""
+
+
 class Shard(_Entity, frozen=True):
     """A log in segments, each with copies at several members."""
 
