@@ -261,6 +261,22 @@ class Segment(_Entity, frozen=True):
     """None: it is not sealed."""
     election: Election | None = None
     """The last one; None: who led first leads."""
+class Subscription(_Entity, frozen=True):
+    """That a client wants what is published to topics of a filter (MQTT 5.0, section 3.8.3.1)."""
+
+    filter: str
+    """With ``$share/group/`` before it where it is shared."""
+    qos: int = 0
+    """At most this was granted."""
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+    identifier: int = 0
+    """0: none."""
+
+
+Subscriptions = OrderedMap[Subscription]
+"""Of all clients, by filter (``topic_filters``)."""
 
 
 class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -1,0 +1,132 @@
+"""MQTT's topics and topic filters, and who subscribed to what: by the rules of MQTT 5.0, section 4.7 and 4.8.2.
+
+Rules: pure. A topic and a filter are levels between slashes; ``+`` is one level whatever it says, ``#`` at the end any
+number of them, none too. A wildcard in the first place stands for no level that begins with ``$``. Of
+``$share/group/filter`` the filter is what topics are compared with. No text holds a NUL, so it ends a name here.
+
+Theory: subscriptions lie in one ordered map under filter, NUL, client, NUL, group. A filter and its beginnings are
+ranges of it, so a topic is walked level by level along the beginnings that some filter has. What that costs follows from
+those, and from whoever is found, and not from how many filters there are.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from quorate.model.ordered import OrderedMap, after_prefix
+from quorate.model.state import Subscription, Subscriptions
+
+TEXT_BYTES_MAX: Final = 65_535
+"""Of any text of MQTT, as UTF-8 (section 1.5.4)."""
+LEVELS_MAX: Final = 128
+"""Of a filter; MQTT has no such bound. A topic may have more: no filter without ``#`` reaches that far."""
+QOS_MAX: Final = 2
+SHARE: Final = "$share/"
+_WILD: Final = ("+", "#")
+
+
+def text_fault(text: str) -> str:
+    """Why MQTT does not carry this text; empty when it does."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return "it is no UTF-8"
+    if not size:
+        return "it is empty"
+    if size > TEXT_BYTES_MAX:
+        return f"it has more than {TEXT_BYTES_MAX} bytes"
+    return "it holds a NUL" if "\0" in text else ""
+
+
+def topic_fault(topic: str) -> str:
+    """Why nothing can be published to this topic; empty when it can."""
+    return text_fault(topic) or ("a topic to publish to has no wildcards" if "+" in topic or "#" in topic else "")
+
+
+def filter_fault(topic_filter: str) -> str:
+    """Why nobody can subscribe to this; empty when anybody can."""
+    fault = text_fault(topic_filter)
+    if fault:
+        return fault
+    compared = topic_filter
+    if topic_filter.startswith(SHARE):
+        group, _, compared = topic_filter[len(SHARE) :].partition("/")
+        if not group or "+" in group or "#" in group:
+            return "the group of a shared subscription has a name without wildcards"
+        if not compared:
+            return "a shared subscription names a filter behind its group"
+    levels = compared.split("/")
+    if len(levels) > LEVELS_MAX:
+        return f"it has more than {LEVELS_MAX} levels"
+    if any(wild in level and level != wild for level in levels for wild in _WILD):
+        return "a wildcard is a level of its own"
+    return "# is the last level" if "#" in levels[:-1] else ""
+
+
+def shared(topic_filter: str) -> tuple[str, str]:
+    """The group of a shared subscription (empty: it is none), and the filter that topics are compared with."""
+    if not topic_filter.startswith(SHARE):
+        return "", topic_filter
+    group, _, compared = topic_filter[len(SHARE) :].partition("/")
+    return group, compared
+
+
+def effective_qos(published: int, granted: int, most: int) -> int:
+    """At which a message is delivered: that of its publisher, at most what its subscriber was granted, and at most what
+    the server does (sections 3.2.2.3.4 and 3.8.4).
+    """
+    return min(published, granted, most)
+
+
+def subscribed(index: Subscriptions, client: str, subscription: Subscription) -> Subscriptions:
+    """With this subscription of a client, instead of the one it had to that filter."""
+    return index.set(_name(client, subscription.filter), subscription)
+
+
+def unsubscribed(index: Subscriptions, client: str, topic_filter: str) -> Subscriptions:
+    """Without it. Raises KeyError when it is not there."""
+    return index.delete(_name(client, topic_filter))
+
+
+def index_name(client: str, topic_filter: str) -> bytes:
+    """Where a subscription stands, for who builds the index of many in order."""
+    return _name(client, topic_filter)
+
+
+def _name(client: str, topic_filter: str) -> bytes:
+    group, compared = shared(topic_filter)
+    return f"{compared}\0{client}\0{group}".encode()
+
+
+def matching(index: Subscriptions, topic: str) -> Iterator[tuple[str, Subscription]]:
+    """Client and subscription of all whose filters match the topic. A client comes once for each."""
+    levels = topic.encode().split(b"/")
+    last = len(levels) - 1
+    beginnings = [b""]
+    for depth, level in enumerate(levels):
+        steps = (level,) if not depth and level.startswith(b"$") else (level, b"+")
+        longer: list[bytes] = []
+        for beginning in beginnings:
+            if len(steps) > 1:
+                yield from _at(index, beginning + b"#")
+            for step in steps:
+                reached = beginning + step
+                if depth == last:
+                    yield from _at(index, reached)
+                    yield from _at(index, reached + b"/#")
+                elif _any(index, reached + b"/"):
+                    longer.append(reached + b"/")
+        beginnings = longer
+        if not beginnings:
+            return
+
+
+def _at(index: Subscriptions, compared: bytes) -> Iterator[tuple[str, Subscription]]:
+    """Whose filter is this very one."""
+    start = len(compared) + 1
+    for name, subscription in index.items(compared + b"\0", compared + b"\x01"):
+        yield name[start : name.index(b"\0", start)].decode(), subscription
+
+
+def _any(index: OrderedMap[Subscription], beginning: bytes) -> bool:
+    """Does some filter begin so?"""
+    return next(index.items(beginning, after_prefix(beginning)), None) is not None
