@@ -44,12 +44,21 @@ from quorate.events import (
     ShardCreated,
     ShardDeleting,
     ShardGone,
+    SessionDisconnected,
+    SessionEnded,
+    SessionOpened,
+    SessionOwnerLost,
+    SessionOwnerSettled,
     Stamp,
+    SubscriptionsChanged,
     SyncStateSetAltered,
     TopicCreated,
     TopicDeleted,
     TopicUpdated,
     VoterRebuilt,
+    WillAcknowledged,
+    WillDecided,
+    WillHandedOver,
 )
 from quorate_spark.dashboard.fold import FIRST, LEARNER, fault_of
 from quorate_spark.dashboard.model import RECENT_MAX, AcknowledgedRole, BrokerSet, Leader, Member, Node, settled
@@ -136,6 +145,9 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         case (
             SegmentCreated() | SegmentSealed() | SegmentLeaderElected() | SegmentInSyncAltered() | SegmentCopyDeleted()
         ):
+        case SessionOpened() | SubscriptionsChanged() | SessionDisconnected() | SessionEnded() | WillDecided():
+            return _next(state, stamp)
+        case SessionOwnerLost() | SessionOwnerSettled() | WillHandedOver() | WillAcknowledged():
             return _next(state, stamp)
         case _:
             raise TypeError(f"{type(event).__name__} came after this fold")

@@ -18,7 +18,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.model.evolve import evolve
-from quorate.model.state import EMPTY, State
+from quorate.model.state import EMPTY, State, Subscription, Will
 from tests.batches import Record
 from tests.segments import plausible
 
@@ -89,6 +89,7 @@ class History:
             self._members: 8,
             self._schemas: 8,
             self._members: 8, self._journal: 13,
+            self._members: 8, self._sessions: 12,
         }  # fmt: skip
         (maker,) = chance.choices(list(makers), list(makers.values()))
         name = chance.choice(self._sets)
@@ -236,6 +237,37 @@ class History:
     def _journal(self, _name: str) -> Command:
         """Shards and segments, and members to hold them; refused below their level."""
         return plausible(self._state, self._chance)
+    def _sessions(self, _name: str) -> Command:
+        """Sessions of MQTT, and their wills."""
+        chance, state = self._chance, self._state
+        client = chance.choice(("c", "sensor/1 ü", "d"))
+        found = state.sessions.get(client)
+        epoch = 0 if found is None else found.session_epoch
+        name = chance.choice(tuple(state.members) or ("nobody",))
+        member_epoch = state.members[name].epoch if name in state.members else 0
+        will = Will(topic="gone/1", payload=chance.randbytes(3), qos=1, delay_s=chance.choice((0, 0, 1)))
+        opening = commands.OpenSession(
+            client=client, clean_start=chance.random() < 0.2, expiry_s=chance.choice((1, 1, 60)), member=name,
+            member_epoch=member_epoch, will=will if chance.random() < 0.6 else None,
+        )  # fmt: skip
+        subscription = Subscription(filter=chance.choice(("t/+", "#", "$share/g/t/1")), qos=chance.randint(0, 2))
+        number = min(state.wills, default=0)
+        handed = state.wills.get(number)
+        others: tuple[Command, ...] = (
+            commands.CloseSession(client=client, session_epoch=epoch, with_will=chance.random() < 0.7),
+            commands.CloseSession(client=client, session_epoch=epoch, end=True, with_will=chance.random() < 0.5),
+            commands.PutSubscriptions(client=client, session_epoch=epoch, added=(subscription,)),
+            commands.PutSubscriptions(client=client, session_epoch=epoch, removed=(subscription.filter,)),
+            commands.SettleSessions(sessions=tuple((one.client, one.session_epoch) for one in state.sessions.values())),
+            commands.HandOverWills(wills=tuple(state.wills)),
+            commands.AcknowledgeWill(
+                will=number, member="" if handed is None else handed.member,
+                member_epoch=0 if handed is None else handed.member_epoch,
+            ),
+        )  # fmt: skip
+        if chance.random() < 0.1:
+            self._now_ms += 1_000
+        return opening if chance.random() < 0.4 else chance.choice(others)
 
     def _govern(self, _name: str) -> Command:
         way = self._chance.random()

@@ -23,7 +23,7 @@ from quorate.metadata.sums import RunningSums
 from quorate.model import queries, rows
 from quorate.model.evolve import evolve
 from quorate.model.keys import RangeKeys
-from quorate.model.state import EMPTY, BrokerSet, State
+from quorate.model.state import EMPTY, BrokerSet, State, Subscription, Will
 from tests.facts import WRITTEN
 from tests.plain_sums import plain_sums
 from tests.policies import JAVA
@@ -243,6 +243,29 @@ class OfSegments(msgspec.Struct, frozen=True):
 
     def command(self, state: State) -> Command:
         return plausible(state, Random(self.seed))
+class ByClient(msgspec.Struct, frozen=True):
+    """What happens to a client of MQTT at a member, or what is settled of it, in its epoch or (``stale``) another."""
+
+    said: commands.OpenSession | commands.CloseSession | commands.PutSubscriptions | commands.AcknowledgeWill | None
+    stale: int
+
+    def command(self, state: State) -> Command:
+        said, replace = self.said, msgspec.structs.replace
+        match said:
+            case None:
+                return commands.SettleSessions(
+                    sessions=tuple((s.client, s.session_epoch) for s in state.sessions.values())
+                )
+            case commands.AcknowledgeWill():
+                number = min(state.wills, default=0)
+                handed = state.wills.get(number)
+                return replace(said, will=number, member_epoch=0 if handed is None else handed.member_epoch)
+            case commands.OpenSession():
+                found = state.members.get(said.member)
+                return replace(said, member_epoch=(9 if found is None else found.epoch) - self.stale)
+            case _:
+                session = state.sessions.get(said.client)
+                return replace(said, session_epoch=(9 if session is None else session.session_epoch) - self.stale)
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -274,6 +297,33 @@ BY_MEMBERS = st.builds(
             last_heartbeat_ms=st.just(1),
         ),
         built(commands.DrainMember, name=MEMBERS, epoch=st.just(0)),
+    ),
+    stale=STALE,
+)
+CLIENTS = st.sampled_from(["c", "c", "d/ü"])
+FILTERS = st.sampled_from(["t/+", "#", "$share/g/t"])
+BY_CLIENTS = st.builds(
+    ByClient,
+    said=st.one_of(
+        built(
+            commands.OpenSession,
+            client=CLIENTS,
+            clean_start=FLAGS,
+            expiry_s=st.sampled_from([0, 1, 4_294_967_295]),
+            member=st.just("m"),
+            member_epoch=st.just(0),
+            will=st.sampled_from([None, Will(topic="t", payload=b"w"), Will(topic="t", payload=b"", delay_s=1)]),
+        ),
+        built(commands.CloseSession, client=CLIENTS, session_epoch=st.just(0), end=FLAGS, with_will=FLAGS),
+        built(
+            commands.PutSubscriptions,
+            client=CLIENTS,
+            session_epoch=st.just(0),
+            added=st.lists(st.builds(Subscription, filter=FILTERS, qos=st.integers(0, 2)), max_size=2).map(tuple),
+            removed=st.lists(FILTERS, max_size=1).map(tuple),
+        ),
+        st.builds(commands.AcknowledgeWill, will=st.just(0), member=st.just("m"), member_epoch=st.just(0)),
+        st.none(),
     ),
     stale=STALE,
 )
@@ -314,6 +364,7 @@ FITTING = st.one_of(
     ),
 )
 Item = Command | Alter | Acknowledge | ByMember | OfSegments | Heard
+Item = Command | Alter | Acknowledge | ByMember | ByClient | Heard
 PROLOGUE: list[Item] = [CREATE]
 for _name in ("a", "b/ü"):
     for _id in (1, 2, 3):
@@ -332,6 +383,12 @@ MEMBER: list[Item] = [
     commands.RegisterMember(name="m", incarnation="1", timeout_ms=900),
     ByMember(said=commands.HearMember(name="m", epoch=0, applied_revision=9), stale=0),
 ]
+OPENING = ByClient(
+    said=commands.OpenSession(
+        client="c", clean_start=True, expiry_s=1, member="m", member_epoch=0, will=Will(topic="t", payload=b"w")
+    ),
+    stale=0,
+)
 OF_BROKERS = st.builds(
     lambda prologue, rest: prologue + rest,
     st.sampled_from([PROLOGUE, PROLOGUE, []]),
@@ -355,6 +412,12 @@ OF_THE_JOURNAL = st.builds(
     st.lists(st.one_of(OF_SEGMENTS, OF_SEGMENTS, OF_SEGMENTS, BY_MEMBERS), min_size=15, max_size=60),
 )
 HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_BROKERS, OF_ALL, OF_MEMBERS_ALL, OF_THE_JOURNAL)
+OF_SESSIONS = st.builds(
+    lambda prologue, rest: prologue + rest,
+    st.just([CREATE, *LEVEL_2, *MEMBER, OPENING]),
+    st.lists(st.one_of(BY_CLIENTS, BY_CLIENTS, BY_CLIENTS, BY_CLIENTS, BY_MEMBERS), min_size=15, max_size=60),
+)
+HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_ALL, OF_MEMBERS_ALL, OF_SESSIONS, OF_SESSIONS)
 POLICIES = st.sampled_from([PolicySettings(), PolicySettings(), JAVA, PolicySettings(enable_elect_unclean_master=True)])
 
 
@@ -376,6 +439,7 @@ class Run:
             self.hear(item)
             return None
         command = item.command(self.state) if isinstance(item, Alter | Acknowledge | ByMember | OfSegments) else item
+        command = item.command(self.state) if isinstance(item, Alter | Acknowledge | ByMember | ByClient) else item
         outcome = decide(self.state, command, self.context())
         assert outcome == decide(self.state, command, self.context()), "decide is not a function"
         if isinstance(outcome, Decision) and outcome.events:

@@ -103,6 +103,12 @@ def _entities(facts: Facts, state: State) -> dict[Any, dict[str, Any]]:
         for numbered in state.segments.values()
         for one in numbered.values()
     }
+    values |= {f"session/{name}": {"kind": "session", **_whole(one)} for name, one in state.sessions.items()}
+    values |= {
+        f"session-owner/{epoch}": {"kind": "session-owner", **_whole(one)}
+        for epoch, one in state.session_owners.items()
+    }
+    values |= {f"will/{epoch}": {"kind": "will", **_whole(one)} for epoch, one in state.wills.items()}
     values |= {f"broker-set/{name}": _broker_set(facts, found) for name, found in state.broker_sets.items()}
     if state.cluster is not None:
         values[f"cluster/{state.cluster.cluster_id}"] = {"kind": "cluster", **_whole(state.cluster)}

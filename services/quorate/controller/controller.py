@@ -22,6 +22,7 @@ from quorate.controller.ports import ControllerPorts
 from quorate.controller.quorum import QuorumQuestions
 from quorate.controller.routing import Router
 from quorate.controller.segment_keeper import SegmentKeeper
+from quorate.controller.session_keeper import SessionKeeper
 from quorate.controller.settings import ControllerSettings
 from quorate.controller.space import DiskSpace
 from quorate.controller.terms import Terms
@@ -69,6 +70,13 @@ class Controller:
         self.leases = LeaseKeeper(lambda: machine.state, scheduler, settings, partial(self._by_itself, "lease"))
         self.members = MemberKeeper(lambda: machine.state, scheduler, settings, partial(self._by_itself, "member"))
         self.segments = SegmentKeeper(lambda: machine.state, scheduler, settings, partial(self._by_itself, "segment"))
+        sessions = SessionKeeper(
+            lambda: machine.state,
+            lambda: max(self.clock.now_ms(), machine.time_ms),
+            scheduler,
+            settings,
+            partial(self._by_itself, "session"),
+        )
         self._decider = Decider(
             ports,
             settings,
@@ -94,6 +102,7 @@ class Controller:
         self._router = Router(node_id, ports, settings, self._decider, self._terms, self._endings, self.view)
         self._measured()
         listeners.add(self._decider, self._terms, self.leases, self.members, self.segments)
+        listeners.add(self._decider, self._terms, self.leases, self.members, sessions)
 
     def _measured(self) -> None:
         """Gauges, read when scraped."""
@@ -124,6 +133,9 @@ class Controller:
             "Segments that nobody can lead, or nobody but who is to leave, as the leader knows.",
             lambda: len(self.segments.leaderless),
         )
+        gauge("mqtt_sessions", "Persistent sessions of MQTT in the state.", lambda: len(machine.state.sessions))
+        gauge("mqtt_subscriptions", "Subscriptions of all sessions.", lambda: len(machine.state.subscriptions))
+        gauge("mqtt_wills", "Wills that are decided and not acknowledged.", lambda: len(machine.state.wills))
         gauge("heartbeats_ignored", "Heartbeats of one broker too many.", lambda: self.live.ignored)
         gauge(
             "clock_behind_log_seconds",

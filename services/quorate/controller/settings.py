@@ -105,6 +105,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How late the silence of a member may be noticed."""
     segment_pause_s: float = 0.002
     """The rest after each batch of elections of segments' leaders, and after each deletion that goes on."""
+    session_sweep_s: float = 0.25
+    """How late the end of a session of MQTT, or its will, may be noticed."""
     key_history_max: int = 10_000
     """Entries that changed keys, of which the keys are at hand: reads of older revisions, and watches from them, read
     the log."""

@@ -25,7 +25,9 @@ from quorate.metadata.commands import (
     CreateShard,
     GrantLease,
     NextSegment,
+    OpenSession,
     PutKey,
+    PutSubscriptions,
     PutTopic,
     RegisterBroker,
     RegisterMember,
@@ -48,6 +50,8 @@ GROWING: Final[frozenset[type[Command]]] = frozenset(
         RegisterSchema,
         CreateShard,
         NextSegment,
+        OpenSession,
+        PutSubscriptions,
     }
 )
 """Commands that add what nobody takes away by himself."""

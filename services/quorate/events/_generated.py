@@ -60,6 +60,7 @@ __all__ = [
     "MemberGone",
     "MemberRegistered",
     "MemberUnfenced",
+    "MqttSubscription",
     "NodeAddresses",
     "NodeStarted",
     "PlacedCopy",
@@ -72,15 +73,24 @@ __all__ = [
     "SegmentInSyncAltered",
     "SegmentLeaderElected",
     "SegmentSealed",
+    "SessionDisconnected",
+    "SessionEnded",
+    "SessionOpened",
+    "SessionOwnerLost",
+    "SessionOwnerSettled",
     "ShardCreated",
     "ShardDeleting",
     "ShardGone",
+    "SubscriptionsChanged",
     "SyncStateSetAltered",
     "TopicCreated",
     "TopicDeleted",
     "TopicUpdated",
     "Voter",
     "VoterRebuilt",
+    "WillAcknowledged",
+    "WillDecided",
+    "WillHandedOver",
 ]
 
 
@@ -192,6 +202,23 @@ class CopyCandidate(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """`elected` or `out`."""
     out_by: str
     """Name of the rule where it fell: `gone`, `fenced`, `draining`, `not in sync`, `another life`, `not asked for` or `later copy`; empty for the winner."""
+
+
+class MqttSubscription(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """That messages of some topics are wanted."""
+
+    filter: str
+    """Topic filter; `$share/group/` comes before one that a group shares."""
+    qos: int
+    """Highest quality of service granted, 0 to 2."""
+    no_local: bool
+    """Are the client's own messages left out?"""
+    retain_as_published: bool
+    """Does a message keep its retain flag?"""
+    retain_handling: int
+    """When retained messages are sent: 0 at each subscription, 1 at a new one, 2 never."""
+    identifier: int
+    """Number that the client gave it; 0 = none."""
 
 
 class BrokerAddressChanged(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -709,6 +736,99 @@ class SegmentSealed(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=Tru
     """`next segment`: another one follows in the same decision; `sealed`: none does."""
 
 
+class SessionDisconnected(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """The client of a session is gone; the session lives on for its expiry."""
+
+    client: str
+    """Client identifier (MQTT `ClientID`)."""
+    session_epoch: int
+    """Which opening of the session this is about: the offset of its SessionOpened."""
+    member: str
+    """Name of the member that has the client."""
+    reason: str
+    """`closed`: the client said so; `lost`: its connection ended without that."""
+    disconnected_ms: int
+    """Since when; epoch milliseconds."""
+    expiry_s: int
+    """How long the session lives on from then, in seconds; 4294967295 = for ever."""
+    will_waits: bool
+    """Has it a will whose delay has not passed?"""
+
+
+class SessionEnded(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A session is forgotten, with its subscriptions."""
+
+    client: str
+    """Client identifier (MQTT `ClientID`)."""
+    session_epoch: int
+    """Which opening of the session this is about: the offset of its SessionOpened."""
+    member: str
+    """Name of the member that has the client."""
+    reason: str
+    """`expired`: its client did not come back in time; `clean start`: its client begins anew; `closed`: whoever had it said so; `administrator`."""
+    disconnected_ms: int
+    """Since when its client was gone; epoch milliseconds, 0 = it was not."""
+    subscriptions: int
+    """How many subscriptions went with it."""
+
+
+class SessionOpened(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A persistent session of MQTT was opened, or taken over with its subscriptions. The offset of this event is its session epoch."""
+
+    client: str
+    """Client identifier (MQTT `ClientID`)."""
+    member: str
+    """Name of the member that has the client from here on."""
+    member_epoch: int
+    """Epoch of that member's registration."""
+    clean_start: bool
+    """Did the client ask to begin anew? What there was has then ended in the same decision."""
+    expiry_s: int
+    """How long the session lives on without its client, in seconds; 4294967295 = for ever."""
+    will_topic: str | None
+    """Topic of the client's will; null = it has none."""
+    will_payload: bytes
+    """What the will says; whoever reads the log reads it."""
+    will_qos: int
+    """Quality of service of the will, 0 to 2."""
+    will_retain: bool
+    """Is the will to be retained?"""
+    will_delay_s: int
+    """How long after a loss of its client the will waits, in seconds."""
+    taken_over_from: str
+    """Name of the member that had the client until now; empty = none had."""
+    replaced_epoch: int
+    """Session epoch of the opening before, which ends with this; 0 = the session is new."""
+    will_cancelled: bool
+    """Is a will of the opening before not published, for its client came back in time?"""
+
+
+class SessionOwnerLost(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A member was lost: the clients of all its sessions count as gone from here on."""
+
+    member: str
+    """Name of the member."""
+    member_epoch: int
+    """Epoch of its registration that was lost."""
+    reason: str
+    """`fenced` or `gone`."""
+    sessions: int
+    """How many sessions it had clients of."""
+
+
+class SessionOwnerSettled(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """Nothing hangs on the loss of a member any more."""
+
+    member: str
+    """Name of the member."""
+    member_epoch: int
+    """Epoch of its registration."""
+    reason: str
+    """`unfenced`: it is heard again, with the clients it has; `no sessions left`: each was opened elsewhere, or ended."""
+    sessions: int
+    """How many sessions it has again; 0 when none are left."""
+
+
 class ShardCreated(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     """A shard began: a log in segments, each with copies at several members. The offset of this event is its epoch."""
 
@@ -742,6 +862,19 @@ class ShardGone(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     """Name of the shard."""
     epoch: int
     """Which shard of this name: the offset of its ShardCreated."""
+
+
+class SubscriptionsChanged(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A client subscribed to topic filters, or no longer does."""
+
+    client: str
+    """Client identifier (MQTT `ClientID`)."""
+    session_epoch: int
+    """Which opening of the session this is about: the offset of its SessionOpened."""
+    added: tuple[MqttSubscription, ...]
+    """New subscriptions, and those that are otherwise now."""
+    removed: tuple[str, ...]
+    """Topic filters it subscribes to no longer."""
 
 
 class SyncStateSetAltered(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -827,6 +960,59 @@ class VoterRebuilt(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True
     """Who asked, as far as the listener knows."""
 
 
+class WillAcknowledged(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """The member that was given a will has published it."""
+
+    session_epoch: int
+    """Of the opening that brought the will: its number."""
+    client: str
+    """Client identifier (MQTT `ClientID`)."""
+    member: str
+    """Who published it."""
+    member_epoch: int
+    """Epoch of that member's registration."""
+
+
+class WillDecided(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """The will of a session is to be published, this once."""
+
+    client: str
+    """Client identifier (MQTT `ClientID`)."""
+    session_epoch: int
+    """Which opening of the session this is about: the offset of its SessionOpened."""
+    reason: str
+    """`lost`: its connection ended without a word, and nothing delays the will; `delay passed`; `session ended`; `taken over`."""
+    due_ms: int
+    """When it was due; epoch milliseconds."""
+
+
+class WillHandedOver(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A member was given a will to publish, and is to acknowledge it."""
+
+    session_epoch: int
+    """Of the opening that brought the will: its number."""
+    client: str
+    """Client identifier (MQTT `ClientID`)."""
+    topic: str
+    """Where it is published."""
+    payload: bytes
+    """What it says; whoever reads the log reads it."""
+    qos: int
+    """Quality of service, 0 to 2."""
+    retain: bool
+    """Is it to be retained?"""
+    member: str
+    """Who publishes it; empty = nobody can yet."""
+    member_epoch: int
+    """Epoch of that member's registration; 0 = nobody."""
+    taken_from: str
+    """Who was to publish it before and was lost; empty = this is the first."""
+    reason: str
+    """Why this one: one sentence."""
+    candidates: int
+    """How many living members have the role `mqtt`."""
+
+
 Event = (
     BrokerAddressChanged
     | BrokerDataCleaned
@@ -861,14 +1047,23 @@ Event = (
     | SegmentInSyncAltered
     | SegmentLeaderElected
     | SegmentSealed
+    | SessionDisconnected
+    | SessionEnded
+    | SessionOpened
+    | SessionOwnerLost
+    | SessionOwnerSettled
     | ShardCreated
     | ShardDeleting
     | ShardGone
+    | SubscriptionsChanged
     | SyncStateSetAltered
     | TopicCreated
     | TopicDeleted
     | TopicUpdated
     | VoterRebuilt
+    | WillAcknowledged
+    | WillDecided
+    | WillHandedOver
 )
 """Any fact; ``match`` over it is exhaustive."""
 
@@ -966,6 +1161,20 @@ def _write_copy_candidate(value: CopyCandidate) -> bytes:
             write_boolean(value.in_sync),
             write_string(value.verdict),
             write_string(value.out_by),
+        )
+    )
+
+
+@record_writer(b"", ("filter", "qos", "no_local", "retain_as_published", "retain_handling", "identifier",), "sibbil")
+def _write_mqtt_subscription(value: MqttSubscription) -> bytes:
+    return b"".join(
+        (
+            write_string(value.filter),
+            SMALL[value.qos] if 0 <= value.qos < 2048 else write_int(value.qos),
+            write_boolean(value.no_local),
+            write_boolean(value.retain_as_published),
+            SMALL[value.retain_handling] if 0 <= value.retain_handling < 2048 else write_int(value.retain_handling),
+            SMALL[value.identifier] if 0 <= value.identifier < 2048 else write_long(value.identifier),
         )
     )
 
@@ -1428,6 +1637,84 @@ def _write_segment_sealed(value: SegmentSealed) -> bytes:
     )
 
 
+@record_writer(b"\x00\x00\x00\x00\x2b", ("client", "session_epoch", "member", "reason", "disconnected_ms", "expiry_s", "will_waits",), "slssllb")
+def _write_session_disconnected(value: SessionDisconnected) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x2b",
+            write_string(value.client),
+            SMALL[value.session_epoch] if 0 <= value.session_epoch < 2048 else write_long(value.session_epoch),
+            write_string(value.member),
+            write_string(value.reason),
+            SMALL[value.disconnected_ms] if 0 <= value.disconnected_ms < 2048 else write_long(value.disconnected_ms),
+            SMALL[value.expiry_s] if 0 <= value.expiry_s < 2048 else write_long(value.expiry_s),
+            write_boolean(value.will_waits),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x2c", ("client", "session_epoch", "member", "reason", "disconnected_ms", "subscriptions",), "slssli")
+def _write_session_ended(value: SessionEnded) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x2c",
+            write_string(value.client),
+            SMALL[value.session_epoch] if 0 <= value.session_epoch < 2048 else write_long(value.session_epoch),
+            write_string(value.member),
+            write_string(value.reason),
+            SMALL[value.disconnected_ms] if 0 <= value.disconnected_ms < 2048 else write_long(value.disconnected_ms),
+            SMALL[value.subscriptions] if 0 <= value.subscriptions < 2048 else write_int(value.subscriptions),
+        )
+    )
+
+
+def _write_session_opened(value: SessionOpened) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x2d",
+            write_string(value.client),
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+            write_boolean(value.clean_start),
+            SMALL[value.expiry_s] if 0 <= value.expiry_s < 2048 else write_long(value.expiry_s),
+            write_optional(value.will_topic, write_string),
+            write_bytes(value.will_payload),
+            SMALL[value.will_qos] if 0 <= value.will_qos < 2048 else write_int(value.will_qos),
+            write_boolean(value.will_retain),
+            SMALL[value.will_delay_s] if 0 <= value.will_delay_s < 2048 else write_long(value.will_delay_s),
+            write_string(value.taken_over_from),
+            SMALL[value.replaced_epoch] if 0 <= value.replaced_epoch < 2048 else write_long(value.replaced_epoch),
+            write_boolean(value.will_cancelled),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x2e", ("member", "member_epoch", "reason", "sessions",), "slsi")
+def _write_session_owner_lost(value: SessionOwnerLost) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x2e",
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+            write_string(value.reason),
+            SMALL[value.sessions] if 0 <= value.sessions < 2048 else write_int(value.sessions),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x2f", ("member", "member_epoch", "reason", "sessions",), "slsi")
+def _write_session_owner_settled(value: SessionOwnerSettled) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x2f",
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+            write_string(value.reason),
+            SMALL[value.sessions] if 0 <= value.sessions < 2048 else write_int(value.sessions),
+        )
+    )
+
+
 def _write_shard_created(value: ShardCreated) -> bytes:
     return b"".join(
         (
@@ -1460,6 +1747,18 @@ def _write_shard_gone(value: ShardGone) -> bytes:
             b"\x00\x00\x00\x00\x2a",
             write_string(value.shard),
             SMALL[value.epoch] if 0 <= value.epoch < 2048 else write_long(value.epoch),
+        )
+    )
+
+
+def _write_subscriptions_changed(value: SubscriptionsChanged) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x30",
+            write_string(value.client),
+            SMALL[value.session_epoch] if 0 <= value.session_epoch < 2048 else write_long(value.session_epoch),
+            write_array(value.added, _write_mqtt_subscription),
+            write_array(value.removed, write_string),
         )
     )
 
@@ -1531,6 +1830,52 @@ def _write_voter_rebuilt(value: VoterRebuilt) -> bytes:
             write_string(value.new_dir_uuid),
             _write_node_addresses(value.addresses),
             write_string(value.asked_by),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x31", ("session_epoch", "client", "member", "member_epoch",), "lssl")
+def _write_will_acknowledged(value: WillAcknowledged) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x31",
+            SMALL[value.session_epoch] if 0 <= value.session_epoch < 2048 else write_long(value.session_epoch),
+            write_string(value.client),
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x32", ("client", "session_epoch", "reason", "due_ms",), "slsl")
+def _write_will_decided(value: WillDecided) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x32",
+            write_string(value.client),
+            SMALL[value.session_epoch] if 0 <= value.session_epoch < 2048 else write_long(value.session_epoch),
+            write_string(value.reason),
+            SMALL[value.due_ms] if 0 <= value.due_ms < 2048 else write_long(value.due_ms),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x33", ("session_epoch", "client", "topic", "payload", "qos", "retain", "member", "member_epoch", "taken_from", "reason", "candidates",), "lssyibslssi")
+def _write_will_handed_over(value: WillHandedOver) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x33",
+            SMALL[value.session_epoch] if 0 <= value.session_epoch < 2048 else write_long(value.session_epoch),
+            write_string(value.client),
+            write_string(value.topic),
+            write_bytes(value.payload),
+            SMALL[value.qos] if 0 <= value.qos < 2048 else write_int(value.qos),
+            write_boolean(value.retain),
+            write_string(value.member),
+            SMALL[value.member_epoch] if 0 <= value.member_epoch < 2048 else write_long(value.member_epoch),
+            write_string(value.taken_from),
+            write_string(value.reason),
+            SMALL[value.candidates] if 0 <= value.candidates < 2048 else write_int(value.candidates),
         )
     )
 
@@ -1704,6 +2049,36 @@ def _read_copy_candidate(data: bytes, at: int) -> tuple[CopyCandidate, int]:
         in_sync=in_sync,
         verdict=verdict,
         out_by=out_by,
+    ), at
+
+
+@record_reader(MqttSubscription, ("filter", "qos", "no_local", "retain_as_published", "retain_handling", "identifier",), "sibbil")
+def _read_mqtt_subscription(data: bytes, at: int) -> tuple[MqttSubscription, int]:
+    filter, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        qos, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        qos, at = read_int(data, at)
+    no_local, at = read_boolean(data, at)
+    retain_as_published, at = read_boolean(data, at)
+    byte = data[at]
+    if byte < 128:
+        retain_handling, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        retain_handling, at = read_int(data, at)
+    byte = data[at]
+    if byte < 128:
+        identifier, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        identifier, at = read_long(data, at)
+    return MqttSubscription(
+        filter=filter,
+        qos=qos,
+        no_local=no_local,
+        retain_as_published=retain_as_published,
+        retain_handling=retain_handling,
+        identifier=identifier,
     ), at
 
 
@@ -2735,6 +3110,268 @@ def _read_shard_gone(data: bytes, at: int) -> tuple[ShardGone, int]:
     ), at
 
 
+@record_reader(SessionDisconnected, ("client", "session_epoch", "member", "reason", "disconnected_ms", "expiry_s", "will_waits",), "slssllb")
+def _read_session_disconnected(data: bytes, at: int) -> tuple[SessionDisconnected, int]:
+    client, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        session_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        session_epoch, at = read_long(data, at)
+    member, at = read_string(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        disconnected_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        disconnected_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        expiry_s, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        expiry_s, at = read_long(data, at)
+    will_waits, at = read_boolean(data, at)
+    return SessionDisconnected(
+        client=client,
+        session_epoch=session_epoch,
+        member=member,
+        reason=reason,
+        disconnected_ms=disconnected_ms,
+        expiry_s=expiry_s,
+        will_waits=will_waits,
+    ), at
+
+
+@record_reader(SessionEnded, ("client", "session_epoch", "member", "reason", "disconnected_ms", "subscriptions",), "slssli")
+def _read_session_ended(data: bytes, at: int) -> tuple[SessionEnded, int]:
+    client, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        session_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        session_epoch, at = read_long(data, at)
+    member, at = read_string(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        disconnected_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        disconnected_ms, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        subscriptions, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        subscriptions, at = read_int(data, at)
+    return SessionEnded(
+        client=client,
+        session_epoch=session_epoch,
+        member=member,
+        reason=reason,
+        disconnected_ms=disconnected_ms,
+        subscriptions=subscriptions,
+    ), at
+
+
+def _read_session_opened(data: bytes, at: int) -> tuple[SessionOpened, int]:
+    client, at = read_string(data, at)
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    clean_start, at = read_boolean(data, at)
+    byte = data[at]
+    if byte < 128:
+        expiry_s, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        expiry_s, at = read_long(data, at)
+    will_topic, at = read_optional(data, at, read_string)
+    will_payload, at = read_bytes(data, at)
+    byte = data[at]
+    if byte < 128:
+        will_qos, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        will_qos, at = read_int(data, at)
+    will_retain, at = read_boolean(data, at)
+    byte = data[at]
+    if byte < 128:
+        will_delay_s, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        will_delay_s, at = read_long(data, at)
+    taken_over_from, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        replaced_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        replaced_epoch, at = read_long(data, at)
+    will_cancelled, at = read_boolean(data, at)
+    return SessionOpened(
+        client=client,
+        member=member,
+        member_epoch=member_epoch,
+        clean_start=clean_start,
+        expiry_s=expiry_s,
+        will_topic=will_topic,
+        will_payload=will_payload,
+        will_qos=will_qos,
+        will_retain=will_retain,
+        will_delay_s=will_delay_s,
+        taken_over_from=taken_over_from,
+        replaced_epoch=replaced_epoch,
+        will_cancelled=will_cancelled,
+    ), at
+
+
+@record_reader(SessionOwnerLost, ("member", "member_epoch", "reason", "sessions",), "slsi")
+def _read_session_owner_lost(data: bytes, at: int) -> tuple[SessionOwnerLost, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        sessions, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        sessions, at = read_int(data, at)
+    return SessionOwnerLost(
+        member=member,
+        member_epoch=member_epoch,
+        reason=reason,
+        sessions=sessions,
+    ), at
+
+
+@record_reader(SessionOwnerSettled, ("member", "member_epoch", "reason", "sessions",), "slsi")
+def _read_session_owner_settled(data: bytes, at: int) -> tuple[SessionOwnerSettled, int]:
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        sessions, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        sessions, at = read_int(data, at)
+    return SessionOwnerSettled(
+        member=member,
+        member_epoch=member_epoch,
+        reason=reason,
+        sessions=sessions,
+    ), at
+
+
+def _read_subscriptions_changed(data: bytes, at: int) -> tuple[SubscriptionsChanged, int]:
+    client, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        session_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        session_epoch, at = read_long(data, at)
+    added, at = read_array(data, at, _read_mqtt_subscription)
+    removed, at = read_array(data, at, read_string)
+    return SubscriptionsChanged(
+        client=client,
+        session_epoch=session_epoch,
+        added=added,
+        removed=removed,
+    ), at
+
+
+@record_reader(WillAcknowledged, ("session_epoch", "client", "member", "member_epoch",), "lssl")
+def _read_will_acknowledged(data: bytes, at: int) -> tuple[WillAcknowledged, int]:
+    byte = data[at]
+    if byte < 128:
+        session_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        session_epoch, at = read_long(data, at)
+    client, at = read_string(data, at)
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    return WillAcknowledged(
+        session_epoch=session_epoch,
+        client=client,
+        member=member,
+        member_epoch=member_epoch,
+    ), at
+
+
+@record_reader(WillDecided, ("client", "session_epoch", "reason", "due_ms",), "slsl")
+def _read_will_decided(data: bytes, at: int) -> tuple[WillDecided, int]:
+    client, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        session_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        session_epoch, at = read_long(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        due_ms, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        due_ms, at = read_long(data, at)
+    return WillDecided(
+        client=client,
+        session_epoch=session_epoch,
+        reason=reason,
+        due_ms=due_ms,
+    ), at
+
+
+@record_reader(WillHandedOver, ("session_epoch", "client", "topic", "payload", "qos", "retain", "member", "member_epoch", "taken_from", "reason", "candidates",), "lssyibslssi")
+def _read_will_handed_over(data: bytes, at: int) -> tuple[WillHandedOver, int]:
+    byte = data[at]
+    if byte < 128:
+        session_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        session_epoch, at = read_long(data, at)
+    client, at = read_string(data, at)
+    topic, at = read_string(data, at)
+    payload, at = read_bytes(data, at)
+    byte = data[at]
+    if byte < 128:
+        qos, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        qos, at = read_int(data, at)
+    retain, at = read_boolean(data, at)
+    member, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        member_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        member_epoch, at = read_long(data, at)
+    taken_from, at = read_string(data, at)
+    reason, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        candidates, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        candidates, at = read_int(data, at)
+    return WillHandedOver(
+        session_epoch=session_epoch,
+        client=client,
+        topic=topic,
+        payload=payload,
+        qos=qos,
+        retain=retain,
+        member=member,
+        member_epoch=member_epoch,
+        taken_from=taken_from,
+        reason=reason,
+        candidates=candidates,
+    ), at
+
+
 WRITERS: dict[type, Callable[[Any], bytes]] = {
     BrokerAddressChanged: _write_broker_address_changed,
     BrokerDataCleaned: _write_broker_data_cleaned,
@@ -2769,14 +3406,23 @@ WRITERS: dict[type, Callable[[Any], bytes]] = {
     SegmentInSyncAltered: _write_segment_in_sync_altered,
     SegmentLeaderElected: _write_segment_leader_elected,
     SegmentSealed: _write_segment_sealed,
+    SessionDisconnected: _write_session_disconnected,
+    SessionEnded: _write_session_ended,
+    SessionOpened: _write_session_opened,
+    SessionOwnerLost: _write_session_owner_lost,
+    SessionOwnerSettled: _write_session_owner_settled,
     ShardCreated: _write_shard_created,
     ShardDeleting: _write_shard_deleting,
     ShardGone: _write_shard_gone,
+    SubscriptionsChanged: _write_subscriptions_changed,
     SyncStateSetAltered: _write_sync_state_set_altered,
     TopicCreated: _write_topic_created,
     TopicDeleted: _write_topic_deleted,
     TopicUpdated: _write_topic_updated,
     VoterRebuilt: _write_voter_rebuilt,
+    WillAcknowledged: _write_will_acknowledged,
+    WillDecided: _write_will_decided,
+    WillHandedOver: _write_will_handed_over,
 }
 
 READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
@@ -2822,6 +3468,15 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     40: _read_shard_created,
     41: _read_shard_deleting,
     42: _read_shard_gone,
+    43: _read_session_disconnected,
+    44: _read_session_ended,
+    45: _read_session_opened,
+    46: _read_session_owner_lost,
+    47: _read_session_owner_settled,
+    48: _read_subscriptions_changed,
+    49: _read_will_acknowledged,
+    50: _read_will_decided,
+    51: _read_will_handed_over,
 }
 
 KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
@@ -2858,14 +3513,23 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     SegmentInSyncAltered: ("segment", lambda event: event.segment),
     SegmentLeaderElected: ("segment", lambda event: event.segment),
     SegmentSealed: ("segment", lambda event: event.segment),
+    SessionDisconnected: ("session", lambda event: event.client),
+    SessionEnded: ("session", lambda event: event.client),
+    SessionOpened: ("session", lambda event: event.client),
+    SessionOwnerLost: ("session-owner", lambda event: event.member_epoch),
+    SessionOwnerSettled: ("session-owner", lambda event: event.member_epoch),
     ShardCreated: ("shard", lambda event: event.shard),
     ShardDeleting: ("shard", lambda event: event.shard),
     ShardGone: ("shard", lambda event: event.shard),
+    SubscriptionsChanged: ("session", lambda event: event.client),
     SyncStateSetAltered: ("broker-set", lambda event: event.broker_set),
     TopicCreated: ("topic", lambda event: event.topic),
     TopicDeleted: ("topic", lambda event: event.topic),
     TopicUpdated: ("topic", lambda event: event.topic),
     VoterRebuilt: ("node", lambda event: event.node_id),
+    WillAcknowledged: ("will", lambda event: event.session_epoch),
+    WillDecided: ("session", lambda event: event.client),
+    WillHandedOver: ("will", lambda event: event.session_epoch),
 }
 
 VERBATIM: frozenset[str] = frozenset({"key", "segment"})
@@ -2905,14 +3569,23 @@ SCHEMA_IDS: dict[type, int] = {
     SegmentInSyncAltered: 37,
     SegmentLeaderElected: 38,
     SegmentSealed: 39,
+    SessionDisconnected: 43,
+    SessionEnded: 44,
+    SessionOpened: 45,
+    SessionOwnerLost: 46,
+    SessionOwnerSettled: 47,
     ShardCreated: 40,
     ShardDeleting: 41,
     ShardGone: 42,
+    SubscriptionsChanged: 48,
     SyncStateSetAltered: 15,
     TopicCreated: 16,
     TopicDeleted: 17,
     TopicUpdated: 18,
     VoterRebuilt: 20,
+    WillAcknowledged: 49,
+    WillDecided: 50,
+    WillHandedOver: 51,
 }
 
 SCHEMAS: dict[int, str] = {
@@ -2958,5 +3631,14 @@ SCHEMAS: dict[int, str] = {
     40: '{"type":"record","name":"ShardCreated","namespace":"quorate.events","doc":"A shard began: a log in segments, each with copies at several members. The offset of this event is its epoch.","fields":[{"name":"shard","type":"string","doc":"Name of the shard."},{"name":"replication","type":"int","doc":"How many copies each segment is to have."},{"name":"min_in_sync","type":"int","doc":"How many copies are to be in sync; with fewer the shard is at risk."},{"name":"spread","type":"string","doc":"Label over whose values the copies of a segment are spread; empty = over none."},{"name":"require","type":{"type":"map","values":"string"},"default":{},"doc":"Labels that a member needs to be given a copy; an empty value means any."}],"quorate.key":"shard/{shard}"}',
     41: '{"type":"record","name":"ShardDeleting","namespace":"quorate.events","doc":"A shard is to go: each copy of its segments is to be deleted, and the shard is gone when all are.","fields":[{"name":"shard","type":"string","doc":"Name of the shard."},{"name":"epoch","type":"long","doc":"Which shard of this name: the offset of its ShardCreated."},{"name":"segments","type":"int","doc":"How many segments it had then."}],"quorate.key":"shard/{shard}"}',
     42: '{"type":"record","name":"ShardGone","namespace":"quorate.events","doc":"All copies of a shard that was to go are deleted; its name may be given again.","fields":[{"name":"shard","type":"string","doc":"Name of the shard."},{"name":"epoch","type":"long","doc":"Which shard of this name: the offset of its ShardCreated."}],"quorate.key":"shard/{shard}"}',
+    43: '{"type":"record","name":"SessionDisconnected","namespace":"quorate.events","doc":"The client of a session is gone; the session lives on for its expiry.","fields":[{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"session_epoch","type":"long","doc":"Which opening of the session this is about: the offset of its SessionOpened."},{"name":"member","type":"string","doc":"Name of the member that has the client."},{"name":"reason","type":"string","doc":"`closed`: the client said so; `lost`: its connection ended without that."},{"name":"disconnected_ms","type":"long","doc":"Since when; epoch milliseconds."},{"name":"expiry_s","type":"long","doc":"How long the session lives on from then, in seconds; 4294967295 = for ever."},{"name":"will_waits","type":"boolean","doc":"Has it a will whose delay has not passed?"}],"quorate.key":"session/{client}"}',
+    44: '{"type":"record","name":"SessionEnded","namespace":"quorate.events","doc":"A session is forgotten, with its subscriptions.","fields":[{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"session_epoch","type":"long","doc":"Which opening of the session this is about: the offset of its SessionOpened."},{"name":"member","type":"string","doc":"Name of the member that has the client."},{"name":"reason","type":"string","doc":"`expired`: its client did not come back in time; `clean start`: its client begins anew; `closed`: whoever had it said so; `administrator`."},{"name":"disconnected_ms","type":"long","doc":"Since when its client was gone; epoch milliseconds, 0 = it was not."},{"name":"subscriptions","type":"int","doc":"How many subscriptions went with it."}],"quorate.key":"session/{client}"}',
+    45: '{"type":"record","name":"SessionOpened","namespace":"quorate.events","doc":"A persistent session of MQTT was opened, or taken over with its subscriptions. The offset of this event is its session epoch.","fields":[{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"member","type":"string","doc":"Name of the member that has the client from here on."},{"name":"member_epoch","type":"long","doc":"Epoch of that member\'s registration."},{"name":"clean_start","type":"boolean","doc":"Did the client ask to begin anew? What there was has then ended in the same decision."},{"name":"expiry_s","type":"long","doc":"How long the session lives on without its client, in seconds; 4294967295 = for ever."},{"name":"will_topic","type":["null","string"],"doc":"Topic of the client\'s will; null = it has none."},{"name":"will_payload","type":"bytes","doc":"What the will says; whoever reads the log reads it."},{"name":"will_qos","type":"int","doc":"Quality of service of the will, 0 to 2."},{"name":"will_retain","type":"boolean","doc":"Is the will to be retained?"},{"name":"will_delay_s","type":"long","doc":"How long after a loss of its client the will waits, in seconds."},{"name":"taken_over_from","type":"string","doc":"Name of the member that had the client until now; empty = none had."},{"name":"replaced_epoch","type":"long","doc":"Session epoch of the opening before, which ends with this; 0 = the session is new."},{"name":"will_cancelled","type":"boolean","doc":"Is a will of the opening before not published, for its client came back in time?"}],"quorate.key":"session/{client}"}',
+    46: '{"type":"record","name":"SessionOwnerLost","namespace":"quorate.events","doc":"A member was lost: the clients of all its sessions count as gone from here on.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"member_epoch","type":"long","doc":"Epoch of its registration that was lost."},{"name":"reason","type":"string","doc":"`fenced` or `gone`."},{"name":"sessions","type":"int","doc":"How many sessions it had clients of."}],"quorate.key":"session-owner/{member_epoch}"}',
+    47: '{"type":"record","name":"SessionOwnerSettled","namespace":"quorate.events","doc":"Nothing hangs on the loss of a member any more.","fields":[{"name":"member","type":"string","doc":"Name of the member."},{"name":"member_epoch","type":"long","doc":"Epoch of its registration."},{"name":"reason","type":"string","doc":"`unfenced`: it is heard again, with the clients it has; `no sessions left`: each was opened elsewhere, or ended."},{"name":"sessions","type":"int","doc":"How many sessions it has again; 0 when none are left."}],"quorate.key":"session-owner/{member_epoch}"}',
+    48: '{"type":"record","name":"SubscriptionsChanged","namespace":"quorate.events","doc":"A client subscribed to topic filters, or no longer does.","fields":[{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"session_epoch","type":"long","doc":"Which opening of the session this is about: the offset of its SessionOpened."},{"name":"added","type":{"type":"array","items":{"type":"record","name":"MqttSubscription","doc":"That messages of some topics are wanted.","fields":[{"name":"filter","type":"string","doc":"Topic filter; `$share/group/` comes before one that a group shares."},{"name":"qos","type":"int","doc":"Highest quality of service granted, 0 to 2."},{"name":"no_local","type":"boolean","doc":"Are the client\'s own messages left out?"},{"name":"retain_as_published","type":"boolean","doc":"Does a message keep its retain flag?"},{"name":"retain_handling","type":"int","doc":"When retained messages are sent: 0 at each subscription, 1 at a new one, 2 never."},{"name":"identifier","type":"long","doc":"Number that the client gave it; 0 = none."}]}},"doc":"New subscriptions, and those that are otherwise now."},{"name":"removed","type":{"type":"array","items":"string"},"doc":"Topic filters it subscribes to no longer."}],"quorate.key":"session/{client}"}',
+    49: '{"type":"record","name":"WillAcknowledged","namespace":"quorate.events","doc":"The member that was given a will has published it.","fields":[{"name":"session_epoch","type":"long","doc":"Of the opening that brought the will: its number."},{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"member","type":"string","doc":"Who published it."},{"name":"member_epoch","type":"long","doc":"Epoch of that member\'s registration."}],"quorate.key":"will/{session_epoch}"}',
+    50: '{"type":"record","name":"WillDecided","namespace":"quorate.events","doc":"The will of a session is to be published, this once.","fields":[{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"session_epoch","type":"long","doc":"Which opening of the session this is about: the offset of its SessionOpened."},{"name":"reason","type":"string","doc":"`lost`: its connection ended without a word, and nothing delays the will; `delay passed`; `session ended`; `taken over`."},{"name":"due_ms","type":"long","doc":"When it was due; epoch milliseconds."}],"quorate.key":"session/{client}"}',
+    51: '{"type":"record","name":"WillHandedOver","namespace":"quorate.events","doc":"A member was given a will to publish, and is to acknowledge it.","fields":[{"name":"session_epoch","type":"long","doc":"Of the opening that brought the will: its number."},{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"topic","type":"string","doc":"Where it is published."},{"name":"payload","type":"bytes","doc":"What it says; whoever reads the log reads it."},{"name":"qos","type":"int","doc":"Quality of service, 0 to 2."},{"name":"retain","type":"boolean","doc":"Is it to be retained?"},{"name":"member","type":"string","doc":"Who publishes it; empty = nobody can yet."},{"name":"member_epoch","type":"long","doc":"Epoch of that member\'s registration; 0 = nobody."},{"name":"taken_from","type":"string","doc":"Who was to publish it before and was lost; empty = this is the first."},{"name":"reason","type":"string","doc":"Why this one: one sentence."},{"name":"candidates","type":"int","doc":"How many living members have the role `mqtt`."}],"quorate.key":"will/{session_epoch}"}',
 }
 """Schema id → schema, as JSON; every id that was ever given."""

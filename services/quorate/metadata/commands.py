@@ -11,7 +11,7 @@ import msgspec
 from quorate.events import InSyncCopy, NodeAddresses, Voter
 from quorate.model.keys import KeysAre, RangeKeys
 from quorate.model.live import MemberHealth
-from quorate.model.state import KeyValue, Member
+from quorate.model.state import KeyValue, Member, Subscription, Will
 
 
 class _Value(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
@@ -424,6 +424,50 @@ class AckDeleted(_Value, frozen=True):
 
     segment: str
     shard_epoch: int
+class OpenSession(_Value, frozen=True):
+    """A client of MQTT connected to a member (CONNECT)."""
+
+    client: str
+    clean_start: bool
+    expiry_s: int
+    member: str
+    member_epoch: int
+    will: Will | None = None
+
+
+class CloseSession(_Value, frozen=True):
+    """The connection of a client ended (DISCONNECT, or without), or its session is to end."""
+
+    client: str
+    session_epoch: int
+    end: bool = False
+    with_will: bool = False
+    """It ended without a word of the client."""
+    expiry_s: int | None = None
+    """Another one, as a DISCONNECT may say."""
+    administrator: bool = False
+    """An operator ends it, whatever its epoch."""
+
+
+class PutSubscriptions(_Value, frozen=True):
+    """A client subscribed, or no longer does (SUBSCRIBE, UNSUBSCRIBE)."""
+
+    client: str
+    session_epoch: int
+    added: tuple[Subscription, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class SettleSessions(_Value, frozen=True):
+    """Decide what is due of these sessions: client and session epoch each."""
+
+    sessions: tuple[tuple[str, int], ...]
+
+
+class AcknowledgeWill(_Value, frozen=True):
+    """A member has published a will."""
+
+    will: int
     member: str
     member_epoch: int
 
@@ -432,6 +476,10 @@ class ForgetCopies(_Value, frozen=True):
     """Nobody deletes the copies of members that are gone: a shard that is to go does not wait for them."""
 
     shard: str
+class HandOverWills(_Value, frozen=True):
+    """Find others for these wills, whose members are lost."""
+
+    wills: tuple[int, ...]
 
 
 Command = (
@@ -477,6 +525,12 @@ Command = (
     | DeleteShard
     | AckDeleted
     | ForgetCopies
+    | OpenSession
+    | CloseSession
+    | PutSubscriptions
+    | SettleSessions
+    | AcknowledgeWill
+    | HandOverWills
 )
 
 
@@ -644,6 +698,20 @@ class InSyncIs(_Value, frozen=True):
     segment: str
     in_sync: tuple[InSyncCopy, ...]
     set_epoch: int
+class SessionIs(_Value, frozen=True):
+    """Answer to OpenSession. Its epoch is the offset of the decision's last event, if it was ``opened``."""
+
+    client: str
+    opened: bool
+    present: bool
+    """There was a session, and it is this one now."""
+    taken_over_from: str = ""
+    """Who had the client; empty: nobody."""
+    replaced_epoch: int = 0
+
+    def session_epoch(self, offset: int) -> int:
+        """What was answered at this offset has this epoch: its last event's; 0: nothing is kept."""
+        return offset - 1 if self.opened else 0
 
 
 Reply = (
@@ -665,6 +733,7 @@ Reply = (
     | ShardIs
     | SegmentIs
     | InSyncIs
+    | SessionIs
 )
 
 

@@ -20,6 +20,12 @@ from quorate.metadata import (
     segment_elections,
     subjects,
     topics,
+    keys,
+    leases,
+    members,
+    sessions,
+    topics,
+    wills,
 )
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.context import Context, Decision
@@ -54,10 +60,10 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.AskLease: leases.ask_lease,
     commands.ExpireLease: leases.expire_lease,
     commands.CheckpointLeases: leases.checkpoint_leases,
-    commands.RegisterMember: members.register_member,
-    commands.HearMember: members.hear_member,
+    commands.RegisterMember: sessions.following(members.register_member),
+    commands.HearMember: sessions.following(members.hear_member),
     commands.AskMember: members.ask_member,
-    commands.FenceMember: members.fence_member,
+    commands.FenceMember: sessions.following(members.fence_member),
     commands.DrainMember: members.drain_member,
     commands.UnregisterMember: members.unregister_member,
     commands.RegisterSchema: subjects.register_schema,
@@ -71,6 +77,13 @@ DECIDERS: Final[Mapping[type[Command], Decider]] = {
     commands.DeleteShard: journal.delete_shard,
     commands.AckDeleted: journal.ack_deleted,
     commands.ForgetCopies: journal.forget_copies,
+    commands.UnregisterMember: sessions.following(members.unregister_member),
+    commands.OpenSession: sessions.open_session,
+    commands.CloseSession: sessions.close_session,
+    commands.PutSubscriptions: sessions.put_subscriptions,
+    commands.SettleSessions: sessions.settle_sessions,
+    commands.AcknowledgeWill: wills.acknowledge_will,
+    commands.HandOverWills: wills.hand_over_wills,
 }
 """By type, not by ``match``: the cost is the same for every command."""
 
@@ -103,6 +116,12 @@ LEVELS: Final[dict[type[Command], int]] = dict.fromkeys(
         commands.DeleteShard,
         commands.AckDeleted,
         commands.ForgetCopies,
+        commands.OpenSession,
+        commands.CloseSession,
+        commands.PutSubscriptions,
+        commands.SettleSessions,
+        commands.AcknowledgeWill,
+        commands.HandOverWills,
     ),
     2,
 )

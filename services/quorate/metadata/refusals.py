@@ -116,6 +116,17 @@ Code = Literal[
     "BadReplication",
     "BadShardLabel",
     "BadOffset",
+    "UnknownSession",
+    "StaleSessionEpoch",
+    "MemberIsFenced",
+    "BadClient",
+    "BadExpiry",
+    "BadWill",
+    "BadTopicFilter",
+    "BadSubscription",
+    "TooManySubscriptions",
+    "UnknownWill",
+    "WillIsOthers",
 ]
 
 SYSTEM_ERROR: Final = 1
@@ -233,6 +244,17 @@ RESPONSE_CODES: Final[dict[str, int]] = {
     "BadReplication": INVALID_PARAMETER,
     "BadShardLabel": INVALID_PARAMETER,
     "BadOffset": INVALID_PARAMETER,
+    "UnknownSession": INVALID_REQUEST,
+    "StaleSessionEpoch": INVALID_REQUEST,
+    "MemberIsFenced": INVALID_REQUEST,
+    "BadClient": INVALID_PARAMETER,
+    "BadExpiry": INVALID_PARAMETER,
+    "BadWill": INVALID_PARAMETER,
+    "BadTopicFilter": INVALID_PARAMETER,
+    "BadSubscription": INVALID_PARAMETER,
+    "TooManySubscriptions": INVALID_REQUEST,
+    "UnknownWill": INVALID_REQUEST,
+    "WillIsOthers": INVALID_REQUEST,
 }
 
 NO_MASTER_REMARK: Final = "Old master has down and failed to elect a new broker master"

@@ -10,6 +10,7 @@ from immutables import Map
 
 from quorate.events import Event, Stamp, key, raw_name
 from quorate.model.evolve import evolve, with_key
+from quorate.model.evolve_sessions import with_client, with_subscriptions
 from quorate.model.ordered import OrderedMap
 from quorate.model.rows import Entity, entity_at
 from quorate.model.segments import with_segment
@@ -18,6 +19,7 @@ from quorate.model.state import (
     Cluster,
     Config,
     FeatureLevel,
+    HandedWill,
     KeyValue,
     Leader,
     Lease,
@@ -28,6 +30,10 @@ from quorate.model.state import (
     Shard,
     State,
     Subject,
+    Session,
+    SessionOwner,
+    State,
+    Subscriptions,
     Topic,
 )
 
@@ -69,6 +75,17 @@ def _alone(entity: Entity | None) -> State:
             return State(cluster=_UNLEVELLED, shards=Map({entity.name: entity}))
         case Segment():
             return with_segment(_EMPTY, None, entity)
+        case Session():
+            return State(
+                cluster=_UNLEVELLED,
+                sessions=Map({entity.client: entity}),
+                subscriptions=with_subscriptions(Subscriptions(), entity),
+                held=with_client(Map(), entity),
+            )
+        case SessionOwner():
+            return State(cluster=_UNLEVELLED, session_owners=Map({entity.member_epoch: entity}))
+        case HandedWill():
+            return State(cluster=_UNLEVELLED, wills=Map({entity.session_epoch: entity}))
         case Node():
             return State(cluster=_UNLEVELLED, nodes=Map({entity.node_id: entity}))
         case Leader():

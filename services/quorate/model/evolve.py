@@ -51,14 +51,24 @@ from quorate.events import (
     ShardCreated,
     ShardDeleting,
     ShardGone,
+    SessionDisconnected,
+    SessionEnded,
+    SessionOpened,
+    SessionOwnerLost,
+    SessionOwnerSettled,
     Stamp,
+    SubscriptionsChanged,
     SyncStateSetAltered,
     TopicCreated,
     TopicDeleted,
     TopicUpdated,
     VoterRebuilt,
+    WillAcknowledged,
+    WillDecided,
+    WillHandedOver,
     raw_name,
 )
+from quorate.model.evolve_sessions import after_owner, after_session, after_will
 from quorate.model.ordered import OrderedMap
 from quorate.model.segments import after_segment, after_shard
 from quorate.model.state import (
@@ -133,6 +143,12 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             SegmentCreated() | SegmentSealed() | SegmentLeaderElected() | SegmentInSyncAltered() | SegmentCopyDeleted()
         ):
             return after_segment(state, event, stamp)
+        case SessionOpened() | SubscriptionsChanged() | SessionDisconnected() | WillDecided() | SessionEnded():
+            return after_session(state, event, stamp)
+        case SessionOwnerLost() | SessionOwnerSettled():
+            return _replace(state, session_owners=after_owner(state.session_owners, event, stamp))
+        case WillHandedOver() | WillAcknowledged():
+            return _replace(state, wills=after_will(state.wills, event, stamp))
         case _:
             assert_never(event)
 

@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from quorate.model.segments import leads_segments
+from quorate.model.sessions import holds_clients
 from quorate.model.state import BrokerSet, Member, Replica, State
 
 Condition = Literal["active", "fenced", "draining"]
@@ -17,6 +18,7 @@ CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 BROKER_ROLE: Final = "broker"
 """What RocketMQ's brokers do."""
 LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = (leads_segments,)
+LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = (holds_clients,)
 """Each says of one kind of thing whether the member leads any of it. Asked only of members that are to leave."""
 
 

@@ -17,6 +17,7 @@ from quorate.errors import InvariantBrokenError
 from quorate.events import raw_name
 from quorate.events.codec import entity_key, entity_name
 from quorate.model.evolve import with_key
+from quorate.model.evolve_sessions import Held, with_client
 from quorate.model.ordered import OrderedMap, building
 from quorate.model.segments import Held, held, parsed, segment
 from quorate.model.state import (
@@ -24,6 +25,7 @@ from quorate.model.state import (
     Cluster,
     Config,
     FeatureLevel,
+    HandedWill,
     KeyValue,
     Leader,
     Lease,
@@ -34,8 +36,14 @@ from quorate.model.state import (
     Shard,
     State,
     Subject,
+    Session,
+    SessionOwner,
+    State,
+    Subscription,
+    Subscriptions,
     Topic,
 )
+from quorate.model.topic_filters import index_name
 from quorate.slices import Steps, finished
 
 Entity = (
@@ -54,6 +62,8 @@ Entity = (
     | Shard
     | Segment
 )
+OfMqtt = Session | SessionOwner | HandedWill
+Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member | OfMqtt
 
 ROWS_PER_STEP: Final = 32
 """How many rows one step of a long piece of work reads or writes: some tens of microseconds."""
@@ -77,6 +87,9 @@ _TYPES: Final[dict[str, type[Entity]]] = {
     "subject": Subject,
     "shard": Shard,
     "segment": Segment,
+    "session": Session,
+    "session-owner": SessionOwner,
+    "will": HandedWill,
 }
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(entity) for kind, entity in _TYPES.items()}
 
@@ -133,6 +146,7 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     schema_ids = Map[str, int]().mutate()
     members, shards = Map[str, Member]().mutate(), Map[str, Shard]().mutate()
     segments: list[Segment] = []
+    mqtt = _Mqtt()
     keys: list[tuple[bytes, KeyValue]] = []
     cluster: Cluster | None = None
     leader: Leader | None = None
@@ -154,6 +168,8 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
                 shards[entity.name] = entity
             case Segment() as entity:
                 segments.append(entity)
+            case Session() | SessionOwner() | HandedWill() as entity:
+                mqtt.add(entity)
             case BrokerSet() as entity:
                 sets[entity.name] = entity
             case Topic() as entity:
@@ -176,6 +192,7 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     ordered = yield from building(keys)
     attached = yield from _attaching(keys)
     numbered, holding, leading = yield from _numbering(segments)
+    subscriptions = yield from mqtt.subscriptions()
     first_level = cluster.feature_level if cluster is not None else 0
     return State(
         cluster=cluster,
@@ -196,7 +213,42 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
         segments=numbered,
         holding=holding,
         leading=leading,
+        sessions=mqtt.sessions.finish(),
+        session_owners=mqtt.owners.finish(),
+        wills=mqtt.wills.finish(),
+        subscriptions=subscriptions,
+        held=mqtt.held,
     )
+
+
+class _Mqtt:
+    """What rows of MQTT's sessions come to."""
+
+    def __init__(self) -> None:
+        self.sessions = Map[str, Session]().mutate()
+        self.owners = Map[int, SessionOwner]().mutate()
+        self.wills = Map[int, HandedWill]().mutate()
+        self.held: Held = Map()
+        self._subscriptions: list[tuple[bytes, Subscription]] = []
+
+    def add(self, entity: OfMqtt) -> None:
+        """One more."""
+        match entity:
+            case Session():
+                self.sessions[entity.client] = entity
+                self.held = with_client(self.held, entity)
+                self._subscriptions += [(index_name(entity.client, one.filter), one) for one in entity.subscriptions]
+            case SessionOwner():
+                self.owners[entity.member_epoch] = entity
+            case HandedWill():
+                self.wills[entity.session_epoch] = entity
+            case _:
+                assert_never(entity)
+
+    def subscriptions(self) -> Steps[Subscriptions]:
+        """Of all of them."""
+        self._subscriptions.sort(key=itemgetter(0))
+        return building(self._subscriptions)
 
 
 def _attaching(keys: Iterable[tuple[bytes, KeyValue]]) -> Steps[Map[int, OrderedMap[None]]]:
@@ -257,6 +309,9 @@ _FIND: Final[dict[str, Callable[[State, str], Entity | None]]] = {
     "subject": lambda state, name: state.subjects.get(name),
     "shard": lambda state, name: state.shards.get(name),
     "segment": segment,
+    "session": lambda state, name: state.sessions.get(name),
+    "session-owner": lambda state, name: state.session_owners.get(int(name)),
+    "will": lambda state, name: state.wills.get(int(name)),
 }
 
 
@@ -292,3 +347,9 @@ def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
     for numbered in state.segments.values():
         for found in numbered.values():
             yield "segment", found.name, found
+    for client, session in state.sessions.items():
+        yield "session", client, session
+    for epoch, owner in state.session_owners.items():
+        yield "session-owner", str(epoch), owner
+    for epoch, handed in state.wills.items():
+        yield "will", str(epoch), handed

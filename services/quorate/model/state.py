@@ -279,6 +279,56 @@ Subscriptions = OrderedMap[Subscription]
 """Of all clients, by filter (``topic_filters``)."""
 
 
+class Will(_Entity, frozen=True):
+    """What is published for a client that is lost (MQTT 5.0, section 3.1.2.5)."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    delay_s: int = 0
+
+
+class Session(_Entity, frozen=True):
+    """A persistent session of MQTT, and what its client subscribed to."""
+
+    client: str
+    member: str
+    """Who has the client, or had it last."""
+    member_epoch: int
+    session_epoch: int
+    """The offset of its last SessionOpened."""
+    opened_ms: int
+    expiry_s: int
+    will: Will | None = None
+    """None: there is none, or it was decided."""
+    disconnected_ms: int = 0
+    """Since when its client is gone by the word of who had it; 0: no such word came (``model.sessions.since_ms``)."""
+    subscriptions: tuple[Subscription, ...] = ()
+    """By filter."""
+
+
+class SessionOwner(_Entity, frozen=True):
+    """A member that was lost while it had clients: they are gone since."""
+
+    member: str
+    member_epoch: int
+    lost_ms: int
+    reason: str
+
+
+class HandedWill(_Entity, frozen=True):
+    """A will that was decided, and is not known to be published yet."""
+
+    session_epoch: int
+    client: str
+    will: Will
+    member: str = ""
+    """Who is to publish it; empty: nobody can yet."""
+    member_epoch: int = 0
+    handed_ms: int = 0
+
+
 class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything the events so far add up to."""
 
@@ -308,6 +358,16 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Of each member the segments that it has a copy of: what ``segments`` say, the other way round. No row."""
     leading: Map[str, Map[str, int]] = Map()
     """Of each member the segments that it leads, and in which epoch. No row."""
+    sessions: Map[str, Session] = Map()
+    """By client."""
+    session_owners: Map[int, SessionOwner] = Map()
+    """By the member epochs that were lost."""
+    wills: Map[int, HandedWill] = Map()
+    """By session epoch."""
+    subscriptions: Subscriptions = Subscriptions()
+    """Of all sessions, by filter. No row."""
+    held: Map[int, Map[str, None]] = Map()
+    """Of each member epoch the clients that nobody said are gone: what ``sessions`` say, turned round. No row."""
 
     def known(self, broker_set: str) -> BrokerSet | None:
         """The set if both its halves are known (Java ``isContainsBroker``)."""

@@ -5,8 +5,8 @@ number of them, none too. A wildcard in the first place stands for no level that
 ``$share/group/filter`` the filter is what topics are compared with. No text holds a NUL, so it ends a name here.
 
 Theory: subscriptions lie in one ordered map under filter, NUL, client, NUL, group. A filter and its beginnings are
-ranges of it, so a topic is walked level by level along the beginnings that some filter has. What that costs follows from
-those, and from whoever is found, and not from how many filters there are.
+ranges of it, so a topic is walked level by level along the beginnings that some filter has. What that costs follows
+from those, and from whoever is found, and not from how many filters there are.
 """
 
 from collections.abc import Iterator

@@ -42,11 +42,20 @@ from quorate.events import (
     ShardCreated,
     ShardDeleting,
     ShardGone,
+    SessionDisconnected,
+    SessionEnded,
+    SessionOpened,
+    SessionOwnerLost,
+    SessionOwnerSettled,
+    SubscriptionsChanged,
     SyncStateSetAltered,
     TopicCreated,
     TopicDeleted,
     TopicUpdated,
     VoterRebuilt,
+    WillAcknowledged,
+    WillDecided,
+    WillHandedOver,
 )
 
 
@@ -120,6 +129,10 @@ def sentence(event: Event) -> str:
             SegmentCreated() | SegmentSealed() | SegmentLeaderElected() | SegmentInSyncAltered() | SegmentCopyDeleted()
         ):
             return _of_segments(event)
+        case SessionOpened() | SubscriptionsChanged() | SessionDisconnected() | WillDecided() | SessionEnded():
+            return _of_sessions(event)
+        case SessionOwnerLost() | SessionOwnerSettled() | WillHandedOver() | WillAcknowledged():
+            return _of_wills(event)
         case _:
             return _of_the_cluster(event)
 
@@ -140,6 +153,51 @@ def _of_keys(event: KeyPut | KeyDeleted | LeaseGranted | LeaseCheckpointed | Lea
             why = f"not heard for {span(event.silent_ms)}" if event.reason == "expired" else event.reason
             gone = f"; {plural(event.keys, 'key')} went with it" if event.keys else ""
             return f"lease {lease_number(event.lease)} ended: {why}{gone}"
+        case _:
+            assert_never(event)
+
+
+def _of_sessions(
+    event: SessionOpened | SubscriptionsChanged | SessionDisconnected | WillDecided | SessionEnded,
+) -> str:
+    match event:
+        case SessionOpened():
+            before = f", taken over from {event.taken_over_from}" if event.taken_over_from else ""
+            how = "opened again" if event.replaced_epoch else "opened"
+            return f"session of {event.client} was {how} at {event.member}{before}"
+        case SubscriptionsChanged():
+            parts = [
+                f"{plural(len(many), 'subscription')} {how}"
+                for many, how in ((event.added, "added"), (event.removed, "removed"))
+                if many
+            ]
+            return f"session of {event.client}: {', '.join(parts)}"
+        case SessionDisconnected():
+            how = "left" if event.reason == "closed" else "lost its connection to"
+            return f"client {event.client} {how} {event.member}"
+        case WillDecided():
+            return f"the will of {event.client} is to be published: {event.reason}"
+        case SessionEnded():
+            gone = f"; {plural(event.subscriptions, 'subscription')} went with it" if event.subscriptions else ""
+            return f"session of {event.client} ended: {event.reason}{gone}"
+        case _:
+            assert_never(event)
+
+
+def _of_wills(event: SessionOwnerLost | SessionOwnerSettled | WillHandedOver | WillAcknowledged) -> str:
+    match event:
+        case SessionOwnerLost():
+            return (
+                f"the clients of {event.member} are gone, for it is {event.reason}: {plural(event.sessions, 'session')}"
+            )
+        case SessionOwnerSettled():
+            back = f"; it has the clients of {plural(event.sessions, 'session')}" if event.sessions else ""
+            return f"the loss of {event.member} is settled: {event.reason}{back}"
+        case WillHandedOver():
+            who = f"{event.member} publishes" if event.member else "nobody can publish"
+            return f"{who} the will of {event.client}: {event.reason}"
+        case WillAcknowledged():
+            return f"{event.member} has published the will of {event.client}"
         case _:
             assert_never(event)
 

@@ -267,6 +267,8 @@ def matches(row: dict[str, Any], q: str) -> bool:
         key = "leader/controller"
     elif row["type"] == "FeatureLevelChanged":
         key = "feature-level/cluster"
+    elif row["type"] == "WillHandedOver":
+        key = f"will/{event['session_epoch']}"
     checks: dict[str, Callable[[str], bool]] = {
         "type": lambda v: any(row["type"].lower().startswith(one) for one in v.split(",")),
         "key": lambda v: key.lower().startswith(v),
@@ -325,6 +327,7 @@ def test_the_lives_reach_what_the_laws_are_about() -> None:
         gaps += sum(gap["t1"] is None for gap in replay.gaps)
         estimated += sum(e["ack"] is not None and not e["first"] for e in replay.elections)
     assert len(kinds) == 38
+    assert len(kinds) == 39
     assert min(failed, gaps, estimated) > 3
 
 

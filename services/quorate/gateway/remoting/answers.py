@@ -46,6 +46,7 @@ from quorate.metadata.commands import (
     SchemasAreDeleted,
     SegmentIs,
     ShardIs,
+    SessionIs,
     SyncStateSetIs,
     TopicIs,
     Transacted,
@@ -162,6 +163,10 @@ def _accepted(reply: Reply) -> Message:
             raise InvariantBrokenError("no RocketMQ request asks for schemas")
         case ShardIs() | SegmentIs() | InSyncIs():
             raise InvariantBrokenError("no RocketMQ request asks for segments")
+        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs():
+            raise InvariantBrokenError("no RocketMQ request asks for keys")
+        case MemberIs() | MemberDescribed() | SessionIs():
+            raise InvariantBrokenError("no RocketMQ request asks for members or sessions")
         case _:
             assert_never(reply)
 

@@ -1,0 +1,221 @@
+"""When sessions of MQTT end, when their wills are due, and which wills need another member: what a leader does itself.
+
+Rules: everything is made of the state, so a new leader begins where the last one ended: it walks through all sessions,
+some a turn, and knows when each is due. What is due is decided by the hundred, one decision at a time; ``decide`` looks
+again by the log's time, so nothing is decided too early, and what no longer is so is passed over. A member that is lost
+with ten thousand clients is one event, one walk here, and later some hundred decisions.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Final
+
+from quorate.clock import Scheduler
+from quorate.controller.listeners import Listener
+from quorate.controller.outcomes import Answered, Outcome
+from quorate.controller.settings import ControllerSettings
+from quorate.events import (
+    Event,
+    MemberFenced,
+    MemberGone,
+    MemberUnfenced,
+    SessionDisconnected,
+    SessionOwnerLost,
+    WillHandedOver,
+)
+from quorate.metadata.commands import Command, HandOverWills, SettleSessions
+from quorate.model.sessions import due_ms, living
+from quorate.model.state import HandedWill, Session, State
+
+BATCH_MAX: Final = 128
+"""Sessions, or wills, of one decision."""
+PER_TURN: Final = 512
+"""Sessions that a walk looks at in one turn."""
+RETRY_MS: Final = 500
+"""How soon what could not be decided is tried again."""
+
+Submit = Callable[[Command, Callable[[Outcome], None]], None]
+
+
+class SessionKeeper(Listener):
+    """``now_ms``: the log's time, at least; ``submit`` has this node, if it leads, decide a command."""
+
+    def __init__(
+        self,
+        state: Callable[[], State],
+        now_ms: Callable[[], int],
+        scheduler: Scheduler,
+        settings: ControllerSettings,
+        submit: Submit,
+    ) -> None:
+        self._state, self._now_ms = state, now_ms
+        self._scheduler, self._period_s, self._submit = scheduler, settings.session_sweep_s, submit
+        self._leads = self._rings = self._settling = self._handing = self._hands_again = False
+        self._life = 0
+        """Changes with leadership: what was begun before ends by itself."""
+        self._due: list[tuple[int, str, int]] = []
+        """When, which client, which session epoch; what became otherwise meanwhile is found out when it is due."""
+        self._walks: list[Iterator[Session]] = []
+
+    # -- as it hears of the controller
+
+    def opened(self, term: int) -> None:
+        """This node leads: it knows of nothing but what is in the state."""
+        self._forget()
+        self._leads = True
+        self._walk(self._state().sessions.values())
+        self._hand_over()
+
+    def lost(self) -> None:
+        """Another one keeps them."""
+        self._forget()
+        self._leads = False
+
+    def _forget(self) -> None:
+        self._life += 1
+        self._due.clear()
+        self._walks.clear()
+        self._settling = self._handing = self._hands_again = False
+
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
+        """Whose client is gone, and who can publish no more, or again."""
+        if not self._leads:
+            return
+        state = self._state()
+        for _, event in events:
+            match event:
+                case SessionDisconnected(client=client):
+                    session = state.sessions.get(client)
+                    if session is not None:
+                        self._watch(state, session)
+                case SessionOwnerLost(member_epoch=epoch):
+                    held = state.held.get(epoch)
+                    if held is not None:
+                        self._walk(session for session in map(state.sessions.get, held) if session is not None)
+                case MemberFenced() | MemberGone() | MemberUnfenced():
+                    self._hand_over()
+                case WillHandedOver(member=""):
+                    self._hand_over()
+                case _:
+                    pass
+
+    # -- sessions
+
+    def _walk(self, sessions: Iterable[Session]) -> None:
+        """See when each of these is due, a few a turn."""
+        self._walks.append(iter(sessions))
+        if len(self._walks) == 1:
+            self._scheduler.call_soon(self._step)
+
+    def _step(self) -> None:
+        if not self._walks:
+            return
+        state, found = self._state(), list(islice(self._walks[0], PER_TURN))
+        for session in found:
+            self._watch(state, session)
+        if len(found) < PER_TURN:
+            self._walks.pop(0)
+        if self._walks:
+            self._scheduler.call_soon(self._step)
+
+    def _watch(self, state: State, session: Session) -> None:
+        due = due_ms(state, session)
+        if due is not None:
+            self._add(due, session.client, session.session_epoch)
+
+    def _add(self, at_ms: int, client: str, session_epoch: int) -> None:
+        heappush(self._due, (at_ms, client, session_epoch))
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._rings:
+            self._rings = True
+            self._scheduler.call_later(self._period_s, self._ring)
+
+    def _ring(self) -> None:
+        self._rings = False
+        self._decide(self._life)
+        if self._due:
+            self._arm()
+
+    def _decide(self, life: int) -> None:
+        """Have decided what is due, unless something is being decided."""
+        if life != self._life or self._settling:
+            return
+        batch = self._next_batch()
+        if batch:
+            self._settling = True
+            command = SettleSessions(sessions=tuple(batch))
+            self._submit(command, lambda outcome: self._settled(life, batch, outcome))
+
+    def _next_batch(self) -> list[tuple[str, int]]:
+        now, state, batch = self._now_ms(), self._state(), dict[tuple[str, int], None]()
+        while self._due and self._due[0][0] <= now and len(batch) < BATCH_MAX:
+            _, client, session_epoch = heappop(self._due)
+            session = state.sessions.get(client)
+            due = None if session is None or session.session_epoch != session_epoch else due_ms(state, session)
+            if due is not None and due > now:
+                self._add(due, client, session_epoch)
+            elif due is not None:
+                batch[client, session_epoch] = None
+        return list(batch)
+
+    def _settled(self, life: int, batch: list[tuple[str, int]], outcome: Outcome) -> None:
+        if life != self._life:
+            return
+        self._settling = False
+        again_ms = 0 if outcome.__class__ is Answered else self._now_ms() + RETRY_MS
+        state = self._state()
+        for client, session_epoch in batch:
+            session = state.sessions.get(client)
+            due = None if session is None or session.session_epoch != session_epoch else due_ms(state, session)
+            if due is not None:
+                self._add(max(due, again_ms), client, session_epoch)
+        if not again_ms:
+            self._scheduler.call_soon(lambda: self._decide(life))
+
+    # -- wills
+
+    def _hand_over(self) -> None:
+        """Look through all wills for those whose members are lost."""
+        if self._handing:
+            self._hands_again = True
+        elif self._leads and self._state().wills:
+            self._handing, self._hands_again = True, False
+            life, wills = self._life, iter(self._state().wills.values())
+            self._scheduler.call_soon(lambda: self._hand_on(life, wills))
+
+    def _hand_on(self, life: int, wills: Iterator[HandedWill]) -> None:
+        """The next of them; one decision after the other."""
+        if life != self._life:
+            return
+        state, found = self._state(), list(islice(wills, BATCH_MAX))
+        lost = [handed.session_epoch for handed in found if living(state, handed.member, handed.member_epoch) is None]
+        if not found:
+            self._handing = False
+            if self._hands_again:
+                self._hand_over()
+        elif lost:
+            command = HandOverWills(wills=tuple(lost))
+            self._submit(command, lambda outcome: self._handed(life, wills, lost, outcome))
+        else:
+            self._scheduler.call_soon(lambda: self._hand_on(life, wills))
+
+    def _handed(self, life: int, wills: Iterator[HandedWill], lost: list[int], outcome: Outcome) -> None:
+        """Go on; where a decision did not come about, or took the first of many, the whole walk is made again later."""
+        if life != self._life:
+            return
+        if outcome.__class__ is not Answered:
+            self._hands_again = True
+            self._scheduler.call_later(RETRY_MS / 1000, lambda: self._hand_on(life, wills))
+            return
+        state = self._state()
+        moved = [number for number in lost if self._moved(state, number)]
+        self._hands_again = self._hands_again or 0 < len(moved) < len(lost)
+        self._hand_on(life, wills)
+
+    @staticmethod
+    def _moved(state: State, number: int) -> bool:
+        handed = state.wills.get(number)
+        return handed is None or living(state, handed.member, handed.member_epoch) is not None

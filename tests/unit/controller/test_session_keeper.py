@@ -1,0 +1,200 @@
+"""Sessions of MQTT end in their time and wills find a member, whoever leads; nothing is written for each of many."""
+
+from typing import Any
+
+from quorate.controller import Answered
+from quorate.events import (
+    Event,
+    SessionEnded,
+    SessionOwnerLost,
+    WillDecided,
+    WillHandedOver,
+)
+from quorate.metadata.commands import (
+    CloseSession,
+    FenceMember,
+    HearMember,
+    MemberIs,
+    OpenSession,
+    PutKey,
+    RegisterMember,
+    SessionIs,
+)
+from quorate.model.state import Will
+from tests.unit.controller.bench import Bench
+from tests.unit.controller.test_lease_keeper import keeping, passing
+from tests.unit.controller.test_liveness import facts
+
+WILL = Will(topic="gone", payload=b"bye")
+
+
+class House:
+    """A bench with members that serve MQTT."""
+
+    def __init__(self, *members: str, **settings: Any) -> None:
+        self.bench: Bench = keeping(**settings)
+        self.epochs = {name: self.member(name) for name in members or ("a", "b")}
+
+    def member(self, name: str) -> int:
+        """It registers and has caught up; its epoch."""
+        register = RegisterMember(name=name, incarnation="1", roles=("mqtt",), timeout_ms=600_000)
+        outcome = self.bench.done(register)
+        assert isinstance(outcome, Answered)
+        assert isinstance(outcome.reply, MemberIs)
+        epoch = outcome.reply.registered_epoch(outcome.offset)
+        self.bench.done(HearMember(name=name, epoch=epoch, applied_revision=epoch))
+        return epoch
+
+    def open(self, client: str = "c", member: str = "a", **more: Any) -> int:
+        """A session is opened; its epoch."""
+        opening = OpenSession(
+            client=client,
+            member=member,
+            member_epoch=self.epochs[member],
+            **{"clean_start": False, "expiry_s": 2, **more},
+        )
+        outcome = self.bench.done(opening)
+        assert isinstance(outcome, Answered)
+        assert isinstance(outcome.reply, SessionIs)
+        return outcome.reply.session_epoch(outcome.offset)
+
+    def lose(self, client: str = "c", **more: Any) -> None:
+        """Its connection ends without a word."""
+        epoch = self.bench.machine.state.sessions[client].session_epoch
+        self.bench.done(CloseSession(client=client, session_epoch=epoch, with_will=True, **more))
+
+    def fence(self, member: str) -> None:
+        """It is not heard any more."""
+        self.bench.done(
+            FenceMember(name=member, epoch=self.epochs[member], evidence="heartbeat expired", last_heartbeat_ms=1)
+        )
+
+    def hear(self, member: str) -> None:
+        """It is heard again."""
+        offset = self.bench.machine.offset
+        self.bench.done(HearMember(name=member, epoch=self.epochs[member], applied_revision=offset))
+
+    def told(self, kind: type[Event]) -> list[Any]:
+        """Events of a kind, so far."""
+        return [event for event in facts(self.bench, 0) if isinstance(event, kind)]
+
+
+def test_a_session_ends_in_its_time() -> None:
+    """Not before, and soon after; one whose client came back does not."""
+    house = House()
+    for client in ("gone", "back"):
+        house.open(client)
+        house.lose(client)
+    passing(house.bench, 1.0)
+    house.open("back")
+    passing(house.bench, 0.8)
+    assert not house.told(SessionEnded)
+    passing(house.bench, 0.8)
+    assert [ended.client for ended in house.told(SessionEnded)] == ["gone"]
+    passing(house.bench, 3.0)
+    assert list(house.bench.machine.state.sessions) == ["back"]
+
+
+def test_a_delayed_will_is_decided_in_its_time_and_the_session_lives_on() -> None:
+    """Both are looked after: what comes first, and what comes then."""
+    house = House()
+    house.open(will=Will(topic="gone", payload=b"bye", delay_s=1))
+    house.lose()
+    passing(house.bench, 0.8)
+    assert not house.told(WillDecided)
+    passing(house.bench, 0.6)
+    assert [one.member for one in house.told(WillHandedOver)] == ["a"]
+    assert not house.told(SessionEnded)
+    passing(house.bench, 1.0)
+    assert len(house.told(SessionEnded)) == 1
+    assert len(house.told(WillDecided)) == 1
+
+
+def test_a_member_with_many_clients_is_lost_in_one_event() -> None:
+    """Each session then ends by its own time, many in one decision."""
+    house = House()
+    for number in range(700):
+        house.open(f"c{number}", expiry_s=1 + number % 2)
+    end = house.bench.machine.offset
+    house.fence("a")
+    passing(house.bench, 0.5)
+    assert house.bench.machine.offset == end + 2
+    assert [lost.sessions for lost in house.told(SessionOwnerLost)] == [700]
+    commits = house.bench.metrics.commits
+    passing(house.bench, 1.0)
+    assert len(house.told(SessionEnded)) == 350
+    assert house.bench.metrics.commits - commits < 10
+    passing(house.bench, 1.2)
+    assert len(house.told(SessionEnded)) == 700
+    assert not house.bench.machine.state.session_owners
+
+
+def test_a_new_leader_ends_what_is_due() -> None:
+    """From the log's times: a change of leaders gives no session another life; who led before ends nothing."""
+    house = House()
+    house.open("c", expiry_s=3)
+    house.open("d", expiry_s=3, will=WILL)
+    house.lose("c")
+    house.fence("a")
+    passing(house.bench, 0.2)
+    house.bench.engine.lose(leader=2)
+    passing(house.bench, 5.0)
+    assert not house.told(SessionEnded)
+    house.bench.open(term=2)
+    passing(house.bench, 0.6)
+    assert sorted(ended.client for ended in house.told(SessionEnded)) == ["c", "d"]
+    assert [one.member for one in house.told(WillHandedOver)] == ["b"]
+
+
+def test_a_will_is_handed_on_until_somebody_lives() -> None:
+    """When its member is lost, when one comes; and by a new leader, who finds it in the state."""
+    house = House()
+    house.open(will=WILL)
+    house.lose()
+    house.fence("b")
+    house.fence("a")
+    passing(house.bench, 0.3)
+    assert [one.member for one in house.told(WillHandedOver)] == ["a", ""]
+    house.hear("b")
+    passing(house.bench, 0.3)
+    assert [one.member for one in house.told(WillHandedOver)] == ["a", "", "b"]
+    house.bench.engine.lose(leader=2)
+    house.bench.open(term=2)
+    passing(house.bench, 1.0)
+    assert [one.member for one in house.told(WillHandedOver)] == ["a", "", "b"]
+
+
+def test_a_member_that_is_lost_and_heard_again_loses_no_session() -> None:
+    """What was due while it was lost is looked at anew."""
+    house = House()
+    house.open()
+    house.fence("a")
+    passing(house.bench, 1.0)
+    house.hear("a")
+    passing(house.bench, 3.0)
+    assert not house.told(SessionEnded)
+    house.fence("a")
+    passing(house.bench, 1.5)
+    assert not house.told(SessionEnded)
+    passing(house.bench, 1.0)
+    assert len(house.told(SessionEnded)) == 1
+
+
+def test_what_could_not_be_decided_is_tried_again() -> None:
+    """A full queue is no reason for a session, or a will, to live for ever."""
+    house = House(in_flight_max=1)
+    house.open(will=Will(topic="gone", payload=b"bye", delay_s=1))
+    house.lose()
+    house.bench.submit(PutKey(key=b"a"))
+    house.bench.after(3.0)
+    assert not house.told(SessionEnded)
+    passing(house.bench, 2.0)
+    assert len(house.told(SessionEnded)) == 1
+    house.bench.submit(
+        FenceMember(name="a", epoch=house.epochs["a"], evidence="heartbeat expired", last_heartbeat_ms=1)
+    )
+    house.bench.engine.commit()
+    house.bench.submit(PutKey(key=b"a"))
+    house.bench.after(0.3)
+    passing(house.bench, 2.0)
+    assert [one.member for one in house.told(WillHandedOver)] == ["a", "b"]
