@@ -35,6 +35,8 @@ class Replay:
             for name in (
                 "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "schemas", "subjects",
                 "shards", "segments", "broker_availability", "controller_terms", "audit",
+                "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "sessions",
+                "broker_availability", "controller_terms", "audit",
             )
         }  # fmt: skip
         self._schemas = schemas()
@@ -212,6 +214,30 @@ class Replay:
             row |= {"leader": "", "member_epoch": 0}
         if not row["copies"]:
             del self.views["segments"][e["segment"]]
+    def _SessionOpened(self, e: Row, at: Row) -> None:  # noqa: N802
+        old = self.views["sessions"].get(e["client"], {"subscriptions": []})
+        self.views["sessions"][e["client"]] = {
+            "client": e["client"], "member": e["member"], "member_epoch": e["member_epoch"],
+            "session_epoch": at["offset"], "opened_ms": at["ms"], "expiry_s": e["expiry_s"], "disconnected_ms": 0,
+            "will_topic": e["will_topic"], "subscriptions": old["subscriptions"], "changed_ms": at["ms"],
+        }  # fmt: skip
+
+    def _SubscriptionsChanged(self, e: Row, at: Row) -> None:  # noqa: N802
+        session = self.views["sessions"][e["client"]]
+        left = {one["filter"]: one for one in session["subscriptions"] if one["filter"] not in e["removed"]}
+        left |= {one["filter"]: one for one in e["added"]}
+        session |= {"subscriptions": [left[name] for name in sorted(left)], "changed_ms": at["ms"]}
+
+    def _SessionDisconnected(self, e: Row, at: Row) -> None:  # noqa: N802
+        session = self.views["sessions"][e["client"]]
+        session |= {"disconnected_ms": e["disconnected_ms"], "expiry_s": e["expiry_s"], "changed_ms": at["ms"]}
+        session["will_topic"] = session["will_topic"] if e["will_waits"] else None
+
+    def _WillDecided(self, e: Row, at: Row) -> None:  # noqa: N802
+        self.views["sessions"][e["client"]] |= {"will_topic": None, "changed_ms": at["ms"]}
+
+    def _SessionEnded(self, e: Row, at: Row) -> None:  # noqa: N802
+        del self.views["sessions"][e["client"]]
 
     def _ConfigChanged(self, e: Row, at: Row) -> None:  # noqa: N802
         values = dict(self.views["configs"].pop(e["scope"], {"values": {}})["values"])

@@ -365,7 +365,10 @@ FITTING = st.one_of(
 )
 Item = Command | Alter | Acknowledge | ByMember | OfSegments | Heard
 Item = Command | Alter | Acknowledge | ByMember | ByClient | Heard
-PROLOGUE: list[Item] = [CREATE]
+PROLOGUE: list[Item] = [
+    CREATE,
+    *(commands.PutTopic(topic="t", read_queues=1, write_queues=queues, permission=6) for queues in (1, 2)),
+]
 for _name in ("a", "b/ü"):
     for _id in (1, 2, 3):
         PROLOGUE += [

@@ -17,6 +17,7 @@ from quorate_projections.views import (
     segments,
     shards,
     subjects,
+    sessions,
     topics,
 )
 from quorate_projections.views.view import View
@@ -34,6 +35,7 @@ VIEWS: Final[tuple[View[Any, Any], ...]] = (
     subjects.VIEW,
     shards.VIEW,
     segments.VIEW,
+    sessions.VIEW,
     broker_availability.VIEW,
     controller_terms.VIEW,
     audit.VIEW,

@@ -366,7 +366,7 @@ def test_subscriptions_are_put_and_taken_away() -> None:
     )
     assert made.session().subscriptions == (Subscription(filter="b"),)
     assert [found.subscription.filter for found in subscribers(made.state, "b")] == ["b"]
-    assert made.reply(PutSubscriptions(client="c", session_epoch=epoch, removed=("b",)), Accepted)
+    made.reply(PutSubscriptions(client="c", session_epoch=epoch, removed=("b",)), Accepted)
     assert not made.state.subscriptions
 
 

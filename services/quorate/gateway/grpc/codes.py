@@ -95,6 +95,18 @@ NAMED: Final[dict[str, StatusCode]] = {
     "BadReplication": _INVALID,
     "BadShardLabel": _INVALID,
     "BadOffset": _INVALID,
+    "UnknownSession": StatusCode.NOT_FOUND,
+    "UnknownWill": StatusCode.NOT_FOUND,
+    "StaleSessionEpoch": _PRECONDITION,
+    "MemberIsFenced": _PRECONDITION,
+    "WillIsOthers": _PRECONDITION,
+    "TooManySubscriptions": _EXHAUSTED,
+    "BadClient": _INVALID,
+    "BadExpiry": _INVALID,
+    "BadWill": _INVALID,
+    "BadTopic": _INVALID,
+    "BadTopicFilter": _INVALID,
+    "BadSubscription": _INVALID,
 }
 """Refusals of our own services, whose text begins with their name."""
 

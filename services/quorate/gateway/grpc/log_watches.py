@@ -1,4 +1,5 @@
 """What watches of the event log have in common: how each reads it, who waits, and who is woken.
+"""Watches of some kinds of entities, from any revision of the log: what members' and sessions' have in common.
 
 Rules: a watcher reads the log itself (``watch_log``), whole entries, as fast as its client takes them: nothing is
 queued for it, dropped or told twice. What is applied is looked at once for all, by its bytes, and wakes only those whom
@@ -8,6 +9,7 @@ it may concern.
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from quorate.consensus.storage.event_log import parse_batch
 from quorate.controller import Listener
@@ -23,6 +25,32 @@ READS_PER_TURN: Final = 4
 
 class LogWatches(Listener):
     """All watches of some kinds of entities of a node."""
+class Following(Generic[C]):
+    """What one watcher is told: ``begins`` after this revision; ``changes`` all there is, and then whatever comes."""
+
+    def __init__(self, fold: LogFold[C], wake: asyncio.Event) -> None:
+        self._fold, self.wake = fold, wake
+        self.begins = max(fold.offset - 1, 0)
+
+    async def changes(self) -> AsyncIterator[C]:
+        """As fast as they are taken."""
+        while True:
+            self.wake.clear()
+            place = self._fold.offset
+            for change in self._fold.read():
+                yield change
+            if self._fold.offset == place:
+                await self.wake.wait()
+            else:
+                await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Nothing is wanted any more."""
+        self._fold.close()
+
+
+class LogWatches(Listener):
+    """All watchers of a node that want some kinds of entities."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking, self._context = asking, asking.context
@@ -41,6 +69,25 @@ class LogWatches(Listener):
     def stop(self) -> None:
         """No more."""
         self._context.controller.listeners.remove(self)
+
+    def follow(self, whom: Told[C], start: int) -> Following[C]:
+        """One more watcher, from this revision on (0: from now). Raises CallError."""
+        if len(self._waiting) >= self._context.settings.watches_max:
+            raise CallError(*TOO_MANY)
+        now, wake = self._context.controller.offset, asyncio.Event()
+        if 0 < start < now:
+            fold = LogFold(self._context, whom, self._asking.entry_start(start), wake.set)
+        else:
+            fold = LogFold(self._context, whom, now, wake.set, self._context.controller.state)
+        if not self._waiting:
+            self._seen = now
+        self._waiting[wake] = whom.marks
+        return Following(fold, wake)
+
+    def leave(self, following: Following[C]) -> None:
+        """One less."""
+        following.close()
+        del self._waiting[following.wake]
 
     def applied(self, end_offset: int) -> None:
         """Look at it when other work has had its turn."""

@@ -1,6 +1,7 @@
 """``quorate.meta.v1.Members.Watch``: every change of members and of RocketMQ's brokers, from any revision of the log.
 
 Rules: those of ``log_watches``.
+Rules: as ``log_watches`` has them. A member that is not meant any more is told as one that left.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -66,6 +67,17 @@ class MemberWatches(LogWatches):
             answer = [one for one in (_told_of(change, meant) for change in found) if one is not None]
             if answer and revision >= start:
                 yield members_pb2.WatchMembersResponse(revision=revision, changes=answer)
+        meant = selector(request.selector)
+        whom = WITH_BROKERS if not meant.roles or BROKER_ROLE in meant.roles else MEMBERS
+        following = self.follow(whom, request.start_revision)
+        try:
+            yield members_pb2.WatchMembersResponse(revision=following.begins)
+            async for revision, changes in following.changes():
+                answer = [one for one in (_told_of(change, meant) for change in changes) if one is not None]
+                if answer and revision >= request.start_revision:
+                    yield members_pb2.WatchMembersResponse(revision=revision, changes=answer)
+        finally:
+            self.leave(following)
 
 
 def _told_of(change: Change, meant: Selector) -> members_pb2.MemberChange | None:

@@ -33,6 +33,9 @@ from quorate.gateway.grpc.leases import LeaseService
 from quorate.gateway.grpc.member_watch import MemberWatches
 from quorate.gateway.grpc.members import MemberService
 from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, rpc_pb2
+from quorate.gateway.grpc.mqtt import MqttService
+from quorate.gateway.grpc.pb import cluster_pb2, members_pb2, mqtt_pb2, rpc_pb2
+from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.watch import WatchService
 from quorate.gateway.grpc.watching import WatchHub
@@ -63,6 +66,11 @@ class GrpcServer:
         context.metrics.gauge("grpc_watches", "Watches of all gRPC streams.", lambda: len(self.hub))
         context.metrics.gauge("grpc_member_watches", "Watches of members over gRPC.", lambda: len(self.member_watches))
         context.metrics.gauge("grpc_journal_watches", "Watches of shards over gRPC.", lambda: len(self.journal_watches))
+        self.session_watches = SessionWatches(self._asking)
+        self._services = self._handled()
+        context.metrics.gauge("grpc_watches", "Watches of all gRPC streams.", lambda: len(self.hub))
+        context.metrics.gauge("grpc_member_watches", "Watches of members over gRPC.", lambda: len(self.member_watches))
+        context.metrics.gauge("grpc_session_watches", "Watches of MQTT's sessions.", lambda: len(self.session_watches))
 
     def _handled(self) -> dict[ServiceDescriptor, Mapping[str, Handler]]:
         kv, leases, cluster = KvService(self._asking), LeaseService(self._asking), ClusterService(self._asking)
@@ -94,6 +102,7 @@ class GrpcServer:
             cluster_pb2.DESCRIPTOR.services_by_name["Cluster"]: {"Status": cluster.meta_status},
             members_pb2.DESCRIPTOR.services_by_name["Members"]: self._of_members(),
             journal_pb2.DESCRIPTOR.services_by_name["Journal"]: self._of_the_journal(),
+            mqtt_pb2.DESCRIPTOR.services_by_name["Mqtt"]: self._of_mqtt(),
         }
         health = HealthService(self._asking, [service.full_name for service in services])
         asked: Mapping[str, Handler] = {"Check": health.check, "List": health.listing, "Watch": health.watch}
@@ -127,6 +136,18 @@ class GrpcServer:
             "Health": journal.health,
             "WhatIf": journal.whatif,
             "Watch": self.journal_watches.watch,
+    def _of_mqtt(self) -> Mapping[str, Handler]:
+        mqtt = MqttService(self._asking)
+        return {
+            "OpenSession": mqtt.open,
+            "CloseSession": mqtt.close,
+            "PutSubscriptions": mqtt.put_subscriptions,
+            "Match": mqtt.match,
+            "Locate": mqtt.locate,
+            "List": mqtt.listing,
+            "ListWills": mqtt.wills,
+            "AcknowledgeWill": mqtt.acknowledge_will,
+            "Watch": self.session_watches.sessions,
         }
 
     async def start(self, host: str, port: int, *, serving: bool = True) -> "GrpcServer":
@@ -152,6 +173,7 @@ class GrpcServer:
         self.hub.start()
         self.member_watches.start()
         self.journal_watches.start()
+        self.session_watches.start()
         await server.start()
 
     def _made(self) -> aio.Server:
@@ -172,6 +194,7 @@ class GrpcServer:
             self.hub.stop()
             self.member_watches.stop()
             self.journal_watches.stop()
+            self.session_watches.stop()
             await server.stop(self._context.settings.stop_grace_s)
 
 

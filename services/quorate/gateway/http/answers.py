@@ -62,6 +62,8 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     members: int = 0
     """Those that registered; RocketMQ's brokers are not among them."""
     schemas: int = 0
+    sessions: int = 0
+    """Persistent sessions of MQTT."""
     ready: bool | None
     election_timeout_ms: int | None = None
     """The smallest in force at this node: how long a silent leader is waited for; it grows with what the node lags."""

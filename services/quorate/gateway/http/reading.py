@@ -161,6 +161,7 @@ class ReadHandlers:
             leases=len(state.leases),
             members=len(state.members),
             schemas=len(state.schemas),
+            sessions=len(state.sessions),
             grpc=context.node.grpc,
             ready=None if past else ready,
             election_timeout_ms=None if past else round(1000 * context.engine.election_timeout_s),

@@ -1,0 +1,251 @@
+"""``quorate.meta.v1.Mqtt``: sessions, subscriptions and wills of MQTT's clients, for the brokers that share them.
+
+Rules: what a broker changes is a command, and names the epoch it knows. Match, Locate and the lists are reads as any
+other, linearizable unless asked otherwise; a large answer is made in turns, and one that is too large is refused or has
+more. A refusal's text begins with its name.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from heapq import nsmallest
+from itertools import islice
+from typing import TypeVar
+
+from grpc import StatusCode
+
+from quorate.controller import ReadView
+from quorate.gateway.grpc.asking import Asking, Call
+from quorate.gateway.grpc.codes import CallError, refused
+from quorate.gateway.grpc.pb import mqtt_pb2 as pb
+from quorate.metadata.commands import (
+    Accepted,
+    AcknowledgeWill,
+    CloseSession,
+    OpenSession,
+    PutSubscriptions,
+    SessionIs,
+)
+from quorate.metadata.refusals import refuse
+from quorate.model.sessions import living, owner, since_ms, subscribers, waiting_wills
+from quorate.model.state import HandedWill, Session, State, Subscription, Will
+from quorate.model.topic_filters import shared, topic_fault
+
+T = TypeVar("T")
+SESSIONS_MAX = 1000
+"""Of one answer of List."""
+WILL_BYTES_MAX = 1 << 20
+"""Of one answer of ListWills, after which there are more."""
+
+
+def will_told(will: Will) -> pb.Will:
+    """A will as a message."""
+    return pb.Will(topic=will.topic, payload=will.payload, qos=will.qos, retain=will.retain, delay_s=will.delay_s)
+
+
+def handed_told(handed: HandedWill) -> pb.HandedWill:
+    """One that a member is to publish."""
+    return pb.HandedWill(
+        will=handed.session_epoch,
+        client=handed.client,
+        message=will_told(handed.will),
+        member=handed.member,
+        member_epoch=handed.member_epoch,
+    )
+
+
+def subscription_told(one: Subscription) -> pb.Subscription:
+    """A subscription as a message."""
+    return pb.Subscription(
+        filter=one.filter,
+        qos=one.qos,
+        no_local=one.no_local,
+        retain_as_published=one.retain_as_published,
+        retain_handling=one.retain_handling,
+        identifier=one.identifier,
+    )
+
+
+def session_told(state: State, session: Session) -> pb.Session:
+    """A session as a message."""
+    since = since_ms(state, session)
+    return pb.Session(
+        client=session.client,
+        member=session.member,
+        member_epoch=session.member_epoch,
+        session_epoch=session.session_epoch,
+        connected=not since,
+        disconnected_ms=since,
+        expiry_s=session.expiry_s,
+        opened_ms=session.opened_ms,
+        has_will=session.will is not None,
+        subscriptions=map(subscription_told, session.subscriptions),
+    )
+
+
+class MqttService:
+    """The handlers."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking, self._settings = asking, asking.context.settings
+
+    async def open(self, request: pb.OpenSessionRequest, call: Call) -> pb.OpenSessionResponse:
+        """A client connected."""
+        self._asking.fits(request)
+        will = request.will
+        command = OpenSession(
+            client=request.client,
+            clean_start=request.clean_start,
+            expiry_s=request.expiry_s,
+            member=request.member,
+            member_epoch=request.member_epoch,
+            will=Will(topic=will.topic, payload=will.payload, qos=will.qos, retain=will.retain, delay_s=will.delay_s)
+            if request.HasField("will")
+            else None,
+        )
+        reply, revision = await self._asking.submit(command, call, _resource(request.client), SessionIs)
+        return pb.OpenSessionResponse(
+            revision=revision,
+            session_epoch=reply.session_epoch(revision + 1),
+            present=reply.present,
+            taken_over_from=reply.taken_over_from,
+            replaced_epoch=reply.replaced_epoch,
+        )
+
+    async def close(self, request: pb.CloseSessionRequest, call: Call) -> pb.CloseSessionResponse:
+        """Its connection, or its session, ends."""
+        self._asking.fits(request)
+        command = CloseSession(
+            client=request.client,
+            session_epoch=request.session_epoch,
+            end=request.end,
+            with_will=request.with_will,
+            expiry_s=request.expiry_s if request.HasField("expiry_s") else None,
+            administrator=request.administrator,
+        )
+        _, revision = await self._asking.submit(command, call, _resource(request.client), Accepted)
+        return pb.CloseSessionResponse(revision=revision)
+
+    async def put_subscriptions(self, request: pb.PutSubscriptionsRequest, call: Call) -> pb.PutSubscriptionsResponse:
+        """A client subscribed, or no longer does."""
+        self._asking.fits(request)
+        command = PutSubscriptions(
+            client=request.client,
+            session_epoch=request.session_epoch,
+            added=tuple(
+                Subscription(
+                    filter=one.filter,
+                    qos=one.qos,
+                    no_local=one.no_local,
+                    retain_as_published=one.retain_as_published,
+                    retain_handling=one.retain_handling,
+                    identifier=one.identifier,
+                )
+                for one in request.added
+            ),
+            removed=tuple(request.removed),
+        )
+        _, revision = await self._asking.submit(command, call, _resource(request.client), Accepted)
+        return pb.PutSubscriptionsResponse(revision=revision)
+
+    async def acknowledge_will(self, request: pb.AcknowledgeWillRequest, call: Call) -> pb.AcknowledgeWillResponse:
+        """A will is published."""
+        self._asking.fits(request)
+        command = AcknowledgeWill(will=request.will, member=request.member, member_epoch=request.member_epoch)
+        _, revision = await self._asking.submit(command, call, f"will/{request.will}", Accepted)
+        return pb.AcknowledgeWillResponse(revision=revision)
+
+    async def match(self, request: pb.MatchRequest, call: Call) -> pb.MatchResponse:
+        """Whom a message is for, by member."""
+        self._asking.allowed("MatchTopic", "session")
+        fault = topic_fault(request.topic)
+        if fault:
+            raise refused(refuse("BadTopic", f"Nothing is published there: {fault}"))
+        view = await self._asking.view(call, stale=request.stale)
+        response, size = pb.MatchResponse(revision=_revision(view)), 0
+        by_member: dict[tuple[str, int], pb.MemberSubscribers] = {}
+        async for one in self._in_turns(subscribers(view.state, request.topic)):
+            session, subscription = one.session, one.subscription
+            place = (session.member, session.member_epoch)
+            if place not in by_member:
+                by_member[place] = response.members.add(
+                    member=session.member, member_epoch=session.member_epoch, addresses=_addresses(view.state, session)
+                )
+            size += len(session.client) + len(subscription.filter)
+            if size > self._settings.answer_bytes_max:
+                raise CallError(StatusCode.RESOURCE_EXHAUSTED, "quorate: more subscribers than an answer holds")
+            by_member[place].subscribers.add(
+                client=session.client,
+                session_epoch=session.session_epoch,
+                connected=one.connected,
+                subscription=subscription_told(subscription),
+                group=shared(subscription.filter)[0],
+            )
+        return response
+
+    async def locate(self, request: pb.LocateRequest, call: Call) -> pb.LocateResponse:
+        """Where a client is."""
+        self._asking.allowed("LocateClient", _resource(request.client))
+        view = await self._asking.view(call, stale=request.stale)
+        session = view.state.sessions.get(request.client)
+        if session is None:
+            raise refused(refuse("UnknownSession", f"Client {request.client!r} has no session"))
+        return pb.LocateResponse(
+            revision=_revision(view),
+            session=session_told(view.state, session),
+            addresses=_addresses(view.state, session),
+        )
+
+    async def listing(self, request: pb.ListSessionsRequest, call: Call) -> pb.ListSessionsResponse:
+        """Sessions by client, a page at a time."""
+        self._asking.allowed("ListSessions", "session")
+        if request.limit < 0:
+            raise CallError(StatusCode.INVALID_ARGUMENT, "quorate: a limit is not negative")
+        view = await self._asking.view(call, stale=request.stale)
+        most = min(request.limit or SESSIONS_MAX, SESSIONS_MAX)
+        clients = [
+            session.client
+            async for session in self._in_turns(view.state.sessions.values())
+            if session.client > request.after and request.member in ("", session.member)
+        ]
+        page = nsmallest(most, clients)
+        response = pb.ListSessionsResponse(revision=_revision(view), more=len(clients) > most)
+        async for client in self._in_turns(page):
+            response.sessions.append(session_told(view.state, view.state.sessions[client]))
+        return response
+
+    async def wills(self, request: pb.ListWillsRequest, call: Call) -> pb.ListWillsResponse:
+        """What a member is to publish, the oldest first."""
+        self._asking.allowed("ListWills", f"member/{request.member}")
+        view = await self._asking.view(call, stale=request.stale)
+        response, size = pb.ListWillsResponse(revision=_revision(view)), 0
+        for handed in waiting_wills(view.state, request.member):
+            if handed.member and living(view.state, handed.member, handed.member_epoch) is None:
+                continue  # It will be another's in a moment.
+            if size > WILL_BYTES_MAX:
+                response.more = True
+                break
+            response.wills.append(handed_told(handed))
+            size += len(handed.will.payload) + len(handed.will.topic)
+        return response
+
+    async def _in_turns(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """Each of them; other work gets its turn in between."""
+        waiting = iter(items)
+        while chunk := list(islice(waiting, self._settings.keys_per_turn)):
+            for item in chunk:
+                yield item
+            await asyncio.sleep(0)
+
+
+def _revision(view: ReadView) -> int:
+    return max(view.offset - 1, 0)
+
+
+def _addresses(state: State, session: Session) -> Mapping[str, str]:
+    """Of the member that has the client, if it lives."""
+    member = owner(state, session)
+    return {} if member is None else member.addresses
+
+
+def _resource(client: str) -> str:
+    return f"session/{client}"

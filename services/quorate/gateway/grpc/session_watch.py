@@ -1,0 +1,149 @@
+"""``quorate.meta.v1.Mqtt.Watch``: what happens to sessions and wills, once, in order, from any revision of the log.
+
+Rules: as ``log_watches`` has them. One that names a member hears what that member has to do: clients taken from it,
+sessions of its clients that ended, and wills for it to publish.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from quorate.events import (
+    Event,
+    MqttSubscription,
+    SessionDisconnected,
+    SessionEnded,
+    SessionOpened,
+    SessionOwnerLost,
+    SessionOwnerSettled,
+    SubscriptionsChanged,
+    WillAcknowledged,
+    WillHandedOver,
+)
+from quorate.gateway.grpc.asking import Call
+from quorate.gateway.grpc.log_watches import LogWatches
+from quorate.gateway.grpc.pb import mqtt_pb2 as pb
+from quorate.gateway.grpc.watch_log import Told
+from quorate.model.state import State
+from quorate.model.words import sentence
+
+Happened = tuple[int, Sequence[Event]]
+"""A revision, and its events about sessions and wills."""
+
+
+def _mqtt(state: State) -> State:
+    return State(
+        sessions=state.sessions,
+        subscriptions=state.subscriptions,
+        held=state.held,
+        session_owners=state.session_owners,
+        wills=state.wills,
+    )
+
+
+def _happened(revision: int, before: State, after: State, events: Sequence[Event], size: int) -> Happened:
+    return revision, events
+
+
+SESSIONS: Final = Told(("session", "session-owner", "will"), _mqtt, _happened)
+
+
+class SessionWatches(LogWatches):
+    """All watches of sessions of a node, and their handler."""
+
+    async def sessions(self, request: pb.WatchSessionsRequest, call: Call) -> AsyncIterator[pb.WatchSessionsResponse]:
+        """The first answer says from where on; then one for each revision that concerns the member."""
+        self._asking.allowed("WatchSessions", "session")
+        following = self.follow(SESSIONS, request.start_revision)
+        try:
+            yield pb.WatchSessionsResponse(revision=following.begins)
+            async for revision, events in following.changes():
+                changes = [told(event, request.member, revision) for event in events]
+                answer = [change for change in changes if change is not None]
+                if answer and revision >= request.start_revision:
+                    yield pb.WatchSessionsResponse(revision=revision, changes=answer)
+        finally:
+            self.leave(following)
+
+
+def told(event: Event, member: str, revision: int) -> pb.SessionChange | None:
+    """What is told of an event to whoever watches all of it, or (named) what a member has to do; None: nothing."""
+    change = _change(event, revision)
+    if change is None or (member and not _concerns(event, member)):
+        return None
+    change.what = sentence(event)
+    return change
+
+
+def _concerns(event: Event, member: str) -> bool:
+    match event:
+        case SessionOpened():
+            return event.taken_over_from == member
+        case SessionEnded() | WillHandedOver() | SessionOwnerLost() | SessionOwnerSettled():
+            return event.member == member
+        case _:
+            return False
+
+
+def _change(event: Event, revision: int) -> pb.SessionChange | None:
+    match event:
+        case SessionOpened():
+            opened = pb.SessionOpened(
+                client=event.client,
+                session_epoch=revision,  # It is the last event of its decision.
+                member=event.member,
+                member_epoch=event.member_epoch,
+                taken_over_from=event.taken_over_from,
+                replaced_epoch=event.replaced_epoch,
+            )
+            return pb.SessionChange(opened=opened)
+        case SessionDisconnected() | SessionEnded():
+            closed = pb.SessionClosed(
+                client=event.client,
+                session_epoch=event.session_epoch,
+                member=event.member,
+                ended=isinstance(event, SessionEnded),
+                reason=event.reason,
+            )
+            return pb.SessionChange(closed=closed)
+        case SubscriptionsChanged():
+            put = pb.SubscriptionsPut(
+                client=event.client,
+                session_epoch=event.session_epoch,
+                added=map(_subscription, event.added),
+                removed=event.removed,
+            )
+            return pb.SessionChange(subscriptions=put)
+        case SessionOwnerLost() | SessionOwnerSettled():
+            lost = pb.SessionOwnerLost(
+                member=event.member,
+                member_epoch=event.member_epoch,
+                settled=isinstance(event, SessionOwnerSettled),
+            )
+            return pb.SessionChange(lost=lost)
+        case WillHandedOver():
+            return pb.SessionChange(will=_will(event))
+        case WillAcknowledged():
+            return pb.SessionChange(will_acknowledged=event.session_epoch)
+        case _:  # WillDecided: what follows it says more.
+            return None
+
+
+def _subscription(one: MqttSubscription) -> pb.Subscription:
+    return pb.Subscription(
+        filter=one.filter,
+        qos=one.qos,
+        no_local=one.no_local,
+        retain_as_published=one.retain_as_published,
+        retain_handling=one.retain_handling,
+        identifier=one.identifier,
+    )
+
+
+def _will(event: WillHandedOver) -> pb.HandedWill:
+    return pb.HandedWill(
+        will=event.session_epoch,
+        client=event.client,
+        message=pb.Will(topic=event.topic, payload=event.payload, qos=event.qos, retain=event.retain),
+        member=event.member,
+        member_epoch=event.member_epoch,
+    )
