@@ -43,7 +43,7 @@ def member(channel: grpc.Channel, name: str, timeout_ms: int) -> int:
     request = members_pb2.RegisterMemberRequest(
         name=name, incarnation="1", timeout_ms=timeout_ms, roles=["mqtt"], addresses={"mqtt": f"{name}:1883"}
     )
-    epoch = stub.Register(request, timeout=5).epoch
+    epoch: int = stub.Register(request, timeout=5).epoch
     beat = members_pb2.MemberHeartbeatRequest(name=name, epoch=epoch, applied_revision=epoch)
     assert not stub.Heartbeat(beat, timeout=5).fenced
     return epoch

@@ -163,7 +163,7 @@ class Invariants:
         """No later than in this term. A leader of an earlier one, elected by votes that were slow, may lack it."""
         self.last_committed = Index(1)
         self.next_offset = 0
-        self._time_ms = 0
+        self.log_ms = 0
         self.entries: list[tuple[Index, Term, bytes]] = []
         self.log: list[Executed] = []
         self._by_tag: dict[str, Executed] = {}
@@ -510,9 +510,9 @@ class Invariants:
         batch = patch(entry.batch, entry.base_offset, term)
         self._batches[executed.base] = (entry.count, zlib.crc32(batch))
         for stamp, event in decode_events(batch):
-            if stamp.time_ms < self._time_ms:
-                self._fail(TIME, f"{stamp.time_ms} at offset {stamp.offset}, {self._time_ms} before it")
-            self._time_ms = stamp.time_ms
+            if stamp.time_ms < self.log_ms:
+                self._fail(TIME, f"{stamp.time_ms} at offset {stamp.offset}, {self.log_ms} before it")
+            self.log_ms = stamp.time_ms
             self._levels.committed(event, stamp.offset)
             self.on_event(event)
         if entry.request_id:

@@ -27,6 +27,16 @@ from quorate.events import (
     SchemaRegistered,
     TopicDeleted,
     kinds_about,
+    SessionDisconnected,
+    SessionEnded,
+    SessionOpened,
+    SessionOwnerLost,
+    SessionOwnerSettled,
+    SubscriptionsChanged,
+    TopicDeleted,
+    WillAcknowledged,
+    WillDecided,
+    WillHandedOver,
 )
 from tests.sim.world import ViolationError
 
@@ -42,6 +52,8 @@ EVENTS: Final[dict[type[Event], int]] = dict.fromkeys(
         *(MemberRegistered, MemberAmended, MemberUnfenced, MemberFenced, MemberDraining, MemberGone),
         *(SchemaAdded, SchemaRegistered, SchemaDeleted),
         *kinds_about("shard", "segment"),
+        *(SessionOpened, SubscriptionsChanged, SessionDisconnected, SessionEnded, WillDecided),
+        *(SessionOwnerLost, SessionOwnerSettled, WillHandedOver, WillAcknowledged),
     ),
     FURTHER,
 )

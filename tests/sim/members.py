@@ -191,6 +191,15 @@ class Members:
         if getattr(event, "member", "") not in self.told:  # Another's (``stores``).
             return
         match event:
+            case (
+                MemberRegistered()
+                | MemberAmended()
+                | MemberUnfenced()
+                | MemberFenced()
+                | MemberDraining()
+                | MemberGone()
+            ) if event.member not in self.told:  # Others have members too (mqtt.py).
+                return
             case MemberRegistered():
                 told = self.told[event.member]
                 if not told.fenced or event.replaced_epoch != told.epoch:

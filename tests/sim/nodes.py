@@ -48,6 +48,7 @@ from quorate.metadata.commands import (
     RecordNodeStart,
     Transact,
     Transacted,
+    SessionIs,
 )
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark, RunningSums
@@ -188,6 +189,8 @@ def result_of(outcome: Outcome) -> Result:
     match outcome:
         case Answered(reply=MemberIs() as reply, offset=offset):
             return Done(offset, f"{reply.registered_epoch(offset)} {'fenced' if reply.fenced else 'unfenced'}")
+        case Answered(reply=SessionIs(opened=True) as reply, offset=offset):
+            return Done(offset, str(reply.session_epoch(offset)))
         case Answered(offset=offset):
             return Done(offset)
         case Refused():

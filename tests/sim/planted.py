@@ -37,8 +37,13 @@ from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.metadata import cluster, members, segment_elections
 from quorate.metadata import journal as journal_rules
 from quorate.metadata.commands import RaiseFeatureLevel, RegisterMember
+from quorate.controller.session_keeper import SessionKeeper
+from quorate.gateway.kafka.groups import Groups
+from quorate.gateway.kafka.offsets import GroupOffsets
+from quorate.metadata import cluster, members, sessions, wills
+from quorate.metadata.commands import HandOverWills, RaiseFeatureLevel, RegisterMember
 from quorate.metadata.decide import DECIDERS
-from quorate.model import evolve
+from quorate.model import evolve, evolve_sessions
 from quorate.node import compose
 from quorate.node.compose import Core
 from quorate_projections.mirror.copying import MirrorCopier
@@ -82,6 +87,12 @@ def _two_of_one_name() -> None:
     edit(members, "register_member", "is not False", "is not context.members.alive(before.name, before.epoch)")()
     deciders: Any = DECIDERS
     deciders[RegisterMember] = members.register_member
+
+
+def _taken_from_the_living() -> None:
+    edit(wills, "hand_over_wills", "is not None:", "is None:")()
+    deciders: Any = DECIDERS
+    deciders[HandOverWills] = wills.hand_over_wills
 
 
 EDITED: Final[dict[str, Mutant]] = {
@@ -178,6 +189,30 @@ EDITED: Final[dict[str, Mutant]] = {
         "the fencing of a member that could not be decided is not tried again",
         edit(MemberKeeper, "_fence", "self._agenda.add(RETRY_S, found)", "pass"),
         test=f"{UNIT}/controller/test_member_keeper.py",
+    ),
+    "sessions of the leader before": Mutant(
+        "a new leader knows nothing of sessions whose clients went under another",
+        edit(SessionKeeper, "opened", "self._state().sessions.values()", "()"),
+    ),
+    "a loser heard": Mutant(
+        "whoever a session was taken from may still change it",
+        edit(
+            sessions, "found_session", "session.session_epoch != session_epoch", "session.session_epoch < session_epoch"
+        ),
+    ),
+    "a lost member's clients": Mutant(
+        "nothing is told of the clients of a member that is lost",
+        edit(sessions, "with_sessions", "if held and", "if False and held and"),
+    ),
+    "a will decided twice": Mutant(
+        "a session keeps its will when that is decided",
+        edit(evolve_sessions, "_session", "return _replace(before, will=None)", "return before"),
+    ),
+    "a will taken from the living": Mutant("wills are handed on from living members", _taken_from_the_living),
+    "an end forgotten": Mutant(
+        "the end of a session that could not be decided is not tried again",
+        edit(SessionKeeper, "_settled", "if due is not None:", "if due is not None and not again_ms:"),
+        test=f"{UNIT}/controller/test_session_keeper.py",
     ),
     "a command below its level": Mutant(
         "a command is run below the level of its events", edit(deciding, "decide", "> state.feature_level", "> 9")

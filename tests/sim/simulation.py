@@ -31,6 +31,7 @@ from tests.sim.invariants import FOUNDED_ONCE, Invariants
 from tests.sim.levels import Builds, in_this_seed
 from tests.sim.levels_seen import LevelsSeen
 from tests.sim.members import Members
+from tests.sim.mqtt import Brokers
 from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, own, unhurried
 from tests.sim.passengers import Mirrors, Projection
 from tests.sim.replay import Retold
@@ -114,6 +115,7 @@ class Simulation:
         self.members = Members(self.cluster, plan.seed if plan.clients else 0)
         stored = bool(plan.clients) and plan.seed % STORES_EVERY == 0
         self.stores = Stores(self.cluster, plan.seed, 4 if stored else 0)
+        self.mqtt = Brokers(self.cluster, plan.seed if plan.clients else 0, lambda: self.invariants.log_ms)
         self.invariants.on_event = self._committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
@@ -128,6 +130,7 @@ class Simulation:
         self.holders.committed(event)
         self.members.committed(event)
         self.stores.committed(event)
+        self.mqtt.committed(event)
 
     def _client(self, number: int) -> Client:
         random = self.world.random
@@ -161,6 +164,7 @@ class Simulation:
         self.holders.start()
         self.members.start()
         self.stores.start()
+        self.mqtt.start()
         self.builds.start(self.plan.faults_s)
         for passenger in (self.mirrors, self.projection):
             if passenger is not None:
@@ -185,8 +189,10 @@ class Simulation:
         self.members.stop()
         self.stores.stop()
         self._wait("a deletion does not end, or a segment that could be led is not", lambda: self.stores.settled)
+        self.mqtt.stop()
         self._wait("a lease whose holder is silent does not end", lambda: self.holders.settled)
         self._wait("a member that is silent is not fenced", lambda: self.members.settled)
+        self._wait("a session whose member is lost does not end", lambda: self.mqtt.settled)
         for client in self.clients:
             client.stop()
         self._wait("the nodes do not become equal", self._equal)
