@@ -41,14 +41,14 @@ from quorate.events import (
     SegmentInSyncAltered,
     SegmentLeaderElected,
     SegmentSealed,
-    ShardCreated,
-    ShardDeleting,
-    ShardGone,
     SessionDisconnected,
     SessionEnded,
     SessionOpened,
     SessionOwnerLost,
     SessionOwnerSettled,
+    ShardCreated,
+    ShardDeleting,
+    ShardGone,
     Stamp,
     SubscriptionsChanged,
     SyncStateSetAltered,
@@ -145,6 +145,7 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         case (
             SegmentCreated() | SegmentSealed() | SegmentLeaderElected() | SegmentInSyncAltered() | SegmentCopyDeleted()
         ):
+            return _next(state, stamp)
         case SessionOpened() | SubscriptionsChanged() | SessionDisconnected() | SessionEnded() | WillDecided():
             return _next(state, stamp)
         case SessionOwnerLost() | SessionOwnerSettled() | WillHandedOver() | WillAcknowledged():

@@ -261,16 +261,13 @@ class Replay:
         del self.leases[event["lease"]]
 
     def _schema_added(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
-        """The page tells of schemas, shards and segments in its log alone."""
+        """The page tells of schemas, shards, segments and sessions in its log alone."""
 
     _schema_registered = _schema_deleted = _schema_added
     _shard_created = _shard_deleting = _shard_gone = _segment_created = _segment_sealed = _schema_added
     _segment_leader_elected = _segment_in_sync_altered = _segment_copy_deleted = _schema_added
-    _key_deleted = _lease_granted = _lease_checkpointed = _lease_ended = _key_put
-    _member_registered = _member_amended = _member_unfenced = _member_fenced = _member_draining = _key_put
-    _member_gone = _key_put
-    _session_opened = _session_disconnected = _session_ended = _subscriptions_changed = _will_decided = _key_put
-    _session_owner_lost = _session_owner_settled = _will_handed_over = _will_acknowledged = _key_put
+    _session_opened = _session_disconnected = _session_ended = _subscriptions_changed = _will_decided = _schema_added
+    _session_owner_lost = _session_owner_settled = _will_handed_over = _will_acknowledged = _schema_added
 
     def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.topics[event["topic"]] = event

@@ -237,6 +237,7 @@ class History:
     def _journal(self, _name: str) -> Command:
         """Shards and segments, and members to hold them; refused below their level."""
         return plausible(self._state, self._chance)
+
     def _sessions(self, _name: str) -> Command:
         """Sessions of MQTT, and their wills."""
         chance, state = self._chance, self._state

@@ -214,6 +214,7 @@ class Replay:
             row |= {"leader": "", "member_epoch": 0}
         if not row["copies"]:
             del self.views["segments"][e["segment"]]
+
     def _SessionOpened(self, e: Row, at: Row) -> None:  # noqa: N802
         old = self.views["sessions"].get(e["client"], {"subscriptions": []})
         self.views["sessions"][e["client"]] = {

@@ -243,6 +243,8 @@ class OfSegments(msgspec.Struct, frozen=True):
 
     def command(self, state: State) -> Command:
         return plausible(state, Random(self.seed))
+
+
 class ByClient(msgspec.Struct, frozen=True):
     """What happens to a client of MQTT at a member, or what is settled of it, in its epoch or (``stale``) another."""
 
@@ -363,8 +365,8 @@ FITTING = st.one_of(
         detected_ms=st.just(3),
     ),
 )
-Item = Command | Alter | Acknowledge | ByMember | OfSegments | Heard
-Item = Command | Alter | Acknowledge | ByMember | ByClient | Heard
+Deferred = Alter | Acknowledge | ByMember | OfSegments | ByClient
+Item = Command | Deferred | Heard
 PROLOGUE: list[Item] = [
     CREATE,
     *(commands.PutTopic(topic="t", read_queues=1, write_queues=queues, permission=6) for queues in (1, 2)),
@@ -441,8 +443,7 @@ class Run:
         if isinstance(item, Heard):
             self.hear(item)
             return None
-        command = item.command(self.state) if isinstance(item, Alter | Acknowledge | ByMember | OfSegments) else item
-        command = item.command(self.state) if isinstance(item, Alter | Acknowledge | ByMember | ByClient) else item
+        command = item.command(self.state) if isinstance(item, Deferred) else item
         outcome = decide(self.state, command, self.context())
         assert outcome == decide(self.state, command, self.context()), "decide is not a function"
         if isinstance(outcome, Decision) and outcome.events:

@@ -25,8 +25,6 @@ from quorate.events import (
     SchemaAdded,
     SchemaDeleted,
     SchemaRegistered,
-    TopicDeleted,
-    kinds_about,
     SessionDisconnected,
     SessionEnded,
     SessionOpened,
@@ -37,6 +35,7 @@ from quorate.events import (
     WillAcknowledged,
     WillDecided,
     WillHandedOver,
+    kinds_about,
 )
 from tests.sim.world import ViolationError
 

@@ -46,9 +46,9 @@ from quorate.metadata.commands import (
     PutKey,
     RebuildVoter,
     RecordNodeStart,
+    SessionIs,
     Transact,
     Transacted,
-    SessionIs,
 )
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark, RunningSums

@@ -32,15 +32,11 @@ from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.machine import ReplicatedState
 from quorate.controller.member_keeper import MemberKeeper
 from quorate.controller.segment_keeper import SegmentKeeper
-from quorate.gateway.kafka.groups import Groups
-from quorate.gateway.kafka.offsets import GroupOffsets
-from quorate.metadata import cluster, members, segment_elections
-from quorate.metadata import journal as journal_rules
-from quorate.metadata.commands import RaiseFeatureLevel, RegisterMember
 from quorate.controller.session_keeper import SessionKeeper
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
-from quorate.metadata import cluster, members, sessions, wills
+from quorate.metadata import cluster, members, segment_elections, sessions, wills
+from quorate.metadata import journal as journal_rules
 from quorate.metadata.commands import HandOverWills, RaiseFeatureLevel, RegisterMember
 from quorate.metadata.decide import DECIDERS
 from quorate.model import evolve, evolve_sessions

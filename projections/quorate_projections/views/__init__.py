@@ -15,9 +15,9 @@ from quorate_projections.views import (
     routes,
     schemas,
     segments,
+    sessions,
     shards,
     subjects,
-    sessions,
     topics,
 )
 from quorate_projections.views.view import View

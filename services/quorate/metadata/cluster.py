@@ -26,8 +26,7 @@ from quorate.model.state import State
 
 FEATURE_MIN: Final = 1
 FEATURE_MAX: Final = 2
-"""The feature levels this code understands. 2: keys, leases, members, shards."""
-"""The feature levels this code understands. 2: keys, leases, members, sessions of MQTT."""
+"""The feature levels this code understands. 2: keys, leases, members, shards, sessions of MQTT, schemas of others."""
 _UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 

@@ -424,6 +424,10 @@ class AckDeleted(_Value, frozen=True):
 
     segment: str
     shard_epoch: int
+    member: str
+    member_epoch: int
+
+
 class OpenSession(_Value, frozen=True):
     """A client of MQTT connected to a member (CONNECT)."""
 
@@ -476,6 +480,8 @@ class ForgetCopies(_Value, frozen=True):
     """Nobody deletes the copies of members that are gone: a shard that is to go does not wait for them."""
 
     shard: str
+
+
 class HandOverWills(_Value, frozen=True):
     """Find others for these wills, whose members are lost."""
 
@@ -698,6 +704,8 @@ class InSyncIs(_Value, frozen=True):
     segment: str
     in_sync: tuple[InSyncCopy, ...]
     set_epoch: int
+
+
 class SessionIs(_Value, frozen=True):
     """Answer to OpenSession. Its epoch is the offset of the decision's last event, if it was ``opened``."""
 

@@ -30,7 +30,7 @@ from quorate.model.topic_filters import subscribed, unsubscribed
 OfSession = SessionOpened | SubscriptionsChanged | SessionDisconnected | WillDecided | SessionEnded
 OfOwner = SessionOwnerLost | SessionOwnerSettled
 OfWill = WillHandedOver | WillAcknowledged
-Held = Map[int, Map[str, None]]
+Clients = Map[int, Map[str, None]]
 
 _replace = msgspec.structs.replace
 
@@ -104,7 +104,7 @@ def _subscription(told: MqttSubscription) -> Subscription:
     )
 
 
-def with_client(held: Held, session: Session | None) -> Held:
+def with_client(held: Clients, session: Session | None) -> Clients:
     """The clients by member epoch, and this one, unless it is said to be gone."""
     if session is None or session.disconnected_ms:
         return held
@@ -112,7 +112,7 @@ def with_client(held: Held, session: Session | None) -> Held:
     return held.set(session.member_epoch, clients.set(session.client, None))
 
 
-def without_client(held: Held, session: Session | None) -> Held:
+def without_client(held: Clients, session: Session | None) -> Clients:
     """The clients by member epoch, and one less."""
     if session is None or session.disconnected_ms:
         return held

@@ -17,8 +17,7 @@ Condition = Literal["active", "fenced", "draining"]
 CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 BROKER_ROLE: Final = "broker"
 """What RocketMQ's brokers do."""
-LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = (leads_segments,)
-LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = (holds_clients,)
+LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = (leads_segments, holds_clients)
 """Each says of one kind of thing whether the member leads any of it. Asked only of members that are to leave."""
 
 

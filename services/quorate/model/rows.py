@@ -17,7 +17,7 @@ from quorate.errors import InvariantBrokenError
 from quorate.events import raw_name
 from quorate.events.codec import entity_key, entity_name
 from quorate.model.evolve import with_key
-from quorate.model.evolve_sessions import Held, with_client
+from quorate.model.evolve_sessions import Clients, with_client
 from quorate.model.ordered import OrderedMap, building
 from quorate.model.segments import Held, held, parsed, segment
 from quorate.model.state import (
@@ -33,12 +33,11 @@ from quorate.model.state import (
     Node,
     Schema,
     Segment,
+    Session,
+    SessionOwner,
     Shard,
     State,
     Subject,
-    Session,
-    SessionOwner,
-    State,
     Subscription,
     Subscriptions,
     Topic,
@@ -46,6 +45,7 @@ from quorate.model.state import (
 from quorate.model.topic_filters import index_name
 from quorate.slices import Steps, finished
 
+OfMqtt = Session | SessionOwner | HandedWill
 Entity = (
     Cluster
     | FeatureLevel
@@ -61,9 +61,8 @@ Entity = (
     | Subject
     | Shard
     | Segment
+    | OfMqtt
 )
-OfMqtt = Session | SessionOwner | HandedWill
-Entity = Cluster | FeatureLevel | Leader | Node | BrokerSet | Topic | Config | KeyValue | Lease | Member | OfMqtt
 
 ROWS_PER_STEP: Final = 32
 """How many rows one step of a long piece of work reads or writes: some tens of microseconds."""
@@ -228,7 +227,7 @@ class _Mqtt:
         self.sessions = Map[str, Session]().mutate()
         self.owners = Map[int, SessionOwner]().mutate()
         self.wills = Map[int, HandedWill]().mutate()
-        self.held: Held = Map()
+        self.held: Clients = Map()
         self._subscriptions: list[tuple[bytes, Subscription]] = []
 
     def add(self, entity: OfMqtt) -> None:

@@ -261,6 +261,8 @@ class Segment(_Entity, frozen=True):
     """None: it is not sealed."""
     election: Election | None = None
     """The last one; None: who led first leads."""
+
+
 class Subscription(_Entity, frozen=True):
     """That a client wants what is published to topics of a filter (MQTT 5.0, section 3.8.3.1)."""
 

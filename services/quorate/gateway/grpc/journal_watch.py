@@ -50,18 +50,19 @@ class JournalWatches(LogWatches):
     ) -> AsyncIterator[journal_pb2.WatchJournalResponse]:
         """The first answer says from where on; then one for each revision that concerns what is meant."""
         self._asking.allowed("WatchShards", f"shard/{request.shard}" if request.shard else "shard")
-        start = request.start_revision
-        async for place, changes in self.told(JOURNAL, start):
-            if changes is None:
-                yield journal_pb2.WatchJournalResponse(revision=place)
-                continue
-            answer = [
-                one
-                for (kind, name), what in changes.names.items()
-                if (one := _told_of(request, changes, kind, name, what)) is not None
-            ]
-            if answer and changes.revision >= start:
-                yield journal_pb2.WatchJournalResponse(revision=changes.revision, changes=answer)
+        following = self.follow(JOURNAL, request.start_revision)
+        try:
+            yield journal_pb2.WatchJournalResponse(revision=following.begins)
+            async for changes in following.changes():
+                answer = [
+                    one
+                    for (kind, name), what in changes.names.items()
+                    if (one := _told_of(request, changes, kind, name, what)) is not None
+                ]
+                if answer and changes.revision >= request.start_revision:
+                    yield journal_pb2.WatchJournalResponse(revision=changes.revision, changes=answer)
+        finally:
+            self.leave(following)
 
 
 def _told_of(

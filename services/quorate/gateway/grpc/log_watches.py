@@ -1,5 +1,4 @@
-"""What watches of the event log have in common: how each reads it, who waits, and who is woken.
-"""Watches of some kinds of entities, from any revision of the log: what members' and sessions' have in common.
+"""Watches of some kinds of entities, from any revision of the log: what they have in common.
 
 Rules: a watcher reads the log itself (``watch_log``), whole entries, as fast as its client takes them: nothing is
 queued for it, dropped or told twice. What is applied is looked at once for all, by its bytes, and wakes only those whom
@@ -8,7 +7,6 @@ it may concern.
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final, TypeVar
 from typing import Final, Generic, TypeVar
 
 from quorate.consensus.storage.event_log import parse_batch
@@ -23,8 +21,6 @@ READS_PER_TURN: Final = 4
 """Of the log, when what is applied is looked at."""
 
 
-class LogWatches(Listener):
-    """All watches of some kinds of entities of a node."""
 class Following(Generic[C]):
     """What one watcher is told: ``begins`` after this revision; ``changes`` all there is, and then whatever comes."""
 
@@ -116,36 +112,6 @@ class LogWatches(Listener):
             self._seen, found = self._context.controller.offset, set(self._waiting)
         for one in found:
             one.set()
-
-    async def told(self, whom: Told[C], start: int) -> AsyncIterator[tuple[int, C | None]]:
-        """First the last revision before what follows, with nothing; then what each entry changed, from the one on
-        that has this revision (0: from now). Raises CallError.
-        """
-        if len(self._waiting) >= self._context.settings.watches_max:
-            raise CallError(*TOO_MANY)
-        controller = self._context.controller
-        now, wake = controller.offset, asyncio.Event()
-        if 0 < start < now:
-            fold = LogFold(self._context, whom, self._asking.entry_start(start), wake.set)
-        else:
-            fold = LogFold(self._context, whom, now, wake.set, controller.state)
-        if not self._waiting:
-            self._seen = now
-        self._waiting[wake] = whom.marks
-        try:
-            yield max(fold.offset - 1, 0), None
-            while True:
-                wake.clear()
-                place = fold.offset
-                for change in fold.read():
-                    yield fold.offset - 1, change
-                if fold.offset == place:
-                    await wake.wait()
-                else:
-                    await asyncio.sleep(0)
-        finally:
-            fold.close()
-            del self._waiting[wake]
 
 
 def _nothing() -> None:

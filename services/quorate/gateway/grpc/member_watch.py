@@ -1,6 +1,5 @@
 """``quorate.meta.v1.Members.Watch``: every change of members and of RocketMQ's brokers, from any revision of the log.
 
-Rules: those of ``log_watches``.
 Rules: as ``log_watches`` has them. A member that is not meant any more is told as one that left.
 """
 
@@ -57,16 +56,6 @@ class MemberWatches(LogWatches):
     ) -> AsyncIterator[members_pb2.WatchMembersResponse]:
         """The first answer says from where on; then one for each revision that concerns the selector."""
         self._asking.allowed("WatchMembers", "member")
-        meant, start = selector(request.selector), request.start_revision
-        whom = WITH_BROKERS if not meant.roles or BROKER_ROLE in meant.roles else MEMBERS
-        async for place, changes in self.told(whom, start):
-            if changes is None:
-                yield members_pb2.WatchMembersResponse(revision=place)
-                continue
-            revision, found = changes
-            answer = [one for one in (_told_of(change, meant) for change in found) if one is not None]
-            if answer and revision >= start:
-                yield members_pb2.WatchMembersResponse(revision=revision, changes=answer)
         meant = selector(request.selector)
         whom = WITH_BROKERS if not meant.roles or BROKER_ROLE in meant.roles else MEMBERS
         following = self.follow(whom, request.start_revision)

@@ -32,9 +32,8 @@ from quorate.gateway.grpc.kv import KvService
 from quorate.gateway.grpc.leases import LeaseService
 from quorate.gateway.grpc.member_watch import MemberWatches
 from quorate.gateway.grpc.members import MemberService
-from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, rpc_pb2
 from quorate.gateway.grpc.mqtt import MqttService
-from quorate.gateway.grpc.pb import cluster_pb2, members_pb2, mqtt_pb2, rpc_pb2
+from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, mqtt_pb2, rpc_pb2
 from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.watch import WatchService
@@ -62,15 +61,13 @@ class GrpcServer:
         self.hub = WatchHub(self._asking)
         self.member_watches = MemberWatches(self._asking)
         self.journal_watches = JournalWatches(self._asking)
-        self._services = self._handled()
-        context.metrics.gauge("grpc_watches", "Watches of all gRPC streams.", lambda: len(self.hub))
-        context.metrics.gauge("grpc_member_watches", "Watches of members over gRPC.", lambda: len(self.member_watches))
-        context.metrics.gauge("grpc_journal_watches", "Watches of shards over gRPC.", lambda: len(self.journal_watches))
         self.session_watches = SessionWatches(self._asking)
         self._services = self._handled()
-        context.metrics.gauge("grpc_watches", "Watches of all gRPC streams.", lambda: len(self.hub))
-        context.metrics.gauge("grpc_member_watches", "Watches of members over gRPC.", lambda: len(self.member_watches))
-        context.metrics.gauge("grpc_session_watches", "Watches of MQTT's sessions.", lambda: len(self.session_watches))
+        gauge = context.metrics.gauge
+        gauge("grpc_watches", "Watches of all gRPC streams.", lambda: len(self.hub))
+        gauge("grpc_member_watches", "Watches of members over gRPC.", lambda: len(self.member_watches))
+        gauge("grpc_journal_watches", "Watches of shards over gRPC.", lambda: len(self.journal_watches))
+        gauge("grpc_session_watches", "Watches of MQTT's sessions.", lambda: len(self.session_watches))
 
     def _handled(self) -> dict[ServiceDescriptor, Mapping[str, Handler]]:
         kv, leases, cluster = KvService(self._asking), LeaseService(self._asking), ClusterService(self._asking)
@@ -136,6 +133,8 @@ class GrpcServer:
             "Health": journal.health,
             "WhatIf": journal.whatif,
             "Watch": self.journal_watches.watch,
+        }
+
     def _of_mqtt(self) -> Mapping[str, Handler]:
         mqtt = MqttService(self._asking)
         return {
