@@ -86,10 +86,7 @@ class History:
         makers = {
             self._apply: 6, self._register: 10, self._elect: 14, self._alter: 16, self._fence: 10, self._unfence: 10,
             self._acknowledge: 8, self._clean: 2, self._topic: 12, self._config: 8, self._govern: 3, self._keys: 10,
-            self._members: 8,
-            self._schemas: 8,
-            self._members: 8, self._journal: 13,
-            self._members: 8, self._sessions: 12,
+            self._members: 8, self._schemas: 8, self._journal: 13, self._sessions: 12,
         }  # fmt: skip
         (maker,) = chance.choices(list(makers), list(makers.values()))
         name = chance.choice(self._sets)

@@ -416,13 +416,14 @@ OF_THE_JOURNAL = st.builds(
     st.just([CREATE, *LEVEL_2, *JOURNAL]),
     st.lists(st.one_of(OF_SEGMENTS, OF_SEGMENTS, OF_SEGMENTS, BY_MEMBERS), min_size=15, max_size=60),
 )
-HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_BROKERS, OF_ALL, OF_MEMBERS_ALL, OF_THE_JOURNAL)
 OF_SESSIONS = st.builds(
     lambda prologue, rest: prologue + rest,
     st.just([CREATE, *LEVEL_2, *MEMBER, OPENING]),
     st.lists(st.one_of(BY_CLIENTS, BY_CLIENTS, BY_CLIENTS, BY_CLIENTS, BY_MEMBERS), min_size=15, max_size=60),
 )
-HISTORIES = st.one_of(OF_BROKERS, OF_BROKERS, OF_ALL, OF_MEMBERS_ALL, OF_SESSIONS, OF_SESSIONS)
+HISTORIES = st.one_of(
+    *(OF_BROKERS, OF_BROKERS, OF_BROKERS), OF_ALL, OF_MEMBERS_ALL, OF_THE_JOURNAL, *(OF_SESSIONS, OF_SESSIONS)
+)
 POLICIES = st.sampled_from([PolicySettings(), PolicySettings(), JAVA, PolicySettings(enable_elect_unclean_master=True)])
 
 

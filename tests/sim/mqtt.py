@@ -201,7 +201,8 @@ class Brokers:
     def settled(self) -> bool:
         """Has every session ended, is no loss left, and is no will with a member that is none?"""
         held = all(not name for name, _ in self._wills.values())
-        return not self._sessions and not self._lost and not self._living and held
+        silent = self._brokers.keys().isdisjoint(self._living)  # Members of other kinds live on.
+        return not self._sessions and not self._lost and silent and held
 
     def ask(self, command: Command, told: Callable[[Result], None]) -> None:
         """Through any node."""

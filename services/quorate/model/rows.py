@@ -7,8 +7,8 @@ format, which follows the feature level, so that nodes of two versions agree on 
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from operator import itemgetter
-from typing import Final, assert_never
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
 import msgspec
 from immutables import Map
@@ -45,7 +45,6 @@ from quorate.model.state import (
 from quorate.model.topic_filters import index_name
 from quorate.slices import Steps, finished
 
-OfMqtt = Session | SessionOwner | HandedWill
 Entity = (
     Cluster
     | FeatureLevel
@@ -61,7 +60,9 @@ Entity = (
     | Subject
     | Shard
     | Segment
-    | OfMqtt
+    | Session
+    | SessionOwner
+    | HandedWill
 )
 
 ROWS_PER_STEP: Final = 32
@@ -90,6 +91,24 @@ _TYPES: Final[dict[str, type[Entity]]] = {
     "session-owner": SessionOwner,
     "will": HandedWill,
 }
+_NAMES: Final[dict[type[Entity], Callable[[Any], object]]] = {
+    Cluster: attrgetter("cluster_id"),
+    FeatureLevel: attrgetter("level"),
+    Leader: attrgetter("node_id"),
+    Node: attrgetter("node_id"),
+    BrokerSet: attrgetter("name"),
+    Topic: attrgetter("topic"),
+    Config: attrgetter("scope"),
+    Lease: attrgetter("lease_id"),
+    Member: attrgetter("name"),
+    Schema: attrgetter("schema_id"),
+    Subject: attrgetter("subject"),
+    Shard: attrgetter("name"),
+    Session: attrgetter("client"),
+    SessionOwner: attrgetter("member_epoch"),
+    HandedWill: attrgetter("session_epoch"),
+}
+"""How the state knows an entity; keys and segments it keeps in an order."""
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(entity) for kind, entity in _TYPES.items()}
 
 
@@ -137,117 +156,63 @@ def from_rows(pairs: Iterable[tuple[bytes, bytes]]) -> State:
 
 def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     """``from_rows``, a few rows a step."""
-    nodes, sets = Map[int, Node]().mutate(), Map[str, BrokerSet]().mutate()
-    topics, configs = Map[str, Topic]().mutate(), Map[str, Config]().mutate()
-    leases = Map[int, Lease]().mutate()
-    members = Map[str, Member]().mutate()
-    schemas, subjects = Map[int, Schema]().mutate(), Map[str, Subject]().mutate()
-    schema_ids = Map[str, int]().mutate()
-    members, shards = Map[str, Member]().mutate(), Map[str, Shard]().mutate()
-    segments: list[Segment] = []
-    mqtt = _Mqtt()
+    found: dict[type[Entity], Any] = {kind: Map().mutate() for kind in _NAMES}
     keys: list[tuple[bytes, KeyValue]] = []
-    cluster: Cluster | None = None
-    leader: Leader | None = None
-    raised: int | None = None
+    segments: list[Segment] = []
+    subscriptions: list[tuple[bytes, Subscription]] = []
+    schema_ids, held = Map[str, int]().mutate(), Clients()
     for count, (key, value) in enumerate(pairs, start=1):
-        match decoded(key, value):
-            case KeyValue() as entity:
+        entity = decoded(key, value)
+        match entity:
+            case KeyValue():
                 keys.append((raw_name(entity.key), entity))
-            case Lease() as entity:
-                leases[entity.lease_id] = entity
-            case Member() as entity:
-                members[entity.name] = entity
-            case Schema() as entity:
-                schemas[entity.schema_id] = entity
-                schema_ids[entity.schema] = entity.schema_id
-            case Subject() as entity:
-                subjects[entity.subject] = entity
-            case Shard() as entity:
-                shards[entity.name] = entity
-            case Segment() as entity:
+            case Segment():
                 segments.append(entity)
-            case Session() | SessionOwner() | HandedWill() as entity:
-                mqtt.add(entity)
-            case BrokerSet() as entity:
-                sets[entity.name] = entity
-            case Topic() as entity:
-                topics[entity.topic] = entity
-            case Config() as entity:
-                configs[entity.scope] = entity
-            case Node() as entity:
-                nodes[entity.node_id] = entity
-            case Cluster() as entity:
-                cluster = entity
-            case Leader() as entity:
-                leader = entity
-            case FeatureLevel() as entity:
-                raised = entity.level
-            case other:
-                assert_never(other)
+            case _:
+                kind = type(entity)
+                found[kind][_NAMES[kind](entity)] = entity
+        if isinstance(entity, Schema):  # And what is known the other way round.
+            schema_ids[entity.schema] = entity.schema_id
+        elif isinstance(entity, Session):
+            held = with_client(held, entity)
+            subscriptions += [(index_name(entity.client, one.filter), one) for one in entity.subscriptions]
         if count % ROWS_PER_STEP == 0:
             yield
     keys.sort(key=itemgetter(0))  # Of rows in the order of a store: they are sorted, and looked through once.
+    subscriptions.sort(key=itemgetter(0))
     ordered = yield from building(keys)
     attached = yield from _attaching(keys)
     numbered, holding, leading = yield from _numbering(segments)
-    subscriptions = yield from mqtt.subscriptions()
+    subscribed: Subscriptions = yield from building(subscriptions)
+    all_found = {kind: entities.finish() for kind, entities in found.items()}
+    cluster: Cluster | None = next(iter(all_found[Cluster].values()), None)
+    raised: FeatureLevel | None = next(iter(all_found[FeatureLevel].values()), None)
     first_level = cluster.feature_level if cluster is not None else 0
     return State(
         cluster=cluster,
-        feature_level=first_level if raised is None else raised,
-        leader=leader,
-        nodes=nodes.finish(),
-        broker_sets=sets.finish(),
-        topics=topics.finish(),
-        configs=configs.finish(),
+        feature_level=first_level if raised is None else raised.level,
+        leader=next(iter(all_found[Leader].values()), None),
+        nodes=all_found[Node],
+        broker_sets=all_found[BrokerSet],
+        topics=all_found[Topic],
+        configs=all_found[Config],
         keys=ordered,
-        leases=leases.finish(),
+        leases=all_found[Lease],
         attached=attached,
-        members=members.finish(),
-        schemas=schemas.finish(),
-        subjects=subjects.finish(),
+        members=all_found[Member],
+        schemas=all_found[Schema],
+        subjects=all_found[Subject],
         schema_ids=schema_ids.finish(),
-        shards=shards.finish(),
+        shards=all_found[Shard],
         segments=numbered,
         holding=holding,
         leading=leading,
-        sessions=mqtt.sessions.finish(),
-        session_owners=mqtt.owners.finish(),
-        wills=mqtt.wills.finish(),
-        subscriptions=subscriptions,
-        held=mqtt.held,
+        sessions=all_found[Session],
+        session_owners=all_found[SessionOwner],
+        wills=all_found[HandedWill],
+        subscriptions=subscribed,
+        held=held,
     )
-
-
-class _Mqtt:
-    """What rows of MQTT's sessions come to."""
-
-    def __init__(self) -> None:
-        self.sessions = Map[str, Session]().mutate()
-        self.owners = Map[int, SessionOwner]().mutate()
-        self.wills = Map[int, HandedWill]().mutate()
-        self.held: Clients = Map()
-        self._subscriptions: list[tuple[bytes, Subscription]] = []
-
-    def add(self, entity: OfMqtt) -> None:
-        """One more."""
-        match entity:
-            case Session():
-                self.sessions[entity.client] = entity
-                self.held = with_client(self.held, entity)
-                self._subscriptions += [(index_name(entity.client, one.filter), one) for one in entity.subscriptions]
-            case SessionOwner():
-                self.owners[entity.member_epoch] = entity
-            case HandedWill():
-                self.wills[entity.session_epoch] = entity
-            case _:
-                assert_never(entity)
-
-    def subscriptions(self) -> Steps[Subscriptions]:
-        """Of all of them."""
-        self._subscriptions.sort(key=itemgetter(0))
-        return building(self._subscriptions)
 
 
 def _attaching(keys: Iterable[tuple[bytes, KeyValue]]) -> Steps[Map[int, OrderedMap[None]]]:

@@ -23,7 +23,7 @@ from quorate_projections.views import VIEWS
 from tests.clusters import quorate
 from tests.projections.history import START_MS, records
 
-COUNT = 600
+COUNT = 1000
 
 
 class Setup:
