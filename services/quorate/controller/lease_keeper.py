@@ -40,6 +40,8 @@ class _Watched:
 class LeaseKeeper(Listener):
     """Implements ``model.live.LeaseTimes``; ``submit`` has this node, if it leads, decide a command."""
 
+    concerns = frozenset((LeaseGranted, LeaseEnded))
+
     def __init__(
         self, state: Callable[[], State], scheduler: Scheduler, settings: ControllerSettings, submit: Submit
     ) -> None:

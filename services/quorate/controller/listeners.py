@@ -6,6 +6,7 @@ nothing.
 """
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from quorate.consensus.ports import Index, LeaderCause, Term
 from quorate.controller.live import LiveEntry
@@ -15,6 +16,9 @@ from quorate.events import Event
 
 class Listener:
     """Hears nothing, unless it says otherwise."""
+
+    concerns: ClassVar[frozenset[type[Event]] | None] = None
+    """The kinds of events for which ``committed`` is called; None: all. Most commits concern few parts."""
 
     # -- of the machine, in this order
 
@@ -84,7 +88,7 @@ class WhenApplied(Listener):
         self._call(end_offset)
 
 
-_NAMES = tuple(name for name in vars(Listener) if not name.startswith("_"))
+_NAMES = tuple(name for name, value in vars(Listener).items() if callable(value) and not name.startswith("_"))
 
 
 class Listeners(Listener):
@@ -114,6 +118,8 @@ class Listeners(Listener):
             )
             for name in _NAMES
         }
+        overriding = [one for one in self._all if type(one).committed is not Listener.committed]
+        self._committing = tuple((one.committed, one.concerns) for one in overriding)
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         """Tell each who leads."""
@@ -157,8 +163,10 @@ class Listeners(Listener):
 
     def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """Tell each what is applied."""
-        for tell in self._who["committed"]:
-            tell(events)
+        kinds = {event.__class__ for _, event in events}
+        for tell, concerns in self._committing:
+            if concerns is None or not concerns.isdisjoint(kinds):
+                tell(events)
 
     def suspected(self, suspects: list[LiveEntry]) -> None:
         """Tell each who is suspected."""

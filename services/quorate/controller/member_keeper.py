@@ -43,6 +43,8 @@ class _Heard:
 class MemberKeeper(Listener):
     """Implements ``model.live.MemberView``; ``submit`` has this node, if it leads, decide a command."""
 
+    concerns = frozenset((MemberGone, MemberRegistered, MemberUnfenced, MemberAmended))
+
     def __init__(
         self, state: Callable[[], State], scheduler: Scheduler, settings: ControllerSettings, submit: Submit
     ) -> None:

@@ -49,6 +49,8 @@ class _Push:
 class RoleChanges(Listener):
     """Active while this node leads."""
 
+    concerns = frozenset((MasterElected,))
+
     def __init__(
         self, controller: Controller, scheduler: Scheduler, brokers: BrokerLink, settings: ControllerSettings
     ) -> None:

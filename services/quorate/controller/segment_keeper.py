@@ -42,6 +42,19 @@ Submit = Callable[[Command, Callable[[Outcome], None]], None]
 class SegmentKeeper(Listener):
     """``submit`` has this node, if it leads, decide a command."""
 
+    concerns = frozenset(
+        (
+            MemberFenced,
+            MemberDraining,
+            MemberRegistered,
+            MemberGone,
+            MemberUnfenced,
+            SegmentInSyncAltered,
+            ShardDeleting,
+            SegmentCopyDeleted,
+        )
+    )
+
     def __init__(
         self, state: Callable[[], State], scheduler: Scheduler, settings: ControllerSettings, submit: Submit
     ) -> None:

@@ -41,6 +41,10 @@ Submit = Callable[[Command, Callable[[Outcome], None]], None]
 class SessionKeeper(Listener):
     """``now_ms``: the log's time, at least; ``submit`` has this node, if it leads, decide a command."""
 
+    concerns = frozenset(
+        (SessionDisconnected, SessionOwnerLost, WillHandedOver, MemberFenced, MemberGone, MemberUnfenced)
+    )
+
     def __init__(
         self,
         state: Callable[[], State],

@@ -31,6 +31,8 @@ _Item = tuple[str, str]
 class TopicPushes(Listener):
     """Active while this node leads."""
 
+    concerns = frozenset((TopicCreated, TopicUpdated, TopicDeleted, MasterElected))
+
     def __init__(
         self, controller: Controller, scheduler: Scheduler, brokers: TopicLink, settings: ControllerSettings
     ) -> None:

@@ -6,7 +6,7 @@ from quorate.consensus.ports import Index, LeaderCause, Term
 from quorate.controller import Listener, Listeners
 from quorate.controller.live import LiveEntry
 from quorate.controller.messages import BrokersClosed, SumsMessage
-from quorate.events import Event
+from quorate.events import Event, LeaseEnded, TopicDeleted
 from quorate.metadata.group_rows import encode_changes
 from tests.unit.controller.bench import CALLER, Bench
 from tests.unit.controller.test_controller import topic
@@ -73,7 +73,7 @@ class Recorder(Listener):
 
 def test_each_is_told_everything_in_the_order_in_which_they_were_named() -> None:
     """Whatever it is that a listener may hear: all of them hear it, the first named first."""
-    names = [name for name in vars(Listener) if not name.startswith("_")]
+    names = [name for name, value in vars(Listener).items() if callable(value) and not name.startswith("_")]
     heard: list[str] = []
     listeners = Listeners()
     listeners.add(Recorder("b", heard), Listener(), Recorder("a", heard))
@@ -137,3 +137,24 @@ def test_a_controller_is_whole_before_it_is_started() -> None:
     controller.quorum.ask(told.append)
     assert told == [None]
     assert controller.clock.ahead_ms == 0
+
+
+class OfTopics(Listener):
+    """Hears of one kind alone."""
+
+    concerns = frozenset((TopicDeleted,))
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+
+    def committed(self, events: Sequence[tuple[int, Event]]) -> None:
+        self.heard += [offset for offset, _ in events]
+
+
+def test_a_slice_without_what_concerns_it_costs_a_part_nothing() -> None:
+    """Who names kinds of events is told whole slices with any of them, and no other."""
+    listeners, part = Listeners(), OfTopics()
+    listeners.add(part)
+    listeners.committed([(1, LeaseEnded(lease=1, reason="expired", keys=0, silent_ms=1))])
+    listeners.committed([(2, LeaseEnded(lease=2, reason="expired", keys=0, silent_ms=1)), (3, TopicDeleted(topic="t"))])
+    assert part.heard == [2, 3]

@@ -94,6 +94,8 @@ def escaped(value: str) -> str:
 class Scrape(Listener):
     """The handler of GET /metrics."""
 
+    concerns = frozenset((MasterElected, ElectionFailed))
+
     def __init__(self, context: HttpContext, role: Callable[[], str]) -> None:
         self._context = context
         self._role = role
