@@ -80,7 +80,7 @@ def test_each_is_told_everything_in_the_order_in_which_they_were_named() -> None
     listeners.add(Recorder("c", heard))
     for name in names:
         call = getattr(listeners, name)
-        call(*[None] * (call.__func__.__code__.co_argcount - 1))
+        call(*[()] * (call.__func__.__code__.co_argcount - 1))
     assert heard == [f"{name} {who}" for name in names for who in "bac"]
 
 

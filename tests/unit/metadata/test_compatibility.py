@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import suppress
 from typing import Any
 
 import avro.compatibility
@@ -128,7 +129,8 @@ def test_what_is_said_to_be_readable_is_read(pair: tuple[Any, Any]) -> None:
         body = io.BytesIO()
         fastavro.schemaless_writer(body, schemas[1], value)
         body.seek(0)
-        fastavro.schemaless_reader(body, schemas[1], schemas[0])
+        with suppress(UnicodeDecodeError):  # Bytes may be read as a string; whether these are one only they can say.
+            fastavro.schemaless_reader(body, schemas[1], schemas[0])
 
 
 A, AB, AX, X = record(field("a")), record(field("a"), field("b")), record(field("a"), field("x", default=1)), record()
