@@ -179,7 +179,7 @@ class Life:
         end = time.monotonic() + PATIENCE_S
         while True:
             response = self._ask(self._polls[answer.request_code], answer.port)
-            paths = differences(self._mapped(self._recorded(answer)), self._mapped(shape(response)))
+            paths = differences(self._java(self._recorded(answer)), self._ours(shape(response)))
             same = all(path == "fields.peers" for path, _, _ in paths)
             if same or time.monotonic() > end or not _will_be_so(answer):
                 self._keep(answer, response)
@@ -192,7 +192,7 @@ class Life:
         java, ours = self._recorded(answer), shape(response)
         if answer.request_code == 1010:
             java, ours = settings_shown(java["body"]), settings_shown(ours["body"])
-        self.java[step], self.ours[step] = self._mapped(java), self._mapped(ours)
+        self.java[step], self.ours[step] = self._java(java), self._ours(ours)
 
     def _recorded(self, answer: Line) -> Answer:
         said = answer.said
@@ -223,15 +223,27 @@ class Life:
             text = text.replace(address, self._brokers[number].address)
         return text
 
-    def _mapped(self, answer: Answer) -> Answer:
-        return {path: self._map(path, text) for path, text in answer.items()}
+    def _java(self, answer: Answer) -> Answer:
+        """A recorded answer, its addresses named by their parts. An address of this run that stands there too, by
+        chance, is none of this run.
+        """
+        return {path: self._named(path, text) for path, text in answer.items()}
 
-    def _map(self, path: str, text: str) -> str:
+    def _ours(self, answer: Answer) -> Answer:
+        """The same of an answer of this run, which may repeat what a recorded request said."""
+        return {path: self._named(path, self._there(text)) for path, text in answer.items()}
+
+    def _there(self, text: str) -> str:
+        for number in BROKERS:
+            text = text.replace(self._brokers[number].address, f"$broker-{number}")
+        for address in self._cluster.addresses:
+            text = text.replace(address, "$controller")
+        return text
+
+    def _named(self, path: str, text: str) -> str:
         for number, address in BROKERS.items():
-            text = text.replace(address, f"$broker-{number}").replace(
-                self._brokers[number].address, f"$broker-{number}"
-            )
-        for address in (*CONTROLLERS, *self._cluster.addresses):
+            text = text.replace(address, f"$broker-{number}")
+        for address in CONTROLLERS:
             text = text.replace(address, "$controller")
         if path == "fields.controllerLeaderId":
             return "$id" if text else text
@@ -270,12 +282,12 @@ class Life:
             self._keep_beating()
             return
         number = next(number for number, address in BROKERS.items() if address.endswith(line.conn.partition(">")[0]))
-        wanted = self._mapped(shape(Response(1008, 0, None, line.said["extFields"], line.body.encode())))
+        wanted = self._java(shape(Response(1008, 0, None, line.said["extFields"], line.body.encode())))
         end = time.monotonic() + PATIENCE_S
         told: list[Answer] = []
         while wanted not in told and time.monotonic() < end:
             time.sleep(0.02)
-            told = [self._mapped(answer) for answer in self._brokers[number].told]
+            told = [self._ours(answer) for answer in self._brokers[number].told]
         step = f"line {line.number}, code 1008"
         self.java[step] = wanted
         self.ours[step] = wanted if wanted in told else (told[-1] if told else {"told": "nothing"})
