@@ -116,8 +116,6 @@ def matching(index: Subscriptions, topic: str) -> Iterator[tuple[str, Subscripti
                 elif _any(index, reached + b"/"):
                     longer.append(reached + b"/")
         beginnings = longer
-        if not beginnings:
-            return
 
 
 def _at(index: Subscriptions, compared: bytes) -> Iterator[tuple[str, Subscription]]:

@@ -220,6 +220,8 @@ def _of_members(
             return f"member {event.member} is to leave: {event.reason}"
         case MemberGone():
             return f"member {event.member} is gone: {event.reason}"
+        case _:
+            assert_never(event)
 
 
 def _of_schemas(event: SchemaAdded | SchemaRegistered | SchemaDeleted) -> str:

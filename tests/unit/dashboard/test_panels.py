@@ -17,7 +17,7 @@ from quorate_spark.dashboard.soft_state import Soft
 from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
 from tests.dashboard.replay import Replay
 
-EVENTS = 260
+EVENTS = 400
 SEEDS = st.integers(0, 11)
 SHARES = st.floats(0, 1)
 LOGS: dict[int, FoldedLog] = {}

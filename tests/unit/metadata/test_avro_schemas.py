@@ -156,3 +156,13 @@ def test_nothing_else_is_raised(text: str) -> None:
     """Whatever comes."""
     with suppress(UsageError):
         canonical(text)
+
+
+def test_a_name_in_a_type_of_its_own_a_size_and_aliases() -> None:
+    """``{"type": "R"}`` is R; a fixed type has its size; aliases are texts or it is no schema."""
+    inside = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", {"type": "R"}]}]}
+    (field,) = types_of(json.dumps(inside)).fields
+    assert [branch.name or branch.kind for branch in field.type.branches] == ["null", "R"]
+    assert types_of('{"type": "fixed", "name": "F", "size": 4}').size == 4
+    with pytest.raises(UsageError, match="aliases are texts"):
+        types_of('{"type": "record", "name": "R", "aliases": 1, "fields": []}')

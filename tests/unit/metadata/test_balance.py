@@ -161,3 +161,10 @@ def test_a_move_goes_past_who_may_not_lead(barred: str) -> None:
     found = planned(world)
     assert [(move.broker_set, move.new) for move in found.moves] == [("a", 3)]
     assert found.after == {"h1": 1, "h2": 0, "h3": 1}
+
+
+def test_a_set_without_a_master_leads_nothing() -> None:
+    """It is the business of elections; its brokers' places are none of the plan's."""
+    world = World()
+    world.broker(1, "new")
+    assert planned(world) == Plan((), {}, {})

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from quorate.errors import InvariantBrokenError
 from quorate.events import (
     InSyncCopy,
     MemberGone,
@@ -37,11 +38,17 @@ from quorate.metadata.commands import (
     UnregisterMember,
 )
 from quorate.metadata.decide import LEVELS
+from quorate.metadata.replica_set import Broken
+from quorate.metadata.segment_whatif import PER_STEP, segments_whatif
+from quorate.model import rows
 from quorate.model.evolve import evolve
-from quorate.model.segments import last, segment
+from quorate.model.segments import last, segment, with_segment
 from quorate.model.state import Segment, Shard
+from quorate.model.storage_health import NO_LEADER, storage_health
+from quorate.model.storage_health import PER_STEP as HEALTH_PER_STEP
+from quorate.slices import finished
 from tests.segments import speaks
-from tests.unit.metadata.kit import CREATE, World
+from tests.unit.metadata.kit import CREATE, World, counted
 from tests.unit.metadata.test_keys import world
 
 
@@ -436,3 +443,47 @@ def test_what_is_refused_of_members_is_refused_here_alike(made: World) -> None:
     refusal = made.decide(command)
     assert isinstance(refusal, Refusal)
     assert refusal.code == "UnknownMember"
+
+
+def test_fences_that_a_segment_has_not(made: World) -> None:
+    """Its set has no last epoch in this life of the world, and one that is so already is no refusal."""
+    by = ByLeader(leader="m1", member_epoch=1, leader_epoch=1)
+    assert journal._broken(led(made), by, 1, Broken("exhausted")).code == "EpochsExhausted"
+    with pytest.raises(InvariantBrokenError, match="is not refused"):
+        journal._broken(led(made), by, 1, Broken("unchanged"))
+
+
+def test_a_segment_of_no_number_is_none(made: World) -> None:
+    """A name that no decision gives is an invariant that broke, in a row too; many segments are read in slices."""
+    found = msgspec.structs.replace(led(made), name="orders")
+    with pytest.raises(InvariantBrokenError, match="no segment's name"):
+        with_segment(made.state, None, found)
+    with pytest.raises(InvariantBrokenError, match="is no segment's"):
+        rows.from_rows([(b"segment/default/orders", rows.encoded(found))])
+    for number in range(rows.ROWS_PER_STEP):
+        made.reply(CreateShard(shard=f"s{number}", replication=1), SegmentIs)
+    assert rows.from_rows(rows.rows(made.state)).segments == made.state.segments
+
+
+def test_many_segments_are_looked_at_in_slices(made: World) -> None:
+    """Their health, and what would become of them: nobody waits for all of them. Who has no leader is at risk."""
+    for number in range(HEALTH_PER_STEP):
+        made.reply(CreateShard(shard=f"s{number}", replication=1), SegmentIs)
+    alone = [name for name, held in made.state.holding.items() if len(held) > PER_STEP]
+    assert alone
+    for name in alone:
+        fence(made, name)
+    (health, turns), (after, others) = (
+        counted(storage_health(made.state)),
+        counted(segments_whatif(made.state, frozenset(alone), made.policy, 1)),
+    )
+    assert health.segments == HEALTH_PER_STEP + 1
+    assert any(NO_LEADER in risk.reasons for risk in health.at_risk)
+    assert turns and others
+    assert {row.would_lead for row in after} >= {""}
+
+
+def test_what_would_become_of_a_shard_that_is_to_go_is_not_told(made: World) -> None:
+    """It needs no leader any more."""
+    made.do(DeleteShard(shard="orders"))
+    assert finished(segments_whatif(made.state, frozenset({"m1"}), made.policy, 1)) == []

@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
+from quorate.errors import InvariantBrokenError
 from quorate.events import Stamp, SyncStateSetAltered
-from quorate.metadata import commands
+from quorate.metadata import broker_sets, commands
+from quorate.metadata.replica_set import Broken, InSync
 from quorate.model.evolve import evolve
 from tests.unit.metadata.kit import World, altering
 
@@ -137,3 +139,10 @@ def test_epochs_end_where_the_wire_ends() -> None:
     )
     world.state = evolve(world.state, last, Stamp(offset=0, term=1, time_ms=0))
     assert world.refused(altering(world.a, 1)).code == "EpochsExhausted"
+
+
+def test_a_fence_that_rocketmq_has_not_cannot_break() -> None:
+    """Its brokers have no member epoch: if that fence were named, the rules were wrong, and nothing is answered."""
+    nobody = InSync[int](leader=None, leader_epoch=0, set_epoch=0, ids=())
+    with pytest.raises(InvariantBrokenError, match="no member epoch"):
+        broker_sets._not_altered("a", nobody, nobody, Broken("member epoch"))

@@ -169,3 +169,19 @@ def test_what_would_be_tells_the_rule_and_the_loss() -> None:
     assert whatif_words("only candidate", unclean=True, loses_bytes=3 * MIB) == "only one left to stand; loses 3.00 MiB"
     told = whatif_words("only candidate", unclean=True, loses_bytes=None)
     assert told == "only one left to stand; loses what it had not copied"
+
+
+def test_a_move_for_balance_is_told_as_one() -> None:
+    """Neither an operator nor a loss was the reason."""
+    candidate = Candidate(
+        broker_id=2, alive=True, in_sync=True, epoch=1, max_offset=1, confirm_offset=1, priority=1,
+        verdict="elected", out_by="", learner=False,
+    )  # fmt: skip
+    event = MasterElected(
+        cluster="c", broker_set="a", trigger="balance", evidence="", old_master=1, master=2, master_address="h:1",
+        master_epoch=2, sync_state_set=(2,), sync_state_set_epoch=2, old_sync_state_set=(1, 2),
+        candidates=(candidate,), decided_by="designated", explanation="", unclean=False, last_heartbeat_ms=0,
+        detected_ms=0, proposed_ms=0,
+    )  # fmt: skip
+    assert headline(event) == "a was moved from broker 1 to broker 2 for balance"
+    assert because(event).startswith("The controller named it to even out who leads")
