@@ -21,7 +21,10 @@ WAYS: Final = ("leader", "follower")
 DEADLINE_S: Final = 20.0
 UNKNOWN: Final = 7_777_777
 FAR: Final = 10**9
-STREAMS: Final = ("Watch/Watch", "Lease/LeaseKeepAlive", "Health/Watch", "ServerReflection/ServerReflectionInfo")
+STREAMS: Final = (
+    *("/Watch", "Lease/LeaseKeepAlive", "Members/Heartbeats"),
+    "ServerReflection/ServerReflectionInfo",
+)
 
 OK: Final = ("OK", "")
 NO_KEY: Final = ("INVALID_ARGUMENT", "etcdserver: key is not provided")
@@ -50,6 +53,31 @@ EMPTY: Final[dict[str, Told]] = {
     "etcdserverpb.Maintenance/HashKV": OK,
     "etcdserverpb.Maintenance/MoveLeader": BAD_TARGET,
     "quorate.meta.v1.Cluster/Status": OK,
+    "quorate.meta.v1.Members/Register": ("INVALID_ARGUMENT", "quorate: BadMemberName"),
+    **dict.fromkeys(
+        (f"quorate.meta.v1.Members/{name}" for name in ("Heartbeat", "Heartbeats", "Drain", "Unregister", "Describe")),
+        ("NOT_FOUND", "quorate: UnknownMember"),
+    ),
+    **dict.fromkeys((f"quorate.meta.v1.Members/{name}" for name in ("List", "Watch")), OK),
+    "quorate.meta.v1.Journal/CreateShard": ("INVALID_ARGUMENT", "quorate: BadShardName"),
+    **dict.fromkeys(
+        (f"quorate.meta.v1.Journal/{name}" for name in ("NextSegment", "Seal", "AlterInSync", "ElectLeader")),
+        ("INVALID_ARGUMENT", "quorate: BadSegmentName"),
+    ),
+    **dict.fromkeys(
+        (f"quorate.meta.v1.Journal/{name}" for name in ("DeleteShard", "Describe")),
+        ("NOT_FOUND", "quorate: UnknownShard"),
+    ),
+    "quorate.meta.v1.Journal/AckDeleted": ("NOT_FOUND", "quorate: UnknownMember"),
+    **dict.fromkeys((f"quorate.meta.v1.Journal/{name}" for name in ("List", "Health", "WhatIf", "Watch")), OK),
+    "quorate.meta.v1.Mqtt/OpenSession": ("INVALID_ARGUMENT", "quorate: BadClient"),
+    **dict.fromkeys(
+        (f"quorate.meta.v1.Mqtt/{name}" for name in ("CloseSession", "PutSubscriptions", "Locate")),
+        ("NOT_FOUND", "quorate: UnknownSession"),
+    ),
+    "quorate.meta.v1.Mqtt/Match": ("INVALID_ARGUMENT", "quorate: BadTopic"),
+    "quorate.meta.v1.Mqtt/AcknowledgeWill": ("NOT_FOUND", "quorate: UnknownMember"),
+    **dict.fromkeys((f"quorate.meta.v1.Mqtt/{name}" for name in ("List", "ListWills", "Watch")), OK),
     "grpc.health.v1.Health/Check": OK,
     "grpc.health.v1.Health/List": OK,
     "grpc.health.v1.Health/Watch": OK,

@@ -1,10 +1,10 @@
 """A request that reads: its code and body, its type, its question, its route, its answer; a unit test, a contract case.
 
-RocketMQ's name servers answer 206 with the names of all topics; a controller of Java's does not know the code.
+RocketMQ's brokers answer 305 with the names of their own topics; a controller of Java's does not know the code.
 """
 
 WHY = "topics are kept by the controller; Java's knows none"
-TEST = '''"""206 answers with the names of all topics."""
+TEST = '''"""305 answers with the names of all topics."""
 
 import json
 
@@ -14,13 +14,13 @@ from tests.unit.gateway.remoting.test_service import Gateway
 def test_the_names_of_topics() -> None:
     """By name, as Java's ``TopicList`` has them; there may be none."""
     gateway = Gateway()
-    assert json.loads(gateway.ask(206).body) == {"topicList": []}
+    assert json.loads(gateway.ask(305).body) == {"topicList": []}
     for name in ("b", "a"):
         assert gateway.ask(17, topic=name, readQueueNums=1, writeQueueNums=1, perm=6).code == 0
-    answer = gateway.ask(206)
+    answer = gateway.ask(305)
     assert (answer.code, json.loads(answer.body)) == (0, {"topicList": ["a", "b"]})
 '''
-REQUEST = '''class TopicNamesRequest(Head, frozen=True, tag=206):
+REQUEST = '''class TopicNamesRequest(Head, frozen=True, tag=305):
     """The names of all topics."""
 
     fields: ReadFields = ReadFields()
@@ -28,14 +28,14 @@ REQUEST = '''class TopicNamesRequest(Head, frozen=True, tag=206):
 
 class DeleteTopicRequest(Head'''
 BODY = '''class TopicNamesBody(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """Answer to 206, Java ``TopicList``."""
+    """Answer to 305, Java ``TopicList``."""
 
     topic_list: tuple[str, ...]
 
 
 class DataVersionBody('''
 QUESTION = '''class TopicNames(_Value, frozen=True):
-    """206: the names of all topics."""
+    """305: the names of all topics."""
 
 
 Query = NextBrokerId | ReplicaInfo | SyncStateData | TopicConfig | TopicList | TopicNames
@@ -54,7 +54,7 @@ ANSWERED = """def _topic_names(query: TopicNames, state: State, live: LiveView) 
 
 _ANSWERS: Final["""
 SERVED = '''    def topic_names(self, request: TopicNamesRequest, body: bytes, exchange: Exchange) -> None:
-        """206."""
+        """305."""
         self._query(exchange, request.fields, queries.TopicNames(), "cluster")
 
     def delete_topic(self'''
@@ -64,7 +64,7 @@ step = "names"
 why = "{WHY}"
 [deviation.answers]
 code = ["3", "0"]
-remark = ['" request type 206 not supported"', "null"]
+remark = ['" request type 305 not supported"', "null"]
 "body.topicList" = ["absent", '["$set"]']
 
 [[deviation]]
@@ -77,7 +77,7 @@ CHANGES = {
     "services/quorate/wire/remoting_headers.py": [
         (
             "    GET_ALL_TOPIC_CONFIG = 21\n",
-            "    GET_ALL_TOPIC_CONFIG = 21\n    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206\n",
+            "    GET_ALL_TOPIC_CONFIG = 21\n    GET_SYSTEM_TOPIC_LIST_FROM_BROKER = 305\n",
         ),
         ("class DataVersionBody(", BODY),
     ],
@@ -112,10 +112,10 @@ CHANGES = {
         ),
     ],
     "tests/contract/cases.py": [
-        ('    s.ask("delete", 215, topic=s.set)\n', '    s.ask("names", 206)\n    s.ask("delete", 215, topic=s.set)\n')
+        ('    s.ask("delete", 215, topic=s.set)\n', '    s.ask("names", 305)\n    s.ask("delete", 215, topic=s.set)\n')
     ],
     "tests/contract/deviations.toml": [('[[deviation]]\ncase = "topics"\nstep = "delete"\npath = "code"\n', DEVIATION)],
-    "docs/remoting.md": [("| 17, 215, 351, 21 |", "| 206 | names of topics | a read as 1004 |\n| 17, 215, 351, 21 |")],
+    "docs/remoting.md": [("| 17, 215, 351, 21 |", "| 305 | names of topics | a read as 1004 |\n| 17, 215, 351, 21 |")],
 }
 FILES_MAX = 9
 TESTS = [
@@ -124,5 +124,5 @@ TESTS = [
     "tests/unit/wire/test_remoting.py",
     "tests/contract/test_contract.py::test_every_answer_is_java_s_or_a_stated_deviation[topics-leader-json]",
 ]
-GOLDEN = {"code": "3", "remark": '" request type 206 not supported"'}
+GOLDEN = {"code": "3", "remark": '" request type 305 not supported"'}
 """What both Java controllers answer to the new step."""

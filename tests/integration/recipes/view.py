@@ -41,7 +41,7 @@ CHANGES = {
         ("    topics.VIEW,\n", "    topics.VIEW,\n    nodes.VIEW,\n"),
     ],
     "tests/projections/replay.py": [
-        ('"controller_terms", "audit",\n', '"controller_terms", "audit", "nodes",\n'),
+        ('"controller_terms", "audit",\n            )', '"controller_terms", "audit", "nodes",\n            )'),
         ("    def _ControllerLeaderElected(self", REPLAYED),
     ],
     "docs/projections.md": [
