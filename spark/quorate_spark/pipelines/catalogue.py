@@ -14,4 +14,5 @@ from quorate_spark.pipelines.terms import TERMS
 
 def folds(threshold: int = FLAPPING_ELECTIONS, window_ms: int = FLAPPING_WINDOW_MS) -> tuple[AnyFold, ...]:
     """All of them; the arguments are flapping's."""
-    return (AUDIT, AVAILABILITY, ELECTIONS, ENTITIES, LEASES, SYNC_SETS, TERMS, flapping(threshold, window_ms))
+    of_keys = (AUDIT, AVAILABILITY, ELECTIONS, ENTITIES, LEASES, SYNC_SETS, TERMS)
+    return (*of_keys, flapping(threshold, window_ms))

@@ -68,7 +68,7 @@ CHANGES = {
                 "from quorate_spark.pipelines.topic_changes import TOPIC_CHANGES\n"
             ),
         ),
-        ("SYNC_SETS, TERMS, flapping", "SYNC_SETS, TERMS, TOPIC_CHANGES, flapping"),
+        ("SYNC_SETS, TERMS)", "SYNC_SETS, TERMS, TOPIC_CHANGES)"),
     ],
     "tests/spark/replay.py": [
         (
