@@ -20,7 +20,10 @@ from typing import Any
 import grpc
 import psutil
 
-from quorate.gateway.grpc.pb import rpc_pb2
+from quorate.gateway.grpc.pb import journal_pb2, members_pb2, mqtt_pb2, rpc_pb2
+from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
+from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
+from quorate.gateway.grpc.pb.mqtt_pb2_grpc import MqttStub
 from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub
 from tests.clusters import QUORATE, Started, free_ports, until
 from tests.clusters import up as cluster_up
@@ -93,12 +96,16 @@ class World:
     # -- the load
 
     def write(self) -> None:
-        """Topics, settings, keys, leases and schemas come, change and go, through every node, until it is over."""
+        """Topics, settings, keys, leases, schemas, members and what they hold come, change and go, through every node,
+        until it is over.
+        """
         number = 0
         while not self.over.wait(0.1):
             number += 1
             if number % 4 == 0:
-                self._write_keys(self.cluster.nodes[number % len(self.cluster.nodes)]["grpc"], number)
+                address = self.cluster.nodes[number % len(self.cluster.nodes)]["grpc"]
+                self._write_keys(address, number)
+                self._write_members(address, number)
             node = self.cluster.nodes[number % len(self.cluster.nodes)]["http"]
             method, path, body = self._change(number)
             data = None if body is None else json.dumps(body).encode()
@@ -116,6 +123,29 @@ class World:
             keys.Put(rpc_pb2.PutRequest(key=b"/free/\x00%d" % (number % 5), value=b"%d" % number), timeout=5)
             if number % 12 == 0:
                 leases.LeaseRevoke(rpc_pb2.LeaseRevokeRequest(ID=number), timeout=5)
+
+    def _write_members(self, address: str, number: int) -> None:
+        """A member that is heard gets a shard and a client; now and then a shard and a session end."""
+        with suppress(grpc.RpcError), grpc.insecure_channel(address) as channel:
+            members, journal, mqtt = MembersStub(channel), JournalStub(channel), MqttStub(channel)
+            said = members_pb2.RegisterMemberRequest(
+                name="m", incarnation="1", roles=("journal", "mqtt"), timeout_ms=60_000
+            )
+            epoch = members.Register(said, timeout=5).epoch
+            beat = members_pb2.MemberHeartbeatRequest(name="m", epoch=epoch, applied_revision=epoch)
+            members.Heartbeat(beat, timeout=5)
+            opening = mqtt_pb2.OpenSessionRequest(
+                client=f"c{number % 3}", expiry_s=3600, member="m", member_epoch=epoch
+            )
+            session = mqtt.OpenSession(opening, timeout=5).session_epoch
+            if number % 8 == 0:
+                closing = mqtt_pb2.CloseSessionRequest(client=opening.client, session_epoch=session, end=True)
+                mqtt.CloseSession(closing, timeout=5)
+            shard = f"s{number % 5}"
+            if number % 16 == 0:
+                journal.DeleteShard(journal_pb2.DeleteShardRequest(shard=shard), timeout=5)
+            else:
+                journal.CreateShard(journal_pb2.CreateShardRequest(shard=shard, replication=1), timeout=5)
 
     def _change(self, number: int) -> tuple[str, str, Row | None]:
         if number % 50 == 1:

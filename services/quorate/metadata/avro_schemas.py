@@ -158,9 +158,7 @@ class _Reader:
             case "enum":
                 _symbols(made, data)
             case "fixed":
-                made.size = data.get("size", -1)
-                if type(made.size) is not int or not 0 <= made.size < 2**31:
-                    raise UsageError(f"{full}: no size")
+                made.size = _size(data, full)
             case _:
                 fields = data.get("fields")
                 if not isinstance(fields, list):
@@ -208,6 +206,13 @@ def _symbols(enum: Type, data: dict[str, Any]) -> None:
     if symbol is not None and symbol not in enum.symbols:
         raise UsageError(f"{enum.name}: its default {_short(symbol)} is none of its symbols")
     enum.symbol = symbol or ""
+
+
+def _size(data: dict[str, Any], full: str) -> int:
+    size = data.get("size")
+    if type(size) is not int or not 0 <= size < 2**31:
+        raise UsageError(f"{full}: no size")
+    return size
 
 
 def _texts(data: dict[str, Any], name: str) -> tuple[str, ...]:

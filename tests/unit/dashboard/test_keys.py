@@ -41,7 +41,7 @@ from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
 from tests.dashboard.replay import Replay, raw
 from tests.unit.dashboard.test_service import DOCS, SECTION, differing
 
-EVENTS = 400
+EVENTS = 500
 SEEDS = st.integers(0, 11)
 SHARES = st.floats(0, 1)
 LOGS: dict[int, FoldedLog] = {}

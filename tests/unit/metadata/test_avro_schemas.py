@@ -166,3 +166,9 @@ def test_a_name_in_a_type_of_its_own_a_size_and_aliases() -> None:
     assert types_of('{"type": "fixed", "name": "F", "size": 4}').size == 4
     with pytest.raises(UsageError, match="aliases are texts"):
         types_of('{"type": "record", "name": "R", "aliases": 1, "fields": []}')
+
+
+def test_an_error_is_a_record_and_an_enum_has_its_symbols() -> None:
+    """As the specification has them; what follows of each kind of named type is read."""
+    assert types_of('{"type": "error", "name": "E", "fields": []}').kind == "record"
+    assert types_of('{"type": "enum", "name": "E", "symbols": ["A"]}').symbols == ("A",)

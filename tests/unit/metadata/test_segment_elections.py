@@ -3,6 +3,7 @@
 import pytest
 
 from quorate.events import CopyCandidate, SegmentLeaderElected
+from quorate.metadata import segment_elections
 from quorate.metadata.commands import (
     CreateShard,
     DeleteShard,
@@ -233,3 +234,8 @@ def test_the_words_are_the_page_s_and_the_log_s(made: World) -> None:
         "segment orders/0: in sync are now m2 (before: m1, m2, m3)",
         "shard orders is to go, with 1 segment",
     ]
+
+
+def test_where_nobody_led_the_sentence_says_so(made: World) -> None:
+    """Nobody is named as the one that was lost."""
+    assert segment_elections._occasion(led(made), "", []) == "nobody led it"
