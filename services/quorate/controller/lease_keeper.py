@@ -14,15 +14,14 @@ from quorate.clock import Scheduler
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Outcome, Refused
 from quorate.controller.paced import Agenda
+from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, LeaseEnded, LeaseGranted
-from quorate.metadata.commands import CheckpointLeases, Command, ExpireLease
+from quorate.metadata.commands import CheckpointLeases, ExpireLease
 from quorate.model.state import State
 
 RETRY_S: Final = 0.5
 """How soon the end of a lease is tried again that could not be decided."""
-
-Submit = Callable[[Command, Callable[[Outcome], None]], None]
 
 
 class _Watched:

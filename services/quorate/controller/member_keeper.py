@@ -13,9 +13,10 @@ from quorate.clock import Scheduler
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Outcome, Refused
 from quorate.controller.paced import Agenda
+from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MemberAmended, MemberGone, MemberRegistered, MemberUnfenced
-from quorate.metadata.commands import Command, FenceMember, HearMember
+from quorate.metadata.commands import FenceMember, HearMember
 from quorate.model.live import MemberHealth
 from quorate.model.state import Member, State
 
@@ -23,8 +24,6 @@ RETRY_S: Final = 0.5
 """How soon a fencing is tried again that could not be decided."""
 LATE_S: Final = 1.0
 """A look that comes so long after its time says that this node stood still."""
-
-Submit = Callable[[Command, Callable[[Outcome], None]], None]
 
 
 class _Heard:

@@ -10,10 +10,14 @@ from quorate.consensus.ports import RaftEngine
 from quorate.controller.in_flight import Flights
 from quorate.controller.listeners import Listeners
 from quorate.controller.machine import ReplicatedState
+from quorate.controller.outcomes import Outcome
+from quorate.metadata.commands import Command
 from quorate.metrics import Metrics
 from quorate.model.state import Topic
 
 DialResult = Literal["accepted", "refused", "unknown"]
+Submit = Callable[[Command, Callable[[Outcome], None]], None]
+"""Has this node decide a command, if it leads."""
 
 
 class RoleChange(msgspec.Struct, frozen=True, gc=False):

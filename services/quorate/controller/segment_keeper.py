@@ -14,6 +14,7 @@ from typing import Final
 from quorate.clock import Scheduler
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Outcome, Refused
+from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import (
     Event,
@@ -35,8 +36,6 @@ BATCH: Final = 64
 LOOKS_PER_TURN: Final = 256
 RETRY_S: Final = 0.5
 """How soon is asked again what could not be decided."""
-
-Submit = Callable[[Command, Callable[[Outcome], None]], None]
 
 
 class SegmentKeeper(Listener):

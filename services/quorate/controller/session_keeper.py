@@ -14,6 +14,7 @@ from typing import Final
 from quorate.clock import Scheduler
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Outcome
+from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import (
     Event,
@@ -24,7 +25,7 @@ from quorate.events import (
     SessionOwnerLost,
     WillHandedOver,
 )
-from quorate.metadata.commands import Command, HandOverWills, SettleSessions
+from quorate.metadata.commands import HandOverWills, SettleSessions
 from quorate.model.sessions import due_ms, living
 from quorate.model.state import HandedWill, Session, State
 
@@ -34,8 +35,6 @@ PER_TURN: Final = 512
 """Sessions that a walk looks at in one turn."""
 RETRY_MS: Final = 500
 """How soon what could not be decided is tried again."""
-
-Submit = Callable[[Command, Callable[[Outcome], None]], None]
 
 
 class SessionKeeper(Listener):

@@ -14,6 +14,7 @@ from typing import TypeVar
 from grpc import StatusCode
 
 from quorate.controller import ReadView
+from quorate.events import MqttSubscription
 from quorate.gateway.grpc.asking import Asking, Call
 from quorate.gateway.grpc.codes import CallError, refused
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
@@ -53,7 +54,7 @@ def handed_told(handed: HandedWill) -> pb.HandedWill:
     )
 
 
-def subscription_told(one: Subscription) -> pb.Subscription:
+def subscription_told(one: Subscription | MqttSubscription) -> pb.Subscription:
     """A subscription as a message."""
     return pb.Subscription(
         filter=one.filter,

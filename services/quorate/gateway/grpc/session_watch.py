@@ -9,7 +9,6 @@ from typing import Final
 
 from quorate.events import (
     Event,
-    MqttSubscription,
     SessionDisconnected,
     SessionEnded,
     SessionOpened,
@@ -21,6 +20,7 @@ from quorate.events import (
 )
 from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.log_watches import LogWatches
+from quorate.gateway.grpc.mqtt import subscription_told
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.gateway.grpc.watch_log import Told
 from quorate.model.state import State
@@ -109,7 +109,7 @@ def _change(event: Event, revision: int) -> pb.SessionChange | None:
             put = pb.SubscriptionsPut(
                 client=event.client,
                 session_epoch=event.session_epoch,
-                added=map(_subscription, event.added),
+                added=map(subscription_told, event.added),
                 removed=event.removed,
             )
             return pb.SessionChange(subscriptions=put)
@@ -126,17 +126,6 @@ def _change(event: Event, revision: int) -> pb.SessionChange | None:
             return pb.SessionChange(will_acknowledged=event.session_epoch)
         case _:  # WillDecided: what follows it says more.
             return None
-
-
-def _subscription(one: MqttSubscription) -> pb.Subscription:
-    return pb.Subscription(
-        filter=one.filter,
-        qos=one.qos,
-        no_local=one.no_local,
-        retain_as_published=one.retain_as_published,
-        retain_handling=one.retain_handling,
-        identifier=one.identifier,
-    )
 
 
 def _will(event: WillHandedOver) -> pb.HandedWill:
