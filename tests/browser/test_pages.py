@@ -244,6 +244,17 @@ def test_what_if_without_a_node_says_whom_it_would_ask(screen: Screen) -> None:
     assert "has no node to ask" in screen.text("#p-outcome")
 
 
+def test_ticks_that_follow_each_other_at_once_are_all_kept(screen: Screen) -> None:
+    """The second begins from what the first made of the address, drawn or not."""
+    screen.open("/whatif")
+    screen.page.evaluate("() => document.querySelectorAll('input[data-value^=\"node/\"]').forEach(box => box.click())")
+    screen.settled()
+    boxes = screen.page.locator('input[data-value^="node/"]')
+    assert boxes.count() >= 2
+    assert screen.hash().split("fail=")[1].split(",") == boxes.evaluate_all("all => all.map(e => e.dataset.value)")
+    assert boxes.evaluate_all("all => all.every(e => e.checked)")
+
+
 def test_the_whole_page_is_light(fresh: Screen) -> None:
     """Everything the page fetches of its own, fonts included, is below 300 KB; nothing comes from elsewhere."""
     hosts: set[str] = set()

@@ -10,6 +10,7 @@ import json
 import random
 import shutil
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,8 @@ def check(campaign: Campaign, bootstrap: str) -> None:
         plain = PageReplay(rows, offset)
         now = plain.time or 0
         expected = [plain.set_row(name, now, FLAPPING, WINDOW_MS) for name in sorted(plain.sets)]
-        assert answer["data"]["sets"] == expected, offset
+        differing = [pair for pair in zip_longest(answer["data"]["sets"], expected) if pair[0] != pair[1]]
+        assert not differing, (offset, now, differing)
     for panel, offset, answer in campaign.held:
         assert PageReplay(rows, offset).differences(panel, answer) == [], (panel, offset)
     for offset, found in campaign.pasts:

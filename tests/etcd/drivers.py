@@ -62,7 +62,7 @@ class Driver:
         self._process.wait(PATIENCE_S)
         self._thread.join(10)
         end = self.told[-1:], self._process.returncode
-        assert end == ([{"at": "done"}], 0), (self.name, self.told[-5:], self._stderr.read_text()[-2000:])
+        assert end == ([{"at": "done"}], 0), (self.name, self.told[-5:], self._stderr.read_text()[-8000:])
 
     def kill(self) -> None:
         """Whatever it does."""

@@ -16,7 +16,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
-from typing import Any
+from types import CoroutineType
+from typing import Any, cast
 
 aetcd: Any = import_module("aetcd")
 PATIENCE_S = 90.0
@@ -179,12 +180,23 @@ async def _released(lock: Any, client: Any) -> None:
     await lock.release()
 
 
+def where_all_wait() -> None:
+    """Say it before patience ends: of a program that hangs, its last line alone explains nothing."""
+    for task in asyncio.all_tasks():
+        waits, inner = [task.get_name()], cast(object, task.get_coro())
+        while isinstance(inner, CoroutineType):
+            waits.append(f"{inner.cr_code.co_qualname}:{inner.cr_frame and inner.cr_frame.f_lineno}")
+            inner = inner.cr_await
+        print(*waits, sep=" > ", file=sys.stderr)
+
+
 async def main(endpoints: str, prefix: str) -> None:
     """All of it at once. Raises whatever was not kept."""
     over, ready, inside = asyncio.Event(), asyncio.Semaphore(0), list[int]()
     told = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)
     threading.Thread(target=lambda: (sys.stdin.read(), told()), daemon=True).start()
     lock_work = Work(HALF // 2, over, ready)
+    asyncio.get_running_loop().call_later(PATIENCE_S - 1, where_all_wait)
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         group.create_task(numbers(endpoints, prefix, Work(HALF, over, ready)))
         group.create_task(leased(endpoints, prefix, Work(HALF // 2, over, ready)))

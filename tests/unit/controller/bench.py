@@ -27,7 +27,7 @@ from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 from quorate.metrics import Metrics
 from tests.sim.world import Loop, World
-from tests.stand_ins import Heartbeat, MemoryStore
+from tests.stand_ins import Heartbeat, InlineWorker, MemoryStore
 
 ADDRESSES = NodeAddresses(rpc="127.0.0.1:1", raft="127.0.0.1:2", kafka="127.0.0.1:3", http="127.0.0.1:4")
 FOUNDING = CreateCluster(cluster_id="bench", voters=(Voter(id=1, dir_uuid="u", addresses=ADDRESSES),), feature_level=1)
@@ -163,13 +163,13 @@ class Bench:
     ) -> None:
         self.world = World(1)
         self.loop = Loop(self.world, "bench", lambda: None, later_ms)
-        self.store = MemoryStore()
+        self.store, self.reader = MemoryStore(), InlineWorker()
         self.metrics = Metrics()
         self.settings = settings or ControllerSettings()
         requests, flights, self.listeners = requests or RequestSettings(), Flights(), Listeners()
         self.machine = ReplicatedState(
             self.store,
-            EventLog(self.store),
+            EventLog(self.store, reader=self.reader),
             self.metrics,
             requests,
             speculation=flights,

@@ -14,6 +14,7 @@ import msgspec
 from quorate.consensus.storage.event_log import parse_batch
 from quorate.controller import ReadView
 from quorate.controller.key_history import KeyChanges
+from quorate.errors import StorageError
 from quorate.events import Event, KeyDeleted, KeyPut, kinds_about, raw_name
 from quorate.events.codec import TENANT
 from quorate.gateway.fresh import Freshness, NotFresh
@@ -68,7 +69,9 @@ class LogFold(Generic[C]):
         self._context, self._told, self._woken = context, told, woken
         self._marks, self._types = told.marks, kinds_about(*told.kinds)
         self._state = None if state is None else told.part(state)
-        self._closed = False
+        self._asked = self._closed = False
+        self._found: list[bytes] | StorageError | None = None
+        """What was read beside the loop for ``offset``, or why not."""
         if state is None:
             self._begin()
 
@@ -93,11 +96,10 @@ class LogFold(Generic[C]):
 
     def read(self) -> list[C]:
         """The next of them; none as long as what tells them is not here. Raises StorageError."""
-        log, most = self._context.log, self._context.settings.watch_read_bytes
-        if self._state is None or not log.ready(self.offset, most, self._woken, self._wanted):
+        if self._state is None:
             return []
         changes = []
-        for batch in log.read(self.offset, most):
+        for batch in self._batches():
             base, count, _, _ = parse_batch(batch)
             self.offset = base + count
             if not any(mark in batch for mark in self._marks):
@@ -110,6 +112,28 @@ class LogFold(Generic[C]):
             if events:
                 changes.append(self._told.change(self.offset - 1, before, self._state, events, len(batch)))
         return changes
+
+    def _batches(self) -> list[bytes]:
+        """The next of the log; none as long as they are read beside the loop. Raises StorageError."""
+        log, most = self._context.log, self._context.settings.watch_read_bytes
+        if self._found is None and not self._asked:
+            self._asked = True
+            if log.ready(self.offset, most, self._here, self._wanted):
+                self._found = log.read(self.offset, most)
+                self._asked = False
+        found, self._found = self._found, None
+        if isinstance(found, StorageError):
+            raise found
+        return found or []
+
+    def _here(self) -> None:
+        """They are at hand, in this call alone."""
+        self._asked = False
+        try:
+            self._found = self._context.log.read(self.offset, self._context.settings.watch_read_bytes)
+        except StorageError as error:
+            self._found = error
+        self._woken()
 
     def _wanted(self) -> bool:
         return not self._closed

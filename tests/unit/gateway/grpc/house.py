@@ -127,7 +127,8 @@ class House:
         raise AssertionError("it was answered")
 
     def forget_history(self) -> None:
-        """Memory holds nothing of before now."""
+        """Memory holds nothing of before now: neither keys nor what the log keeps at hand."""
+        self.bench.machine._log.reload()
         self.bench.machine.key_history.begin(self.bench.machine.offset, self.bench.machine.state.keys)
 
 

@@ -138,11 +138,12 @@ function banner() {
 
 function go(address, { replace = false } = {}) {
   if (replace) { history.replaceState(null, "", address); navigated(); }
-  else location.hash = address;
+  else { location.hash = address; navigated(); }  // now, not with the event: a next move begins from here
 }
 
 function navigated() {
   const before = route;
+  if (location.hash === before.hash) return;
   route = parse(location.hash);
   if (route.page !== before.page || route.key !== before.key) scrollTo(0, 0);
   PAGES[route.page]?.entered?.(route, before);
@@ -239,7 +240,7 @@ function bind() {
     const el = event.target.closest("[data-do]");
     if (el) {
       const act = ACTS[el.dataset.do] ?? PAGES[route.page]?.acts?.[el.dataset.do];
-      if (act) { if (el.type !== "checkbox") event.preventDefault(); act(el, view, go); }
+      if (act) { if (el.type !== "checkbox") event.preventDefault(); act(el, makeView(), go); }
       return;
     }
     const row = event.target.closest("tr[data-href]");
