@@ -75,7 +75,8 @@ def test_a_member_lives_and_is_drained_over_any_node(cluster: Started) -> None:
         "member store.1 is gone: drained",
     ):
         assert sentence in log
-    assert said(cluster, "at", str(epoch + 1), "members")[0]["state"] == "fenced"
+    then = {one["name"]: one["state"] for one in said(cluster, "at", str(epoch + 1), "members")}
+    assert then["store.1"] == "fenced"
     (change,) = said(cluster, "diff", str(epoch), str(epoch + 1))["entities"]
     assert (change["key"], change["change"]) == ("member/store.1", "added")
 
