@@ -2,10 +2,11 @@
 
 Rules: work is a generator that yields between small steps; as many steps as fit ``TURN_S`` run in one turn of the loop,
 then everybody else gets theirs. What is read meanwhile is an immutable state, so the answer is still of one moment.
+Work that needs what a thread reads yields a ``Waits``, and goes on in the very call that says it is there.
 """
 
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from quorate.clock import Scheduler
 
@@ -13,7 +14,10 @@ TURN_S = 0.0005
 """How long a turn may take, seconds; a step begun is finished."""
 
 T = TypeVar("T")
-Steps = Generator[None, None, T]
+Waits = Callable[[Callable[[], None]], bool]
+"""Is it there? If not, what this is given is called later, when it is."""
+Steps = Generator[Any, None, T]
+"""Yields None, or a ``Waits``."""
 
 
 def in_slices(steps: Steps[T], scheduler: Scheduler, done: Callable[[Callable[[], T]], None]) -> None:
@@ -21,7 +25,9 @@ def in_slices(steps: Steps[T], scheduler: Scheduler, done: Callable[[Callable[[]
     until = scheduler.monotonic() + TURN_S
     try:
         while scheduler.monotonic() < until:
-            next(steps)
+            waits: Waits | None = next(steps)
+            if waits is not None and not waits(lambda: in_slices(steps, scheduler, done)):
+                return
     except StopIteration as end:
         result: T = end.value
         done(lambda: result)
@@ -34,7 +40,7 @@ def in_slices(steps: Steps[T], scheduler: Scheduler, done: Callable[[Callable[[]
 
 
 def finished(steps: Steps[T]) -> T:
-    """All steps at once, and the result."""
+    """All steps at once, and the result; what is not there is read by the step itself."""
     while True:
         try:
             next(steps)

@@ -5,7 +5,7 @@ import bisect
 import itertools
 import random
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import uvloop
@@ -58,7 +58,7 @@ class FakeLog:
         self.bases: list[int] = []
         self.batches: list[bytes] = []
         self.times: list[int] = []
-        self.in_memory_from = 0
+        self.in_memory_from = self.times_in_memory_from = 0
         self.asked: list[Callable[[], None]] = []
         """Who waits for what is older."""
 
@@ -90,9 +90,19 @@ class FakeLog:
             found.append(batch)
         return found
 
-    def offset_for_time(self, time_ms: int) -> int | None:
+    @property
+    def newest_ms(self) -> int:
+        return self.times[-1] if self.times else 0
+
+    def times_ready(self, times_ms: Iterable[int], done: Callable[[], None], wanted: Callable[[], bool]) -> bool:
+        cold = any(time_ms < self.times_in_memory_from for time_ms in times_ms)
+        if cold:
+            self.asked.append(done)
+        return not cold
+
+    def first_since(self, time_ms: int) -> tuple[int, int] | None:
         at = bisect.bisect_left(self.times, time_ms)
-        return self.bases[at] if at < len(self.bases) else None
+        return (self.bases[at], self.times[at]) if at < len(self.bases) else None
 
 
 class FakeLedger:

@@ -55,6 +55,25 @@ def test_short_work_is_done_at_once() -> None:
     assert not scheduler.soon
 
 
+def test_work_goes_on_in_the_call_that_says_it_is_there() -> None:
+    """What is there already costs no turn; what is not is waited for, and nothing runs meanwhile."""
+    scheduler, asked, results = Ticking(), list[Callable[[], None]](), list[str]()
+
+    def comes_later(resume: Callable[[], None]) -> bool:
+        asked.append(resume)
+        return False
+
+    def work() -> Steps[str]:
+        yield lambda _: True
+        yield comes_later
+        return "made"
+
+    in_slices(work(), scheduler, lambda made: results.append(made()))  # type: ignore[arg-type]
+    assert (results, len(asked), len(scheduler.soon)) == ([], 1, 0)
+    asked[0]()
+    assert results == ["made"]
+
+
 def test_an_error_in_the_work_is_raised_where_the_answer_is_made() -> None:
     """The turn itself survives it."""
 

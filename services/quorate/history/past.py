@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from quorate.clock import Scheduler
-from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.event_log import EventLog, parse_batch
 from quorate.controller import ReadView, ReplicatedState
 from quorate.errors import QuorateError
 from quorate.history.checkpoints import Checkpoints, Pair
@@ -35,6 +35,8 @@ _log = structlog.get_logger(__name__)
 
 BATCH_BYTES = 16 * 1024
 """Batches handed over in one message."""
+Ready = partial[bool]
+"""``EventLog.ready`` of a place."""
 SWEEP_S = 0.25
 """How often deadlines are looked at, at least."""
 
@@ -203,7 +205,9 @@ class _Runner:
         """The offset wanted; None: idle."""
         self._kept: list[int] = []
         self._pairs: list[Pair] = []
-        self._source: Iterator[Order] | None = None
+        self._source: Iterator[Order | Ready] | None = None
+        self._waits: Iterator[Order | Ready] | None = None
+        """The source that waits for the disk."""
         self._since = 0.0
         """When it began, or became idle."""
 
@@ -225,24 +229,22 @@ class _Runner:
         start = checkpoint if kept is None else kept
         return Begin(start, stop, kept is not None, settings.checkpoint_events, settings.worker_states)
 
-    def _orders(self, stop: int) -> Iterator[Order]:
-        """Everything to hand over, each step a small piece of work."""
+    def _orders(self, stop: int) -> Iterator[Order | Ready]:
+        """Everything to hand over, each step a small piece of work; before a part of the log, the question whether it
+        is at hand.
+        """
         begin = self._beginning(stop)
         yield begin
         while begin.start and not begin.kept and not (yield from self._checkpoint(begin.start)):
             begin = self._beginning(stop)
             yield begin  # What was handed over is dropped: nothing was made of it yet.
-        some: list[bytes] = []
-        size = 0
-        for base, _, _, batch in self._past.log.batches_from(begin.start):
-            if base >= begin.stop:
-                break
-            some.append(batch)
-            size += len(batch)
-            if size >= BATCH_BYTES:
-                yield Batches(some)
-                some, size = [], 0
-        yield Batches(some)
+        log, at = self._past.log, begin.start
+        while at < begin.stop:
+            yield partial(log.ready, at, BATCH_BYTES)
+            some = log.read(at, BATCH_BYTES)
+            base, count, _, _ = parse_batch(some[-1])
+            at = base + count
+            yield Batches(some)
         yield End()
 
     def _checkpoint(self, offset: int) -> Generator[Order, None, bool]:
@@ -261,7 +263,7 @@ class _Runner:
     def drained(self) -> None:
         """Hand over what fits a turn and the link."""
         scheduler, link, source = self._past.scheduler, self.link, self._source
-        if link is None or source is None:
+        if link is None or source is None or source is self._waits:
             return
         until = scheduler.monotonic() + TURN_S
         try:
@@ -273,9 +275,21 @@ class _Runner:
                 if order is None:
                     self._source = None
                     return
-                link.send(order)
+                if isinstance(order, partial):
+                    self._waits = source
+                    if not order(partial(self._here, source), lambda: source is self._source):
+                        return
+                    self._waits = None
+                else:
+                    link.send(order)
         except QuorateError as error:
             self._lost(str(error))
+
+    def _here(self, source: Iterator[Order | Ready]) -> None:
+        """What it waited for is at hand."""
+        if source is self._waits:
+            self._waits = None
+            self.drained()
 
     def report(self, report: Report) -> None:
         """It said something."""

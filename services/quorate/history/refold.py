@@ -13,8 +13,11 @@ from quorate.metadata.sums import summing
 from quorate.model.evolve import evolve
 from quorate.model.rows import restoring, rows
 from quorate.model.state import EMPTY, State
-from quorate.slices import Steps
+from quorate.slices import Steps, Waits
 from quorate.wire.avro import decode_events
+
+PIECE_BYTES = 16 * 1024
+"""Of the log, at a time."""
 
 
 class Refold:
@@ -30,17 +33,22 @@ class Refold:
         at, state = yield from self._beginning(min(agreed, offset))
         if offset - at > self._events_max:
             return None
-        for _, _, _, batch in self._log.batches_from(at) if at < offset else ():
-            for stamp, event in decode_events(batch):
+        while at < offset:
+            yield self._there(at)
+            batches = self._log.read(at, PIECE_BYTES)
+            if not batches:
+                return None
+            for stamp, event in (fact for batch in batches for fact in decode_events(batch)):
                 if at <= stamp.offset < offset:
                     if stamp.offset != at:
                         return None
                     state = evolve(state, event, stamp)
                     at += 1
-            if at >= offset:
-                break
-            yield
+                yield
         return (yield from summing("rows", rows(state))) if at == offset else None
+
+    def _there(self, at: int) -> Waits:
+        return lambda resume: self._log.ready(at, PIECE_BYTES, resume, lambda: True)
 
     def _beginning(self, agreed: int) -> Steps[tuple[int, State]]:
         """The latest state that can be trusted, and its offset."""

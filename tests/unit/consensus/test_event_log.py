@@ -73,7 +73,12 @@ def test_a_fresh_log_is_empty() -> None:
     """End 0, nothing to read, no term, no time."""
     log = EventLog(MemoryStore())
     assert (log.start_offset, log.end_offset, log.read(0, 1000), log.term_starts) == (0, 0, [], [])
-    assert (log.offset_for_time(0), list(log.batches_from(0))) == (None, [])
+    assert (log.first_since(0), list(log.batches_from(0))) == (None, [])
+
+
+def no_one() -> None:
+    """It is not called."""
+    raise AssertionError("nobody waits")
 
 
 def always() -> bool:
@@ -84,7 +89,7 @@ def always() -> bool:
 def old_log(events: int) -> tuple[Writer, EventLog, InlineWorker]:
     """A log of so many batches, none of them in memory, and its reader's thread, which waits to be told."""
     writer = Writer(EventLogSettings(tail_batches=3))
-    writer.slice(*[(1, 1, 1000)] * events)
+    writer.slice(*[(1, 1, 1000 + number) for number in range(events)])
     worker = InlineWorker()
     worker.held = True
     return writer, EventLog(writer.store, EventLogSettings(tail_batches=0), worker), worker
@@ -155,6 +160,45 @@ def test_nothing_is_read_for_who_has_gone() -> None:
         worker.run()
     assert told == reads[-1:]
     assert scans == [offset_key(reads[0]), offset_key(reads[-1])]
+
+
+def test_a_time_that_left_memory_is_searched_beside_the_loop() -> None:
+    """In the call of ``done`` nothing reads the store; what memory can tell, or that there is nothing, is told at once.
+    Who has gone is told nothing; afterwards nothing is kept.
+    """
+    writer, log, worker = old_log(20)
+    assert log.times_ready([log.newest_ms + 1], no_one, always)
+    assert writer.log.times_ready([0, writer.log.newest_ms], no_one, always)
+    times = [struct.unpack_from(">q", data, 35)[0] for *_, data in writer.batches]
+    told: list[object] = []
+
+    def look() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delattr(MemoryStore, "scan")
+            told.extend(map(log.first_since, (0, times[7], log.newest_ms)))
+
+    assert not log.times_ready([0, times[7], log.newest_ms], look, always)
+    assert not log.times_ready([0], no_one, lambda: False)
+    worker.run()
+    bases = [base for base, *_ in writer.batches]
+    assert told == [(bases[0], times[0]), (bases[7], times[7]), (bases[-1], times[-1])]
+    assert not log.times_ready([0], no_one, lambda: False)
+
+
+def test_a_search_that_fails_is_told_where_it_is_wanted() -> None:
+    """As a read of batches: who asked searches again, and meets the damage."""
+    writer, log, worker = old_log(1)
+    writer.store.write([StoreOp("events", offset_key(0), b"rot" * 30)])
+    told: list[str] = []
+
+    def look() -> None:
+        with pytest.raises(StorageError) as caught:
+            log.first_since(0)
+        told.append(str(caught.value))
+
+    assert not log.times_ready([0], look, always)
+    worker.run()
+    assert "offset 0" in told[0]
 
 
 def test_a_cold_read_that_fails_is_told_where_it_is_wanted() -> None:
@@ -268,7 +312,8 @@ def test_a_time_finds_the_first_offset_at_or_after_it(writer: Writer) -> None:
     for log in both(writer):
         for time_ms in range(995, 1065):
             later = [base for base, _, _, data in writer.batches if struct.unpack_from(">q", data, 35)[0] >= time_ms]
-            assert log.offset_for_time(time_ms) == (later[0] if later else None), time_ms
+            found = log.first_since(time_ms)
+            assert (found and found[0]) == (later[0] if later else None), time_ms
 
 
 def test_equal_times_find_the_first_of_them() -> None:
@@ -276,7 +321,8 @@ def test_equal_times_find_the_first_of_them() -> None:
     writer = Writer()
     for number in range(40):
         writer.slice((2, 1, 100 + number // 10))
-    assert [writer.log.offset_for_time(time) for time in (99, 100, 101, 103, 104)] == [0, 0, 20, 60, None]
+    expected = [(0, 100), (0, 100), (20, 101), (60, 103), None]
+    assert [writer.log.first_since(time) for time in (99, 100, 101, 103, 104)] == expected
 
 
 def test_memory_is_bounded(writer: Writer) -> None:
@@ -362,5 +408,5 @@ def test_the_log_reads_the_same_from_rocksdb(tmp_path: Path) -> None:
         log.publish([described])
         written.append(described)
     assert list(log.batches_from(0)) == written
-    assert log.offset_for_time(400) == written[400][0]
+    assert log.first_since(400) == (written[400][0], 400)
     store.close()

@@ -67,6 +67,25 @@ def test_the_state_at_any_offset_is_the_fold_of_the_events_before_it(every: int,
     assert times.fatal == []
 
 
+def test_what_left_memory_is_read_beside_the_loop() -> None:
+    """One read at a time, each handed over when it is at hand; what else wakes it meanwhile reads nothing."""
+    times = lived(HistorySettings(checkpoint_events=10_000))
+    end, reader = times.bench.controller.offset, times.bench.reader
+    times.bench.machine._log.reload()
+    reader.held = True
+    answers: list[ReadView | NoAnswer] = []
+    times.past.at(end - 1, answers.append)
+    while not answers:
+        assert reader.pending() == 1
+        times.past._runners[0].drained()
+        assert reader.pending() == 1
+        reader.run(1)
+        times.bench.after(0.01)
+    (view,) = answers
+    assert isinstance(view, ReadView)
+    assert plain(view.state) == plain(times.folded(end - 1))
+
+
 def test_a_view_of_the_past_has_the_time_and_term_of_its_last_event() -> None:
     """As the event's own stamp has them; at 0 there is none."""
     times = lived()

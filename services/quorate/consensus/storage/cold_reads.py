@@ -36,6 +36,8 @@ class ColdReads:
         self._sweep_at = SWEEP_FROM
         self._reading = False
         self._at_hand: tuple[int, list[bytes]] | None = None
+        self.times: dict[int, tuple[int, int] | None] = {}
+        """What ``look`` found, while who asked is told."""
 
     def find(self, offset: int) -> list[bytes] | None:
         """What was read from there on, while those who asked are told."""
@@ -49,6 +51,29 @@ class ColdReads:
             self._sweep()
             self._sweep_at = max(SWEEP_FROM, 2 * self._count)
         self._begin()
+
+    def look(
+        self,
+        search: Callable[[], dict[int, tuple[int, int] | None]],
+        done: Callable[[], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        """Search on the thread; call ``done`` when that has ended, if it is ``wanted`` still: what was found is at hand
+        in that call alone, and nothing if the search failed.
+        """
+        found: dict[int, tuple[int, int] | None] = {}
+
+        def read() -> None:
+            with suppress(StorageError):
+                found.update(search())
+
+        def ended() -> None:
+            self.times = found
+            if wanted():
+                done()
+            self.times = {}
+
+        self._worker.submit(read, ended)
 
     def _sweep(self) -> None:
         left = {place: [asker for asker in askers if asker[1]()] for place, askers in self._waiting.items()}

@@ -11,7 +11,7 @@ wait asks with ``ready``, and they are read beside the loop (cold_reads.py). The
 is a row of ``meta``, so that a restart reads a few rows, not the log.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct as Layout
 
@@ -85,8 +85,9 @@ class EventLog:
 
     def _check_end(self) -> None:
         """The newest batch must be there: it, its term and what was applied speak for each other."""
+        self._newest_ms = 0
         if self.end_offset:
-            term, _ = self.stamp_before(self.end_offset)
+            term, self._newest_ms = self.stamp_before(self.end_offset)
             starts = [start for number, start in self.term_starts if number == term]
             if not starts or starts[0] >= self.end_offset:
                 raise self._store.damaged(f"the beginning of term {term} is missing")
@@ -134,6 +135,8 @@ class EventLog:
         while gone < len(self._batches) and dropped < spare_bytes:
             dropped += len(self._batches[gone])
             gone += 1
+        if gone:
+            self._newest_ms = _latest_ms(self._batches[gone - 1])
         del self._bases[:gone]
         del self._batches[:gone]
         self._tail_bytes -= dropped
@@ -145,8 +148,11 @@ class EventLog:
         ``read`` has it at hand: in that very call; not if that is not ``wanted`` then. ``done`` must not raise. Outside
         of the log there is nothing to wait for.
         """
-        newer = self._bases[0] if self._bases else self.end_offset
-        if self._cold is None or not self.start_offset <= offset < newer or self._cold.find(offset) is not None:
+        if (
+            self._cold is None
+            or not self.start_offset <= offset < self._first_here
+            or self._cold.find(offset) is not None
+        ):
             return True
         self._cold.ask((offset, max_bytes), done, wanted)
         return False
@@ -230,6 +236,11 @@ class EventLog:
             raise self._store.damaged(f"the batch at offset {offset} is missing")
         return offset, term, read
 
+    @property
+    def _first_here(self) -> int:
+        """From this offset on memory has everything."""
+        return self._bases[0] if self._bases else self.end_offset
+
     # ── terms and times ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def stamp_before(self, offset: int) -> tuple[Term, int]:
@@ -240,19 +251,57 @@ class EventLog:
         _, term, _, latest_ms = _HEADER.unpack_from(next(self._from(offset - 1)))
         return Term(term), latest_ms
 
-    def offset_for_time(self, time_ms: int) -> int | None:
-        """The first offset whose time is at least ``time_ms`` (Unix ms); None: there is none. Raises StorageError.
+    @property
+    def newest_ms(self) -> int:
+        """Time of the last event, Unix ms; 0 when there is none."""
+        return _latest_ms(self._batches[-1]) if self._batches else self._newest_ms
+
+    def times_ready(self, times_ms: Iterable[int], done: Callable[[], None], wanted: Callable[[], bool]) -> bool:
+        """Does memory tell ``first_since`` of each of these times? If not they are looked for beside the loop, and
+        ``done`` is called as by ``ready``.
+        """
+        if self._cold is None:
+            return True
+        cold, high = [time for time in times_ms if not self._told_by_memory(time)], self._first_here
+        if not cold:
+            return True
+        self._cold.look(lambda: {time: self._search(time, high) for time in cold}, done, wanted)
+        return False
+
+    def first_since(self, time_ms: int) -> tuple[int, int] | None:
+        """The first event whose time (Unix ms) is at least this: its offset and time. None: there is none. Raises
+        StorageError.
 
         All events of a batch have one time, its largest timestamp, and time never falls along the log; so this is a
-        binary search: some 20 reads of the store for a million events.
+        binary search: some 20 reads of the store for a million events, where memory does not tell.
         """
-        low, high = self.start_offset, self.end_offset
+        if self._cold is not None and time_ms in self._cold.times:
+            return self._cold.times[time_ms]
+        if not self._told_by_memory(time_ms):
+            return self._search(time_ms, self._first_here)
+        place = bisect_left(self._batches, time_ms, key=_latest_ms)
+        return (self._bases[place], _latest_ms(self._batches[place])) if place < len(self._batches) else None
+
+    def _told_by_memory(self, time_ms: int) -> bool:
+        """Is the first event since then in memory, or nowhere?"""
+        if not self._batches:
+            return self.newest_ms < time_ms
+        return self._bases[0] == self.start_offset or _latest_ms(self._batches[0]) < time_ms
+
+    def _search(self, time_ms: int, high: int) -> tuple[int, int] | None:
+        """Of what the store holds below ``high``, and then the batch there. From any thread. Raises StorageError."""
+        end, low, found = self.end_offset, self.start_offset, None
+        high = min(high + 1, end)
         while low < high:
-            middle = (low + high) // 2
-            batch = next(self._from(middle))
-            base_offset, _, last_delta, latest_ms = _HEADER.unpack_from(batch)
+            base_offset, _, last_delta, latest_ms = _HEADER.unpack_from(next(self._from_store((low + high) // 2, end)))
             if latest_ms >= time_ms:
-                high = base_offset
+                high, found = base_offset, (base_offset, latest_ms)
             else:
                 low = base_offset + last_delta + 1
-        return low if low < self.end_offset else None
+        return found
+
+
+def _latest_ms(batch: bytes) -> int:
+    """``maxTimestamp`` of a record batch v2: all events of one entry share their time."""
+    latest_ms: int = _HEADER.unpack_from(batch)[3]
+    return latest_ms

@@ -406,6 +406,7 @@ class ReadHandlers:
             return []
         events: list[tuple[Stamp, Event]] = []
         size = 1 if limit == 1 else self._context.settings.log_bytes_max
+        yield lambda resume: log.ready(offset, size, resume, lambda: True)
         for batch in log.read(offset, size):
             events += [(stamp, event) for stamp, event in decode_events(batch) if stamp.offset >= offset]
             if len(events) >= limit:

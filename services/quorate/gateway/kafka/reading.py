@@ -55,11 +55,6 @@ def end_of_epoch(term_starts: Sequence[tuple[int, int]], end_offset: int, epoch:
     return term_starts[following - 1][0], end
 
 
-def first_batch_time(batch: bytes) -> int:
-    """``maxTimestamp`` of a record batch v2, Unix ms; all events of one entry share their time."""
-    return int.from_bytes(batch[35:43], "big", signed=True)
-
-
 def cut_short(part: FetchedPartition) -> bool:
     """Did a limit of size end the records before the log does? Then waiting brings no more of them."""
     if not part.records:
@@ -186,13 +181,21 @@ class LogReader:
             return FoundOffset(index, ErrorCode.NONE, -1, log.start_offset)
         if query.timestamp == LATEST_TIERED or log.end_offset == log.start_offset:
             return FoundOffset(index, ErrorCode.NONE)
-        time_ms = query.timestamp
-        if time_ms == MAX_TIMESTAMP:  # Times never go back, so the last event has it; the first that has it is told.
-            time_ms = first_batch_time(log.read(log.end_offset - 1, 1)[0])
-        offset = log.offset_for_time(time_ms)
-        if offset is None:
-            return FoundOffset(index, ErrorCode.NONE)
-        return FoundOffset(index, ErrorCode.NONE, first_batch_time(log.read(offset, 1)[0]), offset)
+        offset, time_ms = log.first_since(self._searched(query)) or (-1, -1)
+        return FoundOffset(index, ErrorCode.NONE, time_ms, offset)
+
+    def _searched(self, query: OffsetQuery) -> int:
+        """The time to search for. Times never go back, so the last event has the largest; the first that has it is
+        told.
+        """
+        return self._view.log.newest_ms if query.timestamp == MAX_TIMESTAMP else query.timestamp
+
+    def times_ready(self, request: ListOffsetsRequest, done: Callable[[], None], wanted: Callable[[], bool]) -> bool:
+        """Is the time that it asks for found in memory? If not, ``done`` is called as by ``ready``."""
+        asked = [query for name, queries in request.topics for query in queries if self.knows(name, query.partition)]
+        if len(asked) != 1 or not (asked[0].timestamp >= 0 or asked[0].timestamp == MAX_TIMESTAMP):
+            return True  # Nothing is searched for.
+        return self._view.log.times_ready([self._searched(asked[0])], done, wanted)
 
     def needs_confirmed_end(self, request: ListOffsetsRequest | OffsetForLeaderEpochRequest) -> bool:
         """Does the answer depend on where the log ends *now*?"""

@@ -255,10 +255,15 @@ class KafkaServer(Listener[KafkaConnection]):
         self, connection: KafkaConnection, version: int, request: ListOffsetsRequest | OffsetForLeaderEpochRequest
     ) -> None:
         def answer(end: int | None) -> None:
-            if isinstance(request, ListOffsetsRequest):
-                connection.reply(self._reader.list_offsets(version, request, end))
-            else:
+            if not isinstance(request, ListOffsetsRequest):
                 connection.reply(self._reader.offset_for_leader_epoch(version, request, end))
+            elif self._reader.times_ready(
+                request, lambda: self._at_hand(connection, lambda: told(request, end)), lambda: connection.open
+            ):
+                told(request, end)
+
+        def told(request: ListOffsetsRequest, end: int | None) -> None:
+            connection.reply(self._reader.list_offsets(version, request, end))
 
         if self._reader.needs_confirmed_end(request) and self._view.serving:
             self._confirmed_end(answer)
@@ -296,17 +301,17 @@ class KafkaServer(Listener[KafkaConnection]):
         elif self._reader.ready(
             version,
             request,
-            lambda: self._fetch_at_hand(connection, version, request, wait_ms),
+            lambda: self._at_hand(connection, lambda: self._fetch_or_park(connection, version, request, wait_ms)),
             lambda: connection.open,
         ):
             self._fetch_or_park(connection, version, request, wait_ms)
 
-    def _fetch_at_hand(self, connection: KafkaConnection, version: int, request: FetchRequest, wait_ms: int) -> None:
+    def _at_hand(self, connection: KafkaConnection, work: Callable[[], None]) -> None:
         """What it asks for was read. An error here, or in the requests behind it, costs this connection alone, as where
         its bytes come in.
         """
         try:
-            self._fetch_or_park(connection, version, request, wait_ms)
+            work()
         except Exception as error:  # noqa: BLE001 - whatever it was
             _log.error("a request failed", listener="kafka", error=f"{type(error).__name__}: {error}")
             connection.end()

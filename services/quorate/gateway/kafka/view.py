@@ -3,7 +3,7 @@
 Rules: the composition root implements ``LogView``; tests implement it in memory. Everything runs on the node's thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -46,8 +46,15 @@ class EventLogReader(Protocol):
     def read(self, offset: int, max_bytes: int) -> list[bytes]:
         """Whole batches; the first holds ``offset`` and comes whatever its size, the rest while they fit."""
 
-    def offset_for_time(self, time_ms: int) -> int | None:
-        """The first offset whose time is at least ``time_ms`` (Unix ms); None: there is none."""
+    @property
+    def newest_ms(self) -> int:
+        """Time of the last event, Unix ms; 0 when there is none."""
+
+    def times_ready(self, times_ms: Iterable[int], done: Callable[[], None], wanted: Callable[[], bool]) -> bool:
+        """Does memory tell ``first_since`` of these? If not, ``done`` is called as by ``ready``."""
+
+    def first_since(self, time_ms: int) -> tuple[int, int] | None:
+        """The first event whose time is at least ``time_ms`` (Unix ms): its offset and time; None: there is none."""
 
 
 class GroupLedger(Protocol):

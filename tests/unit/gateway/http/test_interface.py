@@ -583,6 +583,25 @@ def test_the_log_can_be_read_through_and_from_its_end() -> None:
     assert house.get("/v1/log?from=-1000")["events"][0]["offset"] == 0
 
 
+def test_a_page_of_the_log_that_left_memory_is_read_beside_the_loop() -> None:
+    """It is answered when the disk has answered, as it would have been from memory; so is the past."""
+    house = House()
+    house.topics("a", "b", "c")
+    asked = ("/v1/log?from=1&limit=2", "/v1/topics?at=4", f"/v1/diff?from=1&to={house.bench.controller.offset}")
+    expected = [house.get(path) for path in asked]
+    for path, answer in zip(asked, expected, strict=True):
+        house.times.past._states.clear()
+        house.times.past._runners[0].close()
+        house.bench.machine._log.reload()
+        house.bench.reader.held = True
+        answers = house.send("GET", path)
+        assert not answers
+        while not answers:
+            house.bench.reader.run(1)
+            house.bench.after(0.01)
+        assert json.loads(answers[0].body) == answer
+
+
 def test_an_alarm_is_in_the_status_and_a_state_in_doubt_is_not_ready() -> None:
     """In its sentence, its list and its health; the past has none."""
     house = House()

@@ -343,12 +343,35 @@ def test_offsets_by_time() -> None:
         assert found_offset(other)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_time_that_left_memory_is_searched_beside_the_loop() -> None:
+    """It is answered when what was found is at hand; meanwhile others are served."""
+    with serving() as (served, client):
+        served.append(10, 3)
+        served.log.times_in_memory_from = START_MS + 5000
+        client.send(Api.LIST_OFFSETS, 5, list_offsets(START_MS + 1))
+        other = Client(served.ports[0])
+        newer = other.ask(Api.LIST_OFFSETS, 5, list_offsets(START_MS + 5000))
+        assert found_offset(newer) == (0, 15, START_MS + 5000)
+
+        async def waiting() -> int:
+            return len(served.log.asked)
+
+        async def searched() -> None:
+            served.log.asked[0]()
+
+        while not served.do(waiting()):
+            pass
+        served.do(searched())
+        assert found_offset(client.receive()) == (0, 3, START_MS + 1000)
+        other.socket.close()
+
+
 def test_a_partition_asked_for_twice_is_refused() -> None:
     """As by Kafka (42), wherever in the request it is repeated: a search of the log must not cost just twelve bytes."""
     with serving() as (served, client):
         served.append(10)
         searched: list[int] = []
-        served.log.offset_for_time = searched.append  # type: ignore[assignment, method-assign]
+        served.log.first_since = searched.append  # type: ignore[assignment, method-assign]
         partitions = [
             {"partition_index": at, "current_leader_epoch": -1, "timestamp": time}
             for at, time in ((0, START_MS), (0, START_MS + 1), (1, START_MS))
