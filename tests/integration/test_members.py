@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,10 @@ def test_a_watch_from_the_command_line_tells_each_change(cluster: Started) -> No
         watch = subprocess.Popen([*QUORATE, *words], stdout=subprocess.PIPE, env=os.environ)
         try:
             assert watch.stdout is not None
-            told = [json.loads(watch.stdout.readline()) for _ in range(2)]
+            changes = (json.loads(line) for line in watch.stdout)
+            told = list(islice((one for one in changes if "watched.1" in one["what"]), 2))
             stub.Unregister(pb.UnregisterMemberRequest(name="watched.1"), timeout=5)
-            told.append(json.loads(watch.stdout.readline()))
+            told.append(next(one for one in changes if "watched.1" in one["what"]))
         finally:
             watch.send_signal(signal.SIGINT)
             watch.communicate(timeout=20)

@@ -320,7 +320,7 @@ def test_a_diff_names_every_field_that_differs(seed: int, share: float, earlier:
 def test_the_lives_reach_what_the_laws_are_about() -> None:
     """Laws about states nobody reaches are no laws: failed elections, open gaps, all kinds of events."""
     kinds, failed, gaps, estimated = set(), 0, 0, 0
-    for seed in range(12):
+    for seed in range(24):
         replay = Replay(told(seed, EVENTS), EVENTS)
         kinds |= {row["type"] for row in replay.rows}
         failed += sum("master" not in e["event"] for e in replay.elections)
