@@ -69,9 +69,12 @@ def test_a_commit_that_expects_another_offset_or_revision_is_refused_and_told_wh
     first = offsets.commit(offset=5, expected_revision=0)
     second = offsets.commit(offset=7, expected_offset=5)
     assert second > first
-    for wrong, what in (({"expected_offset": 5}, "offset 5"), ({"expected_revision": first}, f"revision {first}")):
+    for wrong, what in (
+        (commit(offset=9, expected_offset=5), "offset 5"),
+        (commit(offset=9, expected_revision=first), f"revision {first}"),
+    ):
         told = f"quorate: StaleOffset: g is at offset 7, revision {second} in s, not at {what}"
-        assert offsets.refused("commit", commit(offset=9, **wrong)) == (StatusCode.FAILED_PRECONDITION, told)
+        assert offsets.refused("commit", wrong) == (StatusCode.FAILED_PRECONDITION, told)
     assert "not at revision 0" in offsets.refused("commit", commit(offset=9, expected_revision=0))[1]
     assert offsets.commit(offset=LAST, expected_revision=second) > second
     assert offsets.commit(offset=0) > second
