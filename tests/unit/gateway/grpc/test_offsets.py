@@ -9,7 +9,7 @@ from quorate.gateway.grpc.offsets import PAGE_MAX, PREFIX, OffsetsService
 from quorate.gateway.grpc.pb import offsets_pb2 as pb
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.metadata.commands import PutKey
-from tests.unit.gateway.grpc.house import House
+from tests.unit.gateway.grpc.house import Caller, House
 
 LAST = 2**63 - 1
 
@@ -221,15 +221,25 @@ def test_nothing_is_kept_below_feature_level_2() -> None:
     assert (code, "feature" in text) == (StatusCode.FAILED_PRECONDITION, True)
 
 
-@pytest.mark.parametrize("name", ["commit", "fetch", "groups", "delete"])
+RIGHT: dict[str, Any] = {
+    "commit": commit(),
+    "fetch": pb.FetchOffsetsRequest(group="g"),
+    "groups": pb.ListGroupsRequest(),
+    "delete": pb.DeleteOffsetsRequest(group="g", all=True),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
 def test_whoever_may_not_is_refused(name: str) -> None:
     """Each of them asks first."""
     offsets = Offsets()
     offsets.house.may = False
-    request: Any = {
-        "commit": commit(),
-        "fetch": pb.FetchOffsetsRequest(group="g"),
-        "groups": pb.ListGroupsRequest(),
-        "delete": pb.DeleteOffsetsRequest(group="g", all=True),
-    }[name]
-    assert offsets.refused(name, request)[0] is StatusCode.PERMISSION_DENIED
+    assert offsets.refused(name, RIGHT[name])[0] is StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_call_that_comes_too_late_is_not_begun(name: str) -> None:
+    """Its deadline has passed: it is told so, and nothing is decided."""
+    offsets = Offsets()
+    offsets.house.call = Caller(left_s=0.0)
+    assert offsets.refused(name, RIGHT[name])[0] is StatusCode.DEADLINE_EXCEEDED
