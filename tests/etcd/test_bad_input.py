@@ -78,6 +78,11 @@ EMPTY: Final[dict[str, Told]] = {
     "quorate.meta.v1.Mqtt/Match": ("INVALID_ARGUMENT", "quorate: BadTopic"),
     "quorate.meta.v1.Mqtt/AcknowledgeWill": ("NOT_FOUND", "quorate: UnknownMember"),
     **dict.fromkeys((f"quorate.meta.v1.Mqtt/{name}" for name in ("List", "ListWills", "Watch")), OK),
+    **dict.fromkeys(
+        (f"quorate.meta.v1.Offsets/{name}" for name in ("Commit", "Fetch", "Delete")),
+        ("INVALID_ARGUMENT", "quorate: BadGroup"),
+    ),
+    "quorate.meta.v1.Offsets/ListGroups": OK,
     "grpc.health.v1.Health/Check": OK,
     "grpc.health.v1.Health/List": OK,
     "grpc.health.v1.Health/Watch": OK,

@@ -32,6 +32,7 @@ with atheris.instrument_imports(
 
     from quorate.gateway.grpc import server as edge
     from quorate.gateway.grpc.codes import TIMED_OUT, CallError
+    from quorate.gateway.grpc.pb import offsets_pb2
     from quorate.gateway.grpc.pb import rpc_pb2 as pb
     from quorate.gateway.grpc.settings import GrpcSettings
     from quorate.metadata.commands import GrantLease, PutKey
@@ -171,6 +172,14 @@ def _samples() -> dict[str, list[Any]]:
         "MoveLeader": [pb.MoveLeaderRequest(targetID=2)],
         "Alarm": [pb.AlarmRequest(action=pb.AlarmRequest.GET, alarm=pb.NOSPACE)],
         "MemberList": [pb.MemberListRequest(linearizable=True)],
+        "Commit": [
+            offsets_pb2.CommitOffsetsRequest(
+                group="g", positions=[offsets_pb2.CommitOffset(shard="s", offset=3, expected_revision=0)]
+            )
+        ],
+        "Fetch": [offsets_pb2.FetchOffsetsRequest(group="g", shards=["s"], revision=5)],
+        "ListGroups": [offsets_pb2.ListGroupsRequest(after="a", limit=2)],
+        "Delete": [offsets_pb2.DeleteOffsetsRequest(group="g", all=True)],
     }
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from quorate.events import SCHEMAS
 from quorate.gateway.http.answers import Done
 from quorate.gateway.http.writing import FeatureBody
 from quorate.metadata.subjects import FIRST_ID
-from tests.clusters import Started, up
+from tests.clusters import Started, quorate, up
 
 confluent = pytest.importorskip("confluent_kafka.schema_registry", reason="absent peer", exc_type=ImportError)
 Client = Callable[[int], Any]
@@ -257,3 +258,38 @@ def test_no_web_page_registers(cluster: Started) -> None:
     assert ask(cluster, 0, "POST", "/subjects/page/versions", body, origin="http://evil.example")[0] == 403
     assert ask(cluster, 0, "POST", "/subjects/page/versions", body, **{"content-type": "text/plain"})[0] == 415
     assert ask(cluster, 0, "GET", "/subjects/page/versions")[2]["error_code"] == 40401
+
+
+def test_the_command_line_registers_shows_judges_and_deletes(cluster: Started, tmp_path: Path) -> None:
+    """At any node, and with the registry's own words where it says no."""
+    old, new, worse = tmp_path / "old", tmp_path / "new", tmp_path / "worse"
+    old.write_text(V1)
+    new.write_text(V2)
+    worse.write_text(record(NUMBER, {"name": "must", "type": "int"}))
+
+    def said(node: int, *words: str) -> tuple[int, Any, str]:
+        done = quorate("schemas", *words, "-o", "json", "--node", cluster.nodes[node]["http"])
+        return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+    subject = "shop/typed-value"
+    number = said(0, "register", subject, str(old))[1]["id"]
+    assert said(1, "register", subject, str(old))[:2] == (0, {"id": number})
+    other = said(2, "register", subject, str(new))[1]["id"]
+    assert said(1, "list", "--prefix", subject)[1] == [{"subject": subject, "version": 2, "id": other}]
+    status, shown, _ = said(2, "show", subject, "--version", "1")
+    assert (status, shown["id"], shown["versions"], json.loads(shown["schema"])) == (0, number, [1, 2], json.loads(V1))
+    status, told, _ = said(0, "compatibility", subject, "--check", str(worse))
+    assert (status, told["compatible"], bool(told["messages"])) == (1, False, True)
+    status, _, why = said(1, "register", subject, str(worse))
+    assert (status, "incompatible" in why) == (1, True), why
+    assert said(1, "compatibility", subject, "--set", "NONE")[:2] == (0, {"subject": subject, "level": "NONE"})
+    assert said(2, "compatibility", subject, "--check", str(worse))[0] == 0
+    assert said(0, "compatibility", subject, "--unset")[1]["level"] == "BACKWARD"
+    assert said(0, "delete", subject, "--version", "latest")[1] == {"versions": [2], "permanent": False}
+    assert said(1, "delete", subject)[1]["versions"] == [1]
+    status, _, why = said(2, "show", subject)
+    assert (status, "not found" in why) == (1, True), why
+    assert said(2, "show", subject, "--deleted")[1]["version"] == 2
+    assert said(2, "delete", subject, "--permanent")[1] == {"versions": [1, 2], "permanent": True}
+    status, _, why = said(0, "delete", "quorate.events.KeyPut")
+    assert (status, bool(why)) == (1, True)

@@ -31,6 +31,7 @@ FOREIGN = {
     "quorate.meta.v1.Journal",
     "quorate.meta.v1.Members",
     "quorate.meta.v1.Mqtt",
+    "quorate.meta.v1.Offsets",
 }
 """Kafka's, Spark's; a group of entry points; a file that a user has; a service on the wire."""
 ROOMS = {

@@ -15,14 +15,21 @@ import msgspec
 from quorate.asking import Request, UnreachedError, add_node, addresses, exchange, first
 from quorate.cli.output import complain
 from quorate.errors import QuorateError, UsageError
-from quorate.gateway.http.answers import Failed
+from quorate.gateway.http.answers import Failed, Trouble
 
 __all__ = ["TIMEOUT_S", "Node", "NodeError", "add_node"]
 TIMEOUT_S = 5.0
 QUESTIONS = frozenset({"/v1/whatif"})
 """POSTs that change nothing."""
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
+
+
+class _RegistryError(msgspec.Struct):
+    """How the schema registry says no."""
+
+    error_code: int
+    message: str
 
 
 class NodeError(QuorateError):
@@ -47,7 +54,7 @@ class Node:
         return self._nodes[0]
 
     def get(self, path: str, kind: type[T], **query: object) -> T:
-        """GET what ``/v1`` answers there (gateway/http/answers.py). Raises NodeError, UsageError."""
+        """GET what is answered there (gateway/http/answers.py has what ``/v1`` does). Raises NodeError, UsageError."""
         asked = {name: value for name, value in query.items() if value is not None}
         return self._ask("GET", path + (f"?{urlencode(asked)}" if asked else ""), None, {}, kind)
 
@@ -68,7 +75,7 @@ class Node:
         try:
             if status < http.HTTPStatus.BAD_REQUEST:
                 return msgspec.json.decode(text, type=kind)
-            trouble = msgspec.json.decode(text, type=Failed).error
+            trouble = _trouble(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise NodeError(f"{self.address}{path}: {status}, {error}", status) from error
         if status == http.HTTPStatus.BAD_REQUEST and trouble.code == "invalid" and not trouble.reason:
@@ -106,3 +113,12 @@ class Node:
         if address != self._nodes[0]:
             complain(f"{'; '.join(passed)}: asked {address} instead")
             self._nodes = (address, *(other for other in self._nodes if other != address))
+
+
+def _trouble(text: bytes) -> Trouble:
+    """Why not. Raises DecodeError, UnicodeDecodeError."""
+    try:
+        return msgspec.json.decode(text, type=Failed).error
+    except msgspec.ValidationError:
+        of_registry = msgspec.json.decode(text, type=_RegistryError)
+        return Trouble(code=str(of_registry.error_code), message=of_registry.message)

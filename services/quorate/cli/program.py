@@ -46,6 +46,11 @@ OWN: Mapping[str, tuple[str, str]] = {
     "members": ("cli.members:COMMAND", "Services that registered, and brokers: members list, describe, drain, watch."),
     "journal": ("cli.journal:COMMAND", "Shards and segments: journal list, describe, create, why, whatif, health, …"),
     "mqtt": ("cli.mqtt:COMMAND", "Sessions of MQTT that brokers share: mqtt sessions, match, locate."),
+    "offsets": ("cli.offsets:COMMAND", "How far groups have come in shards: offsets list, get, commit, delete."),
+    "schemas": (
+        "cli.schemas:COMMAND",
+        "Schemas of other services: schemas list, show, register, delete, compatibility.",
+    ),
     "whatif": ("cli.whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
     "state-hash": ("cli.operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
     "simservice": ("demo.command:SERVICE", "A simulated service for a cluster that runs: it holds a lease and a key."),

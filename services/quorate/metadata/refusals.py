@@ -128,6 +128,8 @@ Code = Literal[
     "TooManySubscriptions",
     "UnknownWill",
     "WillIsOthers",
+    "BadGroup",
+    "StaleOffset",
 ]
 
 SYSTEM_ERROR: Final = 1
@@ -257,6 +259,8 @@ RESPONSE_CODES: Final[dict[str, int]] = {
     "TooManySubscriptions": INVALID_REQUEST,
     "UnknownWill": INVALID_REQUEST,
     "WillIsOthers": INVALID_REQUEST,
+    "BadGroup": INVALID_PARAMETER,
+    "StaleOffset": INVALID_REQUEST,
 }
 
 NO_MASTER_REMARK: Final = "Old master has down and failed to elect a new broker master"

@@ -107,6 +107,8 @@ NAMED: Final[dict[str, StatusCode]] = {
     "BadTopic": _INVALID,
     "BadTopicFilter": _INVALID,
     "BadSubscription": _INVALID,
+    "BadGroup": _INVALID,
+    "StaleOffset": _PRECONDITION,
 }
 """Refusals of our own services, whose text begins with their name."""
 

@@ -33,7 +33,8 @@ from quorate.gateway.grpc.leases import LeaseService
 from quorate.gateway.grpc.member_watch import MemberWatches
 from quorate.gateway.grpc.members import MemberService
 from quorate.gateway.grpc.mqtt import MqttService
-from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, mqtt_pb2, rpc_pb2
+from quorate.gateway.grpc.offsets import OffsetsService
+from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, mqtt_pb2, offsets_pb2, rpc_pb2
 from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.watch import WatchService
@@ -100,6 +101,7 @@ class GrpcServer:
             members_pb2.DESCRIPTOR.services_by_name["Members"]: self._of_members(),
             journal_pb2.DESCRIPTOR.services_by_name["Journal"]: self._of_the_journal(),
             mqtt_pb2.DESCRIPTOR.services_by_name["Mqtt"]: self._of_mqtt(),
+            offsets_pb2.DESCRIPTOR.services_by_name["Offsets"]: self._of_offsets(),
         }
         health = HealthService(self._asking, [service.full_name for service in services])
         asked: Mapping[str, Handler] = {"Check": health.check, "List": health.listing, "Watch": health.watch}
@@ -147,6 +149,15 @@ class GrpcServer:
             "ListWills": mqtt.wills,
             "AcknowledgeWill": mqtt.acknowledge_will,
             "Watch": self.session_watches.sessions,
+        }
+
+    def _of_offsets(self) -> Mapping[str, Handler]:
+        offsets = OffsetsService(self._asking)
+        return {
+            "Commit": offsets.commit,
+            "Fetch": offsets.fetch,
+            "ListGroups": offsets.groups,
+            "Delete": offsets.delete,
         }
 
     async def start(self, host: str, port: int, *, serving: bool = True) -> "GrpcServer":
