@@ -2,7 +2,7 @@
 
 from quorate.controller.balancer import Balancer
 from quorate.events import MasterElected
-from quorate.metadata.balance import BalanceSettings
+from quorate.metadata.balance_settings import BalanceSettings
 from quorate.metadata.commands import ApplyBrokerId, ElectMaster, RegisterBroker
 from tests.unit.controller.bench import Bench, Line
 from tests.unit.controller.test_liveness import facts
