@@ -16,6 +16,7 @@ import msgspec
 from quorate.consensus.ports import NodeId
 from quorate.consensus.settings import EngineSettings
 from quorate.events import Event, MasterElected
+from quorate.metadata.balance_settings import BalanceSettings
 from quorate.model.evolve import evolve
 from quorate.model.rows import rows
 from quorate.model.state import EMPTY, State
@@ -98,7 +99,8 @@ class Simulation:
             self.limits = unhurried(self.limits)
         stored = bool(plan.clients) and plan.seed % STORES_EVERY == 0
         if stored:
-            self.limits = replace(self.limits, core=replace(self.limits.core, balance=BALANCE))
+            core = msgspec.structs.replace(self.limits.core, balance=BALANCE)
+            self.limits = msgspec.structs.replace(self.limits, core=core)
         self.own_settings = random.random() < OWN_SETTINGS
         mixed = bool(plan.clients) and size > 1 and random.random() < MIXED_BUILDS
         self.invariants = Invariants(DiskImageReader(), LevelsSeen(mixed=mixed))

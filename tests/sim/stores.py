@@ -1,4 +1,4 @@
-"""Members of the journal: they register, beat, copy records, lead segments, acknowledge, lose disks, leave, and delete.
+"""Members of the journal: they register, beat, copy, lead segments, acknowledge, lose disks, leave, and delete.
 
 Rules: a store knows what a watch told it, which may be old, and what it asked and was answered. Whoever leads appends,
 sends to the other copies, and acknowledges what every copy holds that is in sync as it knows it, or as it has asked for
@@ -16,7 +16,7 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from quorate.events import Event, InSyncCopy, MemberGone, SegmentSealed, Stamp
+from quorate.events import Event, InSyncCopy, MemberGone, SegmentLeaderElected, SegmentSealed, Stamp
 from quorate.metadata.commands import (
     AckDeleted,
     AlterInSync,
@@ -252,6 +252,11 @@ def _by(found: Segment) -> ByLeader:
     return ByLeader(leader=found.leader, leader_epoch=found.leader_epoch, member_epoch=found.member_epoch)
 
 
+def _stays(state: State, copy: InSyncCopy) -> bool:
+    """Could it lead, whoever else could?"""
+    return fit(state, copy.member, copy.member_epoch) and not state.members[copy.member].draining
+
+
 class Stores:
     """All of them, what the log says, and what was acknowledged to their clients."""
 
@@ -289,7 +294,7 @@ class Stores:
         if any(shard.deleting for shard in state.shards.values()):
             return False
         return not any(
-            wants_leader(state, found) and any(fit(state, one.member, one.member_epoch) for one in found.in_sync)
+            wants_leader(state, found) and any(_stays(state, one) for one in found.in_sync)
             for name in state.shards
             for found in of_shard(state, name)
         )
@@ -315,7 +320,7 @@ class Stores:
             store.crash(0.1 + self.random.random() * 1.5, lost=lost)
             if lost and self.random.random() < 0.3:
                 self.ask(UnregisterMember(name=store.name, force=True))
-        elif store.up and not any(one.leaves for one in self.all.values()):
+        elif store.up and self.state.feature_level > 1 and not any(one.leaves for one in self.all.values()):
             store.leaves = True
             self.cluster.counts["stores drained"] += 1
         self.cluster.world.after(0.3 + self.random.random(), self._trouble)
@@ -359,6 +364,8 @@ class Stores:
         if isinstance(event, MemberGone) and event.reason == "drained" and event.member in self.all:
             self._check_left(before, event)
             self.all[event.member].gone()
+        if isinstance(event, SegmentLeaderElected) and event.trigger == "balance":
+            self.cluster.counts["segments moved for balance"] += 1
         if isinstance(event, SegmentSealed):
             found = segment(self.state, event.segment)
             have = len(self.acked.get(event.segment, ()))
