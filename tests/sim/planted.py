@@ -39,7 +39,7 @@ from quorate.metadata import cluster, members, segment_elections, sessions, will
 from quorate.metadata import journal as journal_rules
 from quorate.metadata.commands import HandOverWills, RaiseFeatureLevel, RegisterMember
 from quorate.metadata.decide import DECIDERS
-from quorate.model import evolve, evolve_sessions
+from quorate.model import evolve, evolve_sessions, segments
 from quorate.node import compose
 from quorate.node.compose import Core
 from quorate_projections.mirror.copying import MirrorCopier
@@ -108,6 +108,11 @@ EDITED: Final[dict[str, Mutant]] = {
             journal_rules, "_fenced", "if not found.leader or by.leader != found.leader:", "return None\n    if True:"
         ),
         test=f"{UNIT}/metadata/test_journal.py::test_only_the_leader_says_where_a_segment_ends",
+    ),
+    "the last copy leaves": Mutant(
+        "a member that is to leave and leads nothing may go with the last copy in sync of a segment",
+        edit(segments, "_is_last", "if shard.deleting or", "if True or"),
+        test=f"{UNIT}/metadata/test_journal.py::test_who_has_the_last_copy_in_sync_may_not_leave",
     ),
     "a segment without a leader": Mutant(
         "whoever leads segments may be fenced, and nobody follows",

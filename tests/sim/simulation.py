@@ -16,6 +16,7 @@ import msgspec
 from quorate.consensus.ports import NodeId
 from quorate.consensus.settings import EngineSettings
 from quorate.events import Event, MasterElected
+from quorate.metadata.balance_settings import BalanceSettings
 from quorate.model.evolve import evolve
 from quorate.model.rows import rows
 from quorate.model.state import EMPTY, State
@@ -54,6 +55,8 @@ LONG_EVERY, LONG = 25, 4
 ALL_LOST, LOST_S = 0.25, 3.0
 """Share of seeds at whose very end a majority of directories is lost; and how long it is watched then."""
 STORES_EVERY = 3
+BALANCE = BalanceSettings(period_s=0.4, rest_s=0.4, moves_max=2)
+"""In seeds with stores: masters and leaders of segments are evened out, in small steps."""
 """One seed of so many has members of the journal."""
 FAULTS_S = 5.0
 PEACE_S = 8.0
@@ -94,6 +97,10 @@ class Simulation:
         self.limits = Limits.draw(random)
         if plan.clients and random.random() < IN_PRODUCTION:
             self.limits = unhurried(self.limits)
+        stored = bool(plan.clients) and plan.seed % STORES_EVERY == 0
+        if stored:
+            core = msgspec.structs.replace(self.limits.core, balance=BALANCE)
+            self.limits = msgspec.structs.replace(self.limits, core=core)
         self.own_settings = random.random() < OWN_SETTINGS
         mixed = bool(plan.clients) and size > 1 and random.random() < MIXED_BUILDS
         self.invariants = Invariants(DiskImageReader(), LevelsSeen(mixed=mixed))
@@ -113,7 +120,6 @@ class Simulation:
         self.projection = Projection(self.cluster) if plan.clients and random.random() < PASSENGERS else None
         self.holders = Holders(self.cluster, random.choice((0, 1, 3)) if plan.clients else 0)
         self.members = Members(self.cluster, plan.seed if plan.clients else 0)
-        stored = bool(plan.clients) and plan.seed % STORES_EVERY == 0
         self.stores = Stores(self.cluster, plan.seed, 4 if stored else 0)
         self.mqtt = Brokers(self.cluster, plan.seed if plan.clients else 0, lambda: self.invariants.log_ms)
         self.invariants.on_event = self._committed

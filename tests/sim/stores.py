@@ -1,4 +1,4 @@
-"""Members of the journal: they register, beat, copy records, lead segments, acknowledge, lose disks, and delete.
+"""Members of the journal: they register, beat, copy, lead segments, acknowledge, lose disks, leave, and delete.
 
 Rules: a store knows what a watch told it, which may be old, and what it asked and was answered. Whoever leads appends,
 sends to the other copies, and acknowledges what every copy holds that is in sync as it knows it, or as it has asked for
@@ -16,7 +16,7 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from quorate.events import Event, InSyncCopy, SegmentSealed, Stamp
+from quorate.events import Event, InSyncCopy, MemberGone, SegmentLeaderElected, SegmentSealed, Stamp
 from quorate.metadata.commands import (
     AckDeleted,
     AlterInSync,
@@ -30,6 +30,7 @@ from quorate.metadata.commands import (
     UnregisterMember,
 )
 from quorate.model.evolve import evolve
+from quorate.model.members import may_leave
 from quorate.model.segments import fit, of_shard, parsed, segment, wants_leader
 from quorate.model.state import EMPTY, Member, Segment, State
 from tests.sim.clients import Answer, Done, Result, Service
@@ -40,6 +41,7 @@ from tests.sim.world import ViolationError
 KEPT: Final = "an acknowledged record is at whoever leads"
 ENDS: Final = "a segment ends behind what was acknowledged"
 ONE: Final = "one store acts in a reign"
+LEFT: Final = "who leaves in order leaves no segment without a copy in sync"
 TIMEOUT_MS: Final = 1_000
 STEP_S: Final = 0.1
 SLOW_S: Final = 0.4
@@ -82,6 +84,8 @@ class Store:
         self._random = stores.random
         self.life = 1
         self.up = True
+        self.leaves = False
+        """It is to leave, and does when it may: with all it has."""
         self._view = EMPTY
         self.copies: dict[str, _Copy] = {}
         self._reigns: dict[str, _Reign] = {}
@@ -125,12 +129,30 @@ class Store:
                 RegisterMember(name=self.name, incarnation=str(self.life), roles=("journal",), timeout_ms=TIMEOUT_MS)
             )
             return
-        stores.ask(HearMember(name=self.name, epoch=me.epoch, applied_revision=stores.offset - 1))
+        self._beat(me)
         for name, epoch in list(self._view.leading.get(self.name, {}).items()):
             found = segment(self._view, name)
             if epoch == me.epoch and found is not None:
                 self._lead(found)
         self._delete(me)
+
+    def _beat(self, me: Member) -> None:
+        """And leave, once it asked for it and may. A refusal says that it may not, after all."""
+        stores = self._stores
+        self.leaves = self.leaves and not stores.stopped
+        beat = HearMember(name=self.name, epoch=me.epoch, applied_revision=stores.offset - 1, want_drain=self.leaves)
+        stores.ask(beat)
+        if self.leaves and me.draining and may_leave(self._view, me):
+            stores.ask(UnregisterMember(name=self.name, epoch=me.epoch))
+
+    def gone(self) -> None:
+        """The log says that it left: what it had is given away, and another one comes in its place."""
+        self.life += 1
+        self.leaves = False
+        self.copies.clear()
+        self._reigns.clear()
+        self._view = EMPTY
+        self._stores.cluster.counts["stores that left"] += 1
 
     def _delete(self, me: Member) -> None:
         for name in list(self._view.holding.get(self.name, ())):
@@ -230,6 +252,11 @@ def _by(found: Segment) -> ByLeader:
     return ByLeader(leader=found.leader, leader_epoch=found.leader_epoch, member_epoch=found.member_epoch)
 
 
+def _stays(state: State, copy: InSyncCopy) -> bool:
+    """Could it lead, whoever else could?"""
+    return fit(state, copy.member, copy.member_epoch) and not state.members[copy.member].draining
+
+
 class Stores:
     """All of them, what the log says, and what was acknowledged to their clients."""
 
@@ -244,7 +271,7 @@ class Stores:
         self._acting: dict[tuple[str, int], tuple[str, int]] = {}
         self.all = {f"s{number}": Store(self, f"s{number}") for number in range(1, size + 1)}
         self._asked = 0
-        self._stopped = False
+        self.stopped = False
 
     def start(self) -> None:
         """Begin."""
@@ -256,18 +283,18 @@ class Stores:
 
     def stop(self) -> None:
         """No trouble any more, and every shard is to go in the end."""
-        self._stopped = True
+        self.stopped = True
 
     @property
     def settled(self) -> bool:
         """Has every deletion ended, and every segment a leader that could have one?"""
         state = self.state
-        if not self._stopped or not self.all:
+        if not self.stopped or not self.all:
             return True
         if any(shard.deleting for shard in state.shards.values()):
             return False
         return not any(
-            wants_leader(state, found) and any(fit(state, one.member, one.member_epoch) for one in found.in_sync)
+            wants_leader(state, found) and any(_stays(state, one) for one in found.in_sync)
             for name in state.shards
             for found in of_shard(state, name)
         )
@@ -275,7 +302,7 @@ class Stores:
     def _operate(self) -> None:
         """Somebody creates shards, and has one deleted now and then."""
         state = self.state
-        if state.feature_level > 1 and not self._stopped:
+        if state.feature_level > 1 and not self.stopped:
             for name in SHARDS:
                 if name not in state.shards:
                     self.ask(CreateShard(shard=name, replication=self.random.choice((2, 3))))
@@ -285,7 +312,7 @@ class Stores:
 
     def _trouble(self) -> None:
         """A store stops for a while, or loses its disk, and is then perhaps declared gone."""
-        if self._stopped:
+        if self.stopped:
             return
         store = self.all[self.random.choice(sorted(self.all))]
         if store.up and self.random.random() < 0.6:
@@ -293,6 +320,9 @@ class Stores:
             store.crash(0.1 + self.random.random() * 1.5, lost=lost)
             if lost and self.random.random() < 0.3:
                 self.ask(UnregisterMember(name=store.name, force=True))
+        elif store.up and self.state.feature_level > 1 and not any(one.leaves for one in self.all.values()):
+            store.leaves = True
+            self.cluster.counts["stores drained"] += 1
         self.cluster.world.after(0.3 + self.random.random(), self._trouble)
 
     # -- between stores
@@ -331,11 +361,27 @@ class Stores:
         self.offset += 1
         for name in [name for name in self.acked if segment(self.state, name) is None]:
             del self.acked[name]
+        if isinstance(event, MemberGone) and event.reason == "drained" and event.member in self.all:
+            self._check_left(before, event)
+            self.all[event.member].gone()
+        if isinstance(event, SegmentLeaderElected) and event.trigger == "balance":
+            self.cluster.counts["segments moved for balance"] += 1
         if isinstance(event, SegmentSealed):
             found = segment(self.state, event.segment)
             have = len(self.acked.get(event.segment, ()))
             if found is None or event.end_offset < found.start_offset + have:
                 raise ViolationError(ENDS, f"{event}: {have} records were acknowledged")
+
+    def _check_left(self, before: State, event: MemberGone) -> None:
+        """Whatever it was in sync with is held by another one that is there. Raises ViolationError."""
+        mine = InSyncCopy(member=event.member, member_epoch=event.epoch)
+        for name in before.holding.get(event.member, ()):
+            found = segment(before, name)
+            shard = before.shards[(parsed(name) or ("", 0))[0]]
+            if found is None or shard.deleting or mine not in found.in_sync:
+                continue
+            if not any(fit(self.state, one.member, one.member_epoch) for one in found.in_sync):
+                raise ViolationError(LEFT, f"{event}: {found}")
 
     def begins(self, found: Segment, store: Store, log: tuple[int, ...]) -> None:
         """A store begins to lead. Raises ViolationError."""

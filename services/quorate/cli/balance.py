@@ -1,8 +1,8 @@
-"""``quorate balance``: which masters should move, so that no place leads far more than another; and the moves.
+"""``quorate balance``: which masters and leaders of segments should move, so that none leads far more; and the moves.
 
 Rules: a node plans, by the rules of metadata/balance.py. ``--dry-run`` prints its plan; without it each move of that
 plan is asked for, one after the other, as ``elections transfer`` would. A move that is refused by then is told, and the
-others are made; exit 1 when one was refused.
+others are made; exit 1 when one was refused. Which members have too many clients is told, and left to them.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -15,14 +15,15 @@ from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.freshness import PATIENCE_S
 from quorate.cli.output import add_output, columns, show
 from quorate.gateway.http.answers import Balance, Done
-from quorate.gateway.http.writing import ElectBody
+from quorate.gateway.http.writing import ElectBody, SegmentElectBody
 from quorate.metadata.balance import Move
+from quorate.metadata.segment_balance import SegmentMove
 
 
 class Made(msgspec.Struct, frozen=True):
     """A move that was asked for. ``refused``: why it was not made, or nobody knows whether it was; empty: it was."""
 
-    move: Move
+    move: Move | SegmentMove
     offset: int
     refused: str = ""
 
@@ -40,40 +41,60 @@ def run(options: Namespace) -> int:
     if options.dry_run:
         show(msgspec.to_builtins(plan), options.output, _planned(plan))
         return DONE
-    made = [_make(node, move) for move in plan.moves]
+    moves: list[Move | SegmentMove] = [*plan.moves, *plan.segments]
+    made = [_make(node, move) for move in moves]
     show(msgspec.to_builtins(made), options.output, _told(made))
     return REFUSED if any(one.refused for one in made) else DONE
 
 
-def _make(node: Node, move: Move) -> Made:
-    body = ElectBody(broker_set=move.broker_set, broker_id=move.new, reason=move.why)
+def _make(node: Node, move: Move | SegmentMove) -> Made:
     try:
-        done = node.send("POST", "/v1/elections", body, Done)
+        done = node.send("POST", *_request(move), Done)
     except NodeError as error:
         return Made(move, -1, str(error))
     return Made(move, done.offset)
 
 
+def _request(move: Move | SegmentMove) -> tuple[str, ElectBody | SegmentElectBody]:
+    """Where a move is asked for, and with which words."""
+    if isinstance(move, SegmentMove):
+        return "/v1/segment-elections", SegmentElectBody(segment=move.segment, member=move.new, reason=move.why)
+    return "/v1/elections", ElectBody(broker_set=move.broker_set, broker_id=move.new, reason=move.why)
+
+
 def _planned(plan: Balance) -> Iterator[str]:
-    if not plan.moves:
+    moves: list[Move | SegmentMove] = [*plan.moves, *plan.segments]
+    if not moves:
         yield "nothing to move"
     else:
-        header = ("set", "from", "to", "rule", "because")
-        yield from columns(header, [(*_ends(move), move.rule, move.why) for move in plan.moves])
+        header = ("what", "from", "to", "rule", "because")
+        yield from columns(header, [(*_ends(move), move.rule, move.why) for move in moves])
+    yield from _loads("place", plan.before, plan.after)
+    if plan.segments_before:
+        yield from _loads("member", plan.segments_before, plan.segments_after)
+    if plan.hand_over:
+        yield ""
+        yield from columns(
+            ("has clients", "of them", "too many", "because"),
+            [(one.member, one.clients, one.hand_over, one.why) for one in plan.hand_over],
+        )
+
+
+def _loads(what: str, before: dict[str, int], after: dict[str, int]) -> Iterator[str]:
     yield ""
-    places = [(place, count, plan.after.get(place, 0)) for place, count in plan.before.items()]
-    yield from columns(("place", "leads", "then"), places)
+    yield from columns((what, "leads", "then"), [(one, count, after.get(one, 0)) for one, count in before.items()])
 
 
 def _told(made: list[Made]) -> Iterable[str]:
     if not made:
         return ["nothing to move"]
     rows = [(*_ends(one.move), one.refused or f"done; true from offset {one.offset}") for one in made]
-    return columns(("set", "from", "to", "outcome"), rows)
+    return columns(("what", "from", "to", "outcome"), rows)
 
 
-def _ends(move: Move) -> tuple[str, str, str]:
-    return move.broker_set, f"{move.old} ({move.from_place})", f"{move.new} ({move.to_place})"
+def _ends(move: Move | SegmentMove) -> tuple[str, str, str]:
+    what = move.segment if isinstance(move, SegmentMove) else move.broker_set
+    return what, f"{move.old} ({move.from_place})", f"{move.new} ({move.to_place})"
 
 
 COMMAND = Command(_arguments, run)

@@ -93,7 +93,7 @@ def _lines(item: MemberItem) -> Iterable[str]:
     rows += [(f"address {name}", value) for name, value in item.addresses.items()]
     rows += [(f"label {name}", value) for name, value in item.labels.items()]
     if item.draining:
-        rows.append(("may leave", "yes" if item.may_leave else "no: it still leads something"))
+        rows.append(("may leave", "yes" if item.may_leave else f"no: {item.stays_for}"))
     if item.last_heard_ms is not None:
         rows.append(("heard", clock(item.last_heard_ms)))
     if (health := item.health) is not None:
@@ -108,7 +108,7 @@ def _drain(options: Namespace) -> int:
     with channel(options) as made:
         answer = MembersStub(made).Drain(request, timeout=TIMEOUT_S)
     told = {"name": options.name, "epoch": answer.epoch, "may_leave": answer.may_leave, "revision": answer.revision}
-    may = "it leads nothing, and may" if answer.may_leave else "it still leads something"
+    may = "nothing keeps it, and it may" if answer.may_leave else "not yet: `quorate members describe` says why"
     show(told, options.output, [f"member {options.name} is to leave; {may}"])
     return DONE
 

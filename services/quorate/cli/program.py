@@ -42,7 +42,7 @@ OWN: Mapping[str, tuple[str, str]] = {
     "diff": ("cli.travel:DIFF", "What changed between two offsets."),
     "kv": ("cli.keys:KV", "Keys, as etcd has them: kv get, put, del, watch."),
     "lease": ("cli.keys:LEASE", "Leases of keys: lease grant, revoke, keep-alive, ttl, list."),
-    "balance": ("cli.balance:COMMAND", "Masters move to places that lead less: balance --dry-run, balance."),
+    "balance": ("cli.balance:COMMAND", "Who leads much gives some away: balance --dry-run, balance."),
     "members": ("cli.members:COMMAND", "Services that registered, and brokers: members list, describe, drain, watch."),
     "journal": ("cli.journal:COMMAND", "Shards and segments: journal list, describe, create, why, whatif, health, …"),
     "mqtt": ("cli.mqtt:COMMAND", "Sessions of MQTT that brokers share: mqtt sessions, match, locate."),

@@ -11,7 +11,10 @@ from quorate.clock import Scheduler
 from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Caller
-from quorate.metadata.balance import BalanceSettings, Move, asked, plan
+from quorate.metadata.balance import plan
+from quorate.metadata.balance_settings import BalanceSettings
+from quorate.metadata.commands import Command
+from quorate.metadata.context import Context
 from quorate.slices import in_slices
 
 CAUSE = "balance"
@@ -45,16 +48,20 @@ class Balancer(Listener):
         if self._term != term:
             return
         controller = self._controller
-        now_ms = self._scheduler.time_ms()
-        steps = plan(controller.state, controller.live_now(), controller.policy_for(), self._settings, now_ms)
-        in_slices(steps, self._scheduler, lambda made: self._make(term, list(made().moves)))
+        context = Context(
+            now_ms=self._scheduler.time_ms(),
+            term=term,
+            policy=controller.policy_for(),
+            live=controller.live_now(),
+            members=controller.members,
+        )
+        steps = plan(controller.state, context, self._settings)
+        in_slices(steps, self._scheduler, lambda made: self._make(term, made().commands()))
 
-    def _make(self, term: int, left: list[Move]) -> None:
+    def _make(self, term: int, left: list[Command]) -> None:
         """The next move, once the one before has ended."""
         if not left or self._term != term:
             self._wait(term)
             return
-        move = left.pop(0)
-        self._controller.submit(
-            asked(move, "balance"), self._me, lambda _: self._make(term, left), cause=CAUSE, forward=False
-        )
+        command = left.pop(0)
+        self._controller.submit(command, self._me, lambda _: self._make(term, left), cause=CAUSE, forward=False)

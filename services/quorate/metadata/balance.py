@@ -6,7 +6,8 @@ priority there is, so that the two never undo each other. A move makes the sum o
 the priority better, so plans that are carried out come to an end. Few moves at a time, none for a difference below
 ``apart_min``, and none of a set that was just elected.
 
-A *place* is what fails together: the host of an address, or a label the broker has.
+A *place* is what fails together: the host of an address, or a label the broker has. Leaders of segments are planned by
+``segment_balance``, clients by ``session_balance``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,21 +15,20 @@ from typing import Final
 
 import msgspec
 
-from quorate.bounds import bounded
-from quorate.errors import UsageError
 from quorate.metadata import elections
-from quorate.metadata.commands import ElectionTrigger, ElectMaster, Refusal
+from quorate.metadata.balance_settings import BalanceSettings
+from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Refusal
 from quorate.metadata.context import Context
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
+from quorate.metadata.segment_balance import SegmentMove, segment_command, segment_moves
+from quorate.metadata.session_balance import HandOver, hand_over
 from quorate.model.live import LiveView
 from quorate.model.state import BrokerSet, Replica, State
 from quorate.slices import Steps
 
 PREFERRED: Final = "a better priority"
 SPREAD: Final = "a place that leads less"
-MOVED: Final = 2
-"""What a move changes of the difference between two places."""
 SETS_PER_STEP: Final = 32
 _UNHEARD_PRIORITY: Final = 2**31 - 1
 
@@ -65,50 +65,50 @@ class Move(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
-    """The moves in their order, and how many each place leads before and after them."""
+    """The moves in their order, and how many each place leads before and after them; then the same of segments, by
+    member; then what nobody but the members themselves can do.
+    """
 
     moves: tuple[Move, ...]
     before: dict[str, int]
     after: dict[str, int]
+    segments: tuple[SegmentMove, ...] = ()
+    segments_before: dict[str, int] = {}
+    segments_after: dict[str, int] = {}
+    hand_over: tuple[HandOver, ...] = ()
+    """Advice: nothing is decided by it."""
+
+    def commands(self) -> list[Command]:
+        """What is asked for when it is carried out, in this order."""
+        masters = [asked(move, "balance") for move in self.moves]
+        return [*masters, *map(segment_command, self.segments)]
 
 
-class BalanceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How eager the plan is, and whether the leader carries it out by itself."""
-
-    period_s: float = 0.0
-    """How often the leader looks, and moves; 0: only an operator does (``quorate balance``)."""
-    moves_max: int = 8
-    """Moves of one plan, at most."""
-    apart_min: int = 2
-    """A leadership moves to a place that leads so many fewer; at least 2, or two places would take turns."""
-    rest_s: float = 60.0
-    """A set whose last election is younger stays as it is."""
-    label: str = ""
-    """The capability that names a broker's place, a rack say; where a broker has none, its host is its place."""
-
-    def __post_init__(self) -> None:
-        """Raise UsageError for what cannot work."""
-        bounded(self, zero=("period_s", "rest_s"))
-        if self.apart_min < MOVED:
-            raise UsageError(f"apart_min must be at least {MOVED}, not {self.apart_min}")
+def plan(state: State, context: Context, settings: BalanceSettings) -> Steps[Plan]:
+    """What would be moved now: masters, then leaders of segments as far as moves are left; a set or shard a step."""
+    moves, before, after = yield from _masters(state, context, settings)
+    left = settings.moves_max - len(moves)
+    segments, had, has = yield from segment_moves(state, context, settings, left)
+    advice = yield from hand_over(state, context, settings)
+    return Plan(tuple(moves), before, after, tuple(segments), had, has, advice)
 
 
-def plan(state: State, live: LiveView, policy: PolicySettings, settings: BalanceSettings, now_ms: int) -> Steps[Plan]:
-    """What would be moved now; a set a step."""
+def _masters(
+    state: State, context: Context, settings: BalanceSettings
+) -> Steps[tuple[list[Move], dict[str, int], dict[str, int]]]:
     found: list[Led] = []
     loads: dict[str, int] = {}
     for name in sorted(state.broker_sets):
         broker_set = state.known(name)
         if broker_set is not None and broker_set.master is not None:
-            led = _led(state, broker_set, broker_set.master, live, policy, settings.label)
+            led = _led(state, broker_set, broker_set.master, context.live, context.policy, settings.label)
             for replica in broker_set.replicas:
                 loads.setdefault(place(replica, settings.label), 0)
             loads[led.place] = loads.get(led.place, 0) + 1
             last = 0 if broker_set.election is None else broker_set.election.time_ms
-            if now_ms - last >= settings.rest_s * 1000 and any(fit.broker_id == led.leader for fit in led.fit):
+            if context.now_ms - last >= settings.rest_s * 1000 and any(fit.broker_id == led.leader for fit in led.fit):
                 found.append(led)
         yield
-    context = Context(now_ms=now_ms, term=1, policy=policy, live=live)
     before, moves = dict(sorted(loads.items())), list[Move]()
     for move in _moves(found, loads, settings.apart_min):
         if move is not None and not isinstance(decide(state, asked(move, "balance"), context), Refusal):
@@ -118,7 +118,7 @@ def plan(state: State, live: LiveView, policy: PolicySettings, settings: Balance
         if len(moves) == settings.moves_max:
             break
         yield
-    return Plan(tuple(moves), before, dict(sorted(loads.items())))
+    return moves, before, dict(sorted(loads.items()))
 
 
 def asked(move: Move, trigger: ElectionTrigger) -> ElectMaster:

@@ -404,6 +404,8 @@ class ElectSegmentLeader(_Value, frozen=True):
     trigger: Literal["operator", "balance"]
     wanted: str = ""
     """Empty: whoever is best."""
+    reason: str = ""
+    """Why that one, for the log."""
 
 
 class ElectSegmentLeaders(_Value, frozen=True):
@@ -641,7 +643,7 @@ class MemberIs(_Value, frozen=True):
     fenced: bool = False
     draining: bool = False
     may_leave: bool = False
-    """It is draining, and leads nothing any more."""
+    """It is draining, and nothing keeps it any more."""
 
     def registered_epoch(self, offset: int) -> int:
         """The epoch, if this is the answer at that offset (the next one after the decision's events)."""

@@ -36,7 +36,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.texts import LONG_MAX, fits, parse_address
-from quorate.model.members import broker_of, leads, may_leave, named
+from quorate.model.members import broker_of, may_leave, named, stays_for
 from quorate.model.state import Member, State
 
 ROLES_MAX: Final = 16
@@ -131,7 +131,7 @@ def hear_member(state: State, command: HearMember, context: Context) -> Decision
         epoch=member.epoch,
         fenced=member.fenced and not caught_up,
         draining=member.draining or drains,
-        may_leave=(member.draining or drains) and not leads(state, member),
+        may_leave=(member.draining or drains) and not stays_for(state, member),
     )
     return Decision(tuple(events), reply)
 
@@ -175,7 +175,11 @@ def drain_member(state: State, command: DrainMember, context: Context) -> Decisi
     who = "an operator" if command.epoch is None else "itself"
     event = MemberDraining(member=member.name, epoch=member.epoch, reason=f"asked by {who}")
     reply = MemberIs(
-        name=member.name, epoch=member.epoch, fenced=member.fenced, draining=True, may_leave=not leads(state, member)
+        name=member.name,
+        epoch=member.epoch,
+        fenced=member.fenced,
+        draining=True,
+        may_leave=not stays_for(state, member),
     )
     return Decision((event,), reply)
 
@@ -185,8 +189,9 @@ def unregister_member(state: State, command: UnregisterMember, context: Context)
     member = _meant(state, command.name, command.epoch)
     if isinstance(member, Refusal):
         return member
-    if not command.force and not member.fenced and leads(state, member):
-        return refuse("MemberStillLeads", f"Member {member.name!r} still leads something: it is drained first")
+    stays = "" if command.force or member.fenced else stays_for(state, member)
+    if stays:
+        return refuse("MemberStillLeads", f"Member {member.name!r} is drained first: {stays}")
     itself = "drained" if may_leave(state, member) else "unregistered"
     reason = "forgotten" if command.epoch is None else itself
     event = MemberGone(member=member.name, epoch=member.epoch, incarnation=member.incarnation, reason=reason)

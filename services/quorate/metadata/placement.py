@@ -72,7 +72,7 @@ def _sites(state: State, wanted: Wanted, context: Context) -> tuple[list[_Site],
     for member in state.members.values():
         if ROLE not in member.roles:
             continue
-        reason = _unsuited(member, wanted, context)
+        reason = unsuited(member, wanted, context)
         if reason:
             out[reason] += 1
             continue
@@ -82,7 +82,7 @@ def _sites(state: State, wanted: Wanted, context: Context) -> tuple[list[_Site],
     return sites, out
 
 
-def _unsuited(member: Member, wanted: Wanted, context: Context) -> str:
+def unsuited(member: Member, wanted: Wanted, context: Context) -> str:
     """Why it is given no copy; empty: it can be given one."""
     if member.fenced:
         return "fenced"

@@ -16,10 +16,11 @@ from quorate.metadata import replica_set
 from quorate.metadata.commands import Accepted, ElectSegmentLeader, ElectSegmentLeaders, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.journal import found_in_use, is_now
+from quorate.metadata.placement import Wanted, unsuited
 from quorate.metadata.refusals import refuse
 from quorate.metadata.replica_set import Member, Outcome, elect
 from quorate.model.segments import fit
-from quorate.model.state import Segment, State
+from quorate.model.state import Segment, Shard, State
 
 GONE: Final = "gone"
 FENCED: Final = "fenced"
@@ -49,13 +50,17 @@ class _Stand(msgspec.Struct, frozen=True, gc=False):
 
 def elect_segment_leader(state: State, command: ElectSegmentLeader, context: Context) -> Decision | Refusal:
     """One that leads and may go on stays, and nothing is written. Refuses BadSegmentName, UnknownShard, UnknownSegment,
-    ShardIsDeleting, NoLeaderEligible.
+    ShardIsDeleting, NoLeaderEligible. For balance nobody is named who would be given no new copy either.
     """
     there = found_in_use(state, command.segment)
     if isinstance(there, Refusal):
         return there
-    _, found = there
-    event = _election(state, found, command.trigger, command.wanted, context)
+    shard, found = there
+    if command.trigger == "balance":
+        refusal = _unsuited(state, shard, found, command.wanted, context)
+        if refusal is not None:
+            return refusal
+    event = _election(state, found, command, context)
     if isinstance(event, Refusal):
         return event
     if event is None:
@@ -71,6 +76,14 @@ def elect_segment_leader(state: State, command: ElectSegmentLeader, context: Con
     return Decision((event,), reply)
 
 
+def _unsuited(state: State, shard: Shard, found: Segment, wanted: str, context: Context) -> Refusal | None:
+    member = state.members.get(wanted)
+    reason = GONE
+    if member is not None:
+        reason = unsuited(member, Wanted(shard.replication, shard.spread, shard.require), context)
+    return refuse("NoLeaderEligible", f"{found.name}: {wanted} is {reason}") if reason else None
+
+
 def elect_segment_leaders(state: State, command: ElectSegmentLeaders, context: Context) -> Decision | Refusal:
     """Of each of these whose leader is not there, or is to leave, another one, if somebody can. Refuses nothing."""
     events: list[Event] = []
@@ -78,16 +91,17 @@ def elect_segment_leaders(state: State, command: ElectSegmentLeaders, context: C
         there = found_in_use(state, name)
         if isinstance(there, Refusal):
             continue
-        event = _election(state, there[1], "", "", context)
+        event = _election(state, there[1], None, context)
         if isinstance(event, SegmentLeaderElected):
             events.append(event)
     return Decision(tuple(events), Accepted())
 
 
 def _election(
-    state: State, found: Segment, trigger: str, wanted: str, context: Context
+    state: State, found: Segment, asked: ElectSegmentLeader | None, context: Context
 ) -> SegmentLeaderElected | Refusal | None:
-    """None: who leads stays."""
+    """None: who leads stays. Nobody asked: its leader is not there."""
+    wanted = "" if asked is None else asked.wanted
     stands = [_stand(state, found, member) for member in found.copies]
     leads = fit(state, found.leader, found.member_epoch)
     if leads and found.leader == wanted:
@@ -103,7 +117,7 @@ def _election(
     winner = stands[outcome.winner]
     if leads and winner.member == found.leader:
         return None
-    return _elected(found, trigger or _lost(found, stands), wanted, stands, winner, outcome)
+    return _elected(found, asked, stands, winner, outcome)
 
 
 def _lost(found: Segment, stands: list[_Stand]) -> str:
@@ -127,7 +141,7 @@ def _stand(state: State, found: Segment, name: str) -> _Stand:
 
 
 def _elected(
-    found: Segment, trigger: str, wanted: str, stands: list[_Stand], winner: _Stand, outcome: Outcome
+    found: Segment, asked: ElectSegmentLeader | None, stands: list[_Stand], winner: _Stand, outcome: Outcome
 ) -> SegmentLeaderElected:
     """Those stay in sync whose life goes on, silent or not: the new leader takes them out when it must. An unclean
     winner begins alone.
@@ -135,7 +149,7 @@ def _elected(
     kept = [stand for stand in stands if (stand is winner if outcome.unclean else stand.in_sync)]
     return SegmentLeaderElected(
         segment=found.name,
-        trigger=trigger,
+        trigger=_lost(found, stands) if asked is None else asked.trigger,
         old_leader=found.leader,
         leader=winner.member,
         member_epoch=winner.epoch,
@@ -143,7 +157,7 @@ def _elected(
         set_epoch=found.set_epoch + 1,
         candidates=_candidates(stands, outcome),
         decided_by=_DECIDED_BY.get(outcome.decided_by, outcome.decided_by),
-        explanation=_why(found, trigger if wanted else "", stands, winner, outcome),
+        explanation=_why(found, asked, stands, winner, outcome),
         unclean=outcome.unclean,
     )
 
@@ -176,17 +190,19 @@ def _out_by(stand: _Stand, rule: str) -> str:
 # -- the sentence
 
 
-def _why(found: Segment, asked: str, stands: list[_Stand], winner: _Stand, outcome: Outcome) -> str:
+def _why(
+    found: Segment, asked: ElectSegmentLeader | None, stands: list[_Stand], winner: _Stand, outcome: Outcome
+) -> str:
     parts = [_occasion(found, asked, stands), _reason(stands, outcome)]
     if outcome.unclean:
         parts.append("it was not in sync and may lack acknowledged records")
     return f"Member {winner.member} leads segment {found.name}: {'; '.join(parts)}."
 
 
-def _occasion(found: Segment, asked: str, stands: list[_Stand]) -> str:
-    """``asked``: what named the winner, if anything did."""
-    if asked:
-        return "an operator asked for it" if asked == "operator" else "it was named for balance"
+def _occasion(found: Segment, asked: ElectSegmentLeader | None, stands: list[_Stand]) -> str:
+    if asked is not None and asked.wanted:
+        named = "an operator asked for it" if asked.trigger == "operator" else "it was named for balance"
+        return f"{named} ({asked.reason})" if asked.reason else named
     old = next((stand for stand in stands if stand.member == found.leader), None)
     if old is None:
         return "nobody led it"

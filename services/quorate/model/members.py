@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from quorate.model.segments import leads_segments
+from quorate.model.segments import holds_last_copy, leads_segments
 from quorate.model.sessions import holds_clients
 from quorate.model.state import BrokerSet, Member, Replica, State
 
@@ -17,8 +17,12 @@ Condition = Literal["active", "fenced", "draining"]
 CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 BROKER_ROLE: Final = "broker"
 """What RocketMQ's brokers do."""
-LEADS: Final[tuple[Callable[[State, Member], bool], ...]] = (leads_segments, holds_clients)
-"""Each says of one kind of thing whether the member leads any of it. Asked only of members that are to leave."""
+STAYS: Final[tuple[tuple[Callable[[State, Member], bool], str], ...]] = (
+    (leads_segments, "it leads segments"),
+    (holds_last_copy, "it has the last copy in sync of a segment"),
+    (holds_clients, "it has clients"),
+)
+"""What a member may not leave behind, and the word for it. Asked only of members that are to leave."""
 
 
 class Selector(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -47,14 +51,14 @@ def condition(member: Member) -> Condition:
     return "draining" if member.draining else "active"
 
 
-def leads(state: State, member: Member) -> bool:
-    """Does it lead anything?"""
-    return any(one(state, member) for one in LEADS)
+def stays_for(state: State, member: Member) -> str:
+    """Why it may not leave, if it wants to; empty: it may."""
+    return next((why for holds, why in STAYS if holds(state, member)), "")
 
 
 def may_leave(state: State, member: Member) -> bool:
-    """It is to leave, and leads nothing any more."""
-    return member.draining and not leads(state, member)
+    """It is to leave, and nothing keeps it any more."""
+    return member.draining and not stays_for(state, member)
 
 
 def everyone(state: State) -> Iterator[Member]:

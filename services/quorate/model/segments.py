@@ -100,6 +100,25 @@ def leads_segments(state: State, member: Member) -> bool:
     return any(epoch == member.epoch for epoch in state.leading.get(member.name, _NO_NAMES).values())
 
 
+def holds_last_copy(state: State, member: Member) -> bool:
+    """Is this life of it in sync with a segment, and nobody else who is there and stays?
+
+    Of several that are to leave one stays: the leader, else the first by name. So each is told the same until it left.
+    """
+    held = (segment(state, name) for name in state.holding.get(member.name, _NO_NAMES))
+    return any(found is not None and _is_last(state, found, member) for found in held)
+
+
+def _is_last(state: State, found: Segment, member: Member) -> bool:
+    shard = state.shards[(parsed(found.name) or ("", 0))[0]]
+    if shard.deleting or InSyncCopy(member=member.name, member_epoch=member.epoch) not in found.in_sync:
+        return False
+    others = [
+        one.member for one in found.in_sync if one.member != member.name and fit(state, one.member, one.member_epoch)
+    ]
+    return all(state.members[other].draining and other != found.leader and other > member.name for other in others)
+
+
 _NONE: Final = Map[int, Segment]()
 _NO_NAMES: Final = Map[str, int]()
 

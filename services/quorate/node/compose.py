@@ -51,7 +51,7 @@ from quorate.errors import PeerError, StorageError, UsageError
 from quorate.history.checkpoints import Checkpoints
 from quorate.history.refold import Refold
 from quorate.history.settings import HistorySettings
-from quorate.metadata.balance import BalanceSettings
+from quorate.metadata.balance_settings import BalanceSettings
 from quorate.metadata.commands import CreateCluster, RecordNodeStart
 from quorate.metadata.limits import GROUP_EXPIRY_S, UNSAID, own_limits
 from quorate.metadata.policy import PolicySettings

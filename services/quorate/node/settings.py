@@ -28,7 +28,7 @@ from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.history.settings import HistorySettings
-from quorate.metadata.balance import BalanceSettings
+from quorate.metadata.balance_settings import BalanceSettings
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.requests import RequestSettings
 

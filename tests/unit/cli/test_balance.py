@@ -9,12 +9,23 @@ from quorate.cli import program
 from quorate.gateway.http.answers import Balance, Done
 from quorate.metadata.balance import SPREAD, Move
 from quorate.metadata.commands import MasterIs
+from quorate.metadata.segment_balance import SegmentMove
+from quorate.metadata.session_balance import HandOver
 from tests.unit.cli.served import Served, serving
 
 MOVE = Move(
     broker_set="a", old=1, new=2, from_place="h1", to_place="h2", rule=SPREAD, why="h1 leads 2 sets, h2 leads 0"
 )
 PLAN = Balance(offset=9, time_ms=5, node=1, moves=(MOVE,), before={"h1": 2, "h2": 0}, after={"h1": 1, "h2": 1})
+SEGMENT = SegmentMove(
+    segment="orders/3", old="m1", new="m2", from_place="r1", to_place="r2", rule="a member that leads less",
+    why="m1 leads 4 open segments, m2 leads 0",
+)  # fmt: skip
+ADVICE = HandOver(member="mq1", clients=12, hand_over=6, why="mq1 has 12 clients, and its share of all would be 6")
+WHOLE = Balance(
+    offset=9, time_ms=5, node=1, moves=(MOVE,), before={"h1": 2, "h2": 0}, after={"h1": 1, "h2": 1},
+    segments=(SEGMENT,), segments_before={"m1": 4, "m2": 0}, segments_after={"m1": 3, "m2": 1}, hand_over=(ADVICE,),
+)  # fmt: skip
 DONE = Done(
     offset=12, time_ms=6, node=1, repeated=False,
     reply=MasterIs(
@@ -49,3 +60,19 @@ def test_the_moves_are_those_of_the_plan(node: Served, capsys: pytest.CaptureFix
     del node.answers["/v1/elections"]
     assert program.main(["balance", "--node", node.address]) == 1
     assert "there is nothing" in capsys.readouterr().out
+
+
+def test_segments_are_in_the_same_plan_and_clients_are_advice(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """A dry run shows all kinds; carrying it out asks for the masters, then for the segments, and for no client."""
+    node.answers |= {"/v1/balance": WHOLE, "/v1/elections": DONE, "/v1/segment-elections": DONE}
+    assert program.main(["balance", "--dry-run", "--node", node.address]) == 0
+    out = capsys.readouterr().out
+    assert "m1 leads 4 open segments, m2 leads 0" in out
+    assert out.lower().rsplit("member", 1)[1].split()[:8] == ["leads", "then", "m1", "4", "3", "m2", "0", "1"]
+    assert ADVICE.why in out
+    assert program.main(["balance", "--node", node.address]) == 0
+    asked = [(path, json.loads(body)) for method, path, _, body in node.asked if method == "POST"]
+    assert asked == [
+        ("/v1/elections", {"broker_set": "a", "broker_id": 2, "reason": MOVE.why}),
+        ("/v1/segment-elections", {"segment": "orders/3", "member": "m2", "reason": SEGMENT.why}),
+    ]

@@ -2,10 +2,15 @@
 
 from quorate.controller.balancer import Balancer
 from quorate.events import MasterElected
-from quorate.metadata.balance import BalanceSettings
-from quorate.metadata.commands import ApplyBrokerId, ElectMaster, RegisterBroker
+from quorate.metadata.balance import plan
+from quorate.metadata.balance_settings import BalanceSettings
+from quorate.metadata.commands import ApplyBrokerId, ElectMaster, ElectSegmentLeader, RegisterBroker
+from quorate.metadata.context import Context
+from quorate.slices import finished
 from tests.unit.controller.bench import Bench, Line
 from tests.unit.controller.test_liveness import facts
+from tests.unit.controller.test_member_keeper import passing
+from tests.unit.controller.test_segment_keeper import Store
 
 HOSTS = ("10.0.0.1", "10.0.0.2")
 
@@ -57,3 +62,30 @@ def test_who_leads_no_more_moves_nothing_more() -> None:
     bench.after(3.0)
     bench.settle()
     assert moved(bench) == []
+
+
+def test_leaders_of_segments_move_as_a_plan_says_them() -> None:
+    """The events are those of the plan that anybody could have read just before, in its order; then there are none."""
+    store = Store("m1", "m2")
+    bench, settings = store.bench, BalanceSettings(period_s=1, rest_s=0)
+    for name in ("a", "b", "c", "d"):
+        store.shard(name, replication=2)
+        bench.done(ElectSegmentLeader(segment=f"{name}/0", trigger="operator", wanted="m1"))
+    controller = bench.controller
+    context = Context(
+        now_ms=bench.loop.time_ms(),
+        term=1,
+        policy=controller.policy_for(),
+        live=controller.live_now(),
+        members=controller.members,
+    )
+    found = finished(plan(controller.state, context, settings))
+    assert len(found.segments) == 2
+    balancer = Balancer(controller, bench.loop, settings)
+    bench.listeners.add(balancer)
+    balancer.opened(1)
+    passing(bench, 5)
+    moved = [event for event in store.elections() if event.trigger == "balance"]
+    assert [(event.segment, event.old_leader, event.leader) for event in moved] == [
+        (move.segment, move.old, move.new) for move in found.segments
+    ]

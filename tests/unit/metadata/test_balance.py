@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from quorate.errors import UsageError
 from quorate.events import MasterElected
 from quorate.metadata import commands
-from quorate.metadata.balance import BalanceSettings, Plan, asked, plan
-from quorate.metadata.policy import PolicySettings
+from quorate.metadata.balance import Plan, asked, plan
+from quorate.metadata.balance_settings import BalanceSettings
 from quorate.slices import finished
 from tests.unit.metadata.kit import World, altering, applying, registering
 
@@ -17,7 +17,7 @@ NOW = BalanceSettings(rest_s=0)
 
 def planned(world: World, settings: BalanceSettings = NOW) -> Plan:
     """Of this moment."""
-    return finished(plan(world.state, world.live, PolicySettings(), settings, world.now_ms))
+    return finished(plan(world.state, world.context(), settings))
 
 
 def made(world: World, found: Plan) -> list[MasterElected]:

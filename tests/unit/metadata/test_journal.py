@@ -423,6 +423,46 @@ def test_who_leads_something_may_not_leave(made: World) -> None:
     assert made.refused(UnregisterMember(name="m1", epoch=epochs["m1"])).code == "MemberStillLeads"
 
 
+def may_leave(made: World, name: str) -> bool:
+    """As its heartbeat is answered."""
+    epoch = made.state.members[name].epoch
+    return made.reply(commands.HearMember(name=name, epoch=epoch, applied_revision=epoch), commands.MemberIs).may_leave
+
+
+def test_who_has_the_last_copy_in_sync_may_not_leave(made: World) -> None:
+    """It leads nothing, and yet what was acknowledged would go with it: the leader lost its disk, and nobody but it is
+    in sync. Once another one is, it may.
+    """
+    made.reply(altering(made, "m1", "m2"), InSyncIs)
+    made.do(commands.DrainMember(name="m2"))
+    assert may_leave(made, "m2")
+    fence(made, "m1")
+    made.member("m1", incarnation="empty", roles=("journal",))
+    assert not may_leave(made, "m2")
+    refusal = made.refused(UnregisterMember(name="m2", epoch=made.state.members["m2"].epoch))
+    assert refusal.code == "MemberStillLeads"
+    assert "the last copy in sync" in refusal.remark
+    found = led(made)
+    back = msgspec.structs.replace(found, in_sync=(*found.in_sync, *copies(made, "m3")))
+    assert not may_leave(made, "m2")
+    made.state = with_segment(made.state, found, back)
+    assert may_leave(made, "m2")
+
+
+def test_of_several_that_are_to_leave_one_stays(made: World) -> None:
+    """The leader, or where that is not there the first by name; each is told the same until it has left. A shard that
+    is to go holds nobody.
+    """
+    for name in ("m2", "m3"):
+        made.do(commands.DrainMember(name=name))
+    fence(made, "m1")
+    assert (may_leave(made, "m2"), may_leave(made, "m3")) == (False, True)
+    assert made.events(UnregisterMember(name="m3", epoch=made.state.members["m3"].epoch))
+    assert not may_leave(made, "m2")
+    made.do(DeleteShard(shard="orders"))
+    assert may_leave(made, "m2")
+
+
 def test_an_event_about_what_is_not_there_is_refused(made: World) -> None:
     """No decision can have produced it."""
     stamp = Stamp(offset=made.offset, term=1, time_ms=1)

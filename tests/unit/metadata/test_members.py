@@ -56,7 +56,7 @@ def leading(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     def one(_: State, member: Member) -> bool:
         return member.name in names
 
-    monkeypatch.setattr(asked, "LEADS", (one,))
+    monkeypatch.setattr(asked, "STAYS", ((one, "it leads something"),))
     return names
 
 

@@ -238,4 +238,4 @@ def test_the_words_are_the_page_s_and_the_log_s(made: World) -> None:
 
 def test_where_nobody_led_the_sentence_says_so(made: World) -> None:
     """Nobody is named as the one that was lost."""
-    assert segment_elections._occasion(led(made), "", []) == "nobody led it"
+    assert segment_elections._occasion(led(made), None, []) == "nobody led it"

@@ -144,6 +144,7 @@ def numbers(kind: type[msgspec.Struct], above: str = "") -> Iterator[tuple[str, 
 
 NUMBERS = dict(numbers(NodeSettings))
 MAY_BE_ZERO = {
+    "balance.clients_apart_percent",
     "balance.period_s",
     "balance.rest_s",
     "engine.close_jitter_s",

@@ -10,6 +10,8 @@ import msgspec
 from quorate.events import ElectionFailed, Event, MasterElected
 from quorate.metadata.balance import Move
 from quorate.metadata.commands import Reply
+from quorate.metadata.segment_balance import SegmentMove
+from quorate.metadata.session_balance import HandOver
 from quorate.metadata.whatif import QuorumAfter, SetRow
 from quorate.model.diff import Change
 
@@ -245,8 +247,10 @@ class MemberItem(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int
     draining: bool
     may_leave: bool
-    """It is draining, and leads nothing any more."""
+    """It is draining, and nothing keeps it any more."""
     changed_ms: int
+    stays_for: str = ""
+    """What keeps one that is draining."""
     last_heard_ms: int | None = None
     """As the node that answers heard it, if it leads; null: it does not, or never did."""
     health: HealthItem | None = None
@@ -394,11 +398,17 @@ class WhatIfAnswer(StampedAnswer, frozen=True, kw_only=True):
 
 
 class Balance(StampedAnswer, frozen=True, kw_only=True):
-    """Which masters would move now, and how many each place leads before and after that."""
+    """Which masters would move now, and how many each place leads before and after that; the same of the leaders of
+    open segments, by member; and which members have more clients than their share.
+    """
 
     moves: tuple[Move, ...]
     before: dict[str, int]
     after: dict[str, int]
+    segments: tuple[SegmentMove, ...] = ()
+    segments_before: dict[str, int] = {}
+    segments_after: dict[str, int] = {}
+    hand_over: tuple[HandOver, ...] = ()
 
 
 class Diff(StampedAnswer, frozen=True, kw_only=True):

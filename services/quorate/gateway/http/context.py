@@ -16,7 +16,7 @@ from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http.answers import SettingItem
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.view import EventLogReader
-from quorate.metadata.balance import BalanceSettings
+from quorate.metadata.balance_settings import BalanceSettings
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import Mark
 from quorate.metrics import Metrics

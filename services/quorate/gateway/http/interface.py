@@ -38,7 +38,15 @@ from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import Call, Method, Route, Router
 from quorate.gateway.http.subjects import Subjects
 from quorate.gateway.http.travel import Travel, WhatIfBody
-from quorate.gateway.http.writing import ConfigBody, ElectBody, FeatureBody, RebuildBody, TopicBody, WriteHandlers
+from quorate.gateway.http.writing import (
+    ConfigBody,
+    ElectBody,
+    FeatureBody,
+    RebuildBody,
+    SegmentElectBody,
+    TopicBody,
+    WriteHandlers,
+)
 
 LIST = (*PAGING, *FRESHNESS)
 DIFF = ("from", "to", "events_from", *PAGING)
@@ -95,7 +103,8 @@ def operator_routes(
         Route("GET", "/v1/elections/{offset}", reading.election, "Why that one.", ElectionAnswer, query=FRESHNESS),
         Route("GET", "/v1/log", reading.log, "Events.", Log, query=("from", "limit", *FRESHNESS)),
         Route("GET", "/v1/diff", travel.diff, "What changed between two offsets.", Diff, query=DIFF),
-        Route("GET", "/v1/balance", travel.balance, "Which masters would move.", Balance, query=FRESHNESS),
+        Route("POST", "/v1/segment-elections", writing.elect_of_segment, "Have it lead.", Done, SegmentElectBody),
+        Route("GET", "/v1/balance", travel.balance, "Which leaders would move.", Balance, query=FRESHNESS),
         Route("POST", "/v1/whatif", travel.whatif, "Who would be master if …", WhatIfAnswer, WhatIfBody),
     ]
 

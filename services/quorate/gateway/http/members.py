@@ -15,7 +15,7 @@ from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.reading import page, present
 from quorate.gateway.http.routing import Call
-from quorate.model.members import CONDITIONS, Selector, broker_of, condition, everyone, may_leave, named
+from quorate.model.members import CONDITIONS, Selector, broker_of, condition, everyone, named, stays_for
 from quorate.model.state import Member
 from quorate.slices import Steps
 
@@ -89,6 +89,7 @@ class MemberHandlers:
         else:
             past = is_past(view)
             heard_ms, health = (0, None) if past else (heard.last_heard_ms(name, epoch), heard.health(name, epoch))
+        stays = stays_for(view.state, member) if member.draining else ""
         return MemberItem(
             name=name,
             state=condition(member),
@@ -99,7 +100,8 @@ class MemberHandlers:
             labels=member.labels,
             timeout_ms=member.timeout_ms,
             draining=member.draining,
-            may_leave=may_leave(view.state, member),
+            may_leave=member.draining and not stays,
+            stays_for=stays,
             changed_ms=member.changed_ms,
             last_heard_ms=heard_ms or None,
             health=None if health is None else msgspec.convert(health, HealthItem, from_attributes=True),

@@ -18,6 +18,7 @@ from quorate.gateway.http.reading import ReadHandlers, log_event
 from quorate.gateway.http.routing import Call
 from quorate.gateway.http.writing import decoded
 from quorate.metadata.balance import plan
+from quorate.metadata.context import Context
 from quorate.metadata.whatif import Failures, whatif
 from quorate.model.diff import changes
 from quorate.model.state import State
@@ -76,9 +77,15 @@ class Travel:
         if is_past(view):
             raise HttpError("invalid", "at: of the past nobody knows which brokers were heard")
         context = self._context
-        now_ms = context.scheduler.time_ms()
-        found = yield from plan(view.state, view.live, context.policy, context.balance, now_ms)
-        return Balance(**self._asking.stamp(view), moves=found.moves, before=found.before, after=found.after)
+        around = Context(
+            now_ms=context.scheduler.time_ms(),
+            term=view.term,
+            policy=context.controller.policy_for(),
+            live=view.live,
+            members=context.controller.members,
+        )
+        found = yield from plan(view.state, around, context.balance)
+        return Balance(**self._asking.stamp(view), **msgspec.structs.asdict(found))
 
     def diff(self, call: Call) -> None:
         """GET /v1/diff."""

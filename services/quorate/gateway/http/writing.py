@@ -21,6 +21,7 @@ from quorate.metadata.commands import (
     Command,
     DeleteTopic,
     ElectMaster,
+    ElectSegmentLeader,
     PutTopic,
     RaiseFeatureLevel,
     RebuildVoter,
@@ -92,6 +93,15 @@ class ElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     cluster: str = ""
     broker_id: Long | None = None
     reason: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    """Why that one, for the log."""
+
+
+class SegmentElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Body of POST /v1/segment-elections: that member is to lead, for balance, or nobody new."""
+
+    segment: Annotated[str, msgspec.Meta(max_length=600)]
+    member: Annotated[str, msgspec.Meta(max_length=600)]
+    reason: Annotated[str, msgspec.Meta(max_length=600)] = ""
     """Why that one, for the log."""
 
 
@@ -177,6 +187,12 @@ class WriteHandlers:
             reason=body.reason,
         )
         self._submit(call, command, f"broker-set/{command.broker_set}")
+
+    def elect_of_segment(self, call: Call) -> None:
+        """POST /v1/segment-elections."""
+        body = decoded(call, SegmentElectBody)
+        command = ElectSegmentLeader(segment=body.segment, trigger="balance", wanted=body.member, reason=body.reason)
+        self._submit(call, command, f"segment/{body.segment}")
 
     def _submit(self, call: Call, command: Command, resource: str) -> None:
         context, operation = self._context, type(command).__name__

@@ -461,6 +461,8 @@ def test_an_operator_elects() -> None:
         ("POST", "/v1/elections", b'{"broker_set": "nobody"}', (404, "not_found")),
         ("POST", "/v1/elections", b'{"broker_id": 1}', (400, "invalid")),
         ("POST", "/v1/elections", b'{"broker_set": "a", "broker_id": 9223372036854775808}', (400, "invalid")),
+        ("POST", "/v1/segment-elections", b'{"segment": "a/0"}', (400, "invalid")),
+        ("POST", "/v1/segment-elections", b'{"segment": "a", "member": "m"}', (409, "refused")),
         ("POST", "/v1/whatif", b'{"fail": ["node"]}', (400, "invalid")),
         ("POST", "/v1/whatif", b'{"fail": ["node/1/2"]}', (400, "invalid")),
         ("POST", "/v1/whatif", b'{"fail": ["zone/a"]}', (400, "invalid")),

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from quorate.metadata.commands import (
+    CreateShard,
     DrainMember,
+    ElectSegmentLeader,
     HearMember,
     MemberIs,
     RaiseFeatureLevel,
@@ -80,3 +82,37 @@ def test_one_member_is_told_whole() -> None:
 def test_nobody_of_that_name(name: str) -> None:
     """Is not found, whether it would be a member or a broker."""
     assert error_of(Served().ask("GET", f"/v1/members/{name}")) == (404, "not_found")
+
+
+def test_what_keeps_a_member_that_is_to_leave_is_told() -> None:
+    """In a word, as long as it does."""
+    house = Served()
+    house.member("m", roles=("journal",))
+    house.bench.done(CreateShard(shard="orders", replication=1))
+    assert house.get("/v1/members/m")["member"]["stays_for"] == ""
+    house.bench.done(DrainMember(name="m"))
+    found = house.get("/v1/members/m")["member"]
+    assert (found["may_leave"], found["stays_for"]) == (False, "it leads segments")
+
+
+def test_a_segment_is_moved_as_the_plan_says() -> None:
+    """Each move of a dry run, asked for, is one election with the plan's sentence; then the plan has nothing left."""
+    house = Served()
+    for name in ("m1", "m2"):
+        house.member(name, roles=("journal",))
+    for name in ("a", "b"):
+        house.bench.done(CreateShard(shard=name, replication=2))
+        house.bench.done(ElectSegmentLeader(segment=f"{name}/0", trigger="operator", wanted="m1"))
+    house.bench.after(61)
+    for name in ("m1", "m2"):
+        epoch = house.get(f"/v1/members/{name}")["member"]["epoch"]
+        house.bench.done(HearMember(name=name, epoch=epoch, applied_revision=epoch))
+    found = house.get("/v1/balance")
+    assert (found["segments_before"], found["segments_after"]) == ({"m1": 2, "m2": 0}, {"m1": 1, "m2": 1})
+    (move,) = found["segments"]
+    body = {"segment": move["segment"], "member": move["new"], "reason": move["why"]}
+    status, done = house.ask("POST", "/v1/segment-elections", body)
+    assert (status, done["reply"]["leader"]) == (200, "m2"), done
+    assert house.get("/v1/balance")["segments"] == []
+    status, found = house.ask("POST", "/v1/segment-elections", {"segment": "a/0", "member": "nobody"})
+    assert (status, found["error"]["reason"]) == (409, "NoLeaderEligible")
