@@ -14,13 +14,15 @@ import signal
 import socket
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from quorate.cli.client import Node
+from quorate.cli.client import Node, NodeError
 from quorate.cli.processes import Child, ChildError
 from quorate.errors import AddressError, UsageError
+from quorate.gateway.http.answers import Feature
 from quorate.unseen import unseen_by_git
 
 PORTS_PER_NODE = 10
@@ -195,6 +197,7 @@ class LocalCluster:
                 await self.start_node(node_id)
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await asyncio.gather(*map(self.serving, self.places))
+                await self._known()
         except (ChildError, TimeoutError) as error:
             await self.stop()
             reason = str(error) or f"not every node served within {READY_TIMEOUT_S:.0f} s"
@@ -217,6 +220,16 @@ class LocalCluster:
                 raise ChildError(f"node {node_id} died before it served")
             if serves:
                 return
+            await asyncio.sleep(POLL_S)
+
+    async def _known(self) -> None:
+        """Return when the log has the start of every node: the cluster's level cannot be raised before."""
+        node = Node(next(iter(self.places.values())).http, timeout_s=1.0)
+        while True:
+            with suppress(NodeError):
+                levels = (await asyncio.to_thread(node.get, "/v1/feature", Feature)).nodes
+                if all(one.feature_max is not None for one in levels if one.id in self.places):
+                    return
             await asyncio.sleep(POLL_S)
 
     def alive(self, node_id: int) -> bool:
