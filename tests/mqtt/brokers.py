@@ -61,6 +61,10 @@ class Client:
     """A client that keeps its session; it goes on trying to reach the broker it is sent to."""
 
     def __init__(self, name: str, will: tuple[str, bytes] | None = None, *, returns: bool = True) -> None:
+        self.received, self.gone = list[bytes](), Event()
+        self.present = list[bool]()
+        """Of each connection: was there a session?"""
+        self._granted, self._sent, self._begun = Event(), list[tuple[bytes, Any]](), False
         mqtt: Any = import_module("paho.mqtt.client")
         version = mqtt.CallbackAPIVersion.VERSION2
         self._mqtt = mqtt.Client(version, name, clean_session=False, reconnect_on_failure=returns)
@@ -68,17 +72,22 @@ class Client:
             self._mqtt.will_set(*will, qos=1)
         self._mqtt.reconnect_delay_set(1, 1)
         self._mqtt.on_connect = self._connected
-        self._mqtt.on_message = lambda _client, _data, message: self.received.append(message.payload)
-        self._mqtt.on_subscribe = lambda *_: self._granted.set()
-        self._mqtt.on_disconnect = lambda *_: self.gone.set()
-        self._begun, self.received = False, list[bytes]()
-        self.present = list[bool]()
-        """Of each connection: was there a session?"""
-        self.gone, self._granted, self._sent = Event(), Event(), list[tuple[bytes, Any]]()
+        self._mqtt.on_message = self._told
+        self._mqtt.on_subscribe = self._subscribed
+        self._mqtt.on_disconnect = self._left
 
     def _connected(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
         if not reason.is_failure:
             self.present.append(flags.session_present)
+
+    def _told(self, _client: Any, _data: Any, message: Any) -> None:
+        self.received.append(message.payload)
+
+    def _subscribed(self, *_: Any) -> None:
+        self._granted.set()
+
+    def _left(self, *_: Any) -> None:
+        self.gone.set()
 
     def connect(self, broker: Broker) -> bool:
         """To this one from here on; was its session there?"""

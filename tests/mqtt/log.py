@@ -43,8 +43,8 @@ def read(bootstrap: str) -> list[Event]:
 
 
 def owners(events: Iterable[Event]) -> dict[str, list[tuple[int, str]]]:
-    """Of each client, the epochs of its session and who had it, in order. Fails if an epoch does not grow, if an opening
-    replaces another than the one there is, or if something is done of a session by who does not have it.
+    """Of each client, the epochs of its session and who had it, in order. Fails if an epoch does not grow, if an
+    opening replaces another than the one there is, or if something is done of a session by who does not have it.
     """
     found = dict[str, list[tuple[int, str]]]()
     gone, ended, lost, member_epochs = set[int](), {0}, set[int](), {0: 0}
@@ -65,7 +65,7 @@ def owners(events: Iterable[Event]) -> dict[str, list[tuple[int, str]]]:
                 assert event.session_epoch == found[event.client][-1][0], (offset, event)
             case SessionOwnerLost():
                 lost.add(event.member_epoch)
-            case SessionOwnerSettled():
+            case SessionOwnerSettled() if event.sessions:  # It is heard again, and has them.
                 lost.discard(event.member_epoch)
             case _:
                 pass
