@@ -112,6 +112,10 @@ class Client:
         """What the broker has taken over."""
         return [payload for payload, told in list(self._sent) if told.is_published()]
 
+    def waiting(self) -> int:
+        """How many are not acknowledged."""
+        return len(self._sent) - len(self.acknowledged())
+
     def disconnect(self) -> None:
         """In order, and for good."""
         self._mqtt.disconnect()
