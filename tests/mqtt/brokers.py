@@ -64,10 +64,12 @@ class Client:
         self.received, self.gone = list[bytes](), Event()
         self.present = list[bool]()
         """Of each connection: was there a session?"""
+        self.busy, self.left_out = False, 0
+        """It neither takes nor acknowledges what it is sent, which is counted."""
         self._granted, self._sent, self._begun = Event(), list[tuple[bytes, Any]](), False
         mqtt: Any = import_module("paho.mqtt.client")
         version = mqtt.CallbackAPIVersion.VERSION2
-        self._mqtt = mqtt.Client(version, name, clean_session=False, reconnect_on_failure=returns)
+        self._mqtt = mqtt.Client(version, name, clean_session=False, reconnect_on_failure=returns, manual_ack=True)
         if will:
             self._mqtt.will_set(*will, qos=1)
         self._mqtt.reconnect_delay_set(1, 1)
@@ -81,7 +83,11 @@ class Client:
             self.present.append(flags.session_present)
 
     def _told(self, _client: Any, _data: Any, message: Any) -> None:
+        if self.busy:
+            self.left_out += 1
+            return
         self.received.append(message.payload)
+        self._mqtt.ack(message.mid, message.qos)
 
     def _subscribed(self, *_: Any) -> None:
         self._granted.set()
