@@ -148,6 +148,8 @@ PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "franz-go": go("tests/clients/franz"),
     "clientv3": go("tests/clients/clientv3"),
     "aetcd": pip("tests/clients/aetcd"),
+    "amqtt": pip("tests/clients/amqtt"),
+    "paho": pip("tests/clients/paho"),
     "kafkajs": npm("tests/clients/kafkajs"),
     "platformatic": npm("tests/clients/platformatic"),
 }

@@ -162,6 +162,7 @@ def test() -> list[Step]:
         pytest("mirror into a real kafka", 900, ["tests/mirror"]),
         pytest("projections", 900, ["tests/projections"]),
         pytest("stock rocketmq brokers", 900, ["tests/rocketmq"]),
+        pytest("stock mqtt brokers", 600, ["tests/mqtt"]),
         pytest("spark", 900, ["tests/spark"], JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("the page, and its data", 900, ["tests/browser", "tests/dashboard"], "-n", "2", "--dist", "loadfile"),
         pytest("every reader against a replay", 900, ["tests/equality"], JAVA_TOOL_OPTIONS=SHORT_LIVED),

@@ -1,0 +1,177 @@
+"""Two stock MQTT brokers with the plug-in, three nodes, stock clients: a session is where its client is, and no message
+that was acknowledged is lost on the way.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from quorate.cli.client import NodeError
+from quorate.events import WillAcknowledged, WillDecided, WillHandedOver
+from quorate.gateway.http.answers import Done
+from quorate.gateway.http.writing import FeatureBody
+from tests.clusters import Started, until, up
+from tests.mqtt.brokers import Broker, Client
+from tests.mqtt.log import owners, read
+from tests.peers import peer
+
+WAITING_MAX = 20
+"""Messages that a publisher has sent and nobody acknowledged: a slow machine is not to be flooded."""
+Make = Callable[..., Client]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """Three nodes at feature level 2."""
+    peer("amqtt")
+    with pytest.MonkeyPatch.context() as patch, up(tmp_path_factory.mktemp("mqtt") / "c") as started:
+        patch.syspath_prepend(str(peer("paho")))
+        until(lambda: raised(started), "every node is known to allow level 2")
+        yield started
+
+
+def raised(cluster: Started) -> bool:
+    """Try to."""
+    try:
+        cluster.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
+    except NodeError:
+        return False
+    return True
+
+
+@pytest.fixture
+def two(cluster: Started, tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
+    """Two brokers, each told of all nodes, in different orders."""
+    nodes = [node["grpc"] for node in cluster.nodes]
+    with ExitStack() as stack:
+        found = list[Broker]()
+        for name, order in (("one", nodes), ("two", nodes[::-1])):
+            found.append(Broker(f"{tmp_path.name}.{name}", order, tmp_path))
+            stack.callback(found[-1].kill)
+        yield found[0], found[1]
+
+
+@pytest.fixture
+def client() -> Iterator[Make]:
+    """Makes clients; they are gone afterwards."""
+    with ExitStack() as stack:
+
+        def make(name: str, will: tuple[str, bytes] | None = None, *, returns: bool = True) -> Client:
+            made = Client(name, will, returns=returns)
+            stack.callback(made.disconnect)
+            return made
+
+        yield make
+
+
+def log(cluster: Started) -> str:
+    """Where it is read: at every node."""
+    return ",".join(node["kafka"] for node in cluster.nodes)
+
+
+def test_a_session_is_found_at_the_other_broker(two: tuple[Broker, Broker], client: Make) -> None:
+    """What was published while the client was away is delivered by the broker it comes back to, in its order and once,
+    though the broker that had the session, and acknowledged the messages, was killed right after that.
+    """
+    one, other = two
+    sensor, station = client("sensor"), client("station")
+    assert sensor.connect(one) is False
+    sensor.subscribe("site/+/state")
+    sensor.disconnect()
+    station.connect(one)
+    sent = [b"%d" % number for number in range(50)]
+    for payload in sent:
+        station.publish("site/3/state", payload)
+    until(lambda: station.acknowledged() == sent, "50 messages acknowledged")
+    one.kill()
+    sensor = client("sensor")
+    assert sensor.connect(other) is True
+    until(lambda: len(sensor.received) >= len(sent), "50 messages delivered")
+    assert sensor.received == sent
+
+
+def test_who_connects_elsewhere_is_let_go(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
+    """A connection that still stands at one broker is closed when its client opens one at the other; what is published
+    then is delivered there.
+    """
+    one, other = two
+    before, after, friend = client("twin", returns=False), client("twin"), client("friend")
+    before.connect(one)
+    before.subscribe("twins")
+    assert after.connect(other) is True
+    assert before.gone.wait(10), "the connection of before is closed"
+    friend.connect(one)
+    friend.publish("twins", b"hello")
+    until(lambda: after.received, "a message")
+    assert (before.received, after.received) == ([], [b"hello"])
+    had = owners(read(log(cluster)))
+    assert [member for _, member in had["twin"]] == [one.name, other.name]
+
+
+def test_a_broker_is_killed(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
+    """A publisher at the surviving broker goes on all the while, and the session moves: nothing that was acknowledged
+    to the publisher is lost, not even a message that was just on its way to the reader; the session has one owner at
+    any offset, of epochs that grow.
+    """
+    one, other = two
+    meter, reader, over = client("meter"), client("reader"), Event()
+    reader.connect(one)
+    reader.subscribe("meters/#")
+    meter.connect(other)
+
+    def publish() -> None:
+        number = itertools.count()
+        while not over.wait(0.01):
+            if meter.waiting() < WAITING_MAX:
+                meter.publish("meters/3", b"%d" % next(number))
+
+    publishing = Thread(target=publish)
+    publishing.start()
+    try:
+        until(lambda: len(reader.received) > 50, "messages by the first broker")
+        reader.busy = True
+        until(lambda: reader.left_out, "a message on its way")
+        one.kill()
+        reader.busy = False
+        before = len(meter.acknowledged())
+        until(lambda: len(meter.acknowledged()) > before + 50, "messages that the second broker took meanwhile")
+        assert reader.connect(other) is True
+        arrived = len(reader.received)
+        until(lambda: len(reader.received) > arrived + 100, "messages by the second broker")
+    finally:
+        over.set()
+        publishing.join()
+    until(lambda: set(meter.acknowledged()) <= set(reader.received), "every acknowledged message")
+    first = list(dict.fromkeys(reader.received))
+    assert first == sorted(first, key=int), "in their order, but for those that came twice"
+    had = owners(read(log(cluster)))
+    assert [member for _, member in had["reader"]] == [one.name, other.name]
+
+
+def test_a_will_is_published_once(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
+    """The will of a client whose broker is killed is published by the broker that is told to, and by no other."""
+    one, other = two
+    heir, watcher = client("heir", ("wills/heir", b"gone")), client("watcher")
+    watcher.connect(other)
+    watcher.subscribe("wills/#")
+    heir.connect(one)
+    one.kill()
+    until(lambda: watcher.received, "the will")
+
+    def told() -> list[object]:
+        kinds = (WillDecided, WillHandedOver, WillAcknowledged)
+        return [event for event in read(log(cluster)) if isinstance(event, kinds) and event.client == "heir"]
+
+    until(lambda: isinstance(told()[-1], WillAcknowledged), "the will is acknowledged")
+    time.sleep(1)  # A second one would have come.
+    decided, handed, acknowledged = told()
+    assert isinstance(decided, WillDecided)
+    assert isinstance(handed, WillHandedOver)
+    assert isinstance(acknowledged, WillAcknowledged)
+    assert (handed.member, acknowledged.member) == (other.name, other.name)
+    assert watcher.received == [b"gone"]
