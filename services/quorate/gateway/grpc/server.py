@@ -36,6 +36,7 @@ from quorate.gateway.grpc.mqtt import MqttService
 from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, mqtt_pb2, rpc_pb2
 from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.settings import GrpcSettings
+from quorate.gateway.grpc.taking import TakingServer
 from quorate.gateway.grpc.watch import WatchService
 from quorate.gateway.grpc.watching import WatchHub
 
@@ -177,9 +178,9 @@ class GrpcServer:
 
     def _made(self) -> aio.Server:
         settings = self._context.settings
-        server = aio.server(maximum_concurrent_rpcs=settings.calls_max, options=_options(settings))
+        server = TakingServer(_options(settings), settings.calls_max)
         for service, methods in self._services.items():
-            server.add_generic_rpc_handlers((_handler(service, methods),))
+            server.add_registered_method_handlers(service.full_name, _handlers(service, methods))
         enable_server_reflection([*(service.full_name for service in self._services), REFLECTION], server)
         return server
 
@@ -204,6 +205,7 @@ def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.so_reuseport", 0),  # Else two nodes would share a port, each with half of the calls.
         ("grpc.max_allowed_incoming_connections", settings.connections_max),
+        ("grpc.server_handshake_timeout_ms", ms(settings.handshake_timeout_s)),
         ("grpc.max_concurrent_streams", settings.streams_per_connection_max),
         ("grpc.max_receive_message_length", settings.request_bytes_max + MESSAGE_OVERHEAD),
         ("grpc.max_send_message_length", 2 * settings.answer_bytes_max),
@@ -228,9 +230,10 @@ def _taken(host: str, port: int) -> socket.socket:
     return held
 
 
-def _handler(service: ServiceDescriptor, methods: Mapping[str, Handler]) -> grpc.GenericRpcHandler:
-    made = {method.name: _method(method, methods[method.name]) for method in service.methods if method.name in methods}
-    return grpc.method_handlers_generic_handler(service.full_name, made)
+def _handlers(
+    service: ServiceDescriptor, methods: Mapping[str, Handler]
+) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+    return {method.name: _method(method, methods[method.name]) for method in service.methods if method.name in methods}
 
 
 def _method(method: MethodDescriptor, handler: Handler) -> "grpc.RpcMethodHandler[Any, Any]":
