@@ -55,7 +55,7 @@ class GrpcServer:
 
     def __init__(self, context: GrpcContext) -> None:
         self._context = context
-        self._server: aio.Server | None = None
+        self._server: TakingServer | None = None
         self._held: socket.socket | None = None
         """Has the address until it is served: a server of grpcio that has one and never starts never gives it back."""
         self._asking = Asking(context)
@@ -176,7 +176,7 @@ class GrpcServer:
         self.session_watches.start()
         await server.start()
 
-    def _made(self) -> aio.Server:
+    def _made(self) -> TakingServer:
         settings = self._context.settings
         server = TakingServer(_options(settings), settings.calls_max)
         for service, methods in self._services.items():
