@@ -13,8 +13,10 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
+import grpc
 import msgspec
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from quorate.cli.client import Node
 from quorate.cli.cluster import found
@@ -74,6 +76,13 @@ def kafka(port: int) -> None:
         assert client.ask(Api.METADATA, 1, {"topics": []})["topics"] == []
 
 
+def rpc(address: str) -> None:
+    """A health check on a channel of its own."""
+    with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        asked = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+        assert asked.status == health_pb2.HealthCheckResponse.SERVING
+
+
 def seconds(ask: Callable[[], None]) -> float:
     began = time.perf_counter()
     ask()
@@ -89,6 +98,7 @@ def asks(cluster: Started) -> dict[str, Callable[[], None]]:
         "metrics": lambda: probe(web, "/metrics"),
         "rpc": lambda: remoting(port_of(node, "rpc")),
         "kafka": lambda: kafka(port_of(node, "kafka")),
+        "grpc": lambda: rpc(node["grpc"]),
     }
 
 
@@ -103,13 +113,44 @@ def test_fifteen_hundred_silent_connections_on_each_listener_keep_nobody_out(tmp
         kept.request("GET", "/v1/status")
         assert kept.getresponse().read()
         quiet = {name: [seconds(ask) for _ in range(50)] for name, ask in asks(cluster).items()}
-        for listener in ("rpc", "raft", "kafka", "http"):
+        for listener in ("rpc", "raft", "kafka", "http", "grpc"):
             silence(stack, port_of(node, listener), SILENT)
         took = {name: [seconds(ask) for _ in range(50)] for name, ask in asks(cluster).items()}
         kept.request("GET", "/v1/status")
         assert kept.getresponse().status == 200
         told = {name: (statistics.median(quiet[name]), statistics.median(took[name]), max(took[name])) for name in took}
         assert all(slowest < 1.0 for _, _, slowest in told.values()), told
+
+
+@pytest.mark.integration
+def test_fifteen_hundred_silent_connections_keep_no_new_client_of_grpc_out(tmp_path: Path) -> None:
+    """Each is answered within a second, from the first moment on; the silent ones are closed, so more may come."""
+    with up(tmp_path / "cluster", nodes=1) as cluster, ExitStack() as stack:
+        address = cluster.nodes[0]["grpc"]
+        rpc(address)
+        for _ in range(2):
+            silent = silence(stack, port_of(cluster.nodes[0], "grpc"), SILENT)
+            took = [seconds(partial(rpc, address)) for _ in range(50)]
+            assert max(took) < 1.0, took
+            until(partial(all_closed, silent), "the end of the silent ones")
+
+
+def all_closed(connections: list[socket.socket]) -> bool:
+    """By the server."""
+    return not any(map(hears, connections))
+
+
+def hears(connection: socket.socket) -> bool:
+    """Has the server not closed it? What it said meanwhile (HTTP/2 begins at both ends) is read."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(4096):
+            pass
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 @pytest.mark.integration
@@ -307,6 +348,7 @@ def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_lis
             node.send("PUT", "/v1/config/topic/t", {"changes": changes, "unread": True}, Done)
         remoting(int(place.rpc.rpartition(":")[2]))
         kafka(int(place.kafka.rpartition(":")[2]))
+        rpc(place.grpc)
         assert process.poll() is None, (folder / "log").read_text()
     data = place.folder / "data"
     assert [path for path in (data, *data.rglob("*")) if path.stat().st_mode & 0o077] == []

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from quorate.gateway.grpc.pb import cluster_pb2, cluster_pb2_grpc, rpc_pb2_grpc
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from tests.clusters import Started, quorate, until, up
+from tests.fuzz.fuzz_grpc_port import hammer
 
 pytestmark = pytest.mark.integration
 
@@ -213,3 +214,9 @@ def test_leadership_moves_when_it_is_asked_to(tmp_path: Path) -> None:
         assert refused(lambda: follower.maintenance.MoveLeader(move, timeout=WAIT_S))[1] == "etcdserver: not leader"
         leader.maintenance.MoveLeader(move, timeout=WAIT_S)
         assert leader.leader() == target
+
+
+def test_hostile_bytes_at_the_port_keep_nobody_waiting(tmp_path: Path) -> None:
+    """Others are answered meanwhile, and the node does not grow: the fuzzer of the port for a while, from one seed."""
+    with up(tmp_path / "cluster", nodes=1) as cluster:
+        hammer(cluster, seconds=12, seed=16)

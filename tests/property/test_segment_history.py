@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.events import SegmentInSyncAltered, SegmentLeaderElected, ShardCreated
+from quorate.metadata.commands import ChangeConfig
 from quorate.metadata.context import Decision
-from quorate.metadata.policy import PolicySettings
+from quorate.metadata.limits import UNCLEAN_SEGMENT_LEADERS
 from quorate.model import rows
 from quorate.model.segments import of_shard
 from quorate.model.state import State
@@ -17,10 +18,11 @@ from tests.unit.metadata.kit import World
 from tests.unit.metadata.test_keys import world
 
 
-def played(seed: int, steps: int, policy: PolicySettings | None = None) -> World:
+def played(seed: int, steps: int, *, unclean: bool = False) -> World:
     """A history of so many commands; those that are refused write nothing."""
     made, chance = world(), Random(seed)
-    made.policy = policy or made.policy
+    if unclean:
+        made.do(ChangeConfig(scope="cluster", changes={UNCLEAN_SEGMENT_LEADERS: "true"}))
     for _ in range(steps):
         outcome = made.do(plausible(made.state, chance))
         if isinstance(outcome, Decision):
@@ -63,7 +65,7 @@ def test_epochs_only_grow_and_nobody_leads_who_was_not_in_sync(seed: int, unclea
     """Set epochs rise by one within one segment's life, leader epochs are never given twice, and an election takes
     somebody in sync unless it says that it is unclean.
     """
-    made = played(seed, 250, PolicySettings(journal_unclean_leaders=unclean))
+    made = played(seed, 250, unclean=unclean)
     sets: dict[str, int] = {}
     before: dict[str, tuple[str, ...]] = {}
     for event, _ in made.log:

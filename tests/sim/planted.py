@@ -212,7 +212,7 @@ EDITED: Final[dict[str, Mutant]] = {
     "a will taken from the living": Mutant("wills are handed on from living members", _taken_from_the_living),
     "an end forgotten": Mutant(
         "the end of a session that could not be decided is not tried again",
-        edit(SessionKeeper, "_settled", "if due is not None:", "if due is not None and not again_ms:"),
+        edit(SessionKeeper, "_settled", "elif session is not None:", "elif False:"),
         test=f"{UNIT}/controller/test_session_keeper.py",
     ),
     "a command below its level": Mutant(

@@ -84,6 +84,7 @@ class Controller:
             self.clock,
             self.leases,
             self.members,
+            sessions,
             live_now=self.live_now,
             settle=self._endings.settle,
             committed=listeners.committed,

@@ -37,6 +37,7 @@ from quorate.controller.member_keeper import MemberKeeper
 from quorate.controller.outcomes import Answered, Busy, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.pending import Stage
 from quorate.controller.ports import ControllerPorts
+from quorate.controller.session_keeper import SessionKeeper
 from quorate.controller.settings import ControllerSettings
 from quorate.errors import UsageError
 from quorate.events import Event, Stamp
@@ -86,6 +87,7 @@ class Decider(Listener):
         clock: ClusterClock,
         leases: LeaseKeeper,
         members: MemberKeeper,
+        sessions: SessionKeeper,
         *,
         live_now: Callable[[], LiveView],
         settle: Settle,
@@ -99,7 +101,7 @@ class Decider(Listener):
         self._command_bytes_max, self._in_flight_max = settings.command_bytes_max, settings.in_flight_max
         self._policy = policy
         self._clock = clock
-        self._leases, self._members = leases, members
+        self._leases, self._members, self._sessions = leases, members, sessions
         self._live_now = live_now
         self._settle = settle
         self._committed = committed
@@ -164,6 +166,7 @@ class Decider(Listener):
             live=self._live_now(),
             leases=self._leases,
             members=self._members,
+            sessions=self._sessions,
         )
         return self._context
 

@@ -1,9 +1,11 @@
 """When sessions of MQTT end, when their wills are due, and which wills need another member: what a leader does itself.
 
 Rules: everything is made of the state, so a new leader begins where the last one ended: it walks through all sessions,
-some a turn, and knows when each is due. What is due is decided by the hundred, one decision at a time; ``decide`` looks
-again by the log's time, so nothing is decided too early, and what no longer is so is passed over. A member that is lost
-with ten thousand clients is one event, one walk here, and later some hundred decisions.
+some a turn, and knows when each is due: by the log's time, or when this leader has itself counted the whole time since
+it saw that the client was gone. The log's time stands still while clocks that jumped ahead and were set back catch up;
+what a leader counts does not, and begins later, so nothing is decided too early. What is due is decided by the hundred,
+one decision at a time; ``decide`` looks again, and what no longer is so is passed over. A member that is lost with ten
+thousand clients is one event, one walk here, and later some hundred decisions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,25 +25,31 @@ from quorate.events import (
     MemberUnfenced,
     SessionDisconnected,
     SessionOwnerLost,
+    SessionOwnerSettled,
     WillHandedOver,
 )
 from quorate.metadata.commands import HandOverWills, SettleSessions
-from quorate.model.sessions import due_ms, living
+from quorate.model.sessions import due_ms, living, since_ms
 from quorate.model.state import HandedWill, Session, State
 
 BATCH_MAX: Final = 128
 """Sessions, or wills, of one decision."""
 PER_TURN: Final = 512
 """Sessions that a walk looks at in one turn."""
-RETRY_MS: Final = 500
+RETRY_S: Final = 0.5
 """How soon what could not be decided is tried again."""
 
 
 class SessionKeeper(Listener):
-    """``now_ms``: the log's time, at least; ``submit`` has this node, if it leads, decide a command."""
+    """Implements ``model.live.SessionTimes``. ``now_ms``: the log's time, at least; ``submit`` has this node, if it
+    leads, decide a command.
+    """
 
     concerns = frozenset(
-        (SessionDisconnected, SessionOwnerLost, WillHandedOver, MemberFenced, MemberGone, MemberUnfenced)
+        (
+            *(SessionDisconnected, SessionOwnerLost, SessionOwnerSettled),
+            *(WillHandedOver, MemberFenced, MemberGone, MemberUnfenced),
+        )
     )
 
     def __init__(
@@ -58,8 +66,22 @@ class SessionKeeper(Listener):
         self._life = 0
         """Changes with leadership: what was begun before ends by itself."""
         self._due: list[tuple[int, str, int]] = []
-        """When, which client, which session epoch; what became otherwise meanwhile is found out when it is due."""
+        """When in the log's time, which client, which session epoch; what became otherwise meanwhile is found out when
+        it is due.
+        """
+        self._counted: list[tuple[float, str, int]] = []
+        """The same, by this node's monotonic clock."""
+        self._seen: dict[tuple[str, int], tuple[int, float]] = {}
+        """Of each of these that is disconnected: since when, and when this leader saw it; as long as it is counted."""
+        self._losses: dict[int, tuple[int, float]] = {}
+        """The same of lost members, by their epoch."""
         self._walks: list[Iterator[Session]] = []
+
+    def gone_ms(self, client: str, session_epoch: int, member_epoch: int, since_ms: int) -> int:
+        """How long this leader has counted since it saw that the client is gone since then; 0: it did not see it."""
+        seen = (self._seen.get((client, session_epoch)), self._losses.get(member_epoch))
+        counted = [self._scheduler.monotonic() - at for since, at in filter(None, seen) if since == since_ms]
+        return int(max(counted, default=0.0) * 1000)
 
     # -- as it hears of the controller
 
@@ -67,6 +89,8 @@ class SessionKeeper(Listener):
         """This node leads: it knows of nothing but what is in the state."""
         self._forget()
         self._leads = True
+        now = self._scheduler.monotonic()
+        self._losses.update((epoch, (lost.lost_ms, now)) for epoch, lost in self._state().session_owners.items())
         self._walk(self._state().sessions.values())
         self._hand_over()
 
@@ -78,6 +102,9 @@ class SessionKeeper(Listener):
     def _forget(self) -> None:
         self._life += 1
         self._due.clear()
+        self._counted.clear()
+        self._seen.clear()
+        self._losses.clear()
         self._walks.clear()
         self._settling = self._handing = self._hands_again = False
 
@@ -92,7 +119,12 @@ class SessionKeeper(Listener):
                     session = state.sessions.get(client)
                     if session is not None:
                         self._watch(state, session)
+                case SessionOwnerSettled(member_epoch=epoch):
+                    self._losses.pop(epoch, None)
                 case SessionOwnerLost(member_epoch=epoch):
+                    lost = state.session_owners.get(epoch)
+                    if lost is not None:
+                        self._losses[epoch] = (lost.lost_ms, self._scheduler.monotonic())
                     held = state.held.get(epoch)
                     if held is not None:
                         self._walk(session for session in map(state.sessions.get, held) if session is not None)
@@ -123,13 +155,23 @@ class SessionKeeper(Listener):
             self._scheduler.call_soon(self._step)
 
     def _watch(self, state: State, session: Session) -> None:
+        """See when it is due, by either time."""
         due = due_ms(state, session)
         if due is not None:
-            self._add(due, session.client, session.session_epoch)
+            heappush(self._due, (due, session.client, session.session_epoch))
+            self._count(state, session, due)
 
-    def _add(self, at_ms: int, client: str, session_epoch: int) -> None:
-        heappush(self._due, (at_ms, client, session_epoch))
+    def _count(self, state: State, session: Session, due: int) -> None:
+        key, now = (session.client, session.session_epoch), self._scheduler.monotonic()
+        if session.disconnected_ms:
+            self._seen.setdefault(key, (session.disconnected_ms, now))
+        left_s = (due - since_ms(state, session) - self._gone_ms(state, session)) / 1000
+        heappush(self._counted, (now + left_s, *key))
         self._arm()
+
+    def _gone_ms(self, state: State, session: Session) -> int:
+        since = since_ms(state, session)
+        return self.gone_ms(session.client, session.session_epoch, session.member_epoch, since)
 
     def _arm(self) -> None:
         if not self._rings:
@@ -139,7 +181,7 @@ class SessionKeeper(Listener):
     def _ring(self) -> None:
         self._rings = False
         self._decide(self._life)
-        if self._due:
+        if self._due or self._counted:
             self._arm()
 
     def _decide(self, life: int) -> None:
@@ -153,29 +195,49 @@ class SessionKeeper(Listener):
             self._submit(command, lambda outcome: self._settled(life, batch, outcome))
 
     def _next_batch(self) -> list[tuple[str, int]]:
-        now, state, batch = self._now_ms(), self._state(), dict[tuple[str, int], None]()
-        while self._due and self._due[0][0] <= now and len(batch) < BATCH_MAX:
+        state, batch = self._state(), dict[tuple[str, int], None]()
+        while self._due and self._due[0][0] <= self._now_ms() and len(batch) < BATCH_MAX:
             _, client, session_epoch = heappop(self._due)
-            session = state.sessions.get(client)
-            due = None if session is None or session.session_epoch != session_epoch else due_ms(state, session)
-            if due is not None and due > now:
-                self._add(due, client, session_epoch)
-            elif due is not None:
+            session, due = self._found(state, client, session_epoch)
+            if session is not None and not self._is_due(state, session, due):
+                heappush(self._due, (due, client, session_epoch))
+            elif session is not None:
                 batch[client, session_epoch] = None
+        while self._counted and self._counted[0][0] <= self._scheduler.monotonic() and len(batch) < BATCH_MAX:
+            _, client, session_epoch = heappop(self._counted)
+            session, due = self._found(state, client, session_epoch)
+            if session is None:
+                self._seen.pop((client, session_epoch), None)
+            elif self._is_due(state, session, due):
+                batch[client, session_epoch] = None
+            else:
+                self._count(state, session, due)
         return list(batch)
 
+    @staticmethod
+    def _found(state: State, client: str, session_epoch: int) -> tuple[Session | None, int]:
+        """The session, if it has this epoch still and is ever due, and when."""
+        session = state.sessions.get(client)
+        due = None if session is None or session.session_epoch != session_epoch else due_ms(state, session)
+        return (None, 0) if due is None else (session, due)
+
+    def _is_due(self, state: State, session: Session, due: int) -> bool:
+        return due <= max(self._now_ms(), since_ms(state, session) + self._gone_ms(state, session))
+
     def _settled(self, life: int, batch: list[tuple[str, int]], outcome: Outcome) -> None:
+        """What is left of it is due again; where no decision came about, a little later."""
         if life != self._life:
             return
         self._settling = False
-        again_ms = 0 if outcome.__class__ is Answered else self._now_ms() + RETRY_MS
-        state = self._state()
+        state, again = self._state(), self._scheduler.monotonic() + RETRY_S
         for client, session_epoch in batch:
-            session = state.sessions.get(client)
-            due = None if session is None or session.session_epoch != session_epoch else due_ms(state, session)
-            if due is not None:
-                self._add(max(due, again_ms), client, session_epoch)
-        if not again_ms:
+            session, _ = self._found(state, client, session_epoch)
+            if session is not None and outcome.__class__ is Answered:
+                self._watch(state, session)
+            elif session is not None:
+                heappush(self._counted, (again, client, session_epoch))
+                self._arm()
+        if outcome.__class__ is Answered:
             self._scheduler.call_soon(lambda: self._decide(life))
 
     # -- wills
@@ -211,7 +273,7 @@ class SessionKeeper(Listener):
             return
         if outcome.__class__ is not Answered:
             self._hands_again = True
-            self._scheduler.call_later(RETRY_MS / 1000, lambda: self._hand_on(life, wills))
+            self._scheduler.call_later(RETRY_S, lambda: self._hand_on(life, wills))
             return
         state = self._state()
         moved = [number for number in lost if self._moved(state, number)]

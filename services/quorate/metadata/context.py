@@ -9,7 +9,7 @@ import msgspec
 from quorate.events import Event
 from quorate.metadata.commands import Reply
 from quorate.metadata.policy import PolicySettings
-from quorate.model.live import LeaseTimes, LiveView, MemberView, NoLeases, NoMembers
+from quorate.model.live import LeaseTimes, LiveView, MemberView, NoLeases, NoMembers, NoSessions, SessionTimes
 
 
 class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -23,6 +23,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     live: LiveView
     leases: LeaseTimes = NoLeases()
     members: MemberView = NoMembers()
+    sessions: SessionTimes = NoSessions()
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

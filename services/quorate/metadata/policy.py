@@ -51,7 +51,8 @@ class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     journal_disk_full_percent: int = 90
     """A member whose disk is as full is given no new copy of a segment."""
     journal_unclean_leaders: bool = False
-    """May a copy that is not in sync lead a segment if no other can? It may lack acknowledged records."""
+    """May a copy that is not in sync lead a segment if no other can? It may lack acknowledged records. The log's holds
+    (metadata/limits.py); a node's own is what its leader records where the log says nothing."""
     topic_queues_max: int = 1024
     """Most read or write queues of a topic."""
     replicas_max: int = 1_000

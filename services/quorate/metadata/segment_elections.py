@@ -16,6 +16,7 @@ from quorate.metadata import replica_set
 from quorate.metadata.commands import Accepted, ElectSegmentLeader, ElectSegmentLeaders, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.journal import found_in_use, is_now
+from quorate.metadata.limits import UNCLEAN_SEGMENT_LEADERS, in_force
 from quorate.metadata.placement import Wanted, unsuited
 from quorate.metadata.refusals import refuse
 from quorate.metadata.replica_set import Member, Outcome, elect
@@ -110,7 +111,7 @@ def _election(
         [Member(broker_id=at, alive=not stand.unfit, in_sync=stand.in_sync) for at, stand in enumerate(stands)],
         incumbent=found.copies.index(found.leader) if leads else None,
         wanted=_place(found, wanted) if wanted else None,
-        unclean=context.policy.journal_unclean_leaders and not leads,
+        unclean=bool(in_force(state, UNCLEAN_SEGMENT_LEADERS)) and not leads,
     )
     if outcome.winner is None:
         return refuse("NoLeaderEligible", f"{found.name}: {_why_nobody(stands)}")

@@ -4,7 +4,8 @@ Rules: a session is a fact while it may outlive its client's connection (its exp
 client has one session, and an opening takes it from whoever had it: the offset of SessionOpened, the last event of its
 decision, is the session epoch, and whoever names an older one changes nothing. A client whose member is lost is gone
 from that moment, which one event tells for all of them; each session then ends by its own time. What is due by the
-log's time is due, whether or not the leader came to it. Wills: ``metadata/wills.py``.
+log's time is due, whether or not the leader came to it; so is what the leader itself has counted the whole time of, for
+the log's stands still now and then. Wills: ``metadata/wills.py``.
 """
 
 from collections import Counter
@@ -66,10 +67,10 @@ def open_session(state: State, command: OpenSession, context: Context) -> Decisi
     member = _opener(state, command)
     if isinstance(member, Refusal):
         return member
-    before, now_ms, events = state.sessions.get(command.client), context.now_ms, list[Event]()
+    before, events = state.sessions.get(command.client), list[Event]()
     present, taken_over_from, cancelled = False, "", False
     if before is not None:
-        since, ends = since_ms(state, before), ends_ms(state, before)
+        since, ends, now_ms = since_ms(state, before), ends_ms(state, before), _time_of(state, before, context)
         expired = ends is not None and ends <= now_ms
         ended = expired or command.clean_start
         taken_over_from = "" if since else before.member
@@ -94,6 +95,13 @@ def open_session(state: State, command: OpenSession, context: Context) -> Decisi
         replaced_epoch=0 if before is None else before.session_epoch,
     )
     return Decision(_settled(state, events), reply)
+
+
+def _time_of(state: State, session: Session, context: Context) -> int:
+    """What time it is for a session: the log's, or as much after its client went as the leader itself has counted."""
+    since = since_ms(state, session)
+    gone_ms = context.sessions.gone_ms(session.client, session.session_epoch, session.member_epoch, since)
+    return max(context.now_ms, since + gone_ms)
 
 
 def _undelayed(before: Session, since: int) -> bool:
@@ -279,11 +287,14 @@ def _told(one: Subscription) -> MqttSubscription:
 
 def settle_sessions(state: State, command: SettleSessions, context: Context) -> Decision | Refusal:
     """Of these sessions, named with their epochs: what is due by now. The others are as they were."""
-    events, size, now_ms, recipients = list[Event](), 0, context.now_ms, Recipients(state)
+    events, size, recipients = list[Event](), 0, Recipients(state)
     for client, session_epoch in command.sessions:
         session = state.sessions.get(client)
         due = None if session is None else due_ms(state, session)
-        if session is None or session.session_epoch != session_epoch or due is None or due > now_ms:
+        if session is None or session.session_epoch != session_epoch or due is None:
+            continue
+        now_ms = _time_of(state, session, context)
+        if due > now_ms:
             continue
         if size > SETTLED_BYTES_MAX:
             break

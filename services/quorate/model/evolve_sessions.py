@@ -23,8 +23,8 @@ from quorate.events import (
     WillDecided,
     WillHandedOver,
 )
-from quorate.model.sessions import will_of
-from quorate.model.state import HandedWill, Session, SessionOwner, State, Subscription, Subscriptions, Will
+from quorate.model.sessions import handed_will, will_of
+from quorate.model.state import HandedWill, Session, SessionOwner, State, Subscription, Subscriptions
 from quorate.model.topic_filters import subscribed, unsubscribed
 
 OfSession = SessionOpened | SubscriptionsChanged | SessionDisconnected | WillDecided | SessionEnded
@@ -145,12 +145,4 @@ def after_will(wills: Map[int, HandedWill], event: OfWill, stamp: Stamp) -> Map[
         if event.session_epoch not in wills:
             raise InvariantBrokenError(f"the will {event.session_epoch} is acknowledged, and was not handed over")
         return wills.delete(event.session_epoch)
-    handed = HandedWill(
-        session_epoch=event.session_epoch,
-        client=event.client,
-        will=Will(topic=event.topic, payload=event.payload, qos=event.qos, retain=event.retain),
-        member=event.member,
-        member_epoch=event.member_epoch,
-        handed_ms=stamp.time_ms,
-    )
-    return wills.set(event.session_epoch, handed)
+    return wills.set(event.session_epoch, handed_will(event, stamp.time_ms))

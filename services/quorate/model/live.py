@@ -61,6 +61,21 @@ class NoLeases:
         return 0
 
 
+class SessionTimes(Protocol):
+    """How long clients of MQTT are gone, as the leader counts it: soft state too."""
+
+    def gone_ms(self, client: str, session_epoch: int, member_epoch: int, since_ms: int) -> int:
+        """Milliseconds since the leader saw that the client is gone since then; 0: it did not see it."""
+
+
+class NoSessions:
+    """Nobody counts."""
+
+    def gone_ms(self, client: str, session_epoch: int, member_epoch: int, since_ms: int) -> int:
+        """Nobody saw it."""
+        return 0
+
+
 class MemberHealth(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """How a member says it is, in its heartbeats. 0 everywhere: it does not say."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from quorate.events import SessionOpened
+from quorate.events import SessionOpened, WillHandedOver
 from quorate.model.state import HandedWill, Member, Session, State, Subscription, Will
 from quorate.model.topic_filters import matching
 
@@ -96,4 +96,16 @@ def will_of(event: SessionOpened) -> Will | None:
         qos=event.will_qos,
         retain=event.will_retain,
         delay_s=event.will_delay_s,
+    )
+
+
+def handed_will(event: WillHandedOver, handed_ms: int) -> HandedWill:
+    """The will that an event of this time hands over. Its delay has passed."""
+    return HandedWill(
+        session_epoch=event.session_epoch,
+        client=event.client,
+        will=Will(topic=event.topic, payload=event.payload, qos=event.qos, retain=event.retain),
+        member=event.member,
+        member_epoch=event.member_epoch,
+        handed_ms=handed_ms,
     )

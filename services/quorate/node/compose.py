@@ -362,7 +362,13 @@ class Core:
         self.groups = GroupWriter(controller, machine, scheduler, own)
         self.liveness = Liveness(controller, scheduler, ports.brokers, peers, own)
         self.agreement = SettingsAgreement(
-            controller, own_limits(settings.requests, own.group_rows_max, settings.group_expiry_s)
+            controller,
+            own_limits(
+                settings.requests,
+                own.group_rows_max,
+                settings.group_expiry_s,
+                unclean_segment_leaders=settings.policy.journal_unclean_leaders,
+            ),
         )
         self.role_changes = RoleChanges(controller, scheduler, ports.brokers, own)
         balancer = Balancer(controller, scheduler, settings.balance)

@@ -197,7 +197,8 @@ class Bench:
             FOUNDING,
         )
         self.agreement = SettingsAgreement(
-            self.controller, own_limits(requests, self.settings.group_rows_max, group_expiry_s)
+            self.controller,
+            own_limits(requests, self.settings.group_rows_max, group_expiry_s, unclean_segment_leaders=False),
         )
         self.listeners.add(self.agreement)
         self.controller.start()

@@ -709,7 +709,10 @@ def test_limits_are_recorded_once_and_a_later_leader_yields_to_them() -> None:
     end = bench.machine.offset
     assert limits_of_requests(bench.machine.state) == (5, 3_600_000)
     bench.engine.lose()
-    other = SettingsAgreement(bench.controller, own_limits(RequestSettings(remembered_max=7), 20_000, 604_800.0))
+    other = SettingsAgreement(
+        bench.controller,
+        own_limits(RequestSettings(remembered_max=7), 20_000, 604_800.0, unclean_segment_leaders=False),
+    )
     bench.controller.listeners.add(other)
     bench.open(2)
     bench.engine.commit()

@@ -74,6 +74,11 @@ class House:
         offset = self.bench.machine.offset
         self.bench.done(HearMember(name=member, epoch=self.epochs[member], applied_revision=offset))
 
+    def jump(self, ahead_ms: int) -> None:
+        """The node's clock is so far ahead from now on."""
+        self.bench.loop.wall_skew_ms = ahead_ms
+        self.bench.after(0.01)
+
     def told(self, kind: type[Event]) -> list[Any]:
         """Events of a kind, so far."""
         return [event for event in facts(self.bench, 0) if isinstance(event, kind)]
@@ -198,3 +203,70 @@ def test_what_could_not_be_decided_is_tried_again() -> None:
     house.bench.after(0.3)
     passing(house.bench, 2.0)
     assert [one.member for one in house.told(WillHandedOver)] == ["a", "b"]
+
+
+def test_a_session_ends_though_the_log_s_time_stands_still() -> None:
+    """Clocks jumped ahead and were set back: the leader counts for itself, from when it saw that the client is gone."""
+    house = House()
+    house.jump(3_600_000)
+    house.open("c", will=Will(topic="gone", payload=b"bye", delay_s=1))
+    house.lose("c")
+    house.open("d", member="b")
+    house.fence("b")
+    house.open("e", expiry_s=60)
+    house.jump(0)
+    passing(house.bench, 0.8)
+    assert not house.told(WillDecided)
+    passing(house.bench, 1.0)
+    assert len(house.told(WillDecided)) == 1
+    assert not house.told(SessionEnded)
+    passing(house.bench, 0.8)
+    assert sorted(ended.client for ended in house.told(SessionEnded)) == ["c", "d"]
+    assert list(house.bench.machine.state.sessions) == ["e"]
+
+
+def test_whoever_comes_back_too_late_for_what_the_leader_counted_has_a_new_session() -> None:
+    """An opening is judged by the same time as the leader's own decisions, which come a little later."""
+    house = House(session_sweep_s=60.0)
+    house.jump(3_600_000)
+    house.open("c")
+    house.lose("c")
+    house.jump(0)
+    passing(house.bench, 1.9)
+    assert not house.told(SessionEnded)
+    passing(house.bench, 0.3)
+    house.open("c")
+    assert [ended.reason for ended in house.told(SessionEnded)] == ["expired"]
+
+
+def test_a_member_s_second_loss_is_counted_from_itself() -> None:
+    """Also while the log's time stands still, and both losses have one time; and a new leader counts from its own."""
+    house = House()
+    house.jump(3_600_000)
+    house.open()
+    house.fence("a")
+    house.jump(0)
+    passing(house.bench, 1.5)
+    house.hear("a")
+    house.fence("a")
+    passing(house.bench, 1.5)
+    house.bench.engine.lose(leader=2)
+    house.bench.open(term=2)
+    passing(house.bench, 1.5)
+    assert not house.told(SessionEnded)
+    passing(house.bench, 1.0)
+    assert len(house.told(SessionEnded)) == 1
+
+
+def test_a_full_queue_keeps_no_session_while_the_log_s_time_stands_still() -> None:
+    """What could not be decided is tried again by the leader's own clock."""
+    house = House(in_flight_max=1)
+    house.jump(3_600_000)
+    house.open()
+    house.lose()
+    house.jump(0)
+    house.bench.submit(PutKey(key=b"a"))
+    house.bench.after(3.0)
+    assert not house.told(SessionEnded)
+    passing(house.bench, 2.0)
+    assert len(house.told(SessionEnded)) == 1

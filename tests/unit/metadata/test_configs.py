@@ -20,6 +20,7 @@ def test_what_means_something_is_known_by_scope() -> None:
         {
             "controller.group_rows_max",
             "kafka.group_expiry_s",
+            "policy.journal_unclean_leaders",
             "requests.remembered_max",
             "requests.remembered_ms_max",
             "schemas.compatibility",

@@ -8,6 +8,7 @@ from quorate.metadata.limits import (
     GROUP_ROWS_MAX,
     REMEMBERED_MAX,
     REMEMBERED_MS_MAX,
+    UNCLEAN_SEGMENT_LEADERS,
     UNSAID,
     in_force,
     limits_of_requests,
@@ -35,6 +36,7 @@ def test_a_log_that_says_nothing_has_the_limits_of_the_first_version() -> None:
         REMEMBERED_MS_MAX: 3_600_000,
         GROUP_ROWS_MAX: 20_000,
         GROUP_EXPIRY_S: 604_800,
+        UNCLEAN_SEGMENT_LEADERS: False,
     }
 
 
@@ -78,12 +80,12 @@ def test_limits_that_cannot_be_are_refused(name: str, value: str, refused: bool)
 
 def test_a_leader_records_what_nobody_did_and_nothing_else() -> None:
     """Only where its own is not what holds anyway; what is recorded stays, whoever leads."""
-    own = own_limits(RequestSettings(remembered_max=5), 20_000, 0.25)
+    own = own_limits(RequestSettings(remembered_max=5), 20_000, 0.25, unclean_segment_leaders=False)
     assert unrecorded(EMPTY, own) == {REMEMBERED_MAX: "5", GROUP_EXPIRY_S: "0.25"}
-    assert unrecorded(EMPTY, own_limits(RequestSettings(), 20_000, 604_800.0)) == {}
+    assert unrecorded(EMPTY, own_limits(RequestSettings(), 20_000, 604_800.0, unclean_segment_leaders=False)) == {}
     recorded = {"requests.remembered_max": "7", "kafka.group_expiry_s": "9"}
     assert unrecorded(state_with(**recorded), own) == {}
-    assert unrecorded(EMPTY, own_limits(RequestSettings(), 20_000, 1e-9)) == {}
+    assert unrecorded(EMPTY, own_limits(RequestSettings(), 20_000, 1e-9, unclean_segment_leaders=False)) == {}
 
 
 def test_each_limit_is_read_from_the_log_by_its_own_rule() -> None:
@@ -96,8 +98,25 @@ def test_each_limit_is_read_from_the_log_by_its_own_rule() -> None:
 
 def test_a_node_says_which_of_its_settings_the_log_overrules() -> None:
     """One sentence each, with both values."""
-    own = own_limits(RequestSettings(remembered_max=5), 20_000, 604_800.0)
+    own = own_limits(RequestSettings(remembered_max=5), 20_000, 604_800.0, unclean_segment_leaders=False)
     assert list(overruled(EMPTY, own)) == [
         "requests.remembered_max is 5 in this node's settings; the cluster's 100000 holds"
     ]
     assert list(overruled(state_with(requests__remembered_max="5"), own)) == []
+
+
+def test_a_switch_is_one_of_the_log_too() -> None:
+    """Who leads a segment does not change with who leads the cluster: a leader records its own, and others are told."""
+    own = own_limits(RequestSettings(), 20_000, 604_800.0, unclean_segment_leaders=True)
+    assert unrecorded(EMPTY, own) == {UNCLEAN_SEGMENT_LEADERS: "true"}
+    assert list(overruled(EMPTY, own)) == [
+        "policy.journal_unclean_leaders is true in this node's settings; the cluster's false holds"
+    ]
+    on, off, nonsense = [state_with(policy__journal_unclean_leaders=said) for said in ("true", "false", "1")]
+    assert [in_force(state, UNCLEAN_SEGMENT_LEADERS) for state in (on, off, nonsense)] == [True, False, False]
+    assert list(overruled(on, own)) == []
+    assert unrecorded(off, own) == {}
+    world = World()
+    world.do(CREATE)
+    refused = world.refused(ChangeConfig(scope="cluster", changes={UNCLEAN_SEGMENT_LEADERS: "yes"}))
+    assert refused.code == "InvalidConfigValue"

@@ -5,6 +5,7 @@ import pytest
 from quorate.events import CopyCandidate, SegmentLeaderElected
 from quorate.metadata import segment_elections
 from quorate.metadata.commands import (
+    ChangeConfig,
     CreateShard,
     DeleteShard,
     DrainMember,
@@ -13,6 +14,7 @@ from quorate.metadata.commands import (
     SegmentIs,
     UnregisterMember,
 )
+from quorate.metadata.limits import UNCLEAN_SEGMENT_LEADERS
 from quorate.metadata.policy import PolicySettings
 from quorate.model.segments import is_led
 from quorate.model.words import sentence
@@ -29,10 +31,11 @@ def made() -> World:
     return of_three()
 
 
-def of_three(policy: PolicySettings | None = None) -> World:
-    """The same, under another policy."""
+def of_three(*, unclean: str = "") -> World:
+    """The same, where the log says this of unclean leaders."""
     made = storing("m1", "m2", "m3")
-    made.policy = policy or made.policy
+    if unclean:
+        made.do(ChangeConfig(scope="cluster", changes={UNCLEAN_SEGMENT_LEADERS: unclean}))
     made.reply(CreateShard(shard="orders", replication=3), SegmentIs)
     return made
 
@@ -149,7 +152,7 @@ def test_a_leader_that_is_to_leave_is_followed_if_somebody_can(made: World) -> N
     for name in ("m2", "m3"):
         made.do(DrainMember(name=name))
     assert made.refused(ELECT).remark == "orders/0: m1 is to leave, m2 is to leave, m3 is to leave"
-    unclean = of_three(PolicySettings(journal_unclean_leaders=True))
+    unclean = of_three(unclean="true")
     unclean.do(altering(unclean, "m1"))
     unclean.do(DrainMember(name="m1"))
     assert unclean.refused(ELECT).code == "NoLeaderEligible"
@@ -169,11 +172,13 @@ def test_who_comes_back_in_the_same_life_leads_again_or_follows(made: World) -> 
 
 def test_unclean_is_the_last_resort_of_a_setting(made: World) -> None:
     """The winner begins alone, and the event says what may be lost."""
-    unclean = of_three(PolicySettings(journal_unclean_leaders=True))
-    for one in (made, unclean):
+    unclean, own = of_three(unclean="true"), of_three(unclean="false")
+    own.policy = PolicySettings(journal_unclean_leaders=True)  # What the node that leads has for itself says nothing.
+    for one in (made, unclean, own):
         one.do(altering(one, "m1"))
         fence(one, "m1")
-    assert made.refused(ELECT).code == "NoLeaderEligible"
+    for one in (made, own):
+        assert one.refused(ELECT).code == "NoLeaderEligible"
     event = elected(unclean)
     assert (event.leader, event.unclean, event.in_sync) == ("m2", True, copies(unclean, "m2"))
     assert event.explanation.endswith("it was not in sync and may lack acknowledged records.")

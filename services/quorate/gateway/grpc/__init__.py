@@ -3,3 +3,8 @@
 Rules: no decision is made here. A write becomes one command, a read one view of the state, a watch a reading of what
 was applied; messages become ours in ``messages``, refusals and outcomes become gRPC's codes in ``codes``.
 """
+
+import os
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+# Before the library is loaded: it would write to stderr, the node's log, whatever strangers say wrongly.

@@ -37,6 +37,7 @@ from quorate.gateway.grpc.offsets import OffsetsService
 from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, mqtt_pb2, offsets_pb2, rpc_pb2
 from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.settings import GrpcSettings
+from quorate.gateway.grpc.taking import TakingServer
 from quorate.gateway.grpc.watch import WatchService
 from quorate.gateway.grpc.watching import WatchHub
 
@@ -55,7 +56,7 @@ class GrpcServer:
 
     def __init__(self, context: GrpcContext) -> None:
         self._context = context
-        self._server: aio.Server | None = None
+        self._server: TakingServer | None = None
         self._held: socket.socket | None = None
         """Has the address until it is served: a server of grpcio that has one and never starts never gives it back."""
         self._asking = Asking(context)
@@ -186,11 +187,11 @@ class GrpcServer:
         self.session_watches.start()
         await server.start()
 
-    def _made(self) -> aio.Server:
+    def _made(self) -> TakingServer:
         settings = self._context.settings
-        server = aio.server(maximum_concurrent_rpcs=settings.calls_max, options=_options(settings))
+        server = TakingServer(_options(settings), settings.calls_max)
         for service, methods in self._services.items():
-            server.add_generic_rpc_handlers((_handler(service, methods),))
+            server.add_registered_method_handlers(service.full_name, _handlers(service, methods))
         enable_server_reflection([*(service.full_name for service in self._services), REFLECTION], server)
         return server
 
@@ -215,6 +216,7 @@ def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.so_reuseport", 0),  # Else two nodes would share a port, each with half of the calls.
         ("grpc.max_allowed_incoming_connections", settings.connections_max),
+        ("grpc.server_handshake_timeout_ms", ms(settings.handshake_timeout_s)),
         ("grpc.max_concurrent_streams", settings.streams_per_connection_max),
         ("grpc.max_receive_message_length", settings.request_bytes_max + MESSAGE_OVERHEAD),
         ("grpc.max_send_message_length", 2 * settings.answer_bytes_max),
@@ -239,9 +241,10 @@ def _taken(host: str, port: int) -> socket.socket:
     return held
 
 
-def _handler(service: ServiceDescriptor, methods: Mapping[str, Handler]) -> grpc.GenericRpcHandler:
-    made = {method.name: _method(method, methods[method.name]) for method in service.methods if method.name in methods}
-    return grpc.method_handlers_generic_handler(service.full_name, made)
+def _handlers(
+    service: ServiceDescriptor, methods: Mapping[str, Handler]
+) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+    return {method.name: _method(method, methods[method.name]) for method in service.methods if method.name in methods}
 
 
 def _method(method: MethodDescriptor, handler: Handler) -> "grpc.RpcMethodHandler[Any, Any]":

@@ -20,9 +20,10 @@ from quorate.events import (
 )
 from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.log_watches import LogWatches
-from quorate.gateway.grpc.mqtt import subscription_told
+from quorate.gateway.grpc.mqtt import handed_told, subscription_told
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.gateway.grpc.watch_log import Told
+from quorate.model.sessions import handed_will
 from quorate.model.state import State
 from quorate.model.words import sentence
 
@@ -121,18 +122,8 @@ def _change(event: Event, revision: int) -> pb.SessionChange | None:
             )
             return pb.SessionChange(lost=lost)
         case WillHandedOver():
-            return pb.SessionChange(will=_will(event))
+            return pb.SessionChange(will=handed_told(handed_will(event, 0)))  # When is not told.
         case WillAcknowledged():
             return pb.SessionChange(will_acknowledged=event.session_epoch)
         case _:  # WillDecided: what follows it says more.
             return None
-
-
-def _will(event: WillHandedOver) -> pb.HandedWill:
-    return pb.HandedWill(
-        will=event.session_epoch,
-        client=event.client,
-        message=pb.Will(topic=event.topic, payload=event.payload, qos=event.qos, retain=event.retain),
-        member=event.member,
-        member_epoch=event.member_epoch,
-    )

@@ -8,8 +8,12 @@ from quorate.bounds import bounded
 class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds unless the name says otherwise."""
 
-    connections_max: int = 500
-    """One more is not taken."""
+    connections_max: int = 2000
+    """One more is not taken: grpcio closes none of those it has for one that comes, so there is room for many silent
+    ones besides clients.
+    """
+    handshake_timeout_s: float = 5.0
+    """A connection that has not said the first words of HTTP/2 within this is closed."""
     calls_max: int = 4000
     """Calls under way on all connections, streams too; one more is refused (RESOURCE_EXHAUSTED)."""
     streams_per_connection_max: int = 1000

@@ -11,7 +11,9 @@ import pytest
 
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.server import GrpcServer
+from quorate.gateway.grpc.settings import GrpcSettings
 from tests.clusters import free_ports
+from tests.fuzz.fuzz_grpc_port import DATA, END_STREAM, PREFACE, SETTINGS, frame, head
 from tests.unit.gateway.grpc.house import House
 
 HOST = "127.0.0.1"
@@ -63,3 +65,67 @@ def test_calls_end_by_a_code() -> None:
             assert await method_of(b"", timeout=5).code() is grpc.StatusCode.UNAVAILABLE
 
     asyncio.run(called())
+
+
+def test_who_connects_and_says_nothing_is_closed() -> None:
+    """Within ``handshake_timeout_s``: else a few hundred silent connections would keep every client out for minutes."""
+
+    async def silent() -> None:
+        server = GrpcServer(House(settings=GrpcSettings(handshake_timeout_s=0.2)).context)
+        port = free_ports(1)
+        await server.start(HOST, port)
+        reader, writer = await asyncio.open_connection(HOST, port)
+        await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        await server.stop()
+
+    asyncio.run(silent())
+
+
+def test_no_name_of_a_method_ends_the_server() -> None:
+    """A path that is no UTF-8 is one that nobody serves, and who asks next is answered, on any connection."""
+
+    async def asked() -> None:
+        server = GrpcServer(House().context)
+        port = free_ports(1)
+        await server.start(HOST, port)
+        for path in (b"/etcdserverpb.\xf6V/Range", b"/nobody/serves.this"):
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(PREFACE + frame(SETTINGS, 0, 0) + head(1, path) + frame(DATA, END_STREAM, 1, bytes(5)))
+            said = b""
+            while b"Method not found" not in said:
+                said += await asyncio.wait_for(reader.read(4096), 10)
+            writer.close()
+        async with grpc.aio.insecure_channel(f"{HOST}:{port}") as channel:
+            method_of: Callable[..., Any] = channel.unary_unary("/etcdserverpb.KV/Range")
+            stale = pb.RangeRequest(key=b"a", serializable=True).SerializeToString()
+            assert await method_of(stale, timeout=10).code() is grpc.StatusCode.OK
+        await server.stop()
+
+    asyncio.run(asked())
+
+
+def test_one_call_too_many_is_refused() -> None:
+    """``calls_max`` are under way, streams too; the next is told so, and taken once one of them has ended."""
+
+    async def crowded() -> None:
+        server = GrpcServer(House(settings=GrpcSettings(calls_max=2)).context)
+        port = free_ports(1)
+        await server.start(HOST, port)
+        async with grpc.aio.insecure_channel(f"{HOST}:{port}") as channel:
+            stream_of: Callable[..., Any] = channel.stream_stream("/etcdserverpb.Watch/Watch")
+            method_of: Callable[..., Any] = channel.unary_unary("/etcdserverpb.KV/Range")
+            stale = pb.RangeRequest(key=b"a", serializable=True).SerializeToString()
+            progress = pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"a")).SerializeToString()
+            watches = [stream_of() for _ in range(2)]
+            for watch in watches:
+                await watch.write(progress)
+                await watch.read()
+            assert await method_of(stale, timeout=10).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            watches[0].cancel()
+            while await method_of(stale, timeout=10).code() is not grpc.StatusCode.OK:
+                pass
+            watches[1].cancel()
+        await server.stop()
+
+    asyncio.run(asyncio.wait_for(crowded(), 30))
