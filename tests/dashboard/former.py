@@ -11,6 +11,7 @@ from quorate.events import (
     BrokerDataCleaned,
     BrokerFenced,
     BrokerIdApplied,
+    BrokerLifeBegan,
     BrokerRegistered,
     BrokerUnfenced,
     ClusterCreated,
@@ -120,6 +121,9 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
                 raise InvariantBrokenError(f"event {stamp.offset} is about {event.broker_set!r}, which is not there")
             changed = settled(_set_after(found, event, stamp))
             return _next(state, stamp, sets=state.sets.set(event.broker_set, changed))
+        case BrokerLifeBegan():  # Not of its time.
+            touched = _replace(state.sets[event.broker_set], touched=stamp.offset)
+            return _next(state, stamp, sets=state.sets.set(event.broker_set, touched))
         case BrokerIdApplied():
             return _next(state, stamp, sets=state.sets.set(event.broker_set, _applied(state, event, stamp)))
         case BrokerDataCleaned():

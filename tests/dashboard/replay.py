@@ -67,6 +67,9 @@ class Replay:
         }  # fmt: skip
         self._touch(event, offset)
 
+    def _broker_life_began(self, event: Row, offset: int, _time: int, _term: int) -> None:
+        self._touch(event, offset)
+
     def _broker_registered(self, event: Row, offset: int, time: int, _term: int) -> None:
         member = self._touch(event, offset)["members"][event["broker_id"]]
         if not member["registered"]:
@@ -75,6 +78,7 @@ class Replay:
                 member["why"] = ""
         member["registered"] = True
         member["addr"] = event.get("address", event.get("new_address"))
+        member["said"] = {name: event[name] for name in ("capabilities", "topics") if event[name]}
         member["learner"] = event["capabilities"].get("asyncLearner", "").lower() == "true"
 
     _broker_address_changed = _broker_registered
@@ -343,6 +347,7 @@ class Replay:
                 "id": number, "addr": member["addr"], "zone": labels.get(f"zone.{number}", ""),
                 "host": labels.get(f"host.{number}", ""), "alive": member["registered"] and not member["fenced"],
                 **{key: member[key] for key in ("why", "since", "priority", "learner", "reported")},
+                **member.get("said", {}),
             }
             for number, member in sorted(found["members"].items())
         ]  # fmt: skip

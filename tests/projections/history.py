@@ -115,6 +115,7 @@ class History:
         return commands.RegisterBroker(
             cluster="c", broker_set=name, broker_id=number, address=address,
             capabilities=self._chance.choice(({}, {"v": "5.3"})), topics=self._chance.choice(((), (), ("t1", "t2"))),
+            registration_epoch=self._chance.choice((None, 0)),
         )  # fmt: skip
 
     def _elect(self, name: str) -> Command:

@@ -303,7 +303,7 @@ class Replay:
         found["replicas"] = [r for r in found["replicas"] if r["broker_id"] != number]
         found["replicas"].append({
             "broker_id": number, "address": e["address"], "registered": False, "fenced": False, "in_sync": False,
-            "capabilities": {}, "topics": [],
+            "capabilities": {}, "topics": [], "registration_epoch": 0,
         })  # fmt: skip
         found["replicas"].sort(key=lambda r: r["broker_id"])
         self._touch(found, at)
@@ -328,6 +328,10 @@ class Replay:
         broker = self._broker(e)
         if broker["state"] != "down":
             broker |= {"state": "up", "since_offset": at["offset"], "since_ms": at["ms"]}
+
+    def _BrokerLifeBegan(self, e: Row, at: Row) -> None:  # noqa: N802
+        self._replica(e)["registration_epoch"] = at["offset"]
+        self._touch(self.views["broker_sets"][e["broker_set"]], at)
 
     def _BrokerAddressChanged(self, e: Row, at: Row) -> None:  # noqa: N802
         self._announced(e, at, e["new_address"])

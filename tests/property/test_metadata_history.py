@@ -399,9 +399,10 @@ OF_BROKERS = st.builds(
     st.sampled_from([PROLOGUE, PROLOGUE, []]),
     st.lists(st.booleans().flatmap(lambda fits: FITTING if fits else COMMANDS), min_size=15, max_size=60),
 )
+LIVES: list[Item] = [registering(1, registration_epoch=epoch) for epoch in (0, 0, 3)]
 OF_ALL = st.builds(
     lambda prologue, rest: prologue + rest,
-    st.sampled_from([PROLOGUE + LEVEL_2, [CREATE, *LEVEL_2]]),
+    st.sampled_from([PROLOGUE + LEVEL_2 + LIVES, [CREATE, *LEVEL_2]]),
     st.lists(st.one_of(OF_KEYS, OF_KEYS, OF_SCHEMAS, COMMANDS), min_size=15, max_size=60),
 )
 OF_MEMBERS_ALL = st.builds(

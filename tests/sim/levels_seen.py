@@ -7,6 +7,7 @@ is not in force, are violations however they came to be.
 from typing import Final
 
 from quorate.events import (
+    BrokerLifeBegan,
     ClusterCreated,
     Event,
     FeatureLevelChanged,
@@ -47,6 +48,7 @@ OLD: Final = 1
 FURTHER: Final = 2
 EVENTS: Final[dict[type[Event], int]] = dict.fromkeys(
     (
+        BrokerLifeBegan,
         *(KeyPut, KeyDeleted, LeaseGranted, LeaseCheckpointed, LeaseEnded),
         *(MemberRegistered, MemberAmended, MemberUnfenced, MemberFenced, MemberDraining, MemberGone),
         *(SchemaAdded, SchemaRegistered, SchemaDeleted),

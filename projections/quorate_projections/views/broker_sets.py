@@ -22,6 +22,7 @@ class ReplicaRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     in_sync: bool = False
     capabilities: dict[str, str] = {}
     topics: tuple[str, ...] = ()
+    registration_epoch: int = 0
 
 
 class LastElection(msgspec.Struct, frozen=True, gc=False, kw_only=True):

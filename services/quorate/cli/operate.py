@@ -23,6 +23,7 @@ from quorate.events import Candidate
 from quorate.gateway.http.answers import (
     BrokerSetItem,
     BrokerSets,
+    BrokerTopics,
     ConfigAnswer,
     ConfigItem,
     Configs,
@@ -42,7 +43,7 @@ from quorate.metadata.configs import unread
 from quorate.model.election_words import AnyElection, asker, kind_words, rule_words, verdict
 
 PAGE = 500
-Paged = TypeVar("Paged", BrokerSets, Topics, Configs, Elections)
+Paged = TypeVar("Paged", BrokerSets, BrokerTopics, Topics, Configs, Elections)
 
 
 def _ask(parser: ArgumentParser) -> None:
@@ -128,23 +129,49 @@ def quorum(options: Namespace) -> int:
 
 
 def brokers(options: Namespace) -> int:
-    """Broker sets and their replicas."""
+    """Broker sets and their replicas; or the topics of one."""
+    if options.topics and not options.broker_set:
+        raise UsageError("--topics are of one set: name it")
     items = [item for page in _pages(options, "/v1/brokers", BrokerSets) for item in page.brokers]
     if options.broker_set:
         items = [item for item in items if item.broker_set == options.broker_set]
         if not items:
             raise NodeError(f"there is no broker set {options.broker_set}")
-    header = ("set", "epoch", "id", "address", "role", "in sync", "alive", "fenced", "log end")
+    if options.topics:
+        return _told_topics(options)
+    header = ("set", "epoch", "id", "address", "role", "in sync", "alive", "fenced", "log end", "capabilities")
     rows = [row for item in items for row in _replica_rows(item)]
     show([msgspec.to_builtins(item) for item in items], options.output, columns(header, rows))
     return REFUSED if any(item.replicas and item.master is None for item in items) else DONE
+
+
+def _told_topics(options: Namespace) -> int:
+    """Which topics a set has, as its brokers told the node that is asked."""
+    path = f"/v1/brokers/{quote(options.broker_set, safe='')}/topics"
+    pages = list(_pages(options, path, BrokerTopics))
+    version = pages[0].version
+    for broker in pages[0].brokers:
+        complain(f"{broker.broker_id} at {broker.address}: heard {broker.silent_for_ms} ms ago")
+    if version is None:
+        complain("no broker of it has told this node its topics")
+    else:
+        complain(f"data version: state {version.state_version}, {version.timestamp_ms}, counter {version.counter}")
+    header = ("topic", "read", "write", "permission", "type", "order", "attributes")
+    rows = [
+        (t.topic, t.read_queues, t.write_queues, t.permission, t.filter_type, t.order,
+         [f"{k}={v}" for k, v in t.attributes.items()])
+        for page in pages for t in page.topics
+    ]  # fmt: skip
+    show([msgspec.to_builtins(page) for page in pages], options.output, columns(header, rows))
+    return DONE
 
 
 def _replica_rows(item: BrokerSetItem) -> Iterator[tuple[object, ...]]:
     for replica in item.replicas:
         role = "master" if replica.broker_id == item.master else "replica" if replica.registered else "unregistered"
         alive = "unheard" if replica.alive is None else replica.alive
-        state = (role, replica.in_sync, alive, replica.fenced, replica.max_offset)
+        said = [f"{name}={value}" for name, value in replica.capabilities.items()]
+        state = (role, replica.in_sync, alive, replica.fenced, replica.max_offset, said)
         yield (item.broker_set, item.master_epoch, replica.broker_id, replica.address, *state)
 
 
@@ -344,6 +371,11 @@ def _with(*more: Callable[[ArgumentParser], object]) -> Callable[[ArgumentParser
     return arguments
 
 
+def _broker_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("broker_set", nargs="?", metavar="SET")
+    parser.add_argument("--topics", action="store_true", help="the topics its brokers told the node that is asked")
+
+
 def _config_arguments(parser: ArgumentParser) -> None:
     scopes = "controller, cluster, node/ID, broker-set/NAME, topic/NAME, subject/NAME"
     parser.add_argument("scope", nargs="?", help=scopes)
@@ -363,7 +395,7 @@ def _why_arguments(parser: ArgumentParser) -> None:
 
 STATUS = Command(_with(), status)
 QUORUM = Command(_with(), quorum)
-BROKERS = Command(_with(lambda parser: parser.add_argument("broker_set", nargs="?", metavar="SET")), brokers)
+BROKERS = Command(_with(_broker_arguments), brokers)
 TOPICS = Command(_with(topic_arguments), topics)
 CONFIG = Command(_with(_config_arguments), config)
 FEATURE = Command(_with(_feature_arguments), feature)

@@ -11,6 +11,7 @@ from quorate.controller.listeners import Listener, Listeners, WhenApplied
 from quorate.controller.live import Channel, LiveNow, LiveTable
 from quorate.controller.liveness import Liveness
 from quorate.controller.machine import ReplicatedState
+from quorate.controller.member_news import MemberNews
 from quorate.controller.messages import QuorumIs, VoterIs
 from quorate.controller.outcomes import (
     Answered,
@@ -65,6 +66,7 @@ __all__ = [
     "LiveNow",
     "LiveTable",
     "Liveness",
+    "MemberNews",
     "NotFound",
     "NotLeader",
     "Outcome",

@@ -28,6 +28,8 @@ class RoleChange(msgspec.Struct, frozen=True, gc=False):
     master_epoch: int
     sync_state_set: tuple[int, ...]
     sync_state_set_epoch: int
+    members: Mapping[int, str] = {}
+    """Ours, where a member is told of another one: registered id → address. Empty: it is an election that is told."""
 
 
 class BrokerLink(Protocol):

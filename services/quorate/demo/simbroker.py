@@ -107,6 +107,8 @@ class SimulatedBroker:
         self._controllers: dict[str, Channel | None] = dict.fromkeys(options.controllers.split(";"))
         self._leader = ""
         self.disk = self._load()
+        self._life = 0
+        """The registration epoch of this process; 0: not told yet."""
         self.running = False
         self.master = 0
         self.master_address = ""
@@ -180,6 +182,7 @@ class SimulatedBroker:
             max_offset=self.disk.max_offset,
             confirm_offset=self._confirm_offset(),
             timeout_ms=HEARTBEAT_TIMEOUT_MS,
+            registration_epoch=self._life,
         )
         for channel in self._controllers.values():
             if channel is not None:
@@ -235,9 +238,11 @@ class SimulatedBroker:
             broker_id=self.disk.broker_id,
             broker_address=self.address,
             invoke_time=time.time_ns() // 1_000_000,
+            registration_epoch=self._life,
         )
         reply = await self.call(RequestCode.CONTROLLER_REGISTER_BROKER, fields)
         role = reply.read(RegisterReplyFields)
+        self._life = role.registration_epoch or 0
         if role.master_broker_id:
             self.change_role(
                 role.master_broker_id, role.master_address, role.master_epoch, _sync_set.decode(reply.body)

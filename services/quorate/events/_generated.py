@@ -36,6 +36,7 @@ __all__ = [
     "BrokerDataCleaned",
     "BrokerFenced",
     "BrokerIdApplied",
+    "BrokerLifeBegan",
     "BrokerRegistered",
     "BrokerUnfenced",
     "Candidate",
@@ -285,6 +286,19 @@ class BrokerIdApplied(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=T
     """Address it applied from, as host:port."""
     register_check_code: str
     """Code the broker made up, by which a retry of the same application is recognised."""
+
+
+class BrokerLifeBegan(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """A process began to serve as a broker that is registered; the offset of this event is its registration epoch, and whoever tells an older one is refused."""
+
+    cluster: str
+    """Name of the broker cluster the set belongs to (RocketMQ `clusterName`)."""
+    broker_set: str
+    """Name of the broker set (RocketMQ `brokerName`)."""
+    broker_id: int
+    """Broker id within the set."""
+    replaced_epoch: int
+    """Registration epoch of the life before; 0: none is known."""
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -1018,6 +1032,7 @@ Event = (
     | BrokerDataCleaned
     | BrokerFenced
     | BrokerIdApplied
+    | BrokerLifeBegan
     | BrokerRegistered
     | BrokerUnfenced
     | ClusterCreated
@@ -1233,6 +1248,19 @@ def _write_broker_id_applied(value: BrokerIdApplied) -> bytes:
             SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
             write_string(value.address),
             write_string(value.register_check_code),
+        )
+    )
+
+
+@record_writer(b"\x00\x00\x00\x00\x34", ("cluster", "broker_set", "broker_id", "replaced_epoch",), "ssll")
+def _write_broker_life_began(value: BrokerLifeBegan) -> bytes:
+    return b"".join(
+        (
+            b"\x00\x00\x00\x00\x34",
+            write_string(value.cluster),
+            write_string(value.broker_set),
+            SMALL[value.broker_id] if 0 <= value.broker_id < 2048 else write_long(value.broker_id),
+            SMALL[value.replaced_epoch] if 0 <= value.replaced_epoch < 2048 else write_long(value.replaced_epoch),
         )
     )
 
@@ -3372,11 +3400,34 @@ def _read_will_handed_over(data: bytes, at: int) -> tuple[WillHandedOver, int]:
     ), at
 
 
+@record_reader(BrokerLifeBegan, ("cluster", "broker_set", "broker_id", "replaced_epoch",), "ssll")
+def _read_broker_life_began(data: bytes, at: int) -> tuple[BrokerLifeBegan, int]:
+    cluster, at = read_string(data, at)
+    broker_set, at = read_string(data, at)
+    byte = data[at]
+    if byte < 128:
+        broker_id, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        broker_id, at = read_long(data, at)
+    byte = data[at]
+    if byte < 128:
+        replaced_epoch, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        replaced_epoch, at = read_long(data, at)
+    return BrokerLifeBegan(
+        cluster=cluster,
+        broker_set=broker_set,
+        broker_id=broker_id,
+        replaced_epoch=replaced_epoch,
+    ), at
+
+
 WRITERS: dict[type, Callable[[Any], bytes]] = {
     BrokerAddressChanged: _write_broker_address_changed,
     BrokerDataCleaned: _write_broker_data_cleaned,
     BrokerFenced: _write_broker_fenced,
     BrokerIdApplied: _write_broker_id_applied,
+    BrokerLifeBegan: _write_broker_life_began,
     BrokerRegistered: _write_broker_registered,
     BrokerUnfenced: _write_broker_unfenced,
     ClusterCreated: _write_cluster_created,
@@ -3477,6 +3528,7 @@ READERS: dict[int, Callable[[bytes, int], tuple[Event, int]]] = {
     49: _read_will_acknowledged,
     50: _read_will_decided,
     51: _read_will_handed_over,
+    52: _read_broker_life_began,
 }
 
 KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
@@ -3484,6 +3536,7 @@ KEYS: dict[type, tuple[str, Callable[[Any], str | int]]] = {
     BrokerDataCleaned: ("broker-set", lambda event: event.broker_set),
     BrokerFenced: ("broker-set", lambda event: event.broker_set),
     BrokerIdApplied: ("broker-set", lambda event: event.broker_set),
+    BrokerLifeBegan: ("broker-set", lambda event: event.broker_set),
     BrokerRegistered: ("broker-set", lambda event: event.broker_set),
     BrokerUnfenced: ("broker-set", lambda event: event.broker_set),
     ClusterCreated: ("cluster", lambda event: event.cluster_id),
@@ -3540,6 +3593,7 @@ SCHEMA_IDS: dict[type, int] = {
     BrokerDataCleaned: 2,
     BrokerFenced: 3,
     BrokerIdApplied: 4,
+    BrokerLifeBegan: 52,
     BrokerRegistered: 5,
     BrokerUnfenced: 6,
     ClusterCreated: 19,
@@ -3640,5 +3694,6 @@ SCHEMAS: dict[int, str] = {
     49: '{"type":"record","name":"WillAcknowledged","namespace":"quorate.events","doc":"The member that was given a will has published it.","fields":[{"name":"session_epoch","type":"long","doc":"Of the opening that brought the will: its number."},{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"member","type":"string","doc":"Who published it."},{"name":"member_epoch","type":"long","doc":"Epoch of that member\'s registration."}],"quorate.key":"will/{session_epoch}"}',
     50: '{"type":"record","name":"WillDecided","namespace":"quorate.events","doc":"The will of a session is to be published, this once.","fields":[{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"session_epoch","type":"long","doc":"Which opening of the session this is about: the offset of its SessionOpened."},{"name":"reason","type":"string","doc":"`lost`: its connection ended without a word, and nothing delays the will; `delay passed`; `session ended`; `taken over`."},{"name":"due_ms","type":"long","doc":"When it was due; epoch milliseconds."}],"quorate.key":"session/{client}"}',
     51: '{"type":"record","name":"WillHandedOver","namespace":"quorate.events","doc":"A member was given a will to publish, and is to acknowledge it.","fields":[{"name":"session_epoch","type":"long","doc":"Of the opening that brought the will: its number."},{"name":"client","type":"string","doc":"Client identifier (MQTT `ClientID`)."},{"name":"topic","type":"string","doc":"Where it is published."},{"name":"payload","type":"bytes","doc":"What it says; whoever reads the log reads it."},{"name":"qos","type":"int","doc":"Quality of service, 0 to 2."},{"name":"retain","type":"boolean","doc":"Is it to be retained?"},{"name":"member","type":"string","doc":"Who publishes it; empty = nobody can yet."},{"name":"member_epoch","type":"long","doc":"Epoch of that member\'s registration; 0 = nobody."},{"name":"taken_from","type":"string","doc":"Who was to publish it before and was lost; empty = this is the first."},{"name":"reason","type":"string","doc":"Why this one: one sentence."},{"name":"candidates","type":"int","doc":"How many living members have the role `mqtt`."}],"quorate.key":"will/{session_epoch}"}',
+    52: '{"type":"record","name":"BrokerLifeBegan","namespace":"quorate.events","doc":"A process began to serve as a broker that is registered; the offset of this event is its registration epoch, and whoever tells an older one is refused.","fields":[{"name":"cluster","type":"string","doc":"Name of the broker cluster the set belongs to (RocketMQ `clusterName`)."},{"name":"broker_set","type":"string","doc":"Name of the broker set (RocketMQ `brokerName`)."},{"name":"broker_id","type":"long","doc":"Broker id within the set."},{"name":"replaced_epoch","type":"long","doc":"Registration epoch of the life before; 0: none is known."}],"quorate.key":"broker-set/{broker_set}"}',
 }
 """Schema id → schema, as JSON; every id that was ever given."""

@@ -8,12 +8,15 @@ replaced in the same decision (ADR 43), so that nobody reads of a master that is
 from operator import attrgetter
 from typing import Final, assert_never
 
+import msgspec
+
 from quorate.errors import InvariantBrokenError
 from quorate.events import (
     Acknowledgement,
     BrokerAddressChanged,
     BrokerDataCleaned,
     BrokerFenced,
+    BrokerLifeBegan,
     BrokerRegistered,
     BrokerUnfenced,
     RoleChangeAcknowledged,
@@ -21,6 +24,7 @@ from quorate.events import (
 )
 from quorate.events import BrokerIdApplied as BrokerIdAppliedEvent
 from quorate.metadata.commands import (
+    NEW_LIFE,
     Accepted,
     AcknowledgeRoleChanges,
     AlterSyncStateSet,
@@ -46,6 +50,9 @@ from quorate.model.state import BrokerSet, Replica, State
 
 FIRST_BROKER_ID: Final = 1
 """Java ``MixAll.FIRST_BROKER_CONTROLLER_ID``."""
+
+LIVES_LEVEL: Final = 2
+"""The feature level that has BrokerLifeBegan."""
 
 _UNCHANGED: Final = Decision((), Accepted())
 
@@ -116,8 +123,9 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
     """1003 (Java ``registerBroker``). The answer is from before the change, and names only a living master.
 
     A master that moved leads in a new epoch, in the same decision: stock replicas take a master's address only with an
-    epoch above their own (Java ``ReplicasManager.changeToSlave``). Refuses BrokerSetNotRegistered, WrongCluster,
-    BrokerNotRegistered, InvalidText, InvalidAddress; BrokerAlreadyServes if the broker is alive at another address.
+    epoch above their own (Java ``ReplicasManager.changeToSlave``). Who counts lives is told its epoch, and an
+    older life than the newest is refused. Refuses BrokerSetNotRegistered, WrongCluster, BrokerNotRegistered,
+    InvalidText, InvalidAddress, StaleRegistrationEpoch; BrokerAlreadyServes if the broker is alive at another address.
     """
     name, broker_id = command.broker_set, command.broker_id
     broker_set = state.known(name)
@@ -133,6 +141,9 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
         return refuse("InvalidText", "An address, capability or topic is too long, or not UTF-8")
     if parse_address(command.address) is None:
         return refuse("InvalidAddress", "The broker address is not host:port")
+    if (refusal := _superseded(broker_set, replica, command.registration_epoch or None)) is not None:
+        return refusal
+    life = _life(state, broker_set, replica, command.registration_epoch)
     master = broker_set.master
     if master is not None and context.live.alive(command.cluster, name, master) is not True:
         master = None
@@ -146,14 +157,40 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
         sync_state_set_epoch=broker_set.sync_state_set_epoch,
         master_sync_state_set_epoch=None if master is None else broker_set.sync_state_set_epoch,
     )
+    if command.registration_epoch is not None:
+        reply = msgspec.structs.replace(reply, registration_epoch=NEW_LIFE if life else replica.registration_epoch)
     news = _news(broker_set, replica, command)
     if not isinstance(news, BrokerAddressChanged):
-        return Decision(() if news is None else (news,), reply)
+        return Decision((*(() if news is None else (news,)), *life), reply)
     living = not replica.fenced and context.live.alive(broker_set.cluster, name, broker_id) is True
     if living and context.policy.living_broker_keeps_address:
         remark = f"BrokerId: {broker_id} of broker-set: {name} is alive at {replica.address}"
         return refuse("BrokerAlreadyServes", remark)
-    return Decision((news, *elect_moved_master(state, news, context)), reply)
+    return Decision((news, *elect_moved_master(state, news, context), *life), reply)
+
+
+def _superseded(broker_set: BrokerSet, replica: Replica | None, epoch: int | None) -> Refusal | None:
+    """StaleRegistrationEpoch for a life of this broker that is not the newest."""
+    if replica is None or epoch is None or epoch >= replica.registration_epoch:
+        return None
+    remark = f"BrokerId: {replica.broker_id} of broker-set: {broker_set.name} registered again, in the epoch"
+    return refuse("StaleRegistrationEpoch", f"{remark} {replica.registration_epoch}; {epoch} is over")
+
+
+def _life(state: State, broker_set: BrokerSet, replica: Replica, epoch: int | None) -> tuple[BrokerLifeBegan, ...]:
+    """The event of a new life, where the feature level has one: of whoever wants an epoch, or tells one that was
+    forgotten with its id.
+    """
+    if epoch is None or (epoch and epoch == replica.registration_epoch) or state.feature_level < LIVES_LEVEL:
+        return ()
+    return (
+        BrokerLifeBegan(
+            cluster=broker_set.cluster,
+            broker_set=broker_set.name,
+            broker_id=replica.broker_id,
+            replaced_epoch=replica.registration_epoch,
+        ),
+    )
 
 
 def _can_be_kept(command: RegisterBroker, policy: PolicySettings) -> bool:
@@ -290,7 +327,8 @@ def _shown(broker_id: int | None) -> str:
 def clean_broker_data(state: State, command: CleanBrokerData, context: Context) -> Decision | Refusal:
     """1011 (Java ``cleanBrokerData``): the whole set, or the listed ids. A recorded master stays recorded.
 
-    Refuses BrokerStillAlive, MalformedIdsToClean, CleanOfUnknownBrokerSet. Liveness is asked for in the cluster that
+    Refuses BrokerStillAlive, MalformedIdsToClean, CleanOfUnknownBrokerSet; of a broker that cleans itself
+    StaleRegistrationEpoch, and MissingField if it does not name one id. Liveness is asked for in the cluster that
     the request names; a recorded master counts as living when the whole set is to go.
     """
     name, listed = command.broker_set, command.broker_ids or ""
@@ -308,6 +346,13 @@ def clean_broker_data(state: State, command: CleanBrokerData, context: Context) 
         for broker_id in ids:
             if context.live.alive(command.cluster, name, broker_id):
                 return refuse("BrokerStillAlive", f"Broker [{name},  {broker_id}] is still alive, clean up failure")
+    if command.registration_epoch is not None:
+        if len(ids) != 1:
+            return refuse("MissingField", "A registration epoch is one broker's: its id is needed, and no other")
+        if broker_set is not None and (
+            refusal := _superseded(broker_set, broker_set.replica(ids[0]), command.registration_epoch)
+        ):
+            return refusal
     if broker_set is None:
         return refuse("CleanOfUnknownBrokerSet", f"Broker {name} is not existed,clean broker data failure.")
     return _cleaned(broker_set, ids, context.policy) if ids else _forgotten(broker_set, (), whole_set=True)

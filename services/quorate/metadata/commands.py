@@ -40,6 +40,8 @@ class RegisterBroker(_Value, frozen=True):
     address: str
     capabilities: dict[str, str] = {}
     topics: tuple[str, ...] = ()
+    registration_epoch: int | None = None
+    """Which life of it this is; 0: a new one, which wants an epoch. None: it does not count lives."""
 
 
 class ElectMaster(_Value, frozen=True):
@@ -77,6 +79,8 @@ class CleanBrokerData(_Value, frozen=True):
     broker_set: str
     broker_ids: str | None = None
     clean_living: bool = False
+    registration_epoch: int | None = None
+    """The life of the one broker it names, told by that broker itself."""
 
 
 class FenceBroker(_Value, frozen=True):
@@ -553,6 +557,9 @@ class BrokerIdApplied(_Value, frozen=True):
     broker_set: str
 
 
+NEW_LIFE: Final = -1
+
+
 class BrokerIsRegistered(_Value, frozen=True):
     """Answer to RegisterBroker; the master part only while a master exists and is alive."""
 
@@ -564,6 +571,12 @@ class BrokerIsRegistered(_Value, frozen=True):
     sync_state_set: tuple[int, ...]
     sync_state_set_epoch: int
     master_sync_state_set_epoch: int | None = None
+    registration_epoch: int | None = None
+    """Of whoever counts lives; -1: this decision began it, and the offset of its last event is the epoch."""
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch, if this is the answer at that offset (the next one after the decision's events)."""
+        return offset - 1 if self.registration_epoch == NEW_LIFE else self.registration_epoch
 
 
 class MasterIs(_Value, frozen=True):

@@ -90,6 +90,7 @@ CONTROLLER_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {
 
 _BROKER_SET_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {
     ENABLE_ELECT_UNCLEAN_MASTER: _is_boolean,
+    NOTIFY_BROKER_ROLE_CHANGED: _is_boolean,
     LEARNERS: _is_ids,
 }
 _SUBJECT_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {COMPATIBILITY: is_level}

@@ -17,6 +17,7 @@ from quorate.events import (
     BrokerDataCleaned,
     BrokerFenced,
     BrokerIdApplied,
+    BrokerLifeBegan,
     BrokerRegistered,
     BrokerUnfenced,
     Candidate,
@@ -111,6 +112,9 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
             return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
         case BrokerIdApplied():
             return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, _applied(state, event)))
+        case BrokerLifeBegan():
+            changed = _lives(_broker_set(state, event.broker_set), event.broker_id, stamp.offset)
+            return _replace(state, broker_sets=state.broker_sets.set(event.broker_set, changed))
         case BrokerDataCleaned():
             return _replace(state, broker_sets=_cleaned(state, event))
         case TopicCreated() | TopicUpdated():
@@ -211,6 +215,11 @@ def _announced(broker_set: BrokerSet, event: BrokerUnfenced | BrokerRegistered |
     address = event.address if isinstance(event, BrokerRegistered) else event.new_address
     changed = _replace(replica, address=address, registered=True, capabilities=event.capabilities, topics=event.topics)
     return _with_replica(broker_set, changed)
+
+
+def _lives(broker_set: BrokerSet, broker_id: int, epoch: int) -> BrokerSet:
+    """A process began to serve as that broker."""
+    return _with_replica(broker_set, _replace(_replica(broker_set, broker_id), registration_epoch=epoch))
 
 
 def _applied(state: State, event: BrokerIdApplied) -> BrokerSet:

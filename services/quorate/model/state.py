@@ -70,6 +70,8 @@ class Replica(_Entity, frozen=True):
     fenced: bool = False
     capabilities: dict[str, str] = {}
     topics: tuple[str, ...] = ()
+    registration_epoch: int = 0
+    """The offset at which the process that serves now told that it begins (1003); 0: none has told so."""
 
 
 class Election(_Entity, frozen=True):

@@ -8,6 +8,7 @@ from quorate.events import (
     BrokerDataCleaned,
     BrokerFenced,
     BrokerIdApplied,
+    BrokerLifeBegan,
     BrokerRegistered,
     BrokerUnfenced,
     ClusterCreated,
@@ -108,6 +109,9 @@ def sentence(event: Event) -> str:
             return f"{event.broker_set}: id {event.broker_id} is taken by {event.address}"
         case BrokerRegistered():
             return f"{event.broker_set}: broker {event.broker_id} registered at {event.address}"
+        case BrokerLifeBegan():
+            before = f", after the one of epoch {event.replaced_epoch}" if event.replaced_epoch else ""
+            return f"{event.broker_set}: broker {event.broker_id} began a new life{before}"
         case BrokerAddressChanged():
             return f"{event.broker_set}: broker {event.broker_id} moved from {event.old_address} to {event.new_address}"
         case BrokerFenced():

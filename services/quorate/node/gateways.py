@@ -18,6 +18,7 @@ from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.grpc.context import GrpcContext, Place
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
+from quorate.gateway.http.context import Announcements
 from quorate.gateway.kafka.server import KafkaServer
 from quorate.gateway.kafka.view import EventLogReader, GroupLedger, KafkaNode
 from quorate.gateway.remoting.properties import parse
@@ -28,6 +29,7 @@ from quorate.history.past import Past
 from quorate.history.process import Processes
 from quorate.listening import address_error
 from quorate.metrics import Metrics
+from quorate.node.announcements import announcements
 from quorate.node.build import interpreter, leaf
 from quorate.node.chance import seeded
 from quorate.node.compose import Core
@@ -173,7 +175,7 @@ class Gateways:
 
     def _remoting_server(self) -> RemotingServer:
         settings, core, scheduler = self._node.settings, self._node.core, self._node.scheduler
-        service = RemotingService(
+        self._service = service = RemotingService(
             core.controller,
             self._reader(
                 timeout_s=settings.remoting.read_timeout_s,
@@ -199,6 +201,11 @@ class Gateways:
             at_turns_end=scheduler.at_turns_end,
         )
 
+    def _announced(self, broker_set: str) -> Announcements | None:
+        names = self._service.names
+        announced = None if names is None else names.announced
+        return announcements(announced, broker_set, self._node.scheduler.monotonic())
+
     def _http_server(self, access: Access, quota: Quota) -> HttpServer:
         node, settings, core = self._node, self._node.settings, self._node.core
         context = HttpContext(
@@ -216,6 +223,7 @@ class Gateways:
             ),
             policy=settings.policy,
             balance=settings.balance,
+            announced=self._announced,
             access=access,
             quota=quota,
             connected=node.connected,

@@ -21,7 +21,7 @@ from quorate.consensus.storage.scrub import Scrub
 from quorate.consensus.storage.store import StoreDamagedError
 from quorate.consensus.transport.hello import PeerIdentity
 from quorate.consensus.transport.peers import Peers
-from quorate.controller import Listener, StateIsWrongError, TopicPushes
+from quorate.controller import Listener, MemberNews, StateIsWrongError, TopicPushes
 from quorate.errors import QuorateError, StorageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.remoting.pusher import RolePusher
@@ -207,7 +207,14 @@ class Running:
             ),
             founding,
         )
-        self.core.listeners.add(_Outward(self.log, self.peers), self._made_topic_pushes())
+        self.core.listeners.add(_Outward(self.log, self.peers), self._made_topic_pushes(), self._made_member_news())
+
+    def _made_member_news(self) -> MemberNews:
+        news = MemberNews(self.core.controller, self.scheduler, self.pusher, self.settings.controller)
+        self.metrics.gauge(
+            "member_news_waiting", "Brokers that are to be told of another one of their set.", lambda: len(news)
+        )
+        return news
 
     def _made_topic_pushes(self) -> TopicPushes:
         pushes = TopicPushes(self.core.controller, self.scheduler, self.pusher, self.settings.controller)

@@ -134,6 +134,8 @@ class HeartbeatFields(Fields, gc=False, frozen=True):
     confirm_offset: Int64 = -1
     timeout_ms: Int64 = msgspec.field(default=10_000, name="heartbeatTimeoutMills")
     priority: Int32 = msgspec.field(default=0x7FFFFFFF, name="electionPriority")
+    registration_epoch: Int64 | None = None
+    """Ours: which life of the broker this is."""
 
 
 class AlterSyncStateSetFields(Fields, gc=False, frozen=True):
@@ -156,7 +158,9 @@ class ElectMasterFields(Fields, gc=False, frozen=True):
 
 
 class RegisterBrokerFields(Fields, gc=False, frozen=True):
-    """1003, Java ``RegisterBrokerToControllerRequestHeader``; the last one is ours: tell me of my set, too."""
+    """1003, Java ``RegisterBrokerToControllerRequestHeader``; the last two are ours: tell me of my set, too; and which
+    life of the broker this is (0: a new one).
+    """
 
     cluster_name: str = ""
     broker_name: str | None = None
@@ -164,6 +168,7 @@ class RegisterBrokerFields(Fields, gc=False, frozen=True):
     broker_address: str = ""
     invoke_time: Int64 = 0
     with_topology: str | None = None
+    registration_epoch: Int64 | None = None
 
 
 class ReadFields(Fields, gc=False, frozen=True, kw_only=True):
@@ -184,13 +189,14 @@ class BrokerNameFields(ReadFields, gc=False, frozen=True):
 
 
 class CleanBrokerDataFields(Fields, gc=False, frozen=True):
-    """1011, Java ``CleanControllerBrokerDataRequestHeader``; ids as "1;2;3"."""
+    """1011, Java ``CleanControllerBrokerDataRequestHeader``; ids as "1;2;3". The last one is ours: whose life."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
     broker_controller_ids_to_clean: str | None = None
     is_clean_living_broker: str = "false"
     invoke_time: Int64 = 0
+    registration_epoch: Int64 | None = None
 
 
 class NextBrokerIdFields(ReadFields, gc=False, frozen=True):
@@ -236,12 +242,15 @@ class GetTopicFields(ReadFields, gc=False, frozen=True):
 
 
 class RoleChangedFields(Fields, gc=False, frozen=True):
-    """1008, Java ``NotifyBrokerRoleChangedRequestHeader``; its body is a ``SyncStateSetBody``, and never missing."""
+    """1008, Java ``NotifyBrokerRoleChangedRequestHeader``; its body is a ``SyncStateSetBody``, and never missing.
+    The last one is ours: JSON, id → address.
+    """
 
     master_address: str | None = None
     master_broker_id: Int64 | None = None
     master_epoch: Int32 | None = None
     sync_state_set_epoch: Int32 | None = None
+    members: str | None = None
 
 
 class MetadataReplyFields(Fields, gc=False, frozen=True):
@@ -270,7 +279,9 @@ class NextBrokerIdReplyFields(Fields, gc=False, frozen=True):
 
 
 class RegisterReplyFields(Fields, gc=False, frozen=True):
-    """Answer to 1003, Java ``RegisterBrokerToControllerResponseHeader``; the master part only while one is alive."""
+    """Answer to 1003, Java ``RegisterBrokerToControllerResponseHeader``; the master part only while one is alive. The
+    last one is ours, for who told one.
+    """
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -278,6 +289,7 @@ class RegisterReplyFields(Fields, gc=False, frozen=True):
     master_address: str | None = None
     master_epoch: Int32 | None = None
     sync_state_set_epoch: Int32 | None = None
+    registration_epoch: Int64 | None = None
 
 
 class ElectMasterReplyFields(Fields, gc=False, frozen=True):

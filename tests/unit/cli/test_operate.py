@@ -12,11 +12,14 @@ import pytest
 
 from quorate.cli import log, program
 from quorate.gateway.http.answers import (
+    AnnouncedBroker,
     BrokerCounts,
     BrokerSetItem,
     BrokerSets,
+    BrokerTopics,
     ConfigItem,
     Configs,
+    DataVersion,
     Done,
     ElectionAnswer,
     ElectionEvent,
@@ -259,6 +262,41 @@ def test_brokers_are_read_page_by_page(node: Served, capsys: pytest.CaptureFixtu
     assert "unheard" in capsys.readouterr().out
     assert node.asked[-1][2]["level"] == "stale"
     assert run(node, "brokers", "zzz") == 1
+
+
+def test_the_topics_of_a_set_are_those_its_brokers_told_the_node(
+    node: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With who said so and in which version; where nobody did, that is told. They are of one set."""
+    node.answers["/v1/brokers"] = BrokerSets(**AT, brokers=[a_set("a", 1)], next=None)
+    version = DataVersion(state_version=2, timestamp_ms=77, counter=5)
+    broker = AnnouncedBroker(broker_id=0, address="h:1", ha_address="h:2", silent_for_ms=30, version=version)
+    topic = TopicItem(
+        topic="orders", read_queues=8, write_queues=8, permission=6, filter_type="SINGLE_TAG", system_flags=0,
+        order=True, attributes={"message.type": "FIFO"},
+    )  # fmt: skip
+    told = BrokerTopics(**AT, broker_set="a", brokers=[broker], version=version, topics=[topic], next=None)
+    node.answers["/v1/brokers/a/topics"] = told
+    assert run(node, "brokers", "a", "--topics") == 0
+    said = capsys.readouterr()
+    assert "0 at h:1: heard 30 ms ago" in said.err
+    assert "data version: state 2, 77, counter 5" in said.err
+    assert "message.type=FIFO" in said.out
+    node.answers["/v1/brokers/a/topics"] = msgspec.structs.replace(told, brokers=[], version=None, topics=[])
+    assert run(node, "brokers", "a", "--topics", "-o", "json") == 0
+    assert "no broker of it has told this node its topics" in capsys.readouterr().err
+    assert run(node, "brokers", "--topics") == 2
+
+
+def test_a_broker_shows_what_it_said_of_itself(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its capabilities."""
+    found = a_set("a", 1)
+    replica = msgspec.structs.replace(found.replicas[0], capabilities={"rack": "r1"})
+    node.answers["/v1/brokers"] = BrokerSets(
+        **AT, brokers=[msgspec.structs.replace(found, replicas=[replica])], next=None
+    )
+    assert run(node, "brokers") == 0
+    assert "rack=r1" in capsys.readouterr().out
 
 
 def test_a_set_without_a_master_is_not_well(node: Served) -> None:

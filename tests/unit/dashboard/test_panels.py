@@ -326,7 +326,7 @@ def test_the_lives_reach_what_the_laws_are_about() -> None:
         failed += sum("master" not in e["event"] for e in replay.elections)
         gaps += sum(gap["t1"] is None for gap in replay.gaps)
         estimated += sum(e["ack"] is not None and not e["first"] for e in replay.elections)
-    assert len(kinds) == 50
+    assert len(kinds) == 51
     assert min(failed, gaps, estimated) > 3
 
 

@@ -1,12 +1,29 @@
 """Settings in the log: scopes, known keys, values, and what they overrule."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from quorate.events import ConfigChange, ConfigChanged
 from quorate.metadata.commands import ChangeConfig, RecordLeader
-from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS, heeded, policy_in_force, unread, values
+from quorate.metadata.configs import (
+    BLACK_LIST,
+    CONTROLLER_KEYS,
+    SCOPES,
+    heeded,
+    learners,
+    policy_in_force,
+    unread,
+    values,
+)
+from quorate.metadata.limits import CHECKS, in_force
 from quorate.metadata.policy import PolicySettings
+from quorate.metadata.subjects import level_in_force
+from quorate.model.state import State
 from tests.unit.metadata.kit import CREATE, World
+
+Effects = dict[str, tuple[str, Callable[[State], object]]]
 
 
 def change(scope: str, **changes: str | None) -> ChangeConfig:
@@ -26,7 +43,7 @@ def test_what_means_something_is_known_by_scope() -> None:
             "schemas.compatibility",
         }
     )
-    assert heeded("broker-set/a") == frozenset({"enableElectUncleanMaster", "learners"})
+    assert heeded("broker-set/a") == frozenset({"enableElectUncleanMaster", "learners", "notifyBrokerRoleChanged"})
     assert heeded("topic/t") == frozenset()
     assert heeded("controller") is heeded("node/1") is None
 
@@ -40,7 +57,12 @@ def test_what_means_something_is_known_by_scope() -> None:
             "nothing reads foo in cluster; there it is controller.group_rows_max, kafka.group_expiry_s",
         ),
         ("topic/t", "foo", "nothing reads foo in topic/t"),
-        ("broker-set/a", "zone", "nothing reads zone in broker-set/a; there it is enableElectUncleanMaster, learners"),
+        (
+            "broker-set/a",
+            "zone",
+            "nothing reads zone in broker-set/a; there it is enableElectUncleanMaster, learners, ",
+        ),
+        ("broker-set/a", "notifyBrokerRoleChanged", ""),
         ("broker-set/a", "zone.1", ""),
         ("topic/t", "zone.1", "nothing reads zone.1 in topic/t"),
         ("cluster", "requests.remembered_max", ""),
@@ -54,6 +76,58 @@ def test_what_nothing_reads_is_told(scope: str, name: str, said: str) -> None:
     assert unread(scope, {name: "1"}).startswith(said)
     assert bool(unread(scope, {name: "1"})) == bool(said)
     assert unread(scope, {name: None}) == ""
+
+
+def unclean(state: State) -> object:
+    """May a broker of the set a lead that is not in sync?"""
+    return policy_in_force(state, PolicySettings(), "a").enable_elect_unclean_master
+
+
+def notified(state: State) -> object:
+    """Is the set a told of role changes?"""
+    return policy_in_force(state, PolicySettings(), "a").notify_broker_role_changed
+
+
+OF_SETS: Effects = {
+    "enableElectUncleanMaster": ("true", unclean),
+    "notifyBrokerRoleChanged": ("false", notified),
+}
+EFFECTS: dict[str, Effects] = {
+    "controller": OF_SETS,
+    "cluster": {
+        **{name: ("7", partial(in_force, name=name)) for name in CHECKS},
+        "schemas.compatibility": ("NONE", partial(level_in_force, subject="")),
+    },
+    "node/1": OF_SETS,
+    "broker-set/a": {**OF_SETS, "learners": ("2", partial(learners, broker_set="a"))},
+    "topic/t": {},
+    "subject/s": {"compatibility": ("NONE", partial(level_in_force, subject="s"))},
+}
+"""What each setting does that is heeded in a scope: a value that is not the default, and what it changes."""
+
+
+def test_every_scope_has_an_effect_or_is_refused() -> None:
+    """Each setting that is heeded changes what is in force, and back; any other one is refused, by the rules or, where
+    they would take it as a note, by HTTP and the command line.
+    """
+    assert {scope.partition("/")[0] for scope in EFFECTS} == {one.partition("/")[0] for one in SCOPES.split(", ")}
+    for scope, effects in EFFECTS.items():
+        listed = heeded(scope)
+        assert listed is None or listed == effects.keys()
+        world = World()
+        world.do(CREATE)
+        world.do(RecordLeader(node_id=1, cause="first start"))
+        for name, (value, look) in effects.items():
+            before = look(world.state)
+            assert unread(scope, {name: value}) == ""
+            world.do(ChangeConfig(scope=scope, changes={name: value}))
+            assert look(world.state) != before, (scope, name)
+            world.do(ChangeConfig(scope=scope, changes={name: None}))
+            assert look(world.state) == before, (scope, name)
+        if listed is None:
+            assert world.refused(change(scope, nobodyReadsIt="1")).code == "UnknownConfigKey"
+        else:
+            assert unread(scope, {"nobodyReadsIt": "1"}).startswith(f"nothing reads nobodyReadsIt in {scope}")
 
 
 def test_settings_are_set_changed_and_unset_with_what_was_before() -> None:
@@ -116,6 +190,7 @@ def test_the_black_list_is_refused_whole(key: str) -> None:
         ("controller", "scanInactiveMasterInterval", "5s", "InvalidConfigValue"),
         ("broker-set/a", "learners", "1,2", "InvalidConfigValue"),
         ("broker-set/a", "enableElectUncleanMaster", "", "InvalidConfigValue"),
+        ("broker-set/a", "notifyBrokerRoleChanged", "on", "InvalidConfigValue"),
         ("cluster", "a", "x" * 4097, "InvalidConfigValue"),
         ("cluster", "a", "\udc00", "InvalidConfigValue"),
     ],

@@ -1,12 +1,14 @@
 """1003: a broker says where it serves (reference 2.4)."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from quorate.events import BrokerAddressChanged, BrokerRegistered, Event, MasterElected
+from quorate.events import BrokerAddressChanged, BrokerLifeBegan, BrokerRegistered, Event, MasterElected
 from quorate.metadata import commands
 from tests.policies import JAVA
-from tests.unit.metadata.kit import World, applying, registering
+from tests.unit.metadata.kit import CREATE, World, applying, registering
 
 
 def test_an_unknown_set_is_refused() -> None:
@@ -90,6 +92,103 @@ def test_a_changed_address_is_recorded_but_the_answer_shows_the_old_one() -> Non
     assert event == BrokerAddressChanged(
         cluster="C", broker_set="a", broker_id=1, old_address="10.0.0.1:10911", new_address="new:1"
     )
+
+
+def counting(*, level: int = 2) -> World:
+    """A cluster of that feature level, whose set has two brokers that count no lives."""
+    world = World()
+    world.do(msgspec.structs.replace(CREATE, feature_level=level))
+    world.set_of(1, 2)
+    return world
+
+
+def lives(world: World, epoch: int, **said: Any) -> int:
+    """Broker 2 registers as that life (0: a new one); the epoch it is told."""
+    reply = world.reply(registering(2, registration_epoch=epoch, **said), commands.BrokerIsRegistered)
+    told = reply.epoch_at(world.offset)
+    assert told is not None
+    return told
+
+
+def test_a_new_life_is_told_its_epoch_and_ends_the_one_before() -> None:
+    """The epoch is the offset of its event, so it grows. The life before is refused by name, and writes nothing."""
+    world = counting()
+    first = lives(world, 0)
+    assert world.log[first][0] == BrokerLifeBegan(cluster="C", broker_set="a", broker_id=2, replaced_epoch=0)
+    second = lives(world, 0)
+    assert world.log[second][0] == BrokerLifeBegan(cluster="C", broker_set="a", broker_id=2, replaced_epoch=first)
+    assert second > first
+    refusal = world.refused(registering(2, registration_epoch=first))
+    assert refusal.code == "StaleRegistrationEpoch"
+    assert refusal.remark == f"BrokerId: 2 of broker-set: a registered again, in the epoch {second}; {first} is over"
+    assert world.refused(registering(2, registration_epoch=-1)).code == "StaleRegistrationEpoch"
+
+
+def test_the_same_life_keeps_its_epoch() -> None:
+    """Registering again, with news or without, or at another address once it was silent."""
+    world = counting()
+    epoch = lives(world, 0)
+    before = world.offset
+    assert lives(world, epoch) == epoch
+    assert world.offset == before
+    assert lives(world, epoch, capabilities={"k": "v"}) == epoch
+    world.heard(2, alive=False)
+    assert lives(world, epoch, address="h:9") == epoch
+    replica = world.a.replica(2)
+    assert replica is not None
+    assert (replica.registration_epoch, replica.address) == (epoch, "h:9")
+
+
+def test_a_new_life_may_bring_news() -> None:
+    """What it says of itself comes first, then that it began: the offset of the last event is its epoch."""
+    world = counting()
+    news = world.events(registering(2, registration_epoch=0, capabilities={"k": "v"}))
+    assert [type(event) for event in news] == [BrokerRegistered, BrokerLifeBegan]
+    world.heard(1, alive=False)
+    moved_master = world.events(registering(1, registration_epoch=0, address="h:9"))
+    assert [type(event) for event in moved_master] == [BrokerAddressChanged, MasterElected, BrokerLifeBegan]
+
+
+def test_an_epoch_that_was_forgotten_with_its_id_begins_a_new_life() -> None:
+    """Nobody else is that broker now."""
+    world = counting()
+    epoch = lives(world, 0)
+    world.do(commands.CleanBrokerData(cluster="C", broker_set="a", broker_ids="2", clean_living=True))
+    world.broker(2)
+    assert lives(world, epoch) > epoch
+
+
+def test_who_counts_no_lives_is_told_none_and_ends_none() -> None:
+    """Stock brokers: taken as ever, whichever life was there."""
+    world = counting()
+    epoch = lives(world, 0)
+    reply = world.reply(registering(2), commands.BrokerIsRegistered)
+    assert reply.epoch_at(world.offset) is None
+    assert lives(world, epoch) == epoch
+
+
+def test_lives_need_the_feature_level_that_has_them() -> None:
+    """Below it the epoch is 0 and nothing is written: some voter could not read it."""
+    world = counting(level=1)
+    before = world.offset
+    assert lives(world, 0) == 0
+    assert world.offset == before
+
+
+def test_a_life_that_is_over_cleans_nothing() -> None:
+    """1011 by a broker for itself: its id, and its epoch, which is the newest."""
+    world = counting()
+    first, second = lives(world, 0), lives(world, 0)
+    clean = commands.CleanBrokerData(
+        cluster="C", broker_set="a", broker_ids="2", clean_living=True, registration_epoch=first
+    )
+    assert world.refused(clean).code == "StaleRegistrationEpoch"
+    for ids in (None, "1;2"):
+        assert world.refused(msgspec.structs.replace(clean, broker_ids=ids)).code == "MissingField"
+    unknown = msgspec.structs.replace(clean, broker_set="none")
+    assert world.refused(unknown).code == "CleanOfUnknownBrokerSet"
+    assert world.events(msgspec.structs.replace(clean, registration_epoch=second))
+    assert world.a.replica(2) is None
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:0", "http://10.0.0.1:80", "a\x1b[2J:1", "a\r\nb:1", ":1"])

@@ -157,6 +157,8 @@ class ReplicaAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What it said of itself at its registration (1003)."""
     topics: tuple[str, ...] = ()
     """And which topics it holds; stock brokers say neither."""
+    registration_epoch: int = 0
+    """The offset at which the process that serves now registered; 0: it does not count its lives."""
 
 
 class LastElection(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +221,38 @@ class TopicAnswer(StampedAnswer, frozen=True, kw_only=True):
 class Topics(StampedAnswer, frozen=True, kw_only=True):
     """Topics by name."""
 
+    topics: list[TopicItem]
+    next: str | None
+
+
+class DataVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Which version of its topics a broker told (Java ``DataVersion``)."""
+
+    state_version: int
+    """The master epoch of then."""
+    timestamp_ms: int
+    counter: int
+
+
+class AnnouncedBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker as it announced itself to the node that answers, as to a name server (103)."""
+
+    broker_id: int
+    """0 is the master's."""
+    address: str
+    ha_address: str
+    silent_for_ms: int
+    """How long ago it was heard."""
+    version: DataVersion
+
+
+class BrokerTopics(StampedAnswer, frozen=True, kw_only=True):
+    """Which topics a broker set has, as its brokers told the node that answers; soft, as in a name server."""
+
+    broker_set: str
+    brokers: list[AnnouncedBroker]
+    version: DataVersion | None
+    """Of the topics; null: nobody has told this node any."""
     topics: list[TopicItem]
     next: str | None
 

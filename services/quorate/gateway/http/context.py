@@ -3,7 +3,7 @@
 Rules: the composition root fills ``HttpContext``; everything in it lives on the node's thread.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,14 +13,14 @@ from quorate.consensus.ports import RaftEngine
 from quorate.controller import Controller
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.fresh import FreshReader
-from quorate.gateway.http.answers import SettingItem
+from quorate.gateway.http.answers import AnnouncedBroker, DataVersion, SettingItem
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.view import EventLogReader
 from quorate.metadata.balance_settings import BalanceSettings
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import Mark
 from quorate.metrics import Metrics
-from quorate.model.state import State
+from quorate.model.state import State, Topic
 
 PRINCIPAL = "anonymous"
 """The principal of every client: there is no authentication on this listener yet."""
@@ -34,6 +34,17 @@ class StorageInfo(msgspec.Struct, frozen=True):
     journal_bytes: int
     unsynced_for_s: float
     """How long the oldest unsynced write has waited; 0: nothing waits."""
+
+
+class Announcements(msgspec.Struct, frozen=True):
+    """What the brokers of a set told this node as their name server: soft, and this node's alone."""
+
+    brokers: tuple[AnnouncedBroker, ...] = ()
+    version: DataVersion | None = None
+    """None: nobody said which topics the set has."""
+    topics: Collection[str] = ()
+    topic: Callable[[str], Topic] | None = None
+    """One of these."""
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
@@ -80,6 +91,8 @@ class HttpContext:
     policy: PolicySettings
     """This node's own, before what the log says."""
     balance: BalanceSettings = field(default_factory=BalanceSettings)
+    announced: Callable[[str], Announcements | None] = lambda _: None
+    """Of a set by its name; None: this node is no name server, or was told nothing."""
     alarms: Callable[[], Sequence[str]] = tuple
     """Troubles that no figure shows, in sentences for an operator."""
     overruled: Callable[[], Sequence[str]] = tuple

@@ -17,6 +17,7 @@ from quorate.gateway.http.answers import (
     BrokerSetAnswer,
     BrokerSetItem,
     BrokerSets,
+    BrokerTopics,
     ConfigAnswer,
     ConfigItem,
     Configs,
@@ -40,7 +41,7 @@ from quorate.gateway.http.answers import (
     Topics,
 )
 from quorate.gateway.http.asking import Asking
-from quorate.gateway.http.context import HttpContext
+from quorate.gateway.http.context import Announcements, HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.routing import Call
 from quorate.metadata.configs import refused_scope
@@ -82,6 +83,7 @@ def replica(broker_set: BrokerSet, member: Replica, view: ReadView) -> ReplicaAn
         priority=info.priority if info else None,
         capabilities=member.capabilities,
         topics=member.topics,
+        registration_epoch=member.registration_epoch,
     )
 
 
@@ -280,6 +282,31 @@ class ReadHandlers:
             return BrokerSetAnswer(**self._asking.stamp(view), broker_set=item)
 
         self._asking.answered(call, "ReadBrokers", make)
+
+    def broker_topics(self, call: Call) -> None:
+        """GET /v1/brokers/{broker_set}/topics; only of now, for nobody keeps what brokers announced."""
+        limit, after = self._asking.limit(call), call.request.query.get("after", "")
+        name = call.found["broker_set"]
+
+        def make(view: ReadView) -> Steps[BrokerTopics]:
+            yield
+            if is_past(view):
+                raise HttpError("invalid", "nobody keeps what brokers announced in the past")
+            told = self._context.announced(name)
+            if told is None:
+                present(view.state.broker_sets.get(name), "there is no such broker set")
+                told = Announcements()
+            names, more = page(told.topics, after, limit)
+            return BrokerTopics(
+                **self._asking.stamp(view),
+                broker_set=name,
+                brokers=list(told.brokers),
+                version=told.version,
+                topics=[] if told.topic is None else [topic_item(told.topic(topic)) for topic in names],
+                next=more,
+            )
+
+        self._asking.answered(call, "ReadBrokers", make, "stale")
 
     def topics(self, call: Call) -> None:
         """GET /v1/topics."""

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from quorate.model.routes import MASTER_ID, QueueData
+from quorate.model.state import Topic
 from quorate.wire.name_server import AnnouncedTopic, AnnouncedTopics, AnnouncedVersion, TopicQueues, whose
 
 SILENT_AFTER_S: Final = 120.0
@@ -54,6 +55,10 @@ class Set(msgspec.Struct, kw_only=True, gc=False):
     acting_master: bool = False
     zone: str | None = None
     topics: dict[str, QueueData] = {}
+    configs: dict[str, AnnouncedTopic] = {}
+    """Of these topics, what a broker said of them beside their queues."""
+    version: AnnouncedVersion | None = None
+    """Of the table that was told last."""
     told: bool = False
     """Somebody said which topics it has."""
     revision: int = 0
@@ -95,6 +100,12 @@ class Announced:
     def broker(self, cluster: str, address: str) -> Broker | None:
         """The broker that announced itself there."""
         return self._brokers.get((cluster, address))
+
+    def brokers_of(self, broker_set: str) -> list[Broker]:
+        """Those of a set that announced themselves, by id."""
+        known = self.sets.get(broker_set)
+        places = [] if known is None else [(known.cluster, address) for _, address in sorted(known.addresses.items())]
+        return [self._brokers[place] for place in places if place in self._brokers]
 
     def heard(self, cluster: str, address: str, now: float) -> Broker | None:
         """It lives."""
@@ -205,10 +216,11 @@ class Announced:
         Raises FullError, PeerError.
         """
         known = self.sets[broker_set]
-        known.told = True
+        known.told, known.version = True, table.data_version
         for topic in table.topic_config_table.values():
             if all_new or topic.topic_name not in known.topics:
                 self._put(topic.topic_name, queues_of(broker_set, topic, read_only=read_only))
+                known.configs[topic.topic_name] = topic
         for topic_name, mapping in table.topic_queue_mapping_info_map.items():
             self.mappings.setdefault(topic_name, {})[whose(mapping).bname] = mapping
             self.revision += 1
@@ -260,6 +272,7 @@ class Announced:
 
     def _remove(self, topic: str, broker_set: str) -> None:
         del self.sets[broker_set].topics[topic]
+        self.sets[broker_set].configs.pop(topic, None)
         self.sets[broker_set].revision += 1
         self.revision += 1
         self._queues -= 1
@@ -278,6 +291,21 @@ def queues_of(broker_set: str, topic: AnnouncedTopic, *, read_only: bool = False
         write_queue_nums=topic.write_queue_nums,
         perm=topic.perm & ~WRITE if read_only else topic.perm,
         topic_sys_flag=topic.topic_sys_flag,
+    )
+
+
+def topic_told(known: Set, name: str) -> Topic:
+    """A topic of a set: its queues as they are in a route, and what a broker said of it beside them."""
+    queues, config = known.topics[name], known.configs.get(name, AnnouncedTopic())
+    return Topic(
+        topic=name,
+        read_queues=queues.read_queue_nums,
+        write_queues=queues.write_queue_nums,
+        permission=queues.perm,
+        filter_type=config.topic_filter_type or "SINGLE_TAG",
+        system_flags=queues.topic_sys_flag,
+        order=config.order,
+        attributes=dict(config.attributes or {}),
     )
 
 

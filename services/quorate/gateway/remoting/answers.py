@@ -88,6 +88,10 @@ OK = Message(ResponseCode.SUCCESS)
 HEARTBEAT_OK = Message(ResponseCode.SUCCESS, remark="Heart beat success")
 HEARTBEAT_WITHOUT_ID = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with empty brokerId")
 NAMES_TOO_LONG = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with names that are too long")
+EPOCH_NEEDED = Message(
+    ResponseCode.CONTROLLER_INVALID_REQUEST,
+    remark="registrationEpoch is missing; a broker registers with 0 and is told its own",
+)
 NOT_LEADER = Message(ResponseCode.CONTROLLER_NOT_LEADER, remark="The controller is not in leader state")
 BUSY = Message(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]system busy, start flow control for a while")
 FORBIDDEN = Message(ResponseCode.NO_PERMISSION, remark="not permitted")
@@ -99,6 +103,12 @@ BLACK_LISTED = Message(ResponseCode.NO_PERMISSION, remark="Can not update config
 def failed(remark: str) -> Message:
     """Code 1: what Java answers for an exception in its handler."""
     return Message(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def superseded(newest: int) -> Message:
+    """A heartbeat of a life that is not the newest of its broker."""
+    remark = f"StaleRegistrationEpoch: the broker registered again, in the epoch {newest}"
+    return Message(ResponseCode.CONTROLLER_BROKER_ID_INVALID, remark=remark)
 
 
 def not_supported(code: int) -> Message:
@@ -115,7 +125,7 @@ def command_answer(command: Command | None, outcome: Outcome) -> Message:
     """The answer to a command."""
     match outcome:
         case Answered():
-            return _accepted(outcome.reply)
+            return _accepted(outcome.reply, outcome.offset)
         case Refused():
             return _refused(command, outcome)
         case NotLeader() | Unavailable():
@@ -128,7 +138,7 @@ def command_answer(command: Command | None, outcome: Outcome) -> Message:
             assert_never(outcome)
 
 
-def _accepted(reply: Reply) -> Message:
+def _accepted(reply: Reply, offset: int) -> Message:
     match reply:
         case SyncStateSetIs():
             body = sync_state_set_body(reply.sync_state_set, reply.sync_state_set_epoch)
@@ -143,6 +153,7 @@ def _accepted(reply: Reply) -> Message:
                     master_address=reply.master_address,
                     master_epoch=reply.master_epoch,
                     sync_state_set_epoch=reply.master_sync_state_set_epoch,
+                    registration_epoch=reply.epoch_at(offset),
                 ),
                 body=sync_state_set_body(reply.sync_state_set, reply.sync_state_set_epoch),
             )

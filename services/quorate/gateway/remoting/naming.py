@@ -9,6 +9,7 @@ Source: Java ``DefaultRequestProcessor``, ``ClientRequestProcessor`` and ``Route
 
 import zlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from quorate.wire.name_server import (
     CRC_MASK,
     AddWriteReplyFields,
     AddWriteRequest,
+    AnnouncedTopics,
     AnnounceFields,
     AnnounceReplyFields,
     AnnounceRequest,
@@ -388,14 +390,17 @@ class NameServer:
                 exchange.reply(self._route(topic))
 
     def _told(self, name: str, cluster: str, body: bytes) -> None:
-        """A master's topics; what it announced itself meanwhile is newer."""
-        said = self.announced.sets.setdefault(name, Set(cluster=cluster))
-        if said.told:
-            return
-        try:
-            self.announced.announce(name, decode_topics(body), all_new=True)
-        except (PeerError, FullError):
-            return
+        """A master's topics."""
+        with suppress(PeerError):
+            self.told(name, cluster, decode_topics(body))
+
+    def told(self, name: str, cluster: str, table: AnnouncedTopics) -> None:
+        """A set's topics, not by an announcement (103); what was announced meanwhile is newer. Those that are too many
+        are left out.
+        """
+        if not self.announced.sets.setdefault(name, Set(cluster=cluster)).told:
+            with suppress(FullError):
+                self.announced.announce(name, table, all_new=True)
 
     # -- topics
 

@@ -48,6 +48,7 @@ def role_change(change: RoleChange) -> Message:
         master_broker_id=change.master,
         master_epoch=change.master_epoch,
         sync_state_set_epoch=change.sync_state_set_epoch,
+        members=_encode_body(change.members).decode() if change.members else None,
     )
     body = _encode_body(SyncStateSetBody(change.sync_state_set, change.sync_state_set_epoch))
     return Message(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, fields, body=body, flag=0)

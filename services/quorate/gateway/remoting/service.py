@@ -41,6 +41,7 @@ from quorate.model import queries
 from quorate.model.state import BrokerSet, State
 from quorate.wire import name_server as names
 from quorate.wire import remoting
+from quorate.wire.name_server import AnnouncedTopics
 from quorate.wire.remoting import (
     AllTopicsRequest,
     AlterSyncStateSetRequest,
@@ -65,6 +66,7 @@ from quorate.wire.remoting import (
 )
 from quorate.wire.remoting_headers import (
     ONEWAY_FLAG,
+    HeartbeatFields,
     MetadataReplyFields,
     ReadFields,
     RequestCode,
@@ -186,10 +188,23 @@ class RemotingService:
             return answers.NAMES_TOO_LONG
         if self._guarded and not self._permitted(connection, "Heartbeat", f"broker-set/{fields.broker_set}"):
             return answers.FORBIDDEN
+        refusal = self._of_another_life(fields)
+        if refusal is not None:
+            return refusal
         self._controller.heartbeat(fields, connection)
         if self.names is not None and self.names.announced.impatient:
             self.names.beat(fields.cluster, fields.address)
         return answers.HEARTBEAT_OK
+
+    def _of_another_life(self, fields: HeartbeatFields) -> Message | None:
+        """Why it is not heard: as far as this node has applied, the broker registered again since."""
+        epoch = fields.registration_epoch
+        if epoch is None:
+            return answers.EPOCH_NEEDED if self._settings.registration_epochs_required else None
+        broker_set = self._controller.state.broker_sets.get(fields.broker_set)
+        replica = None if broker_set is None else broker_set.replica(fields.broker_id)
+        stale = replica is not None and epoch < replica.registration_epoch
+        return answers.superseded(replica.registration_epoch) if replica is not None and stale else None
 
     def handle(self, request: Request, frame: Frame, connection: Connection) -> None:
         """Everything else."""
@@ -353,6 +368,9 @@ class RemotingService:
     def register_broker(self, request: RegisterBrokerRequest, body: bytes, exchange: Exchange) -> None:
         """1003; a body tells capabilities and topics, and ``withTopology`` asks for more than Java's answer."""
         fields = request.fields
+        if fields.registration_epoch is None and self._settings.registration_epochs_required:
+            exchange.reply(answers.EPOCH_NEEDED)
+            return
         name = needed(fields.broker_name, "brokerName")
         content = registration.decode_body(body)
         broker_id = needed(fields.broker_id, "brokerId")
@@ -363,9 +381,24 @@ class RemotingService:
             address=fields.broker_address,
             capabilities=content.capabilities,
             topics=content.all_topics,
+            registration_epoch=fields.registration_epoch,
         )
-        told = partial(self._registered, exchange, name, broker_id) if is_true(fields.with_topology) else None
+        told: Callable[[Outcome], None] = exchange.decided
+        if is_true(fields.with_topology):
+            told = partial(self._registered, exchange, name, broker_id)
+        if content.of_java.topic_config_table:
+            told = partial(self._with_topics, told, command, content.of_java)
         self.submit(exchange, command, f"broker-set/{name}", told)
+
+    def _with_topics(
+        self, told: Callable[[Outcome], None], command: RegisterBroker, table: AnnouncedTopics, outcome: Outcome
+    ) -> None:
+        """What Java's body says of topics is taken as if the set's master had been asked (21)."""
+        known = self._controller.state.known(command.broker_set)
+        serves = known is not None and known.master in (None, command.broker_id)
+        if known is not None and serves and self.names is not None and isinstance(outcome, Answered):
+            self.names.told(known.name, known.cluster, table)
+        told(outcome)
 
     def _registered(self, exchange: Exchange, name: str, broker_id: int, outcome: Outcome) -> None:
         """Answer with what the broker's set looks like, as far as this node has applied the registration."""
@@ -393,6 +426,7 @@ class RemotingService:
             broker_set=name,
             broker_ids=fields.broker_controller_ids_to_clean,
             clean_living=is_true(fields.is_clean_living_broker),
+            registration_epoch=fields.registration_epoch,
         )
         self.submit(exchange, command, f"broker-set/{name}")
 

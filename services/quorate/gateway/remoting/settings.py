@@ -16,6 +16,9 @@ class RemotingSettings(msgspec.Struct, frozen=True, kw_only=True):
     spread_brokers: bool = False
     """1005 names a broker one of the nodes that are connected, by its set and id, instead of the leader: each node
     takes all its requests (``forward_to_leader``). Who sent no heartbeat to the node it asks is told the leader."""
+    registration_epochs_required: bool = False
+    """Refuse registrations (1003) and heartbeats (904) that do not say which life of the broker they come from
+    (``registrationEpoch``). Stock brokers do not; those that do are checked in any case."""
     name_server: bool = True
     """Answer as a name server too: brokers and clients may name the nodes' rpc addresses as ``namesrvAddr``."""
     announced_max: int = 100_000

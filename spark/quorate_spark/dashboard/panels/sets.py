@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from quorate.model.state import Config
+from quorate.model.state import Config, Replica
 from quorate_spark.dashboard.model import AcknowledgedRole, BrokerSet, Member
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Flapping
@@ -27,6 +27,9 @@ class MemberRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     learner: bool
     reported: AcknowledgedRole | None
     live: MemberSoft | UnsetType = UNSET
+    capabilities: dict[str, str] | UnsetType = UNSET
+    """What it said of itself at its registration; left out where it said nothing, as stock brokers do."""
+    topics: tuple[str, ...] | UnsetType = UNSET
 
 
 class SetRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -75,6 +78,7 @@ def row(broker_set: BrokerSet, view: View) -> SetRow:
     flapping = elections >= view.flapping.elections
     labels = view.state.model.configs.get(f"broker-set/{broker_set.name}")
     soft = view.soft.members.get(broker_set.name, {}) if view.soft else {}
+    said = {one.broker_id: one for one in view.state.model.broker_sets[broker_set.name].replicas}
     return SetRow(
         name=broker_set.name,
         cluster=broker_set.cluster,
@@ -92,7 +96,7 @@ def row(broker_set: BrokerSet, view: View) -> SetRow:
         elections=broker_set.elections,
         elections_30m=elections,
         touched=broker_set.touched,
-        members=[_member(member, labels, soft.get(member.id)) for member in broker_set.members],
+        members=[_member(member, labels, soft.get(member.id), said[member.id]) for member in broker_set.members],
     )
 
 
@@ -101,7 +105,7 @@ def label(labels: Config | None, what: str, broker_id: int) -> str:
     return "" if labels is None else labels.values.get(f"{what}.{broker_id}", "")
 
 
-def _member(member: Member, labels: Config | None, soft: MemberSoft | None) -> MemberRow:
+def _member(member: Member, labels: Config | None, soft: MemberSoft | None, said: Replica) -> MemberRow:
     return MemberRow(
         id=member.id,
         addr=member.addr,
@@ -114,6 +118,8 @@ def _member(member: Member, labels: Config | None, soft: MemberSoft | None) -> M
         learner=member.learner,
         reported=member.reported,
         live=UNSET if soft is None else soft,
+        capabilities=said.capabilities or UNSET,
+        topics=said.topics or UNSET,
     )
 
 

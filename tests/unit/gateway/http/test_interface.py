@@ -1,6 +1,8 @@
 """Every path on a real controller: what it answers, how fresh it is, and what each kind of trouble is called."""
 
 import json
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,10 +15,12 @@ from quorate.events import SCHEMAS
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInfo, interface
-from quorate.gateway.http.answers import SettingItem
+from quorate.gateway.http.answers import AnnouncedBroker, DataVersion, SettingItem
+from quorate.gateway.http.context import Announcements
 from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import match
+from quorate.gateway.remoting.announced import Set, topic_told
 from quorate.metadata.commands import (
     ApplyBrokerId,
     ElectMaster,
@@ -30,6 +34,8 @@ from quorate.metadata.commands import (
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import shown
 from quorate.metrics import LATENCY_BOUNDS_US
+from quorate.model.routes import QueueData
+from quorate.wire.name_server import AnnouncedTopic
 from tests.plain_sums import plain_sums
 from tests.stand_ins import Heartbeat
 from tests.unit.controller.bench import ADDRESSES, Bench, Line
@@ -220,6 +226,41 @@ def test_a_broker_shows_what_it_said_of_itself() -> None:
     assert {name: replica[name] for name in said} == said
     (replica,) = house.get(f"/v1/brokers/a?at={before}")["broker_set"]["replicas"]
     assert (replica["capabilities"], replica["topics"]) == ({}, [])
+
+
+def test_what_brokers_announced_is_shown_page_by_page() -> None:
+    """Of a set that told this node; of one that did not, nothing; of no set, that there is none. None of the past."""
+    house = House()
+    house.bench.broker_set([Line()])
+    version = {"state_version": 1, "timestamp_ms": 2, "counter": 3}
+    broker = {"broker_id": 0, "address": "h:1", "ha_address": "", "silent_for_ms": 4, "version": version}
+    known = Set(
+        cluster="c",
+        topics={
+            name: QueueData(broker_name="x", read_queue_nums=8, write_queue_nums=4, perm=6, topic_sys_flag=1)
+            for name in ("t1", "t2", "t3")
+        },
+        configs={"t1": AnnouncedTopic(order=True, topic_filter_type=None, attributes={"message.type": "FIFO"})},
+    )
+    told = Announcements(
+        (msgspec.convert(broker, AnnouncedBroker),),
+        msgspec.convert(version, DataVersion),
+        known.topics.keys(),
+        partial(topic_told, known),
+    )
+    house.router = interface(replace(house.context(), announced=lambda name: told if name == "x" else None))
+    first = house.get("/v1/brokers/x/topics?limit=2")
+    assert (first["brokers"], first["version"], first["next"]) == ([broker], version, "t2")
+    assert first["topics"][0] == {
+        "topic": "t1", "read_queues": 8, "write_queues": 4, "permission": 6, "filter_type": "SINGLE_TAG",
+        "system_flags": 1, "order": True, "attributes": {"message.type": "FIFO"},
+    }  # fmt: skip
+    rest = house.get("/v1/brokers/x/topics?limit=2&after=t2")
+    assert ([topic["topic"] for topic in rest["topics"]], rest["next"]) == (["t3"], None)
+    silent = house.get("/v1/brokers/a/topics")
+    assert (silent["brokers"], silent["version"], silent["topics"]) == ([], None, [])
+    assert error_of(house.ask("GET", "/v1/brokers/nobody/topics")) == (404, "not_found")
+    assert error_of(house.ask("GET", "/v1/brokers/x/topics?at=1")) == (400, "invalid")
 
 
 def test_an_election_can_be_read_in_full() -> None:

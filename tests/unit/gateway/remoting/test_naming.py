@@ -10,9 +10,11 @@ import pytest
 
 from quorate.events import FeatureLevelChanged, Stamp
 from quorate.gateway.access import OpenAccess
+from quorate.gateway.http.answers import DataVersion
 from quorate.gateway.remoting.announced import LOOK_EVERY_S, SILENT_AFTER_S
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.model.evolve import evolve
+from quorate.node.announcements import announcements
 from quorate.wire.remoting import FrameSplitter, Response, decode_request, encode_request
 from tests.unit.gateway.remoting.test_service import A1, A2, SET, Gateway, Peer
 
@@ -117,6 +119,50 @@ def test_a_node_that_was_told_nothing_asks_the_master_first() -> None:
     assert gateway.addresses("t") == {"0": A1, "2": A2}
     assert gateway.addresses("nobody's") is None
     assert len(gateway.asked) == 1
+
+
+def test_a_registration_that_tells_topics_is_as_good_as_an_answer_of_the_master() -> None:
+    """1003 with Java's body: a node that was told nothing has the topics of the set's master, with their
+    configurations and their version; what was announced (103) is newer, and a slave's word is not asked for.
+    """
+    gateway = Named()
+    gateway.pair()
+    assert gateway.announced is not None
+    wrapper = table("T", counter=7)
+    wrapper["topicConfigTable"]["T"] |= {"order": True, "attributes": {"message.type": "FIFO"}}
+
+    def register(broker_id: int, address: str, body: dict[str, Any]) -> None:
+        told = {"topicConfigSerializeWrapper": body}
+        assert gateway.ask(1003, told, **SET, brokerId=broker_id, brokerAddress=address).code == 0
+
+    register(2, A2, wrapper)
+    assert "b" not in gateway.announced.sets
+    register(1, A1, wrapper)
+    known = gateway.announced.sets["b"]
+    assert known.version is not None
+    assert known.version.counter == 7
+    assert (known.configs["T"].order, known.configs["T"].attributes) == (True, {"message.type": "FIFO"})
+    assert gateway.addresses("T") is not None
+    register(1, A1, table("T", "U"))
+    assert set(known.topics) == {"T"}
+    assert gateway.ask(216, topic="T").code == 0
+    assert known.configs == {}
+
+
+def test_brokers_that_announced_themselves_are_listed_by_id() -> None:
+    """With which version of the topics each told."""
+    gateway = Named()
+    assert gateway.announced is not None
+    gateway.announce(A2, 1, "T", "U")
+    gateway.announce(A1, 0, "T", "U", version={"counter": 9})
+    told = gateway.announced.brokers_of("b")
+    assert [(one.broker_id, one.address, one.version.counter) for one in told] == [(0, A1, 9), (1, A2, 1)]
+    found = announcements(gateway.announced, "b", gateway.controller.clock.monotonic())
+    assert found is not None
+    assert found.version == DataVersion(state_version=1, timestamp_ms=1, counter=9)
+    assert [(one.ha_address, one.silent_for_ms) for one in found.brokers] == [(f"{A1}0", 0), (f"{A2}0", 0)]
+    assert gateway.announced.brokers_of("nobody") == []
+    assert announcements(gateway.announced, "nobody", 0.0) is announcements(None, "b", 0.0) is None
 
 
 @pytest.mark.parametrize("body", [None, b"{", b"{}"])

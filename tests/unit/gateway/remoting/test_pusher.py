@@ -112,6 +112,17 @@ def refusing() -> str:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
+def test_a_member_is_told_who_is_in_its_set() -> None:
+    """In one more field of 1008, which Java does not read."""
+
+    async def body(world: World) -> None:
+        assert await world.notify(change=RoleChange(2, "127.0.0.1:30921", 5, (2, 3), 7, {2: "h:2", 3: "h:3"}))
+        ((request, _),) = world.heard
+        assert json.loads(request.fields.members or "") == {"2": "h:2", "3": "h:3"}
+
+    in_world(body)
+
+
 def test_a_push_is_an_ordinary_request_with_its_body() -> None:
     """Flag 0, Java's header, the body that brokers cannot do without; the code-0 answer is the acknowledgement."""
 

@@ -10,12 +10,14 @@ import pytest
 
 from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.errors import UsageError
+from quorate.events import ClusterCreated, Stamp
 from quorate.gateway.access import Access, Quota
 from quorate.gateway.remoting.server import Connection
 from quorate.gateway.remoting.service import _ROUTES, RemotingService
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.commands import ChangeConfig, ElectMaster, RegisterBroker
 from quorate.metrics import Metrics
+from quorate.model.evolve import evolve
 from quorate.wire.remoting import (
     REQUEST_TYPES,
     FrameSplitter,
@@ -518,6 +520,58 @@ def test_registration_keeps_what_the_body_says() -> None:
     assert isinstance(command, RegisterBroker)
     assert (command.capabilities, command.topics) == ({"asyncLearner": "true"}, ("T",))
     assert gateway.ask(1003, b"[", **SET, brokerId=1, brokerAddress=A1).code == 1
+
+
+class Levelled(Gateway):
+    """In a cluster of feature level 2, with the broker 1 of a set."""
+
+    def __init__(self, settings: RemotingSettings | None = None) -> None:
+        super().__init__(settings)
+        created = ClusterCreated(cluster_id="c", voters=(), feature_level=2)
+        self.controller.state = evolve(self.controller.state, created, Stamp(offset=0, term=1, time_ms=1))
+        self.controller.events.append(created)
+        assert self.ask(1013, **SET, appliedBrokerId=1, registerCheckCode=f"{A1};1").code == 0
+
+    def register(self, epoch: int) -> Response:
+        return self.ask(1003, **SET, brokerId=1, brokerAddress=A1, registrationEpoch=epoch)
+
+
+def test_a_broker_is_told_the_epoch_of_its_life_and_an_older_life_is_refused() -> None:
+    """1003, 904 and 1011 that say which life they come from; one that says nothing is answered as by Java."""
+    gateway = Levelled()
+    assert gateway.ask(1003, **SET, brokerId=1, brokerAddress=A1).fields == SET
+    first, second = (int(gateway.register(0).fields["registrationEpoch"]) for _ in range(2))
+    assert second > first > 0
+    beat = {**SET, "brokerId": 1, "brokerAddr": A1}
+    late = gateway.ask(904, **beat, registrationEpoch=first)
+    assert (late.code, late.remark) == (
+        2014, f"StaleRegistrationEpoch: the broker registered again, in the epoch {second}"
+    )  # fmt: skip
+    assert len(gateway.controller.live) == 0
+    assert gateway.ask(904, **beat, registrationEpoch=second).code == 0
+    assert gateway.ask(904, **beat).code == 0
+    assert gateway.register(first).code == 2014
+    assert gateway.register(second).fields["registrationEpoch"] == str(second)
+    clean = {**SET, "brokerControllerIdsToClean": "1", "isCleanLivingBroker": "true"}
+    assert gateway.ask(1011, **clean, registrationEpoch=first).code == 2014
+    assert gateway.ask(1011, **clean, registrationEpoch=second).code == 0
+
+
+def test_by_the_setting_every_broker_says_which_life_it_is() -> None:
+    """``registration_epochs_required``: 1003 and 904 without an epoch are refused and change nothing; 1011 is not, for
+    tools clean too.
+    """
+    gateway = Levelled(RemotingSettings(registration_epochs_required=True))
+    before = list(gateway.controller.events)
+    for code, where in ((1003, {"brokerAddress": A1}), (904, {"brokerAddr": A1})):
+        answer = gateway.ask(code, **SET, brokerId=1, **where)
+        assert (answer.code, answer.remark) == (
+            2005, "registrationEpoch is missing; a broker registers with 0 and is told its own"
+        )  # fmt: skip
+    assert (gateway.controller.events, len(gateway.controller.live)) == (before, 0)
+    epoch = gateway.register(0).fields["registrationEpoch"]
+    assert gateway.ask(904, **SET, brokerId=1, brokerAddr=A1, registrationEpoch=epoch).code == 0
+    assert gateway.ask(1011, **SET, brokerControllerIdsToClean="1", isCleanLivingBroker="true").code == 0
 
 
 def test_every_mutation_names_its_caller_and_cause() -> None:

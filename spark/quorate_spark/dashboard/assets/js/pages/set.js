@@ -28,10 +28,16 @@ export function needs(view) {
   };
 }
 
+/** What a broker said of itself when it registered; stock brokers say nothing. */
+function saidOf(m) {
+  const topics = m.topics ?? [], all = [...Object.entries(m.capabilities ?? {}).map(([name, value]) => `${name}=${value}`), ...(topics.length ? [plural(topics.length, "topic")] : [])];
+  return all.length ? html` <span class="mute" title="${topics.join(", ")}">${all.join(", ")}</span>` : "";
+}
+
 function memberRow(view, set, m) {
   const state = memberState(set, m), live = view.live ? m.live : null, told = live && live.max_offset !== null && live.max_offset !== undefined;
   const apart = diverged(set).includes(m), heard = live?.heartbeat_age_ms;
-  return html`<tr class="${m.alive ? "" : "off"}"><th scope="row">${glyph(`m-${state}`, `${state}-c`)} ${m.id}</th><td>${MEMBER[state]}${m.learner ? ", learner" : ""}${m.alive ? "" : html`, <span class="mute">${m.why || "never registered"}, ${view.since(m.since)}</span>`}</td><td class="addr">${m.addr}${m.zone || m.host ? html` <span class="mute">${[m.zone, m.host].filter(Boolean).join(" ")}</span>` : ""}</td><td class="n">${m.priority === null ? "–" : m.priority >= UNSET_PRIORITY ? html`<span class="mute">unset</span>` : num(m.priority)}</td>
+  return html`<tr class="${m.alive ? "" : "off"}"><th scope="row">${glyph(`m-${state}`, `${state}-c`)} ${m.id}</th><td>${MEMBER[state]}${m.learner ? ", learner" : ""}${m.alive ? "" : html`, <span class="mute">${m.why || "never registered"}, ${view.since(m.since)}</span>`}</td><td class="addr">${m.addr}${m.zone || m.host ? html` <span class="mute">${[m.zone, m.host].filter(Boolean).join(" ")}</span>` : ""}${saidOf(m)}</td><td class="n">${m.priority === null ? "–" : m.priority >= UNSET_PRIORITY ? html`<span class="mute">unset</span>` : num(m.priority)}</td>
     <td class="first">${set.master === null ? "none" : m.id === set.master ? "master" : "slave"}</td><td class="n">${set.epoch}</td><td class="first">${m.reported ? html`${apart ? html`<span class="differs">${glyph("s-differs", "differs-c", "differs")}</span> ` : ""}${m.reported.role}` : "–"}</td><td class="n ${apart ? "differs" : ""}">${m.reported ? m.reported.epoch : "–"}</td>
     <td class="n first">${told ? num(live.max_offset) : "–"}</td><td class="n">${told && live.behind !== null && live.behind !== undefined ? (live.behind ? bytes(live.behind) : "0") : "–"}</td><td class="n">${heard === null || heard === undefined ? "–" : span(heard)}</td></tr>`;
 }
