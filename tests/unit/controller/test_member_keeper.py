@@ -235,6 +235,6 @@ def test_a_scrape_looks_at_every_member_once(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(controller, "condition", noted)
     gauges = [gauge for gauge in bench.metrics.gauges if gauge.name == "members"]
-    assert [gauge.read() for gauge in gauges] == [0, 1, 0]
-    assert [gauge.read() for gauge in gauges] == [0, 1, 0]
+    assert [gauge.read() for gauge in gauges] == [1, 0, 0]
+    assert [gauge.read() for gauge in gauges] == [1, 0, 0]
     assert looked == ["m"]

@@ -38,7 +38,7 @@ class Holding(Served):
         """A client comes; its session epoch."""
         said = {"clean_start": False, "expiry_s": 60, **said}
         outcome = self.bench.done(OpenSession(client=client, member="q1", member_epoch=self.mqtt, **said))
-        return int(outcome.reply.session_epoch(outcome.offset))  # type: ignore[union-attr]
+        return int(outcome.reply.session_epoch(outcome.offset))
 
     def led(self, segment: str) -> ByLeader:
         """As its leader speaks."""
