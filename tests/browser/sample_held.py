@@ -69,7 +69,7 @@ def held(sample: "SampleLog", hours: float) -> None:
     length = hours * 3_600_000
 
     def at(share: float, act: Iterable[Command]) -> None:
-        sample.later(length * share, lambda: [sample.decided(command) for command in act])
+        sample.later(length * share, lambda: sample.all_decided(act))
 
     for number, (name, copies) in enumerate(SHARDS.items()):
         require = {"rack": "az-c"} if name == RED else {}

@@ -7,7 +7,7 @@ badly on purpose: one set without a master, one that flaps, one on its last repl
 
 import heapq
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -446,6 +446,11 @@ class SampleLog:
         """What a controller decides of it is told; of a refusal nothing."""
         for event in self.controller.events(command, self.now_ms, self.term):
             self.emit(event, principal, type(command).__name__)
+
+    def all_decided(self, those: Iterable[Command]) -> None:
+        """One after the other: the next one is asked for when the one before is told."""
+        for command in those:
+            self.decided(command)
 
     def lines(self) -> Iterator[bytes]:
         """As ``quorate log dump -o json`` writes them."""

@@ -155,7 +155,7 @@ def _shard(state: State, shard: Shard, reasons: Counter[str]) -> ShardRow:
         name=shard.name,
         epoch=shard.epoch,
         level=level,
-        why=", ".join(f"{plural(count, 'segment')}: {reason}" for reason, count in sorted(mine.items())),
+        why=", ".join(f"{reason}: {plural(count, 'segment')}" for reason, count in sorted(mine.items())),
         replication=shard.replication,
         min_in_sync=shard.min_in_sync,
         spread=shard.spread,

@@ -14,7 +14,7 @@ function lead(view, d) {
   const s = d.session, last = d.changes[0];
   if (!s) return last ? html`It is not there: ${last.text}, <b>${view.since(last.t)}</b> ago.` : view.live ? "There is no such session, and never was." : `At offset ${num(view.at)} there is no such session, and never was.`;
   const at = s.since === null ? html`Connected to ${owner(view, s)} since ${view.moment(s.opened)}, <b>${view.since(s.opened)}</b>` : html`Away since ${view.moment(s.since)}, <b>${view.since(s.since)}</b>; ${owner(view, s)} had it last`;
-  return html`${at}. The session ${s.since === null || s.ends === null ? expiry(s) : html`ends ${ends(view, s)}`}. Opened by ${eventLink(view, s.epoch)}.`;
+  return html`${at}. The session ${s.since === null || s.ends === null ? `${s.expiry_s ? "is " : ""}${expiry(s)}` : `ends ${ends(view, s)}`}. Opened by ${eventLink(view, s.epoch)}.`;
 }
 
 function subscriptions(d) {

@@ -18,7 +18,7 @@ export function needs(view) {
 }
 
 export const stateGlyph = s => glyph(...STATES[s.state]);
-export const expiry = s => (s.expiry_s === null ? "never expires" : s.expiry_s ? `kept ${span(s.expiry_s * 1000)}` : "ends with its connection");
+export const expiry = s => (s.expiry_s === null ? "never expires" : s.expiry_s ? `kept for ${span(s.expiry_s * 1000)}` : "ends with its connection");
 /** How long an absent client still has; a session that is due ends when the leader decides so. */
 export const ends = (view, s) => (s.ends === null ? "" : s.ends <= view.t ? "due" : `in ${span(s.ends - view.t)}`);
 export const owner = (view, s) => html`${memberLink(view, s.member)}${s.there ? "" : html` <span class="mute">not there</span>`}`;

@@ -14,7 +14,7 @@ function lead(view, d) {
   const s = d.shard, last = d.changes[0];
   if (!s) return last ? html`It is not there: ${last.text}, <b>${view.since(last.t)}</b> ago.` : view.live ? "There is no such shard, and never was." : `At offset ${num(view.at)} there is no such shard, and never was.`;
   const how = s.level === "deleting" ? "It is to go; its copies are to be deleted" : s.why || "Every segment has its leader and all its copies in sync";
-  return html`${how}. ${plural(s.segments, "segment")} of ${plural(s.replication, "copy", "copies")} each, at least ${num(s.min_in_sync)} in sync${labels(s) ? `; ${labels(s)}` : ""}. Created by ${eventLink(view, s.epoch)}.`;
+  return html`${how[0].toUpperCase()}${how.slice(1)}. ${plural(s.segments, "segment")} of ${plural(s.replication, "copy", "copies")} each, at least ${num(s.min_in_sync)} in sync${labels(s) ? `; ${labels(s)}` : ""}. Created by ${eventLink(view, s.epoch)}.`;
 }
 
 /** What a copy is: it leads, is in sync, lags; or its member is not there. */
@@ -24,7 +24,7 @@ function copy(view, c) {
 }
 
 function row(view, s) {
-  return html`<tr data-href="${view.href("log", "", { q: `key:segment/${s.name}` })}" tabindex="-1" data-key="g${s.name}"><th scope="row"><a href="${view.href("log", "", { q: `key:segment/${s.name}` })}">${s.name}</a></th><td>${kept(s.level)}${s.reasons.length ? html`<div class="mute">${s.reasons.join(", ")}</div>` : ""}</td><td class="wrap">${s.copies.map(c => copy(view, c))}</td><td class="n">${num(s.start)}</td><td class="n">${s.end === null ? html`<span class="mute">open</span>` : num(s.end)}</td><td class="n">${eventLink(view, s.leader_epoch)}</td><td class="n">${num(s.set_epoch)}</td><td class="wrap">${s.why || html`<span class="mute">it led first</span>`}</td></tr>`;
+  return html`<tr data-href="${view.href("log", "", { q: `key:segment/${s.name}` })}" tabindex="-1" data-key="g${s.name}"><th scope="row"><a href="${view.href("log", "", { q: `key:segment/${s.name}` })}">${s.name}</a></th><td class="wrap">${kept(s.level)}${s.reasons.length ? html`<div class="mute">${s.reasons.join(", ")}</div>` : ""}</td><td class="wrap">${s.copies.map(c => copy(view, c))}</td><td class="n">${num(s.start)}</td><td class="n">${s.end === null ? html`<span class="mute">open</span>` : num(s.end)}</td><td class="n">${eventLink(view, s.leader_epoch)}</td><td class="n">${num(s.set_epoch)}</td><td class="wrap">${s.why || html`<span class="mute">it led first</span>`}</td></tr>`;
 }
 
 function table(view, d) {
