@@ -7,7 +7,7 @@ badly on purpose: one set without a master, one that flaps, one on its last repl
 
 import heapq
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,6 @@ from quorate.events import (
     LeaseGranted,
     MasterElected,
     MemberDraining,
-    MemberFenced,
     MemberGone,
     MemberRegistered,
     MemberUnfenced,
@@ -48,6 +47,8 @@ from quorate.events import (
     ordered_name,
 )
 from quorate.metadata import replica_set
+from quorate.metadata.commands import Command, FenceMember
+from tests.browser import sample_held
 
 START_MS = 1_795_132_080_000
 """2026-11-19 23:48:00 UTC."""
@@ -96,6 +97,7 @@ class SampleLog:
         self.leases = random.Random(self.seed)
         self.sets: dict[str, BrokerSet] = {}
         self.term, self.leader, self.turn = 1, 1, 0
+        self.controller = sample_held.Controller(self.facts)
         self.plan: list[tuple[int, int, Callable[[], object]]] = []
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -435,11 +437,20 @@ class SampleLog:
     def fall_silent(self, name: str, epoch: int) -> None:
         """A service is not heard any more."""
         heard = self.now_ms - 9_000
-        fenced = MemberFenced(
-            member=name, epoch=epoch, reason="silent", evidence="heartbeat expired", last_heartbeat_ms=heard,
-            timeout_ms=9_000,
-        )  # fmt: skip
-        self.emit(fenced, cause="heartbeat expired")
+        fenced = FenceMember(name=name, epoch=epoch, evidence="heartbeat expired", last_heartbeat_ms=heard)
+        self.decided(fenced, f"node/{self.leader}")
+
+    # ── shards and sessions ───────────────────────────────────────────────────────────────────────────────────────
+
+    def decided(self, command: Command, principal: str = "anonymous") -> None:
+        """What a controller decides of it is told; of a refusal nothing."""
+        for event in self.controller.events(command, self.now_ms, self.term):
+            self.emit(event, principal, type(command).__name__)
+
+    def all_decided(self, those: Iterable[Command]) -> None:
+        """One after the other: the next one is asked for when the one before is told."""
+        for command in those:
+            self.decided(command)
 
     def lines(self) -> Iterator[bytes]:
         """As ``quorate log dump -o json`` writes them."""
@@ -579,6 +590,7 @@ def make(sets: int = 24, hours: float = 6.4, seed: int = 20) -> SampleLog:
     _ending(sample, hours)
     _keys(sample, hours)
     _members(sample, hours)
+    sample_held.held(sample, hours)
     sample.run(until)
     return sample
 

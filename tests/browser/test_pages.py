@@ -8,7 +8,20 @@ import pytest
 
 from tests.browser.screen import Screen, whole
 
-PAGES = ("now", "timeline", "elections", "sets", "members", "keys", "log", "whatif", "diff", "streams")
+PAGES = (
+    "now",
+    "timeline",
+    "elections",
+    "sets",
+    "members",
+    "journal",
+    "sessions",
+    "keys",
+    "log",
+    "whatif",
+    "diff",
+    "streams",
+)
 ALIVE = {"BrokerRegistered": True, "BrokerUnfenced": True, "BrokerFenced": False}
 
 

@@ -32,7 +32,7 @@ def test_no_column_and_no_menu_is_cut(phone: Screen) -> None:
         phone.open(route)
         phone.page.evaluate("() => document.fonts.ready.then(() => true)")
         assert phone.page.evaluate(CUT) == [], name
-        assert phone.page.locator("#nav a:visible").count() == 10, name
+        assert phone.page.locator("#nav a:visible").count() == 12, name
 
 
 def test_a_row_on_a_phone_names_its_columns(phone: Screen) -> None:

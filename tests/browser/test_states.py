@@ -97,7 +97,19 @@ def test_an_empty_log_says_what_will_appear(chromium: Browser, tmp_path: Path) -
         assert "The log is empty." in shown.text("#p-health")
         assert "quorate up" in shown.text("#p-health")
         assert "BrokerRegistered" in shown.text("#p-map")
-        for page in ("timeline", "elections", "sets", "members", "keys", "log", "whatif", "diff", "streams"):
+        for page in (
+            "timeline",
+            "elections",
+            "sets",
+            "members",
+            "journal",
+            "sessions",
+            "keys",
+            "log",
+            "whatif",
+            "diff",
+            "streams",
+        ):
             shown.open(f"/{page}")
             assert not shown.page.locator(".failed").count(), page
         opened.close()

@@ -32,6 +32,11 @@ class Replay:
         self.keys: dict[str, Row] = {}
         self.leases: dict[int, Row] = {}
         self.of_keys: dict[str, list[Row]] = {}
+        self.shards: dict[str, Row] = {}
+        self.segments: dict[str, Row] = {}
+        self.sessions: dict[str, Row] = {}
+        self.lost: dict[int, int] = {}
+        self.wills: set[int] = set()
         for row in self.rows:
             self.time = row["time_ms"]
             getattr(self, method(row["type"]))(row["event"], row["offset"], row["time_ms"], row["term"])
@@ -265,13 +270,89 @@ class Replay:
         del self.leases[event["lease"]]
 
     def _schema_added(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
-        """The page tells of schemas, shards, segments and sessions in its log alone."""
+        """The page tells of schemas in its log alone."""
 
     _schema_registered = _schema_deleted = _schema_added
-    _shard_created = _shard_deleting = _shard_gone = _segment_created = _segment_sealed = _schema_added
-    _segment_leader_elected = _segment_in_sync_altered = _segment_copy_deleted = _schema_added
-    _session_opened = _session_disconnected = _session_ended = _subscriptions_changed = _will_decided = _schema_added
-    _session_owner_lost = _session_owner_settled = _will_handed_over = _will_acknowledged = _schema_added
+
+    # Shards and sessions.
+
+    def _shard_created(self, event: Row, offset: int, _time: int, _term: int) -> None:
+        said = {name: event[name] for name in ("replication", "min_in_sync", "spread", "require")}
+        self.shards[event["shard"]] = {"name": event["shard"], "epoch": offset, "deleting": False, **said}
+
+    def _shard_deleting(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.shards[event["shard"]]["deleting"] = True
+
+    def _shard_gone(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        del self.shards[event["shard"]]
+
+    def _segment_created(self, event: Row, offset: int, _time: int, _term: int) -> None:
+        first = event["copies"][0]
+        self.segments[event["segment"]] = {
+            "start": event["start_offset"], "end": None, "copies": [copy["member"] for copy in event["copies"]],
+            "leader": first["member"], "led_in": first["member_epoch"], "leader_epoch": offset, "why": "",
+            "in_sync": {copy["member"]: copy["member_epoch"] for copy in event["copies"]}, "set_epoch": 0,
+        }  # fmt: skip
+
+    def _segment_sealed(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.segments[event["segment"]]["end"] = event["end_offset"]
+
+    def _segment_leader_elected(self, event: Row, offset: int, _time: int, _term: int) -> None:
+        self.segments[event["segment"]].update(
+            leader=event["leader"], led_in=event["member_epoch"], leader_epoch=offset, why=event["explanation"],
+            in_sync={copy["member"]: copy["member_epoch"] for copy in event["in_sync"]}, set_epoch=event["set_epoch"],
+        )  # fmt: skip
+
+    def _segment_in_sync_altered(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        in_sync = {copy["member"]: copy["member_epoch"] for copy in event["new"]}
+        self.segments[event["segment"]].update(in_sync=in_sync, set_epoch=event["set_epoch"])
+
+    def _segment_copy_deleted(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        found = self.segments[event["segment"]]
+        found["copies"].remove(event["member"])
+        found["in_sync"].pop(event["member"], None)
+        if found["leader"] == event["member"]:
+            found["leader"] = ""
+        if not found["copies"]:
+            del self.segments[event["segment"]]
+
+    def _session_opened(self, event: Row, offset: int, time: int, _term: int) -> None:
+        before = self.sessions.get(event["client"], {"filters": {}})
+        self.sessions[event["client"]] = {
+            "client": event["client"], "member": event["member"], "life": event["member_epoch"], "epoch": offset,
+            "opened": time, "expiry_s": event["expiry_s"], "will": event["will_topic"], "gone": 0,
+            "filters": before["filters"],
+        }  # fmt: skip
+
+    def _session_disconnected(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        found = self.sessions[event["client"]]
+        found.update(gone=event["disconnected_ms"], expiry_s=event["expiry_s"])
+        found["will"] = found["will"] if event["will_waits"] else None
+
+    def _session_ended(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        del self.sessions[event["client"]]
+
+    def _subscriptions_changed(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        filters = dict(self.sessions[event["client"]]["filters"])
+        for name in event["removed"]:
+            del filters[name]
+        filters.update((one["filter"], one) for one in event["added"])
+        self.sessions[event["client"]]["filters"] = filters
+
+    def _will_decided(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.sessions[event["client"]]["will"] = None
+
+    def _session_owner_lost(self, event: Row, _offset: int, time: int, _term: int) -> None:
+        self.lost[event["member_epoch"]] = time
+
+    def _session_owner_settled(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        del self.lost[event["member_epoch"]]
+
+    def _will_handed_over(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.wills.add(event["session_epoch"])
+
+    def _will_acknowledged(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.wills.remove(event["session_epoch"])
 
     def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.topics[event["topic"]] = event
@@ -311,6 +392,74 @@ class Replay:
             ]  # fmt: skip
         return sorted(rows, key=lambda row: str(row["name"]))
 
+    def _fit(self, name: str, life: int | None) -> bool:
+        """Is a member there and given work, in a life if that counts?"""
+        found = self.members.get(name)
+        return found is not None and not found["fenced"] and life in {None, found["epoch"]}
+
+    def segment_rows(self, shard: str) -> list[Row]:
+        """Every segment of a shard, the newest first, as ``/api/shard`` has it."""
+        of, rows = self.shards[shard], []
+        for name, found in self.segments.items():
+            if name.rpartition("/")[0] != shard:
+                continue
+            fit = sum(self._fit(*copy) for copy in found["in_sync"].items())
+            led = self._fit(found["leader"], found["led_in"])
+            reasons = [] if led else ["no leader"]
+            reasons += ["too few in sync"] if fit < of["min_in_sync"] else []
+            level = "red" if reasons else "yellow" if fit < of["replication"] else "green"
+            reasons += ["fewer copies in sync than wanted"] if fit < of["replication"] else []
+            rows.append(
+                {
+                    "name": name, "number": int(name.rpartition("/")[2]),
+                    **{field: found[field] for field in ("start", "end", "leader", "leader_epoch", "set_epoch", "why")},
+                    "level": "deleting" if of["deleting"] else level, "reasons": [] if of["deleting"] else reasons,
+                    "copies": [
+                        {
+                            "member": member, "leads": member == found["leader"], "in_sync": member in found["in_sync"],
+                            "there": self._fit(member, found["in_sync"].get(member)),
+                        }
+                        for member in found["copies"]
+                    ],
+                }
+            )  # fmt: skip
+        return sorted(rows, key=lambda row: -int(row["number"]))
+
+    def shard_rows(self) -> list[Row]:
+        """Every shard by name, as ``/api/shards`` has it, without words."""
+        rows = []
+        for name, found in sorted(self.shards.items()):
+            segments = self.segment_rows(name)
+            levels = {row["level"] for row in segments}
+            worst = next((level for level in ("deleting", "red", "yellow") if level in levels), "green")
+            newest = segments[0] if segments and not found["deleting"] else {"name": "", "leader": ""}
+            rows.append(
+                {
+                    **{field: found[field] for field in found if field != "deleting"},
+                    "level": "deleting" if found["deleting"] else worst, "segments": len(segments),
+                    "at_risk": sum(bool(row["reasons"]) for row in segments),
+                    "open": newest["name"], "leader": newest["leader"],
+                }
+            )  # fmt: skip
+        return rows
+
+    def session_rows(self) -> list[Row]:
+        """Every session by client, as ``/api/sessions`` has it."""
+        rows = []
+        for _, found in sorted(self.sessions.items()):
+            since, expiry = found["gone"] or self.lost.get(found["life"]), found["expiry_s"]
+            expiry = None if expiry == 0xFFFF_FFFF else expiry
+            rows.append(
+                {
+                    **{field: found[field] for field in ("client", "member", "epoch", "opened", "will")},
+                    "state": "away" if since else "connected", "there": self._fit(found["member"], found["life"]),
+                    "since": since, "expiry_s": expiry,
+                    "ends": since + 1000 * expiry if since and expiry is not None else None,
+                    "subscriptions": len(found["filters"]), "filters": sorted(found["filters"])[:3],
+                }
+            )  # fmt: skip
+        return rows
+
     def key_rows(self) -> list[Row]:
         """Every key, in the order of its bytes, as ``/api/keys`` has it: the value as base64."""
         return [self.keys[name] for name in sorted(self.keys, key=raw)]
@@ -321,9 +470,15 @@ class Replay:
         return [{**row, "names": self._under(row["lease"])} for row in rows]
 
     def differences(self, panel: str, answer: Row) -> list[Any]:
-        """Where an answer of ``members``, ``keys?flat=1`` or ``leases``, all on one page, is not what this says."""
+        """Where an answer of ``members``, ``shards``, ``sessions``, ``keys?flat=1`` or ``leases``, all on one page, is
+        not what this says.
+        """
         if panel == "members":
             found, expected = answer["members"], self.member_rows()
+        elif panel == "shards":
+            found, expected = answer["shards"], self.shard_rows()
+        elif panel == "sessions":
+            found, expected = answer["sessions"], self.session_rows()
         elif panel == "keys":
             found = [{**row, "value": row["value"]["base64"]} for row in answer["entries"]]
             expected = self.key_rows()

@@ -31,6 +31,14 @@ pytestmark = pytest.mark.skipif(shutil.which("java") is None, reason="absent pee
 TOPIC = "quorate.metadata.events"
 FLAPPING, WINDOW_MS = 4, 30 * 60 * 1000
 """The dashboard's defaults."""
+HELD = (
+    ("keys", "flat=1&limit=1000"),
+    ("leases", "limit=100"),
+    ("members", "limit=100"),
+    ("shards", "limit=500"),
+    ("sessions", "limit=500"),
+)
+"""Panels of what is held, each on one page."""
 
 
 @dataclass
@@ -42,7 +50,7 @@ class Campaign:
     stores: list[tuple[int, Tables]] = field(default_factory=list)
     pages: list[tuple[int, Row]] = field(default_factory=list)
     held: list[tuple[str, int, Row]] = field(default_factory=list)
-    """Keys, leases and members on the page."""
+    """What is held, on the page."""
     pasts: list[tuple[int, list[Row]]] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
 
@@ -70,7 +78,7 @@ class Campaign:
         at = self.seen.chance.randint(0, health["offset"]) if health is not None else 0
         if at and (answer := ask(f"{self.seen.page_url}/api/sets?at={at}")) is not None:
             self.pages.append((answer["offset"], answer))
-        for panel, more in (("keys", "flat=1&limit=1000"), ("leases", "limit=100"), ("members", "limit=100")):
+        for panel, more in HELD:
             if at and (answer := ask(f"{self.seen.page_url}/api/{panel}?at={at}&{more}")) is not None:
                 self.held.append((panel, answer["offset"], answer["data"]))
 
@@ -177,9 +185,7 @@ def check(campaign: Campaign, bootstrap: str) -> None:
     assert any(answer["data"]["sets"] for _, answer in campaign.pages)
     assert any(found for _, found in campaign.pasts)
     assert {panel for panel, _, answer in campaign.held if answer.get("entries") or answer.get(panel)} == {
-        "keys",
-        "leases",
-        "members",
+        panel for panel, _ in HELD
     }
 
 

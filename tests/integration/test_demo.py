@@ -43,6 +43,8 @@ def test_masters_fail_over_and_nothing_changes_without_a_fault(tmp_path: Path) -
         assert [node["id"] for node in demo.ready["nodes"]] == [1, 2, 3]
         assert len(demo.ready["brokers"]) == 12
         assert [service["key"] for service in demo.ready["services"]] == ["/services/orders/1", "/services/orders/2"]
+        members = {one["member"] for one in demo.ready["members"]}
+        assert members == {"store-1", "store-2", "store-3", "mqtt-1", "mqtt-2"}
         rest, _ = demo.process.communicate(timeout=70)
     told = [json.loads(line) for line in rest.decode().splitlines()]
     summary = told[-1]
@@ -84,6 +86,8 @@ def test_the_page_and_the_views_stand_beside_it(tmp_path: Path) -> None:
         page, views = demo.ready["page"], demo.ready["views"]
         assert _get(f"{views}views/broker_sets?min_offset={offset}")["offset"] >= offset
         until(lambda: len(_get(f"{page}api/leases")["data"]["leases"]) == 2, "two services hold leases")
+        until(lambda: len(_get(f"{page}api/sessions")["data"]["sessions"]) == 6, "clients of two brokers have sessions")
+        until(lambda: len(_get(f"{page}api/shards")["data"]["shards"]) == 1, "the stores have a shard")
         until(lambda: _get(f"{page}api/health")["offset"] >= offset, "the page follows the log")
         assert demo.stop(signal.SIGINT) == 0
 

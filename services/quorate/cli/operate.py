@@ -87,6 +87,7 @@ def _status_table(answer: Status) -> Iterable[str]:
         *([("keys", answer.keys), ("leases", answer.leases)] if answer.keys or answer.leases else []),
         *([("members", answer.members)] if answer.members else []),
         *([("schemas", answer.schemas)] if answer.schemas else []),
+        *([("shards", f"{answer.shards}, {answer.segments} segments")] if answer.shards else []),
         *([("sessions", answer.sessions)] if answer.sessions else []),
         ("offset", answer.offset),
         ("version", f"{answer.version}, feature level {answer.feature_level}"),

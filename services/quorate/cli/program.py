@@ -54,6 +54,10 @@ OWN: Mapping[str, tuple[str, str]] = {
     "whatif": ("cli.whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
     "state-hash": ("cli.operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
     "simservice": ("demo.command:SERVICE", "A simulated service for a cluster that runs: it holds a lease and a key."),
+    "simmembers": (
+        "demo.command:MEMBERS",
+        "Simulated members for a cluster that runs: journal stores, MQTT brokers.",
+    ),
     "simbroker": ("demo.command:BROKER", "Simulated brokers for a cluster that runs, as demo starts them."),
 }
 """Word → where its ``Command`` is, and what the help says; in the order of the help."""

@@ -5,6 +5,7 @@ happened* or *unknown*. It is made whole: the engine and the machine are there b
 where a request goes, ``deciding`` what becomes of it, ``terms`` when this node may decide, ``endings`` how it is told.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -101,6 +102,7 @@ class Controller:
             lost=listeners.lost,
         )
         self._router = Router(node_id, ports, settings, self._decider, self._terms, self._endings, self.view)
+        self._members_by: tuple[object, Counter[str]] = None, Counter()
         self._measured()
         listeners.add(self._decider, self._terms, self.leases, self.members, self.segments, sessions)
 
@@ -157,7 +159,10 @@ class Controller:
         gauge("clock_jumps", "Jumps of this node's clock since it started.", lambda: clock.jumps)
 
     def _members_that_are(self, word: str) -> int:
-        return sum(condition(member) == word for member in self._machine.state.members.values())
+        members = self._machine.state.members
+        if self._members_by[0] is not members:  # All are looked at once, and only when one changed.
+            self._members_by = members, Counter(map(condition, members.values()))
+        return self._members_by[1][word]
 
     def start(self, node_start: RecordNodeStart | None = None) -> None:
         """Begin; ``node_start`` is recorded once a leader can be reached."""

@@ -1,4 +1,6 @@
-"""``quorate demo``: a cluster, simulated brokers, services, and faults; ``simbroker`` and ``simservice``: such ones."""
+"""``quorate demo``: a cluster, simulated brokers, services, members, and faults; ``simbroker``, ``simservice`` and
+``simmembers``: such ones.
+"""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -38,7 +40,11 @@ def _demo_arguments(parser: ArgumentParser) -> None:
         help="what reads the log beside it: views, spark, page; all that can run here (default), or none",
     )
     parser.add_argument(
-        "--services", type=int, choices=(0, 2), default=2, help="simulated services that hold leases (default: 2)"
+        "--services",
+        type=int,
+        choices=(0, 2),
+        default=2,
+        help="simulated services that hold leases; with five members (default: 2)",
     )
     parser.add_argument("--seed", type=int, default=1, help="of the choice of faults")
     parser.add_argument(
@@ -112,6 +118,29 @@ def _run_service(options: Namespace) -> int:
     return run(options)
 
 
+def _members_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--nodes", default=GRPC, metavar="HOST:PORT,…", help="their grpc addresses (default: the three of quorate up)"
+    )
+    parser.add_argument(
+        "--member",
+        action="append",
+        default=[],
+        metavar="NAME:ROLE",
+        help="one of them; role: journal or mqtt; repeatable",
+    )
+    add_die_with(parser)
+
+
+def _run_members(options: Namespace) -> int:
+    if not options.member:
+        raise UsageError("--member: at least one")
+    from quorate.demo.simmembers import run
+
+    return run(options)
+
+
 COMMAND = Command(_demo_arguments, _run_demo)
 BROKER = Command(_broker_arguments, _run_broker)
 SERVICE = Command(_service_arguments, _run_service)
+MEMBERS = Command(_members_arguments, _run_members)

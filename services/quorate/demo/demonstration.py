@@ -127,10 +127,12 @@ class Demonstration:
         await self.cluster.stop()
 
     def ready_line(self) -> str:
-        """As of ``up``, with the brokers and the services."""
+        """As of ``up``, with the brokers, the services and the members."""
         shown = [{"set": b.broker_set, "number": b.number, "address": b.address, "pid": b.child.pid} for b in self.cast]
-        held = [{"key": one.key, "pid": one.child.pid} for one in self.services if one.child.alive]
-        return self.cluster.ready_line(brokers=shown, services=held, **self.places())
+        running = [one for one in self.services if one.child.alive]
+        held = [{"key": one.key, "pid": one.child.pid} for one in running if not one.members]
+        members = [{"member": name, "pid": one.child.pid} for one in running for name in one.members]
+        return self.cluster.ready_line(brokers=shown, services=held, members=members, **self.places())
 
     def places(self) -> dict[str, str]:
         """Where the page and the views are."""
@@ -168,16 +170,18 @@ class Demonstration:
                     repairs.create_task(self._kill_broker(self._rng.choice(victims)))
 
     async def interrupt(self, every_s: float) -> None:
-        """Stop one service after the other, each for as long as it takes its lease to expire, for ever."""
-        for service in cycle(self.services):
+        """Stop one service after the other, some members among them, each for as long as it takes its lease to expire
+        or them to be fenced, for ever.
+        """
+        for service in cycle(one for one in self.services if not one.stays):
             await asyncio.sleep(every_s)
             now = _now_ms()
             service.child.signal(signal.SIGKILL)
-            line = self.story.stopped(now, f"SIGKILL to the service that holds {service.key}", service.key)
+            line = self.story.stopped(now, f"SIGKILL to {service.told}", service.key)
             self._teller.tell("fault", line)
             await asyncio.sleep(DOWN_S)
             await service.child.start()
-            self._note(f"the service that holds {service.key} is started again")
+            self._note(f"{service.told} {'are' if service.members else 'is'} started again")
 
     def _masters(self) -> list[Broker]:
         """Masters of sets that are whole and all in sync, whose loss therefore costs nothing."""

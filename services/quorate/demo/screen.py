@@ -187,7 +187,7 @@ def _services(demo: Shown) -> list[Text]:
     if not demo.services:
         return []
     text = Text("leases  ")
-    for service in demo.services:
+    for service in (one for one in demo.services if not one.members):
         there = demo.story.services.get(service.key)
         word, style = (
             ("not yet", "dim") if there is None else ("is there", "green") if there else ("is gone", "bold red")

@@ -18,6 +18,9 @@ from quorate.events import (
     KeyPut,
     LeaseEnded,
     MasterElected,
+    MemberFenced,
+    MemberUnfenced,
+    SegmentLeaderElected,
     SyncStateSetAltered,
 )
 from quorate.model.election_words import kind_words, rule_words
@@ -106,7 +109,7 @@ class Story:
                 line = sentence(event)
             case ControllerLeaderElected():
                 line = self._leads(event, now)
-            case FeatureLevelChanged():
+            case FeatureLevelChanged() | MemberFenced() | MemberUnfenced() | SegmentLeaderElected():
                 line = sentence(event)
             case KeyPut() if event.lease:
                 there = self.services.get(event.key, False)

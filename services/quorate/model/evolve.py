@@ -70,6 +70,7 @@ from quorate.events import (
     raw_name,
 )
 from quorate.model.evolve_sessions import after_owner, after_session, after_will
+from quorate.model.names import with_name, without_name
 from quorate.model.ordered import OrderedMap
 from quorate.model.segments import after_segment, after_shard
 from quorate.model.state import (
@@ -133,16 +134,20 @@ def evolve(state: State, event: Event, stamp: Stamp) -> State:
         case LeaseGranted() | LeaseCheckpointed() | LeaseEnded():
             return _replace(state, leases=_leased(state.leases, event, stamp))
         case MemberRegistered():
-            return _replace(state, members=state.members.set(event.member, _registered(event, stamp)))
+            members = state.members.set(event.member, _registered(event, stamp))
+            return _replace(state, members=members, member_names=with_name(state.member_names, event.member))
         case MemberAmended() | MemberUnfenced() | MemberFenced() | MemberDraining() | MemberGone():
-            return _replace(state, members=_known(state.members, event, stamp))
+            members = _known(state.members, event, stamp)
+            gone = isinstance(event, MemberGone)
+            names = without_name(state.member_names, event.member) if gone else state.member_names
+            return _replace(state, members=members, member_names=names)
         case SchemaAdded(schema_id=number, schema=text):
             schemas = state.schemas.set(number, Schema(schema_id=number, schema=text))
             return _replace(state, schemas=schemas, schema_ids=state.schema_ids.set(text, number))
         case SchemaRegistered() | SchemaDeleted():
             return _replace(state, subjects=_versions(state.subjects, event))
         case ShardCreated() | ShardDeleting() | ShardGone():
-            return _replace(state, shards=after_shard(state.shards, event, stamp))
+            return after_shard(state, event, stamp)
         case (
             SegmentCreated() | SegmentSealed() | SegmentLeaderElected() | SegmentInSyncAltered() | SegmentCopyDeleted()
         ):

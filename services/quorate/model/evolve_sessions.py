@@ -23,6 +23,7 @@ from quorate.events import (
     WillDecided,
     WillHandedOver,
 )
+from quorate.model.names import with_name, without_name
 from quorate.model.sessions import handed_will, will_of
 from quorate.model.state import HandedWill, Session, SessionOwner, State, Subscription, Subscriptions
 from quorate.model.topic_filters import subscribed, unsubscribed
@@ -50,7 +51,8 @@ def after_session(state: State, event: OfSession, stamp: Stamp) -> State:
             subscriptions = unsubscribed(subscriptions, event.client, gone.filter)
     sessions = state.sessions.delete(event.client) if after is None else state.sessions.set(event.client, after)
     held = with_client(without_client(state.held, before), after)
-    return _replace(state, sessions=sessions, subscriptions=subscriptions, held=held)
+    clients = without_name(state.clients, event.client) if after is None else with_name(state.clients, event.client)
+    return _replace(state, sessions=sessions, clients=clients, subscriptions=subscriptions, held=held)
 
 
 def _session(before: Session | None, event: OfSession, stamp: Stamp) -> Session | None:

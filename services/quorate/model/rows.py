@@ -18,6 +18,7 @@ from quorate.events import raw_name
 from quorate.events.codec import entity_key, entity_name
 from quorate.model.evolve import with_key
 from quorate.model.evolve_sessions import Clients, with_client
+from quorate.model.names import naming
 from quorate.model.ordered import OrderedMap, building
 from quorate.model.segments import Held, held, parsed, segment
 from quorate.model.state import (
@@ -185,6 +186,9 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     numbered, holding, leading = yield from _numbering(segments)
     subscribed: Subscriptions = yield from building(subscriptions)
     all_found = {kind: entities.finish() for kind, entities in found.items()}
+    member_names = yield from naming(all_found[Member])
+    shard_names = yield from naming(all_found[Shard])
+    clients = yield from naming(all_found[Session])
     cluster: Cluster | None = next(iter(all_found[Cluster].values()), None)
     raised: FeatureLevel | None = next(iter(all_found[FeatureLevel].values()), None)
     first_level = cluster.feature_level if cluster is not None else 0
@@ -212,6 +216,9 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
         wills=all_found[HandedWill],
         subscriptions=subscribed,
         held=held,
+        member_names=member_names,
+        shard_names=shard_names,
+        clients=clients,
     )
 
 

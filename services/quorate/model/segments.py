@@ -24,6 +24,7 @@ from quorate.events import (
     ShardGone,
     Stamp,
 )
+from quorate.model.names import with_name, without_name
 from quorate.model.state import Election, Member, Segment, Shard, State
 
 _replace = msgspec.structs.replace
@@ -126,8 +127,9 @@ _NO_NAMES: Final = Map[str, int]()
 # -- what an event makes of them
 
 
-def after_shard(shards: Map[str, Shard], event: OfShards, stamp: Stamp) -> Map[str, Shard]:
-    """The shards after an event about one."""
+def after_shard(state: State, event: OfShards, stamp: Stamp) -> State:
+    """The state after an event about a shard."""
+    shards, names = state.shards, state.shard_names
     if isinstance(event, ShardCreated):
         made = Shard(
             name=event.shard,
@@ -137,15 +139,15 @@ def after_shard(shards: Map[str, Shard], event: OfShards, stamp: Stamp) -> Map[s
             spread=event.spread,
             require=event.require,
         )
-        return shards.set(event.shard, made)
+        return _replace(state, shards=shards.set(event.shard, made), shard_names=with_name(names, event.shard))
     shard = shards.get(event.shard)
     if shard is None:
         raise InvariantBrokenError(f"an event about the shard {event.shard!r}, which is not there")
     match event:
         case ShardDeleting():
-            return shards.set(event.shard, _replace(shard, deleting=True))
+            return _replace(state, shards=shards.set(event.shard, _replace(shard, deleting=True)))
         case ShardGone():
-            return shards.delete(event.shard)
+            return _replace(state, shards=shards.delete(event.shard), shard_names=without_name(names, event.shard))
         case _:
             assert_never(event)
 

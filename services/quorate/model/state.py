@@ -372,6 +372,12 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Of all sessions, by filter. No row."""
     held: Map[int, Map[str, None]] = Map()
     """Of each member epoch the clients that nobody said are gone: what ``sessions`` say, turned round. No row."""
+    member_names: OrderedMap[None] = OrderedMap()
+    """Keys of ``members`` in their order (``model.names``). No row."""
+    shard_names: OrderedMap[None] = OrderedMap()
+    """Keys of ``shards``. No row."""
+    clients: OrderedMap[None] = OrderedMap()
+    """Keys of ``sessions``. No row."""
 
     def known(self, broker_set: str) -> BrokerSet | None:
         """The set if both its halves are known (Java ``isContainsBroker``)."""

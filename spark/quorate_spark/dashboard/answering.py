@@ -25,10 +25,12 @@ from quorate_spark.dashboard.panels import (
     elections,
     events,
     health,
+    journal,
     keys,
     leases,
     members,
     quorum,
+    sessions,
     sets,
     timeline,
 )
@@ -100,6 +102,10 @@ class Panels:
             "leases": (LEASES, self._leases),
             "members": (MEMBERS, lambda view, query: members.members(view, asked_members(query))),
             "member": (MEMBER, self._member),
+            "shards": (frozenset({"q", "level", "from", "limit"}), self._shards),
+            "shard": (frozenset({"name", "below", "limit"}), self._shard),
+            "sessions": (frozenset({"q", "state", "member", "from", "limit"}), self._sessions),
+            "session": (frozenset({"client", "before", "limit"}), self._session),
             "timeline": (frozenset({"from", "to", "show", "set", "limit"}), self._timeline),
             "elections": (frozenset({"set", "kind", "before", "after", "first", "limit"}), self._elections),
             "log": (frozenset({"q", "before", "limit", "offset"}), self._log),
@@ -147,6 +153,33 @@ class Panels:
     @staticmethod
     def _member(view: View, query: Query) -> members.MemberDetail:
         return members.member(view, query.text("name"), query.number("before"), query.at_most("limit", 50, 500))
+
+    @staticmethod
+    def _shards(view: View, query: Query) -> journal.Shards:
+        level = query.choice("level", "", *journal.KEPT)
+        limit = query.at_most("limit", 50, journal.LIMIT_MAX)
+        return journal.shards(view, query.text("q"), level, query.text("from"), limit)
+
+    @staticmethod
+    def _shard(view: View, query: Query) -> journal.ShardDetail:
+        limit = query.at_most("limit", 50, journal.LIMIT_MAX)
+        return journal.shard(view, query.text("name"), query.number("below"), limit)
+
+    @staticmethod
+    def _sessions(view: View, query: Query) -> sessions.Sessions:
+        asked = sessions.Asked(
+            q=query.text("q"),
+            state=query.choice("state", "", *sessions.WHERE),
+            member=query.text("member"),
+            start=query.text("from"),
+            limit=query.at_most("limit", 50, sessions.LIMIT_MAX),
+        )
+        return sessions.sessions(view, asked)
+
+    @staticmethod
+    def _session(view: View, query: Query) -> sessions.SessionDetail:
+        limit = query.at_most("limit", 50, sessions.LIMIT_MAX)
+        return sessions.session(view, query.text("client"), query.number("before"), limit)
 
     @staticmethod
     def _timeline(view: View, query: Query) -> timeline.Timeline:

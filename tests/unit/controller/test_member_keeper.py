@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quorate.controller import Answered, Refused
+from quorate.controller import Answered, Refused, controller
 from quorate.controller.member_keeper import LATE_S
 from quorate.controller.settings import ControllerSettings
 from quorate.events import MemberFenced, MemberRegistered, MemberUnfenced
@@ -20,6 +20,8 @@ from quorate.metadata.commands import (
     UnregisterMember,
 )
 from quorate.model.live import MemberHealth
+from quorate.model.members import condition
+from quorate.model.state import Member
 from tests.unit.controller.bench import ADDRESSES, Bench
 from tests.unit.controller.test_liveness import facts
 
@@ -220,3 +222,19 @@ def test_health_is_what_was_said_last() -> None:
     assert (gauges["member_io_errors",], gauges["member_heartbeats",]) == (2, 2)
     bench.engine.lose(leader=2)
     assert bench.controller.members.healths() == []
+
+
+def test_a_scrape_looks_at_every_member_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many states are counted; and at none when nothing has changed since the last scrape."""
+    bench, looked = keeping(), list[str]()
+    registered(bench)
+
+    def noted(member: Member) -> str:
+        looked.append(member.name)
+        return condition(member)
+
+    monkeypatch.setattr(controller, "condition", noted)
+    gauges = [gauge for gauge in bench.metrics.gauges if gauge.name == "members"]
+    assert [gauge.read() for gauge in gauges] == [1, 0, 0]
+    assert [gauge.read() for gauge in gauges] == [1, 0, 0]
+    assert looked == ["m"]

@@ -31,6 +31,7 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.refusals import refuse
 from quorate.metadata.segment_whatif import segments_whatif
+from quorate.model.names import following
 from quorate.model.segments import numbers
 from quorate.model.state import Segment, Shard, State
 from quorate.model.storage_health import Level, storage_health
@@ -188,7 +189,7 @@ class JournalService:
         self._asking.allowed("ReadShards", "shard")
         view = await self._asking.view(call, stale=request.stale)
         limit = _limit(request.limit)
-        names = sorted(name for name in view.state.shards if name > request.after)
+        names = list(islice(following(view.state.shard_names, request.after), limit + 1))
         return journal_pb2.ListShardsResponse(
             shards=[shard_told(view.state, view.state.shards[name]) for name in names[:limit]],
             more=len(names) > limit,

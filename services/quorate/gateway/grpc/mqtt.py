@@ -7,7 +7,6 @@ more. A refusal's text begins with its name.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from heapq import nsmallest
 from itertools import islice
 from typing import TypeVar
 
@@ -27,6 +26,7 @@ from quorate.metadata.commands import (
     SessionIs,
 )
 from quorate.metadata.refusals import refuse
+from quorate.model.names import following
 from quorate.model.sessions import living, owner, since_ms, subscribers, waiting_wills
 from quorate.model.state import HandedWill, Session, State, Subscription, Will
 from quorate.model.topic_filters import shared, topic_fault
@@ -203,15 +203,14 @@ class MqttService:
             raise CallError(StatusCode.INVALID_ARGUMENT, "quorate: a limit is not negative")
         view = await self._asking.view(call, stale=request.stale)
         most = min(request.limit or SESSIONS_MAX, SESSIONS_MAX)
-        clients = [
-            session.client
-            async for session in self._in_turns(view.state.sessions.values())
-            if session.client > request.after and request.member in ("", session.member)
-        ]
-        page = nsmallest(most, clients)
-        response = pb.ListSessionsResponse(revision=_revision(view), more=len(clients) > most)
-        async for client in self._in_turns(page):
-            response.sessions.append(session_told(view.state, view.state.sessions[client]))
+        response = pb.ListSessionsResponse(revision=_revision(view))
+        async for client in self._in_turns(following(view.state.clients, request.after)):
+            session = view.state.sessions[client]
+            if request.member in ("", session.member):
+                if len(response.sessions) == most:
+                    response.more = True
+                    break
+                response.sessions.append(session_told(view.state, session))
         return response
 
     async def wills(self, request: pb.ListWillsRequest, call: Call) -> pb.ListWillsResponse:

@@ -64,6 +64,9 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     members: int = 0
     """Those that registered; RocketMQ's brokers are not among them."""
     schemas: int = 0
+    shards: int = 0
+    segments: int = 0
+    """Of all shards."""
     sessions: int = 0
     """Persistent sessions of MQTT."""
     ready: bool | None
@@ -300,6 +303,116 @@ class Members(StampedAnswer, frozen=True, kw_only=True):
     """Members and brokers by name."""
 
     members: list[MemberItem]
+    next: str | None
+
+
+class ShardItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard of the journal."""
+
+    shard: str
+    epoch: int
+    """The offset of its creation."""
+    replication: int
+    min_in_sync: int
+    spread: str
+    require: dict[str, str]
+    deleting: bool
+    segments: int
+
+
+class SegmentItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment of a shard: who has copies, who leads, who is in sync."""
+
+    segment: str
+    start_offset: int
+    end_offset: int | None
+    """Null: it is not sealed."""
+    copies: tuple[str, ...]
+    """Members, in the order of preference."""
+    leader: str
+    """Empty: its copy is deleted."""
+    member_epoch: int
+    leader_epoch: int
+    """The offset of the event that made it leader."""
+    in_sync: dict[str, int]
+    """By member, the epoch of the life that is in sync."""
+    set_epoch: int
+    level: str
+    """``green``, ``yellow`` (fewer copies in sync than wanted) or ``red`` (too few, or no leader)."""
+    reasons: tuple[str, ...]
+    why: str
+    """How its last election came to be; empty: who led first leads."""
+
+
+class Shards(StampedAnswer, frozen=True, kw_only=True):
+    """Shards by name."""
+
+    shards: list[ShardItem]
+    next: str | None
+
+
+class ShardAnswer(StampedAnswer, frozen=True, kw_only=True):
+    """One shard, and its segments by number."""
+
+    shard: ShardItem
+    segments: list[SegmentItem]
+    next: str | None
+
+
+class WillItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published for a client that is lost."""
+
+    topic: str
+    payload_bytes: int
+    qos: int
+    retain: bool
+    delay_s: int
+
+
+class SubscriptionItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client wants."""
+
+    filter: str
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    identifier: int
+    """0: none."""
+
+
+class SessionItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A persistent session of MQTT."""
+
+    client: str
+    member: str
+    """Who has the client, or had it last."""
+    member_epoch: int
+    member_lives: bool
+    session_epoch: int
+    opened_ms: int
+    connected: bool
+    disconnected_ms: int | None
+    """Since when its client is gone, by its member's word or because that was lost; null: it is connected."""
+    expiry_s: int | None
+    """How long it outlives its connection; null: for ever."""
+    ends_ms: int | None
+    """When it expires; null: it is connected, or never does."""
+    will: WillItem | None
+    """Null: there is none, or it was decided."""
+    subscriptions: list[SubscriptionItem]
+
+
+class SessionAnswer(StampedAnswer, frozen=True, kw_only=True):
+    """One session."""
+
+    session: SessionItem
+
+
+class Sessions(StampedAnswer, frozen=True, kw_only=True):
+    """Sessions by client."""
+
+    sessions: list[SessionItem]
     next: str | None
 
 

@@ -19,7 +19,11 @@ from quorate.gateway.http.answers import (
     MemberAnswer,
     Members,
     Quorum,
+    SessionAnswer,
+    Sessions,
     Settings,
+    ShardAnswer,
+    Shards,
     StateHash,
     Status,
     TopicAnswer,
@@ -29,6 +33,7 @@ from quorate.gateway.http.answers import (
 from quorate.gateway.http.asking import FRESHNESS, PAGING, Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.exposition import Scrape
+from quorate.gateway.http.journal import JournalHandlers
 from quorate.gateway.http.leases import LeaseHandlers
 from quorate.gateway.http.members import SELECTING, MemberHandlers
 from quorate.gateway.http.messages import Response
@@ -37,6 +42,7 @@ from quorate.gateway.http.probes import Probes
 from quorate.gateway.http.reading import ReadHandlers
 from quorate.gateway.http.registry import Registry
 from quorate.gateway.http.routing import Call, Method, Route, Router
+from quorate.gateway.http.sessions import SessionHandlers
 from quorate.gateway.http.subjects import Subjects
 from quorate.gateway.http.travel import Travel, WhatIfBody
 from quorate.gateway.http.writing import (
@@ -63,6 +69,7 @@ def interface(context: HttpContext) -> Router:
     routes.append(
         Route("GET", "/v1/leases", leases.leases, "What is left of leases.", Leases, query=("ids", *FRESHNESS))
     )
+    routes += held_routes(JournalHandlers(asking), SessionHandlers(asking))
     routes += registry_routes(Subjects(context, asking, SCHEMAS))
     description = document(routes, context.node.version)
 
@@ -115,6 +122,16 @@ def operator_routes(
         Route("POST", "/v1/segment-elections", writing.elect_of_segment, "Have it lead.", Done, SegmentElectBody),
         Route("GET", "/v1/balance", travel.balance, "Which leaders would move.", Balance, query=FRESHNESS),
         Route("POST", "/v1/whatif", travel.whatif, "Who would be master if …", WhatIfAnswer, WhatIfBody),
+    ]
+
+
+def held_routes(journal: JournalHandlers, sessions: SessionHandlers) -> list[Route]:
+    """What members hold."""
+    return [
+        Route("GET", "/v1/shards", journal.shards, "Shards.", Shards, query=("prefix", *LIST)),
+        Route("GET", "/v1/shards/{shard}", journal.shard, "One of them, its segments.", ShardAnswer, query=LIST),
+        Route("GET", "/v1/sessions", sessions.sessions, "Sessions.", Sessions, query=("prefix", "member", *LIST)),
+        Route("GET", "/v1/sessions/{client}", sessions.session, "One of them.", SessionAnswer, query=FRESHNESS),
     ]
 
 

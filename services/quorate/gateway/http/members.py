@@ -1,8 +1,10 @@
 """``GET /v1/members``: services that registered, and RocketMQ's brokers beside them.
 
 Rules: what a member is stands in the log; when it was heard, and how it is, is added by the node that leads, of now.
+A page costs what is on it, and a look at the brokers.
 """
 
+from heapq import merge
 from typing import Final
 
 import msgspec
@@ -13,10 +15,11 @@ from quorate.gateway.http.answers import HealthItem, MemberAnswer, MemberItem, M
 from quorate.gateway.http.asking import Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
-from quorate.gateway.http.reading import page, present
+from quorate.gateway.http.reading import present
 from quorate.gateway.http.routing import Call
-from quorate.model.members import CONDITIONS, Selector, broker_of, condition, everyone, named, stays_for
-from quorate.model.state import Member
+from quorate.model.members import CONDITIONS, Selector, broker_of, condition, named, of_set, stays_for
+from quorate.model.names import following
+from quorate.model.state import Member, State
 from quorate.slices import Steps
 
 SELECTING: Final = ("role", "state", "label")
@@ -34,6 +37,16 @@ def selector(call: Call) -> Selector:
     return Selector(
         roles=(role,) if role else (), labels={name: value} if name else {}, conditions=(state,) if state else ()
     )
+
+
+def _brokers(state: State, after: str) -> Steps[list[str]]:
+    """Names of RocketMQ's brokers that come after one, in order."""
+    names = []
+    for count, broker_set in enumerate(state.broker_sets.values(), start=1):
+        names += [name for name in of_set(broker_set) if name > after]
+        if count % PER_STEP == 0:
+            yield
+    return sorted(names)
 
 
 class MemberHandlers:
@@ -55,16 +68,15 @@ class MemberHandlers:
                 yield
                 items = [self._item(member, view) for member in found]
                 return Members(**self._asking.stamp(view), members=items, next=None)
-            names = []
-            for count, member in enumerate(everyone(view.state), start=1):
-                if member.name > after and meant.means(member):
-                    names.append(member.name)
-                if count % PER_STEP == 0:
-                    yield
-            shown, more = page(names, after, limit)
-            items = []
-            for count, name in enumerate(shown, start=1):
-                items.append(self._item(present(named(view.state, name), "there is no such member"), view))
+            items, more = list[MemberItem](), None
+            brokers = yield from _brokers(view.state, after)
+            for count, name in enumerate(merge(following(view.state.member_names, after), brokers), start=1):
+                member = present(named(view.state, name), "there is no such member")
+                if meant.means(member):
+                    if len(items) == limit:
+                        more = items[-1].name
+                        break
+                    items.append(self._item(member, view))
                 if count % PER_STEP == 0:
                     yield
             return Members(**self._asking.stamp(view), members=items, next=more)

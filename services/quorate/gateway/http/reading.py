@@ -5,7 +5,7 @@ Rules: nothing is computed that a view does not show; a list is a page of names 
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -46,11 +46,14 @@ from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.routing import Call
 from quorate.metadata.configs import refused_scope
 from quorate.metadata.sums import shown, summing
+from quorate.model.names import Names, following
 from quorate.model.queries import alive
 from quorate.model.rows import rows
-from quorate.model.state import BrokerSet, Election, Replica, Topic
+from quorate.model.state import BrokerSet, Election, Replica, State, Topic
 from quorate.slices import Steps
 from quorate.wire.avro import decode_events
+
+SHARDS_PER_STEP: Final = 256
 
 _T = TypeVar("_T")
 
@@ -58,6 +61,12 @@ _T = TypeVar("_T")
 def page(names: Iterable[str], after: str, limit: int) -> tuple[list[str], str | None]:
     """The first ``limit`` names after one, in order, and the ``after`` of the next page."""
     window = list(islice((name for name in sorted(names) if name > after), limit + 1))
+    return window[:limit], window[limit - 1] if len(window) > limit else None
+
+
+def named_page(names: Names, after: str, prefix: str, limit: int) -> tuple[list[str], str | None]:
+    """The same of names that are kept in order; it costs what is on the page."""
+    window = list(islice(following(names, after, prefix), limit + 1))
     return window[:limit], window[limit - 1] if len(window) > limit else None
 
 
@@ -136,6 +145,7 @@ class ReadHandlers:
     def _status(self, view: ReadView) -> Steps[Status]:
         context, state, past = self._context, view.state, is_past(view)
         counts = yield from count_brokers(view)
+        segments = yield from count_segments(state)
         led = state.leader.node_id if state.leader else None
         leader = led if past else context.engine.leader_id
         voters = [voter.id for voter in state.cluster.voters] if state.cluster else []
@@ -163,6 +173,8 @@ class ReadHandlers:
             leases=len(state.leases),
             members=len(state.members),
             schemas=len(state.schemas),
+            shards=len(state.shards),
+            segments=segments,
             sessions=len(state.sessions),
             grpc=context.node.grpc,
             ready=None if past else ready,
@@ -452,6 +464,16 @@ def count_brokers(view: ReadView) -> Steps[BrokerCounts]:
         yield
     sets, alive = len(view.state.broker_sets), None if is_past(view) else alive_count
     return BrokerCounts(sets=sets, without_master=without_master, replicas=replicas, alive=alive)
+
+
+def count_segments(state: State) -> Steps[int]:
+    """Of all shards."""
+    found = 0
+    for count, numbered in enumerate(state.segments.values(), start=1):
+        found += len(numbered)
+        if count % SHARDS_PER_STEP == 0:
+            yield
+    return found
 
 
 def living(broker_set: BrokerSet, view: ReadView) -> int:

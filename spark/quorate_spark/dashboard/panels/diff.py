@@ -8,10 +8,12 @@ import msgspec
 from immutables import Map
 
 from quorate.events import raw_name
-from quorate.model.state import KeyValue
+from quorate.model.segments import segment
+from quorate.model.state import KeyValue, Segment, Session
 from quorate.model.words import lease_number, size
 from quorate_spark.dashboard.model import BrokerSet, State
 from quorate_spark.dashboard.panels.keys import ROW_BYTES
+from quorate_spark.dashboard.panels.sessions import options
 from quorate_spark.dashboard.panels.values import value
 from quorate_spark.dashboard.panels.view import View
 
@@ -103,6 +105,36 @@ def _changes_of_keys(a: State, view: View) -> Iterator[Changed]:
     for number in sorted(int(text.removeprefix("lease/")) for text in touched if text.startswith("lease/")):
         leases = [_flat(state.model.leases.get(number), but="lease_id") for state in (a, b)]
         yield from _change("lease", lease_number(number), *leases)
+    yield from _changes_of_held(a, b, touched)
+
+
+def _changes_of_held(a: State, b: State, touched: set[str]) -> Iterator[Changed]:
+    """Shards, segments, then sessions."""
+    for name in sorted(text.removeprefix("shard/") for text in touched if text.startswith("shard/")):
+        shards = [_flat(state.model.shards.get(name), but="name") for state in (a, b)]
+        yield from _change("shard", name, *shards)
+    for name in sorted(text.removeprefix("segment/") for text in touched if text.startswith("segment/")):
+        yield from _change("segment", name, *(_segment(segment(state.model, name)) for state in (a, b)))
+    for name in sorted(text.removeprefix("session/") for text in touched if text.startswith("session/")):
+        yield from _change("session", name, *(_session(state.model.sessions.get(name)) for state in (a, b)))
+
+
+def _segment(found: Segment | None) -> dict[str, Plain] | None:
+    if found is None:
+        return None
+    in_sync: Plain = [f"{copy.member} in life {copy.member_epoch}" for copy in found.in_sync]
+    names = ("start_offset", "end_offset", "leader", "member_epoch", "leader_epoch", "set_epoch")
+    return {**{name: getattr(found, name) for name in names}, "copies": list(found.copies), "in_sync": in_sync}
+
+
+def _session(found: Session | None) -> dict[str, Plain] | None:
+    """A session's fields; of its will the topic."""
+    if found is None:
+        return None
+    subscribed: Plain = [", ".join((one.filter, *options(one))) for one in found.subscriptions]
+    names = ("member", "member_epoch", "session_epoch", "opened_ms", "expiry_s", "disconnected_ms")
+    will = None if found.will is None else found.will.topic
+    return {**{name: getattr(found, name) for name in names}, "will": will, "subscriptions": subscribed}
 
 
 def _key(found: KeyValue | None) -> dict[str, Plain] | None:

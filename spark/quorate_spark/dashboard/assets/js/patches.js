@@ -63,7 +63,12 @@ const leases = untouched(e => e.key.startsWith("lease/") || e.key.startsWith("ke
 const members = untouched(e => e.key.startsWith("member/") || e.key.startsWith("broker-set/"));
 const member = untouched((e, q) => e.key === `member/${q.name}` || (q.name.includes(":") && e.key === `broker-set/${q.name.slice(0, q.name.lastIndexOf(":"))}`));
 
-export const PATCHES = { health, quorum, sets, members, member, keys, key, leases, log };
+const held = e => /^(shard|segment|member)\//.test(e.key);
+const shards = untouched(held), shard = untouched(held);
+const sessions = untouched(e => /^(session|session-owner|will|member)\//.test(e.key));
+const session = untouched((e, q) => e.key === `session/${q.client}` || /^(session-owner|member)\//.test(e.key));
+
+export const PATCHES = { health, quorum, sets, members, member, shards, shard, sessions, session, keys, key, leases, log };
 
 /** The streams' state comes with the stream itself, every second. */
 export function streams(entry, lag) {

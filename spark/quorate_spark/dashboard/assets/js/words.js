@@ -4,11 +4,12 @@ import { html } from "./html.js";
 
 export const setLink = (view, name) => html`<a href="${view.href("set", name)}">${name}</a>`;
 export const eventLink = (view, offset) => html`<a class="o" href="${view.href("log", "", { sel: offset })}">${off(offset)}</a>`;
+export const memberLink = (view, name) => html`<a href="${view.href("member", name)}">${name}</a>`;
 export const electionLink = (view, offset, words) => html`<a class="o" href="${view.href("election", offset)}">${words ?? off(offset)}</a>`;
 export const node = id => `n${id}`;
 
 /** `broker-set/trade-01` is read as `trade-01`; other kinds keep their kind. */
-export const shortKey = key => key.replace(/^broker-set\//, "").replace(/^(topic|config|node|leader|cluster|key|lease|member)\//, "$1 ");
+export const shortKey = key => key.replace(/^broker-set\//, "").replace(/^(topic|config|node|leader|cluster|key|lease|member|shard|segment|session)\//, "$1 ");
 
 /** What happened, in the server's words, without the name that stands beside it. */
 export function what(event) {

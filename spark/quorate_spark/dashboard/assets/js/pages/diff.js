@@ -20,7 +20,7 @@ export function needs(view) {
   return b === null ? { diff: { path: "about", live: true } } : { diff: { path: "diff", query: { from: a, to: open ? null : b }, live: true, every: 700, slot: "diff" } };
 }
 
-const KINDS = { "broker-set": "Broker sets", topic: "Topics", config: "Settings", node: "Nodes", leader: "Leader", "feature-level": "Feature level", key: "Keys", lease: "Leases", member: "Members", cluster: "Cluster" };
+const KINDS = { "broker-set": "Broker sets", topic: "Topics", config: "Settings", node: "Nodes", leader: "Leader", "feature-level": "Feature level", key: "Keys", lease: "Leases", member: "Members", shard: "Shards", segment: "Segments", session: "Sessions", cluster: "Cluster" };
 const field = name => name.replace(/^members\.(\d+)\.?/, "broker $1 ").replace(/_/g, " ").trim();
 
 function value(v, name) {
@@ -32,7 +32,7 @@ function value(v, name) {
 }
 
 function entity(view, e) {
-  const name = e.kind === "member" ? html`<a href="${view.href("member", e.name)}">${e.name}</a>` : e.kind === "key" ? html`<a href="${view.href("key", e.name)}">${e.name}</a>` : e.kind === "broker-set" && e.change !== "removed" ? setLink(view, e.name) : e.name;
+  const name = e.kind === "member" ? html`<a href="${view.href("member", e.name)}">${e.name}</a>` : e.kind === "key" ? html`<a href="${view.href("key", e.name)}">${e.name}</a>` : e.kind === "session" ? html`<a href="${view.href("session", e.name)}">${e.name}</a>` : e.kind === "shard" || e.kind === "segment" ? html`<a href="${view.href("shard", e.name.split("/")[0])}">${e.name}</a>` : e.kind === "broker-set" && e.change !== "removed" ? setLink(view, e.name) : e.name;
   const rows = e.fields.length ? e.fields : [{ field: "", before: null, after: null }];
   return html`<tbody data-key="${e.kind}/${e.name}">${rows.map((f, i) => html`<tr data-key="${f.field}">${i ? "" : html`<th scope="rowgroup" rowspan="${rows.length}">${name}<span class="mute">${e.change === "changed" ? "" : ` ${e.change}`}</span></th>`}<td class="wrap">${field(f.field)}</td><td class="wrap before">${e.change === "added" ? "" : value(f.before, f.field)}</td><td class="c">${f.field ? arrow : ""}</td><td class="wrap after-v">${e.change === "removed" ? "" : value(f.after, f.field)}</td></tr>`)}</tbody>`;
 }
