@@ -22,6 +22,7 @@ from tests.kills.ledger import Ledger, read_log
 from tests.kills.services import LEASE_S, Services, Size, Told
 from tests.rocketmq.world import World, begun
 
+pytestmark = pytest.mark.peers
 PATIENCE_S = 120.0
 """For a start on a machine with other work."""
 PAGE = 5_000
