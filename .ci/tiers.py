@@ -178,7 +178,7 @@ def at_length() -> list[Step]:
         pytest("etcd beside us", 600, ["tests/etcd"], marks=marks),
         pytest("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], marks=marks),
         pytest("damaged files, at length", 1500, ["tests/faults"], marks=marks),
-        pytest("kills and histories, at length", 900, ["tests/kills", "tests/linearizability"], marks=marks),
+        pytest("kills and histories, at length", 1500, ["tests/kills", "tests/linearizability"], marks=marks),
         pytest("projections, at length", 600, ["tests/projections"], marks=marks),
         pytest("spark, at length", 1200, ["tests/spark"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("every reader, at length", 1200, ["tests/equality"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),

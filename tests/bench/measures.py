@@ -33,6 +33,7 @@ from tests.bench.machine_counts import machine_counts
 from tests.bench.page import page
 from tests.bench.projections import projections
 from tests.bench.spark_source import spark_source
+from tests.bench.watchers import watchers
 
 CLIENTS = (1, 16, 64)
 COMMITS = 150_000
@@ -167,6 +168,7 @@ MEASURES: dict[str, Callable[[Run], None]] = {
     "growth": growth,
     "restart": restart,
     "consumers": consumers,
+    "watchers": watchers,
     "page": page,
     "spark": spark_source,
     "projections": projections,

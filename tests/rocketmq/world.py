@@ -3,7 +3,8 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from quorate.events import Event, decode
 from tests.clusters import free_ports
 from tests.contract.client import Closed, Remoting, read_json
 from tests.contract.cluster import QuorateCluster
+from tests.peers import peer
 from tests.rocketmq.stock import Peer, Stock
 
 PATIENCE_S = 60.0
@@ -124,3 +126,19 @@ class World:
             return found
         finally:
             consumer.close()
+
+
+@contextmanager
+def begun(directory: Path, *, name_server: bool) -> Iterator[World]:
+    """Three controllers, a client and, if wanted, a stock name server; no broker yet. All of it ends afterwards."""
+    jars = peer("rocketmq") / "lib"
+    with ExitStack() as stack:
+        stock = Stock(directory / "stock", jars)
+        stack.callback(stock.stop)
+        cluster = QuorateCluster(directory / "quorate")
+        stack.callback(cluster.stop)
+        if name_server:
+            stock.name_server()
+        else:
+            stock.names = ";".join(cluster.addresses)
+        yield World(cluster, stock, Peer(stock))

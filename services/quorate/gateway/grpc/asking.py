@@ -26,6 +26,7 @@ from quorate.gateway.grpc.codes import (
     not_fresh,
 )
 from quorate.gateway.grpc.context import PRINCIPAL, GrpcContext, number_of
+from quorate.gateway.grpc.gathering import Gathering
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import Command, Reply
 from quorate.model.ordered import OrderedMap
@@ -56,6 +57,7 @@ class Asking:
     def __init__(self, context: GrpcContext) -> None:
         self.context = context
         self._cluster = number_of(context.cluster_id)
+        self._gathering = Gathering(context.scheduler, context.settings.gather_s)
 
     def header(self, revision: int | None = None) -> rpc_pb2.ResponseHeader:
         """Of an answer at this revision, or at what is applied here."""
@@ -97,12 +99,7 @@ class Asking:
         """The reply, of this kind, and its revision. Raises CallError."""
         self.allowed(type(command).__name__, resource)
         within_s = self.time_for(call)
-        outcome: Outcome = await _told(
-            lambda done: self.context.controller.submit(
-                command, Caller(PRINCIPAL, call.peer()), done, cause="grpc", timeout_s=within_s
-            ),
-            within_s,
-        )
+        outcome = await self._outcome(command, Caller(PRINCIPAL, call.peer()), within_s)
         if not isinstance(outcome, Answered) or not isinstance(outcome.reply, kind):
             raise failed(outcome)
         if self.context.controller.offset < outcome.offset:  # In time or not: it is answered.
@@ -110,6 +107,16 @@ class Asking:
             with suppress(CallError):
                 await self._view(freshness, within_s)
         return outcome.reply, max(outcome.offset - 1, 0)
+
+    async def _outcome(self, command: Command, caller: Caller, within_s: float) -> Outcome:
+        def begin(done: Callable[[Outcome], None]) -> None:
+            submit = self.context.controller.submit
+            self._gathering.begin(lambda: submit(command, caller, done, cause="grpc", timeout_s=within_s))
+
+        try:
+            return await _told(begin, within_s)
+        finally:
+            self._gathering.ended()
 
     async def view(self, call: Call, *, stale: bool = False) -> ReadView:
         """The state: with all that was committed before, or as this node has it. Raises CallError."""
@@ -171,14 +178,20 @@ class Asking:
 
 async def _told(ask: Callable[[Callable[[T], None]], None], within_s: float) -> T:
     """What a callback is called with. Raises CallError when it is not called in time, or a little later."""
-    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
 
     def done(value: T) -> None:
         if not answer.done():  # The caller may have gone.
             answer.set_result(value)
 
+    def late() -> None:
+        if not answer.done():
+            answer.set_exception(CallError(*TIMED_OUT))
+
     ask(done)
+    timer = loop.call_later(within_s + GRACE_S, late)
     try:
-        return await asyncio.wait_for(answer, within_s + GRACE_S)
-    except TimeoutError as error:
-        raise CallError(*TIMED_OUT) from error
+        return await answer
+    finally:
+        timer.cancel()

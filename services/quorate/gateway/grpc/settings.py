@@ -26,6 +26,8 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A read or a write is answered within this, or when its caller's own deadline passes."""
     past_timeout_s: float = 10.0
     """A read of a revision that is no longer in memory: it is replayed."""
+    gather_s: float = 0.005
+    """How long a write waits at most for those under way before it, to be written with others; a lone one does not."""
     waiting_max: int = 1000
     """Reads that may wait for an offset at the same time."""
     keys_per_turn: int = 500
