@@ -142,7 +142,7 @@ def _whole(thing: Any) -> dict[str, Any]:
 def _broker_set(facts: Facts, found: BrokerSet) -> dict[str, Any]:
     elected = [s for s, ev in facts if isinstance(ev, e.MasterElected) and ev.broker_set == found.name]
     master = elected[-1] if found.master is not None else None
-    told = ("broker_id", "address", "registered", "fenced", "capabilities", "topics")
+    told = ("broker_id", "address", "registered", "fenced", "capabilities", "topics", "registration_epoch")
     return {
         "kind": "broker-set",
         "name": found.name,

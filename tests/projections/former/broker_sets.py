@@ -10,6 +10,7 @@ from quorate.events import (
     BrokerDataCleaned,
     BrokerFenced,
     BrokerIdApplied,
+    BrokerLifeBegan,
     BrokerRegistered,
     BrokerUnfenced,
     ElectionFailed,
@@ -26,6 +27,7 @@ Mine = (
     | BrokerDataCleaned
     | BrokerFenced
     | BrokerIdApplied
+    | BrokerLifeBegan
     | BrokerRegistered
     | BrokerUnfenced
     | ElectionFailed
@@ -74,6 +76,8 @@ def _changed(row: BrokerSetRow, stamp: Stamp, event: "_Later") -> BrokerSetRow |
             return _replace(row, election=_replace(row.election, acknowledged=True))
         case BrokerFenced() | BrokerUnfenced():
             return _with(row, _replace(_replica(row, event.broker_id), fenced=isinstance(event, BrokerFenced)))
+        case BrokerLifeBegan():
+            return _with(row, _replace(_replica(row, event.broker_id), registration_epoch=stamp.offset))
         case BrokerRegistered() | BrokerAddressChanged():
             return _with(row, _announced(_replica(row, event.broker_id), event))
         case BrokerDataCleaned():
@@ -86,6 +90,7 @@ _Later = (
     BrokerAddressChanged
     | BrokerDataCleaned
     | BrokerFenced
+    | BrokerLifeBegan
     | BrokerRegistered
     | BrokerUnfenced
     | ElectionFailed

@@ -17,7 +17,7 @@ from quorate.metadata.configs import (
     unread,
     values,
 )
-from quorate.metadata.limits import CHECKS, in_force
+from quorate.metadata.limits import UNSAID, in_force
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.subjects import level_in_force
 from quorate.model.state import State
@@ -95,7 +95,7 @@ OF_SETS: Effects = {
 EFFECTS: dict[str, Effects] = {
     "controller": OF_SETS,
     "cluster": {
-        **{name: ("7", partial(in_force, name=name)) for name in CHECKS},
+        **{name: ("true" if unsaid is False else "7", partial(in_force, name=name)) for name, unsaid in UNSAID.items()},
         "schemas.compatibility": ("NONE", partial(level_in_force, subject="")),
     },
     "node/1": OF_SETS,
