@@ -83,6 +83,15 @@ def rpc(address: str) -> None:
         assert asked.status == health_pb2.HealthCheckResponse.SERVING
 
 
+def is_served(address: str) -> bool:
+    """Does it answer a health check by now?"""
+    try:
+        rpc(address)
+    except grpc.RpcError:
+        return False
+    return True
+
+
 def seconds(ask: Callable[[], None]) -> float:
     began = time.perf_counter()
     ask()
@@ -348,7 +357,7 @@ def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_lis
             node.send("PUT", "/v1/config/topic/t", {"changes": changes, "unread": True}, Done)
         remoting(int(place.rpc.rpartition(":")[2]))
         kafka(int(place.kafka.rpartition(":")[2]))
-        rpc(place.grpc)
+        until(partial(is_served, place.grpc), "gRPC's library has closed the silent, and serves again")
         assert process.poll() is None, (folder / "log").read_text()
     data = place.folder / "data"
     assert [path for path in (data, *data.rglob("*")) if path.stat().st_mode & 0o077] == []

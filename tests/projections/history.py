@@ -242,7 +242,7 @@ class History:
         client = chance.choice(("c", "sensor/1 ü", "d"))
         found = state.sessions.get(client)
         epoch = 0 if found is None else found.session_epoch
-        name = chance.choice(tuple(state.members) or ("nobody",))
+        name = chance.choice(sorted(state.members) or ("nobody",))
         member_epoch = state.members[name].epoch if name in state.members else 0
         will = Will(topic="gone/1", payload=chance.randbytes(3), qos=1, delay_s=chance.choice((0, 0, 1)))
         opening = commands.OpenSession(

@@ -17,7 +17,7 @@ from quorate.metadata.configs import (
     unread,
     values,
 )
-from quorate.metadata.limits import UNSAID, in_force
+from quorate.metadata.limits import CHECKS, UNCLEAN_SEGMENT_LEADERS, in_force
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.subjects import level_in_force
 from quorate.model.state import State
@@ -92,10 +92,11 @@ OF_SETS: Effects = {
     "enableElectUncleanMaster": ("true", unclean),
     "notifyBrokerRoleChanged": ("false", notified),
 }
+SWITCHES = (UNCLEAN_SEGMENT_LEADERS,)
 EFFECTS: dict[str, Effects] = {
     "controller": OF_SETS,
     "cluster": {
-        **{name: ("true" if unsaid is False else "7", partial(in_force, name=name)) for name, unsaid in UNSAID.items()},
+        **{name: ("true" if name in SWITCHES else "7", partial(in_force, name=name)) for name in CHECKS},
         "schemas.compatibility": ("NONE", partial(level_in_force, subject="")),
     },
     "node/1": OF_SETS,

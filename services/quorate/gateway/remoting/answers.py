@@ -164,20 +164,20 @@ def _accepted(reply: Reply, offset: int) -> Message:
             return Message(code, remark=remark) if code else _master(reply, code, remark)
         case Accepted() | TopicIs() | KeyIsPut() | KeysAreDeleted():
             return OK
-        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs() | MemberIs() | MemberDescribed():
-            raise InvariantBrokenError("no RocketMQ request asks for keys or members")
-        case KeysAre() | Transacted() | LeaseIs():
-            raise InvariantBrokenError("no RocketMQ request asks for ranges of keys, transactions or leases")
-        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs():
-            raise InvariantBrokenError("no RocketMQ request asks for keys")
-        case SchemaIs() | SchemasAreDeleted():
-            raise InvariantBrokenError("no RocketMQ request asks for schemas")
-        case ShardIs() | SegmentIs() | InSyncIs():
-            raise InvariantBrokenError("no RocketMQ request asks for segments")
-        case KeysAre() | KeyIsPut() | KeysAreDeleted() | Transacted() | LeaseIs():
-            raise InvariantBrokenError("no RocketMQ request asks for keys")
-        case MemberIs() | MemberDescribed() | SessionIs():
-            raise InvariantBrokenError("no RocketMQ request asks for members or sessions")
+        case (
+            KeysAre()
+            | Transacted()
+            | LeaseIs()
+            | SchemaIs()
+            | SchemasAreDeleted()
+            | ShardIs()
+            | SegmentIs()
+            | InSyncIs()
+            | MemberIs()
+            | MemberDescribed()
+            | SessionIs()
+        ):
+            raise InvariantBrokenError(f"no RocketMQ request is answered with {type(reply).__name__}")
         case _:
             assert_never(reply)
 

@@ -168,6 +168,7 @@ class RemotingService:
         self._access = access or OpenAccess()
         self._quota = quota or NoQuota()
         self._guarded = access is not None or quota is not None
+        self._epochs_required = settings.registration_epochs_required
         self.metrics = metrics or Metrics()
         self._replica_info: dict[str, tuple[BrokerSet, Message]] = {}
         self._all_topics: tuple[State, int, Message] | None = None
@@ -188,9 +189,10 @@ class RemotingService:
             return answers.NAMES_TOO_LONG
         if self._guarded and not self._permitted(connection, "Heartbeat", f"broker-set/{fields.broker_set}"):
             return answers.FORBIDDEN
-        refusal = self._of_another_life(fields)
-        if refusal is not None:
-            return refusal
+        if fields.registration_epoch is not None or self._epochs_required:
+            refusal = self._of_another_life(fields)
+            if refusal is not None:
+                return refusal
         self._controller.heartbeat(fields, connection)
         if self.names is not None and self.names.announced.impatient:
             self.names.beat(fields.cluster, fields.address)
@@ -200,11 +202,12 @@ class RemotingService:
         """Why it is not heard: as far as this node has applied, the broker registered again since."""
         epoch = fields.registration_epoch
         if epoch is None:
-            return answers.EPOCH_NEEDED if self._settings.registration_epochs_required else None
+            return answers.EPOCH_NEEDED
         broker_set = self._controller.state.broker_sets.get(fields.broker_set)
         replica = None if broker_set is None else broker_set.replica(fields.broker_id)
-        stale = replica is not None and epoch < replica.registration_epoch
-        return answers.superseded(replica.registration_epoch) if replica is not None and stale else None
+        if replica is None or epoch >= replica.registration_epoch:
+            return None
+        return answers.superseded(replica.registration_epoch)
 
     def handle(self, request: Request, frame: Frame, connection: Connection) -> None:
         """Everything else."""
@@ -368,7 +371,7 @@ class RemotingService:
     def register_broker(self, request: RegisterBrokerRequest, body: bytes, exchange: Exchange) -> None:
         """1003; a body tells capabilities and topics, and ``withTopology`` asks for more than Java's answer."""
         fields = request.fields
-        if fields.registration_epoch is None and self._settings.registration_epochs_required:
+        if fields.registration_epoch is None and self._epochs_required:
             exchange.reply(answers.EPOCH_NEEDED)
             return
         name = needed(fields.broker_name, "brokerName")
