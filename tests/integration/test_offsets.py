@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import grpc
@@ -85,10 +86,13 @@ def test_offsets_are_committed_at_any_node_and_one_of_a_race_wins(cluster: Start
         created = rpc_pb2.WatchCreateRequest(
             key=b"quorate.offsets/race/", range_end=b"quorate.offsets/race0", start_revision=first
         )
-        answers = WatchStub(two).Watch(iter([rpc_pb2.WatchRequest(create_request=created)]), timeout=20)
+        asked: Queue[rpc_pb2.WatchRequest | None] = Queue()
+        asked.put(rpc_pb2.WatchRequest(create_request=created))
+        answers = WatchStub(two).Watch(iter(asked.get, None), timeout=20)
         seen: list[bytes] = []
         while len(seen) < 2:
             seen += [event.kv.value for event in next(answers).events]
+        asked.put(None)  # Who asks nothing more is told nothing more.
         assert seen == [b"10", str(won).encode()]
 
 
