@@ -2,9 +2,9 @@
 
 Rules: told by the leader, with the request by which tools make topics (17), after asking for what the master has (351),
 so that an answer that was lost costs nothing and attributes are changed, not set again. A topic that is made or changed
-goes to every master. A leader that begins, and a master that is new, are compared: a topic that the master lacks goes
-there; one that it has otherwise is counted and left, or made the same (``push_topics``). Deletions go to no broker:
-they would take messages along.
+goes to every master, a few in a turn: no commit waits for it. A leader that begins, and a master that is new, are
+compared: a topic that the master lacks goes there; one that it has otherwise is counted and left, or made the same
+(``push_topics``). Deletions go to no broker: they would take messages along.
 
 Theory: the brokers themselves are the record of what was delivered (level-triggered reconciliation), so nothing of it
 is written in the log.
@@ -22,10 +22,13 @@ from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MasterElected, TopicCreated, TopicDeleted, TopicUpdated
 from quorate.model.routes import MASTER_ID, addresses
 from quorate.model.state import Topic
+from quorate.slices import Steps, in_slices
 
 _T = TypeVar("_T")
 _Item = tuple[str, str]
 """A set, and a topic; no topic: all of them are compared."""
+WAITS_MAX = 10_000
+"""With so many waiting a set is compared, instead of being told of one topic more."""
 
 
 class TopicPushes(Listener):
@@ -37,10 +40,16 @@ class TopicPushes(Listener):
         self, controller: Controller, scheduler: Scheduler, brokers: TopicLink, settings: ControllerSettings
     ) -> None:
         self._controller = controller
+        self._scheduler = scheduler
         self._brokers = brokers
         self._settings = settings
         self._waits: dict[_Item, float] = {}
         """What is not done yet, and how long it waits before it is tried once more."""
+        self._led: dict[str, None] = {}
+        """The sets that had a master when it was last looked."""
+        self._made: dict[str, None] = {}
+        """Topics of which nobody was told yet."""
+        self._spreads = False
         self._term = 0
         self._differing: dict[str, frozenset[str]] = {}
         self._queue: PacedQueue[_Item] = PacedQueue(scheduler, settings.topic_push_rest_s, self._do)
@@ -59,13 +68,16 @@ class TopicPushes(Listener):
     def opened(self, term: int) -> None:
         """What the former leader may have left undone."""
         self._term = term
+        sets = self._controller.state.broker_sets
+        self._led = dict.fromkeys(name for name, one in sets.items() if one.master is not None)
         if self._controller.state.topics:
-            self._add((name, "") for name in self._controller.state.broker_sets)
+            self._add((name, "") for name in self._led)
 
     def lost(self) -> None:
         """Whoever leads next compares."""
         self._term = 0
         self._waits.clear()
+        self._made.clear()
         self._differing.clear()
         self._queue.clear()
         self._agenda.clear()
@@ -76,11 +88,30 @@ class TopicPushes(Listener):
             return
         for _, event in events:
             if isinstance(event, TopicCreated | TopicUpdated):
-                self._add((name, event.topic) for name in self._controller.state.broker_sets)
-            elif isinstance(event, MasterElected) and self._controller.state.topics:
-                self._add([(event.broker_set, "")])
+                self._made[event.topic] = None
+                if not self._spreads:
+                    self._spreads = True
+                    self._scheduler.call_soon(lambda: in_slices(self._spread(), self._scheduler, self._spread_out))
+            elif isinstance(event, MasterElected):
+                self._led[event.broker_set] = None
+                if self._controller.state.topics:
+                    self._add([(event.broker_set, "")])
             elif isinstance(event, TopicDeleted):
                 self._differing = {name: topics - {event.topic} for name, topics in self._differing.items()}
+
+    def _spread(self) -> Steps[None]:
+        """Each topic to each master."""
+        while self._made:
+            topic = next(iter(self._made))
+            del self._made[topic]
+            for name in tuple(self._led):
+                if self._term:
+                    self._add([(name, topic if len(self._waits) < WAITS_MAX else "")])
+                yield
+
+    def _spread_out(self, made: Callable[[], None]) -> None:
+        self._spreads = False
+        made()
 
     def _add(self, items: Iterable[_Item]) -> None:
         if self._settings.push_topics == "off":
@@ -96,7 +127,9 @@ class TopicPushes(Listener):
         broker_set, topic = item
         master = self._master(broker_set)
         if master is None or (topic and topic not in self._controller.state.topics):
-            self._waits.pop(item, None)  # A master that is elected later is compared.
+            self._waits.pop(item, None)
+            if master is None:
+                self._led.pop(broker_set, None)  # A master that is elected later is compared.
             return False
         if topic:
             self._brokers.ask_topic(master, topic, self._mine(item, lambda found: self._compared(item, master, found)))

@@ -7,7 +7,7 @@ import pytest
 
 from quorate.controller import TopicPushes
 from quorate.controller.settings import ControllerSettings
-from quorate.metadata.commands import DeleteTopic, ElectMaster, PutTopic
+from quorate.metadata.commands import ApplyBrokerId, DeleteTopic, ElectMaster, PutTopic
 from quorate.model.state import Topic
 from tests.unit.controller.bench import Bench, Line
 
@@ -71,6 +71,32 @@ def test_a_topic_that_is_made_goes_to_the_master() -> None:
     assert masters.put == [(MASTER, "orders", None)]
     assert masters.has[MASTER]["orders"] == bench.machine.state.topics["orders"]
     assert (len(pushes), pushes.pushed) == (0, 1)
+
+
+def test_sets_without_a_master_cost_a_topic_nothing() -> None:
+    """Nobody is asked, and nothing waits, however many there are; who comes to lead one of them is compared."""
+    bench, masters, pushes = begun()
+    for number in range(50):
+        name = f"nobody-{number}"
+        bench.done(ApplyBrokerId(cluster="c", broker_set=name, broker_id=1, register_check_code="h:1;1"))
+    bench.done(orders())
+    waited(bench)
+    assert (masters.asked, len(pushes), list(pushes._led)) == ([(MASTER, "orders")], 0, ["a"])
+
+
+def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too much waiting a set is compared instead of being told of one topic more, and lacks nothing in the end."""
+    monkeypatch.setattr("quorate.controller.topic_pushes.WAITS_MAX", 3)
+    bench, masters, pushes = begun()
+    masters.deaf.add(MASTER)
+    for number in range(9):
+        bench.done(PutTopic(topic=f"t{number}", read_queues=1, write_queues=1, permission=6))
+        waited(bench, 1)
+    assert len(pushes) == 4
+    masters.deaf.clear()
+    waited(bench, 40)
+    assert masters.has[MASTER].keys() == {f"t{number}" for number in range(9)}
+    assert len(pushes) == 0
 
 
 def test_a_changed_topic_is_told_with_what_was_before() -> None:
