@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from quorate.clock import Scheduler
 from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
-from quorate.controller.paced import Agenda, PacedQueue
+from quorate.controller.paced import UntilDone
 from quorate.controller.ports import BrokerLink, RoleChange
 from quorate.controller.settings import ControllerSettings
 from quorate.events import BrokerAddressChanged, BrokerRegistered, Event
@@ -37,16 +37,12 @@ class MemberNews(Listener):
         self._controller = controller
         self._scheduler = scheduler
         self._brokers = brokers
-        self._settings = settings
-        self._waits: dict[_Item, float] = {}
-        """Who has not heard it yet, each once, and how long it waits before it is told once more."""
         self._term = 0
-        self._queue: PacedQueue[_Item] = PacedQueue(scheduler, settings.topic_push_rest_s, self._do)
-        self._agenda: Agenda[tuple[int, _Item]] = Agenda(scheduler, settings.deadline_sweep_s, self._due)
+        self._untold: UntilDone[_Item] = UntilDone(scheduler, settings, self._do)
 
     def __len__(self) -> int:
         """Brokers to be told."""
-        return len(self._waits)
+        return len(self._untold)
 
     def opened(self, term: int) -> None:
         """From here on."""
@@ -55,9 +51,7 @@ class MemberNews(Listener):
     def lost(self) -> None:
         """Whoever leads next tells of who registers then."""
         self._term = 0
-        self._waits.clear()
-        self._queue.clear()
-        self._agenda.clear()
+        self._untold.clear()
 
     def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """Each that registered is told to the others of its set."""
@@ -67,19 +61,17 @@ class MemberNews(Listener):
             if isinstance(event, BrokerRegistered | BrokerAddressChanged):
                 known = self._controller.state.known(event.broker_set)
                 others = [] if known is None else [one for one in members(known) if one != event.broker_id]
-                wanted = [(event.broker_set, number) for number in others]
-                self._waits.update(dict.fromkeys(wanted, self._settings.role_push_backoff_s))
-                self._queue.add(wanted)
+                self._untold.add((event.broker_set, number) for number in others)
 
     def _do(self, item: _Item) -> bool:
         """Tell it; False: not now, or nobody needs it any more."""
         name, broker_id = item
         known = self._controller.state.known(name)
         if known is None or not self._listens(known, broker_id):
-            self._waits.pop(item, None)
+            self._untold.end(item)
             return False
         if known.master is None:
-            self._again(item)  # 1008 names a master.
+            self._untold.again(item)  # 1008 names a master.
             return False
         change = RoleChange(
             master=known.master,
@@ -92,12 +84,12 @@ class MemberNews(Listener):
         term = self._term
 
         def done(acknowledged: bool) -> None:
-            if self._term != term or item not in self._waits:
+            if self._term != term or item not in self._untold:
                 return
             if not acknowledged or self._told(name) != change.members:
-                self._again(item)
+                self._untold.again(item)
             else:
-                del self._waits[item]
+                self._untold.end(item)
 
         self._brokers.notify(known.address(broker_id) or "", change, done)
         return True
@@ -116,13 +108,3 @@ class MemberNews(Listener):
             and live.alive(broker_set.cluster, broker_set.name, broker_id) is True
             and self._controller.policy_for(broker_set.name).notify_broker_role_changed
         )
-
-    def _again(self, item: _Item) -> None:
-        wait_s = self._waits[item]
-        self._waits[item] = min(wait_s * 2, self._settings.role_push_backoff_max_s)
-        self._agenda.add(wait_s, (self._term, item))
-
-    def _due(self, due: tuple[int, _Item]) -> None:
-        term, item = due
-        if term == self._term and item in self._waits:
-            self._queue.add([item])

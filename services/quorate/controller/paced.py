@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 from quorate.clock import Scheduler
+from quorate.controller.settings import ControllerSettings
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -83,3 +84,49 @@ class Agenda(Generic[T]):
             self._scheduler.call_soon(self._ring)
         elif self._rings:
             self._scheduler.call_later(self._period_s, self._ring)
+
+
+class UntilDone(Generic[K]):
+    """Items that are tried, one at a time, until they are done: again with growing pauses, and each waits once.
+
+    ``do`` begins with one; False: it needs nothing after all, and is at its end already or comes again.
+    """
+
+    def __init__(self, scheduler: Scheduler, settings: ControllerSettings, do: Callable[[K], bool]) -> None:
+        self._settings = settings
+        self._waits: dict[K, float] = {}
+        """What is not done yet, and how long it waits before it is tried once more."""
+        self._queue: PacedQueue[K] = PacedQueue(scheduler, settings.topic_push_rest_s, do)
+        self._agenda: Agenda[K] = Agenda(scheduler, settings.deadline_sweep_s, self._due)
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def __contains__(self, item: K) -> bool:
+        return item in self._waits
+
+    def add(self, items: Iterable[K]) -> None:
+        """To be done, whatever became of them before."""
+        wanted = dict.fromkeys(items, self._settings.role_push_backoff_s)
+        self._waits.update(wanted)
+        self._queue.add(wanted)
+
+    def again(self, item: K) -> None:
+        """Once more, after its pause."""
+        wait_s = self._waits[item]
+        self._waits[item] = min(wait_s * 2, self._settings.role_push_backoff_max_s)
+        self._agenda.add(wait_s, item)
+
+    def end(self, item: K) -> None:
+        """It is done, or nobody needs it."""
+        self._waits.pop(item, None)
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._waits.clear()
+        self._queue.clear()
+        self._agenda.clear()
+
+    def _due(self, item: K) -> None:
+        if item in self._waits:
+            self._queue.add([item])

@@ -16,7 +16,7 @@ from typing import TypeVar
 from quorate.clock import Scheduler
 from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
-from quorate.controller.paced import Agenda, PacedQueue
+from quorate.controller.paced import UntilDone
 from quorate.controller.ports import TopicLink
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MasterElected, TopicCreated, TopicDeleted, TopicUpdated
@@ -43,8 +43,6 @@ class TopicPushes(Listener):
         self._scheduler = scheduler
         self._brokers = brokers
         self._settings = settings
-        self._waits: dict[_Item, float] = {}
-        """What is not done yet, and how long it waits before it is tried once more."""
         self._led: dict[str, None] = {}
         """The sets that had a master when it was last looked."""
         self._made: dict[str, None] = {}
@@ -52,13 +50,12 @@ class TopicPushes(Listener):
         self._spreads = False
         self._term = 0
         self._differing: dict[str, frozenset[str]] = {}
-        self._queue: PacedQueue[_Item] = PacedQueue(scheduler, settings.topic_push_rest_s, self._do)
-        self._agenda: Agenda[tuple[int, _Item]] = Agenda(scheduler, settings.deadline_sweep_s, self._due)
+        self._undone: UntilDone[_Item] = UntilDone(scheduler, settings, self._do)
         self.pushed = 0
 
     def __len__(self) -> int:
         """Masters and topics to be told of, or compared."""
-        return len(self._waits)
+        return len(self._undone)
 
     @property
     def differing(self) -> int:
@@ -76,11 +73,9 @@ class TopicPushes(Listener):
     def lost(self) -> None:
         """Whoever leads next compares."""
         self._term = 0
-        self._waits.clear()
+        self._undone.clear()
         self._made.clear()
         self._differing.clear()
-        self._queue.clear()
-        self._agenda.clear()
 
     def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """A topic is made or changed, a master is new."""
@@ -106,7 +101,7 @@ class TopicPushes(Listener):
             del self._made[topic]
             for name in tuple(self._led):
                 if self._term:
-                    self._add([(name, topic if len(self._waits) < WAITS_MAX else "")])
+                    self._add([(name, topic if len(self._undone) < WAITS_MAX else "")])
                 yield
 
     def _spread_out(self, made: Callable[[], None]) -> None:
@@ -114,11 +109,8 @@ class TopicPushes(Listener):
         made()
 
     def _add(self, items: Iterable[_Item]) -> None:
-        if self._settings.push_topics == "off":
-            return
-        wanted = list(items)
-        self._waits.update(dict.fromkeys(wanted, self._settings.role_push_backoff_s))
-        self._queue.add(wanted)
+        if self._settings.push_topics != "off":
+            self._undone.add(items)
 
     # -- one of them
 
@@ -127,7 +119,7 @@ class TopicPushes(Listener):
         broker_set, topic = item
         master = self._master(broker_set)
         if master is None or (topic and topic not in self._controller.state.topics):
-            self._waits.pop(item, None)
+            self._undone.end(item)
             if master is None:
                 self._led.pop(broker_set, None)  # A master that is elected later is compared.
             return False
@@ -146,10 +138,10 @@ class TopicPushes(Listener):
         term = self._term
 
         def told(answer: _T | None) -> None:
-            if self._term != term or item not in self._waits:
+            if self._term != term or item not in self._undone:
                 return
             if answer is None:
-                self._again(item)
+                self._undone.again(item)
             else:
                 then(answer)
 
@@ -177,21 +169,11 @@ class TopicPushes(Listener):
         differing = [name for name, topic in ours.items() if name in found and found[name] != topic]
         everything = self._settings.push_topics == "all"
         self._differing[broker_set] = frozenset(() if everything else differing)
-        del self._waits[item]
+        self._undone.end(item)
         self._add((broker_set, name) for name in (*lacking, *(differing if everything else ())))
 
     def _end(self, item: _Item) -> None:
-        self._waits.pop(item, None)
+        self._undone.end(item)
         broker_set, topic = item
         if broker_set in self._differing:
             self._differing[broker_set] -= {topic}
-
-    def _again(self, item: _Item) -> None:
-        wait_s = self._waits[item]
-        self._waits[item] = min(wait_s * 2, self._settings.role_push_backoff_max_s)
-        self._agenda.add(wait_s, (self._term, item))
-
-    def _due(self, due: tuple[int, _Item]) -> None:
-        term, item = due
-        if term == self._term and item in self._waits:
-            self._queue.add([item])
