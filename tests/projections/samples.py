@@ -3,10 +3,13 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 from quorate_projections.views import VIEWS as CATALOGUE
 from tests.batches import Record
+from tests.projections.history import commits
+from tests.projections.log import HistoryLog
 from tests.projections.replay import Replay, Row
 from tests.projections.worker import Worker
 
@@ -32,6 +35,11 @@ class Samples:
         self.taken.append((view, order, page))
         return True
 
+    def check(self, log: HistoryLog) -> None:
+        """Every sample equals the replay, and of every view some rows were compared (``fill`` sees to it)."""
+        full = self.compare(list(islice(chain.from_iterable(commits(log.seed)), log.events)))
+        assert all(full[view] for view in VIEWS), full
+
     def compare(self, log: list[Record]) -> Counter[str]:
         """Every sample equals the replay at its own offset; how many samples of each view were not empty."""
         replay, full = Replay(), Counter[str]()
@@ -48,6 +56,15 @@ class Samples:
     def offsets(self) -> int:
         """Distinct offsets sampled."""
         return len({page["offset"] for _, _, page in self.taken})
+
+
+def fill(log: HistoryLog) -> None:
+    """Go on with its life until every view has rows: which of them it is without at some moment is chance."""
+    replay, records = Replay(), chain.from_iterable(commits(log.seed))
+    while replay.count < log.events or not all(map(replay.shown, VIEWS)):
+        if replay.count == log.events:
+            log.append_commits(1)
+        replay.feed(next(records))
 
 
 def ordered(rows: dict[str, Row], order: str) -> list[tuple[str, Row]]:
