@@ -42,7 +42,7 @@ from quorate.controller.settings import ControllerSettings
 from quorate.errors import UsageError
 from quorate.events import Event, Stamp
 from quorate.events import key as event_key
-from quorate.metadata.commands import Accepted, Command, HearMember, KeepLease, Refusal, Reply
+from quorate.metadata.commands import AnsweredBefore, Command, HearMember, KeepLease, Refusal, Reply
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
@@ -180,8 +180,10 @@ class Decider(Listener):
             return None
         if isinstance(answer, Refusal):
             return UnknownOutcome(answer.remark) if answer.code == "RequestExpired" else Refused(answer, tip.offset)
-        reply = _reply_decoder.decode(answer.reply) if answer.reply else Accepted()
-        return Answered(reply, answer.first_offset + answer.count, repeated=True)
+        first, count = answer.first_offset, answer.count
+        kept = answer.reply
+        reply = _reply_decoder.decode(kept) if kept else AnsweredBefore(first_offset=first, count=count)
+        return Answered(reply, first + count, repeated=True)
 
     def _propose(self, tip: Tip, pending: CommandPending, decision: Decision, context: Context) -> bool:
         base, events, reply = tip.offset, decision.events, decision.reply
@@ -322,6 +324,6 @@ def _uncertain(pending: CommandPending, reason: str) -> Outcome:
 
 
 def _remembered(reply: Reply) -> bytes:
-    """The reply as a retry will get it; a very long one is remembered as ``Accepted`` (no bytes)."""
+    """The reply as a retry will get it; of a very long one nothing: the retry is told where its events are."""
     encoded = _reply_encoder.encode(reply)
     return encoded if len(encoded) <= MAX_REPLY_BYTES else b""

@@ -550,6 +550,13 @@ class Accepted(_Value, frozen=True):
     """Done; nothing to say beyond it."""
 
 
+class AnsweredBefore(_Value, frozen=True):
+    """Answer to a request that ran before and whose answer was too long to keep: where its events are."""
+
+    first_offset: int
+    count: int
+
+
 class BrokerIdApplied(_Value, frozen=True):
     """Answer to ApplyBrokerId."""
 
@@ -739,6 +746,7 @@ class SessionIs(_Value, frozen=True):
 
 Reply = (
     Accepted
+    | AnsweredBefore
     | BrokerIdApplied
     | BrokerIsRegistered
     | MasterIs

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from quorate.clock import LoopScheduler
 from quorate.controller import QuorumIs, ReadResult, ReadView, WhenApplied
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
+from quorate.gateway.first_answers import FirstAnswers
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.grpc.context import GrpcContext, Place
 from quorate.gateway.http import HttpContext, HttpServer, NodeInfo, interface
@@ -167,6 +168,13 @@ class Gateways:
             settings.history,
             metrics,
         )
+        reader = self._reader(
+            timeout_s=settings.controller.answer_timeout_s,
+            past_timeout_s=settings.history.answer_timeout_s,
+            waiting_max=settings.history.questions_max,
+        )
+        self.commands = FirstAnswers(core.controller, reader, core.log, scheduler, settings.policy)
+        """Of the program that this node is a part of."""
         self._remoting = self._remoting_server()
         self._kafka = KafkaServer(ClusterView(node), settings.kafka, metrics, scheduler, seeded(), access, quota)
         self._http = self._http_server(access, quota)

@@ -116,10 +116,12 @@ class Node:
     async def submit(
         self, command: Command, *, principal: str = "library", request_id: str = "", timeout_s: float | None = None
     ) -> Outcome:
-        """Have it decided, here or by the leader. It may be asked again, if nobody knows, under the same id."""
-        controller, caller = self.core.controller, Caller(principal, "")
+        """Have it decided, here or by the leader. It may be asked again, if nobody knows, under the same id, and gets
+        the first answer; of a very long one only where its events are, if it cannot be made again.
+        """
+        commands, caller = self.running.gateways.commands, Caller(principal, "")
         return await _told(
-            lambda done: controller.submit(command, caller, done, request_id=request_id, timeout_s=timeout_s)
+            lambda done: commands.submit(command, caller, done, request_id=request_id, timeout_s=timeout_s)
         )
 
     async def read(self, level: Level = "linearizable", *, timeout_s: float | None = None) -> ReadResult:

@@ -1,6 +1,7 @@
 """The table of all paths: where to add a call."""
 
 from quorate.events import SCHEMAS
+from quorate.gateway.first_answers import FirstAnswers
 from quorate.gateway.http.answers import (
     Balance,
     BrokerSetAnswer,
@@ -62,7 +63,8 @@ DIFF = ("from", "to", "events_from", *PAGING)
 def interface(context: HttpContext) -> Router:
     """The handler of a node's HTTP listener."""
     asking = Asking(context)
-    reading, writing = ReadHandlers(context, asking), WriteHandlers(context)
+    commands = FirstAnswers(context.controller, context.fresh, context.log, context.scheduler, context.policy)
+    reading, writing = ReadHandlers(context, asking), WriteHandlers(context, commands)
     travel, members = Travel(context, asking, reading), MemberHandlers(context, asking)
     routes = [*operator_routes(reading, writing, travel, members), *machine_routes(context, reading)]
     leases = LeaseHandlers(context, asking)
@@ -70,7 +72,7 @@ def interface(context: HttpContext) -> Router:
         Route("GET", "/v1/leases", leases.leases, "What is left of leases.", Leases, query=("ids", *FRESHNESS))
     )
     routes += held_routes(JournalHandlers(asking), SessionHandlers(asking))
-    routes += registry_routes(Subjects(context, asking, SCHEMAS))
+    routes += registry_routes(Subjects(context, asking, commands, SCHEMAS))
     description = document(routes, context.node.version)
 
     def openapi(call: Call) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from quorate.controller import Answered, Caller, Outcome, Refused, UnknownOutcome
 from quorate.controller.views import ReadView
 from quorate.errors import UsageError
+from quorate.gateway.first_answers import FirstAnswers
 from quorate.gateway.fresh import Freshness, NotFresh
 from quorate.gateway.http.asking import Asking, freshness
 from quorate.gateway.http.context import PRINCIPAL, HttpContext
@@ -75,9 +76,10 @@ class _Level(msgspec.Struct):
 class Subjects(Registry):
     """The handlers."""
 
-    def __init__(self, context: HttpContext, asking: Asking, own: Mapping[int, str]) -> None:
+    def __init__(self, context: HttpContext, asking: Asking, commands: FirstAnswers, own: Mapping[int, str]) -> None:
         super().__init__(own, context.node.topic)
         self._context = context
+        self._commands = commands
         self._asking = asking
 
     # Reads.
@@ -406,7 +408,7 @@ class Subjects(Registry):
         else:
             caller = Caller(PRINCIPAL, call.request.address)
             request_id = call.request.headers.get("idempotency-key", "")
-            context.controller.submit(
+            self._commands.submit(
                 command, caller, lambda end: self._ended(call, end, told), cause="http", request_id=request_id
             )
 

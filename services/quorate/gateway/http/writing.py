@@ -10,6 +10,7 @@ import msgspec
 
 from quorate.controller import Answered, Busy, Caller, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.controller.views import ReadView
+from quorate.gateway.first_answers import FirstAnswers
 from quorate.gateway.fresh import Freshness, NotFresh
 from quorate.gateway.http.answers import Done
 from quorate.gateway.http.context import PRINCIPAL, HttpContext
@@ -126,8 +127,9 @@ def refused(refusal: Refusal) -> HttpError:
 class WriteHandlers:
     """The handlers."""
 
-    def __init__(self, context: HttpContext) -> None:
+    def __init__(self, context: HttpContext, commands: FirstAnswers) -> None:
         self._context = context
+        self._commands = commands
 
     def put_topic(self, call: Call) -> None:
         """PUT /v1/topics/{topic}."""
@@ -202,7 +204,7 @@ class WriteHandlers:
             raise HttpError("throttled", f"too many {operation}")
         caller = Caller(PRINCIPAL, call.request.address)
         request_id = call.request.headers.get("idempotency-key", "")
-        context.controller.submit(
+        self._commands.submit(
             command, caller, lambda outcome: self._ended(call, outcome), cause="http", request_id=request_id
         )
 

@@ -29,6 +29,7 @@ from quorate.gateway.remoting import topics
 from quorate.metadata.commands import (
     Accepted,
     AlterSyncStateSet,
+    AnsweredBefore,
     ApplyBrokerId,
     BrokerIdApplied,
     BrokerIsRegistered,
@@ -165,7 +166,8 @@ def _accepted(reply: Reply, offset: int) -> Message:
         case Accepted() | TopicIs() | KeyIsPut() | KeysAreDeleted():
             return OK
         case (
-            KeysAre()
+            AnsweredBefore()
+            | KeysAre()
             | Transacted()
             | LeaseIs()
             | SchemaIs()
