@@ -25,6 +25,8 @@ STREAMS: Final = (
     *("/Watch", "Lease/LeaseKeepAlive", "Members/Heartbeats"),
     "ServerReflection/ServerReflectionInfo",
 )
+MORE: Final = {"etcdserverpb.Watch/Watch": pb.WatchRequest(progress_request=pb.WatchProgressRequest())}
+"""What is asked next on a stream that goes on, and is always answered."""
 
 OK: Final = ("OK", "")
 NO_KEY: Final = ("INVALID_ARGUMENT", "etcdserver: key is not provided")
@@ -145,12 +147,13 @@ class Place:
         return found.offset, found.hash
 
     def ask(self, method: str, data: bytes) -> Told:
-        """How it ends. A stream: its first answer, or its end."""
+        """How it ends. A stream: its first answer, or its end; one that goes on is asked something more."""
         path = f"/{method}"
         try:
             if method.endswith(STREAMS):
                 open_: Any = self._channel.stream_stream(path)
-                call = open_(iter((data,)), timeout=DEADLINE_S)
+                more = [MORE[method].SerializeToString()] if method in MORE else []
+                call = open_(iter((data, *more)), timeout=DEADLINE_S)
                 next(call, None)
                 call.cancel()
             else:

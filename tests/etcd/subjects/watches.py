@@ -422,3 +422,4 @@ def the_end_of_the_requests(etcd: Teller) -> None:
     with etcd.watching("a") as watch:
         watch.finish()
         etcd.put("a", "1")
+        watch.events(1)

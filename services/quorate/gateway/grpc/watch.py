@@ -45,7 +45,7 @@ class WatchService:
                 task.cancel()
 
     async def _take(self, requests: AsyncIterator[rpc_pb2.WatchRequest], stream: WatchStream) -> None:
-        """Do what the client asks, until it asks nothing more."""
+        """Do what the client asks. As etcd: one that asks nothing more is told on, until it goes."""
         try:
             async for request in requests:
                 await stream.room()
@@ -58,8 +58,9 @@ class WatchService:
                         stream.ask_progress()
                     case _:
                         continue  # As etcd: what is no request is passed over.
-        finally:
+        except BaseException:
             stream.close()
+            raise
 
     def _create(self, request: rpc_pb2.WatchCreateRequest, stream: WatchStream) -> None:
         try:
