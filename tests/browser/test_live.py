@@ -13,6 +13,8 @@ from tests.browser.conftest import address, context
 from tests.browser.screen import Screen, whole
 from tests.browser.test_gallery import SIZES
 from tests.clusters import Started, free_ports, running, until
+from tests.contract.client import Remoting
+from tests.contract.names import MASTER, said, topic
 
 SETS = 2
 
@@ -178,6 +180,30 @@ def test_soft_state_is_shown_live_and_not_in_the_past(live: Screen) -> None:
     assert "not in the log" in live.text("#p-members .note")
     live.open(f"/now?at={live.data('about')['end_offset'] - 2}")
     assert "soft state" in live.text("#p-quorum")
+
+
+def test_topics_that_brokers_announced_are_on_their_set_s_page(live: Screen, cluster: Started) -> None:
+    """Brokers that name the nodes as their name server announce topics to each of them; the page shows what one knows,
+    only live, and nothing of a set whose brokers announced none.
+    """
+    quiet, name = [found["name"] for found in live.data("sets")["sets"]]
+    attributes = {"message.type": "FIFO"}
+    told = said(topic("orders", perm=4, writeQueueNums=2, order=True, attributes=attributes), topic("returns"))
+    fields = {"clusterName": "c", "brokerName": name, "brokerAddr": MASTER, "brokerId": 0, "haServerAddr": f"{MASTER}9"}
+    for node in cluster.nodes:
+        with Remoting(node["rpc"]) as broker:
+            assert broker.ask(103, told, **fields).code == 0
+    live.open(f"/set/{name}")
+    live.page.locator("#p-topics tbody tr").first.wait_for()
+    rows = live.texts("#p-topics tbody tr")
+    assert [row.split() for row in rows] == [
+        ["orders", "4", "2", "read", "ordered,", "message.type=FIFO"],
+        ["returns", "4", "4", "read", "and", "write"],
+    ]
+    live.open(f"/set/{name}?at={live.data('about')['end_offset'] - 1}")
+    assert live.texts("#p-topics") == []
+    live.open(f"/set/{quiet}")
+    assert live.texts("#p-topics") == []
 
 
 def test_a_lease_expires_on_the_page(live: Screen, cluster: Started) -> None:

@@ -38,7 +38,7 @@ HELD = (
     ("shards", "limit=500"),
     ("sessions", "limit=500"),
 )
-"""Panels of what is held, each on one page."""
+"""Panels of what is held: the first page of each."""
 
 
 @dataclass

@@ -115,8 +115,8 @@ class World:
                 urllib.request.urlopen(request, timeout=5).close()
 
     def _write_keys(self, address: str, number: int) -> None:
-        """A lease, a key that it holds, one that it does not; some end at once, the others when twenty more have come:
-        a page of the panel holds them all.
+        """A lease, a key that it holds, one that it does not; some end at once, the others when twenty more have come,
+        if the node that is asked for it is alive.
         """
         with suppress(grpc.RpcError), grpc.insecure_channel(address) as channel:
             keys, leases = KVStub(channel), LeaseStub(channel)

@@ -2,8 +2,8 @@
 
 Rules: a store knows what a watch told it, which may be old, and what it asked and was answered. Whoever leads appends,
 sends to the other copies, and acknowledges what every copy holds that is in sync as it knows it, or as it has asked for
-it. A copy takes records of a reign no older than the newest it has seen. A store that comes back has what it had; one
-that lost its disk is another incarnation, and has nothing.
+it. A copy takes records of a reign no older than the newest it has seen. A store that comes back has what it had, and knows
+where it said that a segment ends; one that lost its disk is another incarnation, and has nothing.
 
 Theory: what was acknowledged is held by whoever the controllers may elect. It is looked at where it would be missed: a
 store that begins to lead, in the life that was elected, must have all of it; a segment ends behind all of it; one store
@@ -58,6 +58,8 @@ class _Copy:
         self.log: tuple[int, ...] = ()
         self.reign = 0
         """The newest of which it has taken something."""
+        self.said = (0, 0)
+        """As a leader, in which reign it has said that the segment ends, and where: that may yet come to be."""
 
 
 class _Reign:
@@ -173,6 +175,8 @@ class Store:
         if reign is None or reign.epoch != found.leader_epoch:
             reign = self._reigns[found.name] = _Reign(found, now)
             copy.reign = found.leader_epoch
+            if copy.said[0] == reign.epoch:
+                reign.end = copy.said[1]
             self._stores.begins(found, self, copy.log)
         if reign.asked_at < found.set_epoch:
             reign.asked = set()
@@ -245,6 +249,7 @@ class Store:
         shard, number = parsed(found.name) or ("", 0)
         if reign.end is None:
             reign.end = found.start_offset + len(copy.log)
+            copy.said = reign.epoch, reign.end
         self._stores.ask(NextSegment(shard=shard, current=number, end_offset=reign.end, by=_by(found)))
 
 

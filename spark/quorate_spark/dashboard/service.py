@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -18,6 +18,7 @@ from aiohttp import web
 from quorate.errors import QuorateError, UsageError
 from quorate.listening import ProtocolFactory
 from quorate.origins import allowed_names, judge
+from quorate_spark.dashboard.announced import PARAMETERS, NodeTopics, announced, path
 from quorate_spark.dashboard.answering import (
     LEASES,
     MEMBER,
@@ -47,6 +48,8 @@ from quorate_spark.dashboard.streams import Stream, Streams
 from quorate_spark.dashboard.whatif import NodeWhatIf, WhatIfAnswer, question, spelled_out, worded
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -130,6 +133,7 @@ class Service:
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_MAX)
         app.router.add_get("/api/live", self._live)
         app.router.add_get("/api/streams", self._streams_now)
+        app.router.add_get("/api/topics", self._topics)
         app.router.add_post("/api/whatif", self._what_if)
         app.router.add_get("/api/elections/{offset}", self._election)
         app.router.add_get("/api/elections", self._elections)
@@ -356,6 +360,24 @@ class Service:
     def _frame(offset: int, time: int | None, node: int | None, source: str, data: object) -> Answer:
         return Answer(offset=offset, time=time, node=node, source=source, age_ms=0, data=data)
 
+    async def _topics(self, request: web.Request) -> web.StreamResponse:
+        query = Query(request.query, PARAMETERS)
+        self._watched_ms = self._clock_ms()
+        number, answer = await self._of_a_node(path(query), NodeTopics)
+        data = announced(query.text("set"), answer)
+        return _json(msgspec.json.encode(self._frame(answer.offset, answer.time_ms, number, "node", data)), 200)
+
+    async def _of_a_node(self, where: str, kind: type[T], body: bytes | None = None) -> tuple[int, T]:
+        """Some node's answer, and which node. Raises ApiError."""
+        self._answering.ready()
+        if self._recorded is not None:
+            raise ApiError("node_failed", "a recorded log has no node that could be asked")
+        try:
+            return await self._soft.ask_any(where, kind, body)
+        except AskError as error:
+            code = {400: "invalid", 404: "not_found"}.get(error.status, "node_failed")
+            raise ApiError(code, str(error)) from error
+
     async def _what_if(self, request: web.Request) -> web.StreamResponse:
         try:
             async with asyncio.timeout(self._settings.body_ms / 1000):
@@ -365,19 +387,13 @@ class Service:
         self._answering.ready()
         if asked.at is not None:
             self._answering.check(asked.at)
-        if self._recorded is not None:
-            raise ApiError("node_failed", "a recorded log has no node that could be asked")
         state = self.folded.tip
         if asked.at is not None:
             at = asked.at
             state = await self._answering.off_loop(lambda: self.folded.history.at(at))
         fail = spelled_out(asked, state, self._follower.zones)
         body = msgspec.json.encode({"at": asked.at, "fail": fail, "unclean": asked.unclean})
-        try:
-            number, answer = await self._soft.ask_any("/v1/whatif", body, NodeWhatIf)
-        except AskError as error:
-            code = {400: "invalid", 404: "not_found"}.get(error.status, "node_failed")
-            raise ApiError(code, str(error)) from error
+        number, answer = await self._of_a_node("/v1/whatif", NodeWhatIf, body)
 
         def told() -> bytes:
             data = WhatIfAnswer(quorum=answer.quorum, rows=worded(answer.rows), fail=fail)

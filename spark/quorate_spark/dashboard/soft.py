@@ -213,12 +213,14 @@ class SoftState:
         """A node's answer to a GET. Raises AskError."""
         return self._decoded(await self._fetch("GET", number, path), kind)
 
-    async def ask_any(self, path: str, body: bytes, kind: type[T]) -> tuple[int, T]:
-        """Some node's answer to a POST, and which node. Raises AskError: of the last one, or a refusal."""
-        failed = AskError("no node is known")
+    async def ask_any(self, path: str, kind: type[T], body: bytes | None = None) -> tuple[int, T]:
+        """Some node's answer to a GET, or with a body to a POST, and which node. Raises AskError: of the last one, or a
+        refusal.
+        """
+        failed, method = AskError("no node is known"), "GET" if body is None else "POST"
         for number in self._by_load():
             try:
-                return number, self._decoded(await self._fetch("POST", number, path, body), kind)
+                return number, self._decoded(await self._fetch(method, number, path, body), kind)
             except AskError as error:
                 failed = error
                 if error.status in (400, 404):

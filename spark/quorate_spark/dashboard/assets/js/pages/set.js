@@ -20,12 +20,14 @@ function windowOf(view) {
 export function needs(view) {
   const name = view.route.key, range = windowOf(view), grain = range ? Math.max(1000, Math.floor((range.to - range.from) / 200)) : 1;
   const from = range ? Math.floor(range.from / grain) * grain : undefined;
-  return {
+  const all = {
     set: { path: "sets", query: { name }, poll: view.recorded ? null : 2000 },
     lane: { path: "timeline", query: { set: name, from, limit: 1 }, every: 500, slot: "lane" },
     elections: { path: "elections", query: { set: name, limit: 12, first: 1 }, every: 500 },
     log: { path: "log", query: { q: `set:${name}`, limit: EVENTS }, every: 300 },
   };
+  if (view.live && !view.recorded) all.topics = { path: "topics", query: { set: name, after: view.route.params.after }, poll: 10_000, live: true, alone: true, slot: "topics" };
+  return all;
 }
 
 /** What a broker said of itself when it registered; stock brokers say nothing. */
@@ -75,6 +77,21 @@ function steps(view, set, lane) {
   return html`<svg class="steps" width="${width}" height="${top + h + 22}" role="img" aria-label="Replicas in sync over time, of ${n}; now ${set.sync.length}"><path class="full" d="${area}"/><path class="bite" d="${bites}"/>${levels}${axis}<path class="edge" d="${line}"/>${masters}${gaps}</svg>`;
 }
 
+const PERMISSION = { 2: "write", 4: "read", 6: "read and write" };
+
+function topicRow(t) {
+  const more = [t.filter_type === "SINGLE_TAG" ? "" : t.filter_type, t.order ? "ordered" : "", ...Object.entries(t.attributes).map(([name, value]) => `${name}=${value}`)];
+  return html`<tr><th scope="row">${t.topic}</th><td class="n">${num(t.read_queues)}</td><td class="n">${num(t.write_queues)}</td><td>${PERMISSION[t.permission] ?? t.permission}</td><td>${more.filter(Boolean).join(", ")}</td></tr>`;
+}
+
+function topics(view, d) {
+  const { after } = view.route.params;
+  return html`<div class="scroll"><table class="rows cards-s"><thead><tr><th>Topic</th><th class="n">Read queues</th><th class="n">Write queues</th><th>Permission</th><th>More</th></tr></thead><tbody>${d.topics.map(topicRow)}</tbody></table></div><p class="foot">${d.next === null ? "" : html`<a href="${view.here({ after: d.next })}">More topics</a> `}${after ? html`<a href="${view.here({ after: null })}">The first</a>` : ""}</p>`;
+}
+
+/** Only where brokers have told a node, as their name server. */
+const announced = (view, d) => (d?.topics.length ? panel(view, { id: "topics", title: "Topics its brokers announced", need: "topics", note: "soft state of the node that was asked, their name server: not in the log" }, x => topics(view, x)) : "");
+
 export function render(view) {
   const name = view.route.key, entry = view.need("set"), set = view.data("set")?.sets.find(s => s.name === name);
   if (!set && (entry?.answer || entry?.error?.status === 404)) return html`<p class="empty whole"><span class="big">${view.live ? `There is no broker set ${name}.` : `At offset ${num(view.at)} ${name} does not exist.`}</span><a href="${view.href("sets")}">All broker sets</a></p>`;
@@ -88,5 +105,6 @@ export function render(view) {
   ${panel(view, { id: "members", title: "Members", need: "set", note: view.live ? "assigned by the log, acknowledged by the broker, reported by its heartbeat" : "heartbeats are soft state: not in the log" }, () => members(view, set))}
   ${panel(view, { id: "sync", title: "Sync set", need: ["lane", "set"], tools, bones: "chart", note: `epoch ${set.sync_epoch}; height: replicas in sync, number: master` }, (d, s) => steps(view, s.sets.find(x => x.name === name) ?? set, d.lanes.find(l => l.set === name)))}
   <div class="grid">${panel(view, { id: "elections", title: "Elections of this set", need: "elections", cls: "c7", note: set.elections ? plural(set.elections, "election") : "" }, d => (d.elections.length ? html`${electionTable(view, d.elections, false)}` : html`<p class="empty">None up to this offset.</p>`))}
-  ${panel(view, { id: "events", title: "Its last events", need: "log", cls: "c5", tools: html`<a href="${view.href("log", "", { q: `set:${name}` })}">all</a>` }, d => html`<div class="events nokey">${d.events.map(e => eventRow(view, e, { key: false, href: view.href("log", "", { q: `set:${name}`, sel: e.offset }) }))}</div>`)}</div>`;
+  ${panel(view, { id: "events", title: "Its last events", need: "log", cls: "c5", tools: html`<a href="${view.href("log", "", { q: `set:${name}` })}">all</a>` }, d => html`<div class="events nokey">${d.events.map(e => eventRow(view, e, { key: false, href: view.href("log", "", { q: `set:${name}`, sel: e.offset }) }))}</div>`)}</div>
+  ${view.need("topics") ? announced(view, view.data("topics")) : ""}`;
 }
