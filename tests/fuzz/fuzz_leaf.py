@@ -50,7 +50,8 @@ def seeds(folder: Path) -> None:
     """One file for each function, and one event."""
     for place, function in enumerate(READERS):
         (folder / f"{place}").write_bytes(bytes([place]) + ONE[function][0])
-    (folder / "event").write_bytes(bytes([len(SCHEMAS) * 5 + IDS.index(15)]) + writer("pure", HOT)(HOT))
+    event = next(first for first in range(len(READERS), 256) if SCHEMAS[first % len(SCHEMAS)] == (read, 15))
+    (folder / "event").write_bytes(bytes([event]) + writer("pure", HOT)(HOT))
 
 
 def main() -> None:

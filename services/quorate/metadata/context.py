@@ -12,7 +12,7 @@ from quorate.metadata.policy import PolicySettings
 from quorate.model.live import LeaseTimes, LiveView, MemberView, NoLeases, NoMembers, NoSessions, SessionTimes
 
 
-class Context(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Everything outside the state that a decision may depend on."""
 
     now_ms: int

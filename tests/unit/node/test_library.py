@@ -1,8 +1,11 @@
 """The node as a library: what a program that embeds one may rely on."""
 
 import asyncio
+import gc
 import subprocess
 import sys
+import time
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -132,6 +135,22 @@ def test_a_command_is_answered_read_back_and_followed(settings: NodeSettings) ->
     assert [stamp.offset for stamp, _ in followed] == list(range(len(followed)))
     assert isinstance(followed[0][1], ClusterCreated)
     assert [stamp.principal for stamp, event in followed if isinstance(event, TopicCreated)] == ["me"]
+
+
+def test_a_node_that_has_stopped_is_let_go(settings: NodeSettings) -> None:
+    """A program may start and stop many: nothing of one that decided, and has stopped, stays in memory."""
+    seen: list[weakref.ref[Core]] = []
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            assert isinstance(await node.submit(TOPIC, request_id=f"{time.time_ns() // 10**6}-a"), Answered)
+            assert isinstance(await node.read(), ReadView)
+            seen.append(weakref.ref(node.core))
+
+    within(scenario)
+    gc.collect()
+    assert [one() for one in seen] == [None]
 
 
 def test_an_offset_beyond_the_log_is_refused_by_name(settings: NodeSettings) -> None:
