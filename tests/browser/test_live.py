@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -64,6 +65,13 @@ def healthy(screen: Screen) -> bool:
         return bool(screen.data("health")["counts"]["full"] == SETS)
     except OSError:
         return False
+
+
+def at_rest(screen: Screen) -> bool:
+    """Does the log end where it ended a second ago?"""
+    before = screen.data("about")["end_offset"]
+    time.sleep(1)
+    return bool(screen.data("about")["end_offset"] == before)
 
 
 def broker_pid(cluster: Started, member: dict[str, Any]) -> int:
@@ -232,6 +240,7 @@ def test_a_lease_expires_on_the_page(live: Screen, cluster: Started) -> None:
 
 def test_an_offset_that_comes_to_be_written_is_shown(live: Screen, cluster: Started) -> None:
     """A page held at an offset beyond the end shows it, without another act, once the log has grown past it."""
+    until(lambda: at_rest(live), "a log to which nobody writes")
     end = live.data("about")["end_offset"]
     live.open(f"/now?at={end + 1}")
     live.page.get_by_text("is not written yet").wait_for()
