@@ -2,8 +2,8 @@
 
 Rules: a store knows what a watch told it, which may be old, and what it asked and was answered. Whoever leads appends,
 sends to the other copies, and acknowledges what every copy holds that is in sync as it knows it, or as it has asked for
-it. A copy takes records of a reign no older than the newest it has seen. A store that comes back has what it had, and knows
-where it said that a segment ends; one that lost its disk is another incarnation, and has nothing.
+it. A copy takes records of a reign no older than the newest it has seen. A store that comes back has what it had, and
+knows where it said that a segment ends; one that lost its disk is another incarnation, and has nothing.
 
 Theory: what was acknowledged is held by whoever the controllers may elect. It is looked at where it would be missed: a
 store that begins to lead, in the life that was elected, must have all of it; a segment ends behind all of it; one store

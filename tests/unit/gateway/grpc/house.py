@@ -26,6 +26,18 @@ _RUNNER = asyncio.Runner()
 atexit.register(_RUNNER.close)
 
 
+def end_streams() -> None:
+    """What still waits for an answer waits no longer: a stream that is let go while it is asked cannot be closed."""
+
+    async def ended() -> None:
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    _RUNNER.run(ended())
+
+
 class Caller:
     """A call: who asks, and how long he waits."""
 
