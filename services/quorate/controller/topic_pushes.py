@@ -29,6 +29,8 @@ _Item = tuple[str, str]
 """A set, and a topic; no topic: all of them are compared."""
 WAITS_MAX = 10_000
 """With so many waiting a set is compared, instead of being told of one topic more."""
+AT_ONCE_MIN = 8
+"""Of what a set lacks so many topics wait at least, whatever else does."""
 
 
 class TopicPushes(Listener):
@@ -170,7 +172,11 @@ class TopicPushes(Listener):
         everything = self._settings.push_topics == "all"
         self._differing[broker_set] = frozenset(() if everything else differing)
         self._undone.end(item)
-        self._add((broker_set, name) for name in (*lacking, *(differing if everything else ())))
+        wanted = [*lacking, *(differing if everything else ())]
+        room = max(WAITS_MAX - len(self._undone), AT_ONCE_MIN)
+        self._add((broker_set, name) for name in wanted[:room])
+        if len(wanted) > room:
+            self._add([item])  # Compared again, behind these.
 
     def _end(self, item: _Item) -> None:
         self._undone.end(item)

@@ -5,18 +5,23 @@ fact, and nothing that can be told to leave here. A member's name has no colon; 
 """
 
 from collections.abc import Callable, Iterator
+from heapq import merge
 from typing import Final, Literal, get_args
 
 import msgspec
 
+from quorate.model.names import following
 from quorate.model.segments import holds_last_copy, leads_segments
 from quorate.model.sessions import holds_clients
 from quorate.model.state import BrokerSet, Member, Replica, State
+from quorate.slices import Steps
 
 Condition = Literal["active", "fenced", "draining"]
 CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 BROKER_ROLE: Final = "broker"
 """What RocketMQ's brokers do."""
+PER_STEP: Final = 64
+"""Broker sets or members that are looked at in one step."""
 STAYS: Final[tuple[tuple[Callable[[State, Member], bool], str], ...]] = (
     (leads_segments, "it leads segments"),
     (holds_last_copy, "it has the last copy in sync of a segment"),
@@ -69,9 +74,24 @@ def everyone(state: State) -> Iterator[Member]:
             yield _broker(broker_set, replica)
 
 
-def selected(state: State, selector: Selector) -> list[Member]:
-    """Those that are meant, by name."""
-    return sorted((member for member in everyone(state) if selector.means(member)), key=_name)
+def selected(state: State, selector: Selector, after: str = "", limit: int | None = None) -> Steps[list[Member]]:
+    """Those that are meant and come after a name, by name, ``limit`` at most. It costs a look at every broker set, and
+    one at each member until there are enough.
+    """
+    brokers, found = list[str](), list[Member]()
+    for count, broker_set in enumerate(state.broker_sets.values(), start=1):
+        brokers += [name for one in broker_set.replicas if (name := f"{broker_set.name}:{one.broker_id}") > after]
+        if count % PER_STEP == 0:
+            yield
+    for count, name in enumerate(merge(following(state.member_names, after), sorted(brokers)), start=1):
+        member = named(state, name)
+        if member is not None and selector.means(member):
+            found.append(member)
+            if len(found) == limit:
+                break
+        if count % PER_STEP == 0:
+            yield
+    return found
 
 
 def named(state: State, name: str) -> Member | None:
@@ -108,7 +128,3 @@ def _broker(broker_set: BrokerSet, replica: Replica) -> Member:
         fenced=replica.fenced,
         changed_ms=0,
     )
-
-
-def _name(member: Member) -> str:
-    return member.name

@@ -99,6 +99,24 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(pushes) == 0
 
 
+def test_what_a_new_leader_finds_lacking_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master that lacks a great deal is told of some topics, and compared again, until it lacks nothing."""
+    monkeypatch.setattr("quorate.controller.topic_pushes.WAITS_MAX", 3)
+    bench, masters, pushes = begun("off")
+    for number in range(40):
+        bench.done(PutTopic(topic=f"t{number}", read_queues=1, write_queues=1, permission=6))
+    pushes._settings = msgspec.structs.replace(bench.settings, push_topics="missing")
+    bench.engine.lose()
+    bench.open(term=2)
+    most = 0
+    for _ in range(100):
+        bench.after(0.05)
+        most = max(most, len(pushes))
+    assert masters.has[MASTER].keys() == {f"t{number}" for number in range(40)}
+    assert (most <= 9, len(pushes)) == (True, 0)
+    assert len(masters.put) == 40
+
+
 def test_a_changed_topic_is_told_with_what_was_before() -> None:
     """Attributes are changes of what the master has."""
     bench, masters, _ = begun()

@@ -10,6 +10,7 @@ from quorate.model import rows
 from quorate.model.evolve import evolve
 from quorate.model.members import Selector, condition, named, of_set, selected
 from quorate.model.state import State
+from quorate.slices import finished
 from tests.unit.metadata.kit import World
 from tests.unit.metadata.test_keys import world
 
@@ -30,7 +31,7 @@ def made() -> World:
 
 def names(state: State, **selector: object) -> list[str]:
     """Who is meant."""
-    return [member.name for member in selected(state, msgspec.convert(selector, Selector))]
+    return [member.name for member in finished(selected(state, msgspec.convert(selector, Selector)))]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,16 @@ def names(state: State, **selector: object) -> list[str]:
 def test_a_selector_means_those_that_have_all_of_it(made: World, selector: dict[str, object], found: list[str]) -> None:
     """By name, RocketMQ's brokers among them."""
     assert names(made.state, **selector) == found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 6])
+def test_pages_are_all_of_them_once(made: World, limit: int) -> None:
+    """By name, whatever a page holds; behind the last there is nobody."""
+    found: list[str] = []
+    while page := finished(selected(made.state, Selector(), found[-1] if found else "", limit)):
+        assert len(page) <= limit
+        found += [member.name for member in page]
+    assert found == ["a", "a:1", "a:2", "b", "c"]
 
 
 def test_a_broker_is_shown_as_a_member(made: World) -> None:

@@ -31,11 +31,30 @@ from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import Command, Reply
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
+from quorate.slices import Steps
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Reply)
 GRACE_S = 0.5
 """How much longer than its parts, which end by themselves, a wait may take."""
+PAGE = 1_000
+"""Items of one answer of a list."""
+
+
+async def in_turns(steps: Steps[T]) -> T:
+    """Run to the end, a step in each turn of the loop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        await asyncio.sleep(0)
+
+
+def page_of(limit: int) -> int:
+    """How many items an answer has at most, by the limit that was asked for; 0: as many as an answer holds."""
+    return min(limit, PAGE) if limit > 0 else PAGE
 
 
 class Call(Protocol):

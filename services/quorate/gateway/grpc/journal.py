@@ -4,14 +4,13 @@ Rules: whatever changes something is a command: any node takes it, the leader de
 anywhere, in pages and in turns. A refusal's text begins with its name.
 """
 
-import asyncio
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from google.protobuf.message import Message
 
 from quorate.events import InSyncCopy
-from quorate.gateway.grpc.asking import Asking, Call
+from quorate.gateway.grpc.asking import Asking, Call, in_turns, page_of
 from quorate.gateway.grpc.codes import refused
 from quorate.gateway.grpc.pb import journal_pb2
 from quorate.metadata.commands import (
@@ -35,11 +34,7 @@ from quorate.model.names import following
 from quorate.model.segments import numbers
 from quorate.model.state import Segment, Shard, State
 from quorate.model.storage_health import Level, storage_health
-from quorate.slices import Steps
 
-T = TypeVar("T")
-PAGE: Final = 1_000
-"""What a page has if nothing is said, and at most."""
 LEVELS: Final[dict[Level, journal_pb2.StorageLevel]] = {
     "green": journal_pb2.STORAGE_LEVEL_GREEN,
     "yellow": journal_pb2.STORAGE_LEVEL_YELLOW,
@@ -175,7 +170,7 @@ class JournalService:
         shard = view.state.shards.get(request.shard)
         if shard is None:
             raise refused(refuse("UnknownShard", f"There is no shard {request.shard[:80]!r}"))
-        after, limit = (request.after if request.HasField("after") else -1), _limit(request.limit)
+        after, limit = (request.after if request.HasField("after") else -1), page_of(request.limit)
         found = list(islice(numbers(view.state, shard, after), limit + 1))
         return journal_pb2.DescribeShardResponse(
             shard=shard_told(view.state, shard),
@@ -188,7 +183,7 @@ class JournalService:
         """A page of shards."""
         self._asking.allowed("ReadShards", "shard")
         view = await self._asking.view(call, stale=request.stale)
-        limit = _limit(request.limit)
+        limit = page_of(request.limit)
         names = list(islice(following(view.state.shard_names, request.after), limit + 1))
         return journal_pb2.ListShardsResponse(
             shards=[shard_told(view.state, view.state.shards[name]) for name in names[:limit]],
@@ -200,7 +195,7 @@ class JournalService:
         """How storage is."""
         self._asking.allowed("ReadStorageHealth", "shard")
         view = await self._asking.view(call)
-        found = await _in_turns(storage_health(view.state))
+        found = await in_turns(storage_health(view.state))
         return journal_pb2.StorageHealthResponse(
             level=LEVELS[found.level],
             segments=found.segments,
@@ -222,7 +217,7 @@ class JournalService:
         view = await self._asking.view(call)
         controller = self._asking.context.controller
         failed = frozenset(request.members)
-        rows = await _in_turns(segments_whatif(view.state, failed, controller.policy, view.time_ms))
+        rows = await in_turns(segments_whatif(view.state, failed, controller.policy, view.time_ms))
         return journal_pb2.JournalWhatIfResponse(
             segments=[
                 journal_pb2.SegmentAfter(
@@ -236,21 +231,6 @@ class JournalService:
             ],
             revision=max(view.offset - 1, 0),
         )
-
-
-async def _in_turns(steps: Steps[T]) -> T:
-    """A step each turn of the loop."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-        await asyncio.sleep(0)
-
-
-def _limit(asked: int) -> int:
-    return min(asked, PAGE) if asked > 0 else PAGE
 
 
 def _by(message: journal_pb2.SegmentLeader) -> ByLeader:

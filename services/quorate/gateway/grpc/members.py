@@ -9,7 +9,7 @@ from typing import Final
 
 from grpc import StatusCode
 
-from quorate.gateway.grpc.asking import Asking, Call
+from quorate.gateway.grpc.asking import Asking, Call, in_turns, page_of
 from quorate.gateway.grpc.codes import CallError
 from quorate.gateway.grpc.pb import members_pb2
 from quorate.metadata.commands import (
@@ -136,12 +136,13 @@ class MemberService:
         return members_pb2.UnregisterMemberResponse(revision=revision)
 
     async def listing(self, request: members_pb2.ListMembersRequest, call: Call) -> members_pb2.ListMembersResponse:
-        """Those that are meant, by name."""
+        """Those that are meant, by name, a page at a time."""
         self._asking.allowed("ListMembers", "member")
-        meant = selector(request.selector)
+        meant, limit = selector(request.selector), page_of(request.limit)
         view = await self._asking.view(call, stale=request.stale)
-        members = [told(member) for member in selected(view.state, meant)]
-        return members_pb2.ListMembersResponse(members=members, revision=max(view.offset - 1, 0))
+        found = await in_turns(selected(view.state, meant, request.after, limit + 1))
+        members, more = [told(member) for member in found[:limit]], len(found) > limit
+        return members_pb2.ListMembersResponse(members=members, more=more, revision=max(view.offset - 1, 0))
 
     async def describe(
         self, request: members_pb2.DescribeMemberRequest, call: Call

@@ -4,7 +4,6 @@ Rules: what a member is stands in the log; when it was heard, and how it is, is 
 A page costs what is on it, and a look at the brokers.
 """
 
-from heapq import merge
 from typing import Final
 
 import msgspec
@@ -17,13 +16,11 @@ from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
 from quorate.gateway.http.reading import present
 from quorate.gateway.http.routing import Call
-from quorate.model.members import CONDITIONS, Selector, broker_of, condition, named, of_set, stays_for
-from quorate.model.names import following
-from quorate.model.state import Member, State
+from quorate.model.members import CONDITIONS, Selector, broker_of, condition, named, selected, stays_for
+from quorate.model.state import Member
 from quorate.slices import Steps
 
 SELECTING: Final = ("role", "state", "label")
-PER_STEP: Final = 64
 NAMES_MAX: Final = 100
 """Members that are asked for by name at once: an answer then costs what was asked for, never all of them."""
 
@@ -37,16 +34,6 @@ def selector(call: Call) -> Selector:
     return Selector(
         roles=(role,) if role else (), labels={name: value} if name else {}, conditions=(state,) if state else ()
     )
-
-
-def _brokers(state: State, after: str) -> Steps[list[str]]:
-    """Names of RocketMQ's brokers that come after one, in order."""
-    names = []
-    for count, broker_set in enumerate(state.broker_sets.values(), start=1):
-        names += [name for name in of_set(broker_set) if name > after]
-        if count % PER_STEP == 0:
-            yield
-    return sorted(names)
 
 
 class MemberHandlers:
@@ -68,17 +55,9 @@ class MemberHandlers:
                 yield
                 items = [self._item(member, view) for member in found]
                 return Members(**self._asking.stamp(view), members=items, next=None)
-            items, more = list[MemberItem](), None
-            brokers = yield from _brokers(view.state, after)
-            for count, name in enumerate(merge(following(view.state.member_names, after), brokers), start=1):
-                member = present(named(view.state, name), "there is no such member")
-                if meant.means(member):
-                    if len(items) == limit:
-                        more = items[-1].name
-                        break
-                    items.append(self._item(member, view))
-                if count % PER_STEP == 0:
-                    yield
+            found = yield from selected(view.state, meant, after, limit + 1)
+            more = found[limit - 1].name if len(found) > limit else None
+            items = [self._item(member, view) for member in found[:limit]]
             return Members(**self._asking.stamp(view), members=items, next=more)
 
         self._asking.answered(call, "ReadMembers", make)

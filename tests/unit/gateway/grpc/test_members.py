@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.message import Message
 from grpc import StatusCode
 
+from quorate.gateway.grpc.asking import page_of
 from quorate.gateway.grpc.member_watch import MemberWatches
 from quorate.gateway.grpc.members import MemberService
 from quorate.gateway.grpc.pb import members_pb2 as pb
@@ -44,6 +45,12 @@ class Members:
         assert not self.beat(epoch, name).fenced
         return epoch
 
+    def page(self, after: str, limit: int) -> tuple[list[str], bool]:
+        """Names, and whether there are more."""
+        request = pb.ListMembersRequest(after=after, limit=limit)
+        found = self.run(self.service.listing(request, self.house.call))
+        return [one.name for one in found.members], found.more
+
     def names(self, **selector: Any) -> list[str]:
         request = pb.ListMembersRequest(selector=pb.MemberSelector(**selector))
         return [one.name for one in self.run(self.service.listing(request, self.house.call)).members]
@@ -64,6 +71,18 @@ def test_a_member_registers_catches_up_and_leaves() -> None:
         members.service.unregister(pb.UnregisterMemberRequest(name="m", epoch=answer.epoch), members.house.call)
     )
     assert members.names() == []
+
+
+def test_members_are_listed_a_page_at_a_time() -> None:
+    """By name; an answer says whether there are more, and has a thousand at most, whatever is asked for."""
+    members = Members()
+    for name in ("c", "a", "b"):
+        members.register(name)
+    assert members.page("", 2) == (["a", "b"], True)
+    assert members.page("b", 2) == (["c"], False)
+    assert members.page("", 3) == (members.page("", 0)[0], False)
+    assert members.page("z", 0) == ([], False)
+    assert [page_of(limit) for limit in (-1, 0, 1, 1_000, 2_000)] == [1_000, 1_000, 1, 1_000, 1_000]
 
 
 def test_a_stream_of_heartbeats_is_answered_one_by_one() -> None:

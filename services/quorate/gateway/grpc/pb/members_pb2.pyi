@@ -194,20 +194,26 @@ class MemberSelector(_message.Message):
     def __init__(self, roles: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., states: _Optional[_Iterable[_Union[MemberState, str]]] = ...) -> None: ...
 
 class ListMembersRequest(_message.Message):
-    __slots__ = ("selector", "stale")
+    __slots__ = ("selector", "stale", "after", "limit")
     SELECTOR_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     selector: MemberSelector
     stale: bool
-    def __init__(self, selector: _Optional[_Union[MemberSelector, _Mapping]] = ..., stale: _Optional[bool] = ...) -> None: ...
+    after: str
+    limit: int
+    def __init__(self, selector: _Optional[_Union[MemberSelector, _Mapping]] = ..., stale: _Optional[bool] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ListMembersResponse(_message.Message):
-    __slots__ = ("members", "revision")
+    __slots__ = ("members", "revision", "more")
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     members: _containers.RepeatedCompositeFieldContainer[Member]
     revision: int
-    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+    more: bool
+    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., revision: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class DescribeMemberRequest(_message.Message):
     __slots__ = ("name",)
