@@ -109,8 +109,8 @@ def test_what_a_new_leader_finds_lacking_is_bounded_too(monkeypatch: pytest.Monk
     bench.engine.lose()
     bench.open(term=2)
     most = 0
-    for _ in range(100):
-        bench.after(0.05)
+    for _ in range(1_000):
+        bench.after(0.001)
         most = max(most, len(pushes))
     assert masters.has[MASTER].keys() == {f"t{number}" for number in range(40)}
     assert (most <= 9, len(pushes)) == (True, 0)
