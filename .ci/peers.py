@@ -138,6 +138,7 @@ def npm(folder: str) -> Callable[[Path], None]:
 
 PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "rocketmq": jars("tests/rocketmq/pom.xml", "lib"),
+    "rocketmq-controller-5.5": jars("tests/contract/pom.xml", "lib"),
     "kafka": jars("tests/kafka_tools/pom.xml", "."),
     "kcat": debian("kcat", ("bin/kcat", "bin/kafkacat"), "-V"),
     "etcd-server": debian("etcd-server", ("bin/etcd",), "--version"),

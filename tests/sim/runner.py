@@ -71,7 +71,7 @@ MINIMA: dict[str, float] = {
     "writes lost by a failed sync": 10,
     "sectors lost": 3,
     "rot: bit": 3,
-    "sectors gone bad": 10,
+    "sectors gone bad": 5,
     "unreadable journals taken away": 6,
     "store rot: row lost": 1,
     "store rot: bit of a row": 1,

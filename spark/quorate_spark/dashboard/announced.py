@@ -23,7 +23,7 @@ class NodeTopics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Announced(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of GET /api/topics: the node's, and the set that was asked about."""
+    """The data of GET /api/announced: the node's, and the set that was asked about."""
 
     set: str
     brokers: msgspec.Raw

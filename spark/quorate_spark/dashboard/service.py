@@ -133,7 +133,7 @@ class Service:
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_MAX)
         app.router.add_get("/api/live", self._live)
         app.router.add_get("/api/streams", self._streams_now)
-        app.router.add_get("/api/topics", self._topics)
+        app.router.add_get("/api/announced", self._announced)
         app.router.add_post("/api/whatif", self._what_if)
         app.router.add_get("/api/elections/{offset}", self._election)
         app.router.add_get("/api/elections", self._elections)
@@ -360,7 +360,7 @@ class Service:
     def _frame(offset: int, time: int | None, node: int | None, source: str, data: object) -> Answer:
         return Answer(offset=offset, time=time, node=node, source=source, age_ms=0, data=data)
 
-    async def _topics(self, request: web.Request) -> web.StreamResponse:
+    async def _announced(self, request: web.Request) -> web.StreamResponse:
         query = Query(request.query, PARAMETERS)
         self._watched_ms = self._clock_ms()
         number, answer = await self._of_a_node(path(query), NodeTopics)

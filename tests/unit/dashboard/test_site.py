@@ -13,7 +13,7 @@ APP = SCRIPTS[ASSETS / "js/app.js"]
 PAGES = {path.stem for path in SCRIPTS if path.parent.name == "pages"}
 NAV = dict(re.findall(r'\["(\w+)", "[\w ]+", "(\w)"\]', APP))
 PANELS = set(Panels(Settings()).routes)
-OTHERS = {"streams", "topics", "whatif"}
+OTHERS = {"announced", "streams", "whatif"}
 """Answers that are no panels: of the serving store and the projections, and of a node."""
 
 

@@ -26,7 +26,7 @@ export function needs(view) {
     elections: { path: "elections", query: { set: name, limit: 12, first: 1 }, every: 500 },
     log: { path: "log", query: { q: `set:${name}`, limit: EVENTS }, every: 300 },
   };
-  if (view.live && !view.recorded) all.topics = { path: "topics", query: { set: name, after: view.route.params.after }, poll: 10_000, live: true, alone: true, slot: "topics" };
+  if (view.live && !view.recorded) all.announced = { path: "announced", query: { set: name, after: view.route.params.after }, poll: 10_000, live: true, alone: true, slot: "announced" };
   return all;
 }
 
@@ -90,7 +90,7 @@ function topics(view, d) {
 }
 
 /** Only where brokers have told a node, as their name server. */
-const announced = (view, d) => (d?.topics.length ? panel(view, { id: "topics", title: "Topics its brokers announced", need: "topics", note: "soft state of the node that was asked, their name server: not in the log" }, x => topics(view, x)) : "");
+const announced = (view, d) => (d?.topics.length ? panel(view, { id: "topics", title: "Topics its brokers announced", need: "announced", note: "soft state of the node that was asked, their name server: not in the log" }, x => topics(view, x)) : "");
 
 export function render(view) {
   const name = view.route.key, entry = view.need("set"), set = view.data("set")?.sets.find(s => s.name === name);
@@ -106,5 +106,5 @@ export function render(view) {
   ${panel(view, { id: "sync", title: "Sync set", need: ["lane", "set"], tools, bones: "chart", note: `epoch ${set.sync_epoch}; height: replicas in sync, number: master` }, (d, s) => steps(view, s.sets.find(x => x.name === name) ?? set, d.lanes.find(l => l.set === name)))}
   <div class="grid">${panel(view, { id: "elections", title: "Elections of this set", need: "elections", cls: "c7", note: set.elections ? plural(set.elections, "election") : "" }, d => (d.elections.length ? html`${electionTable(view, d.elections, false)}` : html`<p class="empty">None up to this offset.</p>`))}
   ${panel(view, { id: "events", title: "Its last events", need: "log", cls: "c5", tools: html`<a href="${view.href("log", "", { q: `set:${name}` })}">all</a>` }, d => html`<div class="events nokey">${d.events.map(e => eventRow(view, e, { key: false, href: view.href("log", "", { q: `set:${name}`, sel: e.offset }) }))}</div>`)}</div>
-  ${view.need("topics") ? announced(view, view.data("topics")) : ""}`;
+  ${view.need("announced") ? announced(view, view.data("announced")) : ""}`;
 }
