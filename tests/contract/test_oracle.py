@@ -24,7 +24,7 @@ def test_the_recorded_answers_are_what_java_says(kind: str, version: str, tmp_pa
     try:
         controllers = JavaControllers(stock, kind).addresses
         for header_type in HeaderType:
-            stories = answers_of(kind, controllers, header_type)
+            stories = answers_of(kind, controllers, header_type, version)
             assert stories.keys() == expected.keys()
             for case, story in stories.items():
                 assert story.keys() == expected[case].keys()
