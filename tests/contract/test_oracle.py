@@ -34,6 +34,12 @@ def test_the_recorded_answers_are_what_java_says(kind: str, version: str, tmp_pa
         stock.stop()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_recorded_of_the_newer_is_told_of_the_older(kind: str) -> None:
+    """Each difference names what the older one is recorded with."""
+    assert recorded(kind, "5.5") != {case: recorded(kind, "5.3")[case] for case in recorded(kind, "5.5")}
+
+
 def test_a_newer_version_is_the_older_one_and_what_it_answers_otherwise() -> None:
     """Each kind of difference is kept, and comes back; one that is not of the older one is noticed."""
     before: dict[str, Story] = {

@@ -8,7 +8,7 @@ from quorate.events import MemberFenced, Stamp
 from quorate.metadata.commands import DrainMember, FenceBroker, FenceMember
 from quorate.model import rows
 from quorate.model.evolve import evolve
-from quorate.model.members import Selector, condition, named, of_set, selected
+from quorate.model.members import PER_STEP, Selector, condition, named, of_set, selected
 from quorate.model.state import State
 from quorate.slices import finished
 from tests.unit.metadata.kit import World
@@ -62,6 +62,26 @@ def test_pages_are_all_of_them_once(made: World, limit: int) -> None:
         assert len(page) <= limit
         found += [member.name for member in page]
     assert found == ["a", "a:1", "a:2", "b", "c"]
+
+
+def test_a_long_list_is_made_in_steps() -> None:
+    """Of many members, and of many broker sets: other work has its turn in between, and nothing is left out."""
+    made = world()
+    for number in range(2 * PER_STEP):
+        made.member(f"m{number:03}")
+        made.broker(1, f"s{number:03}")
+    steps, turns, found = selected(made.state, Selector()), 0, None
+    while found is None:
+        try:
+            next(steps)
+            turns += 1
+        except StopIteration as end:
+            found = [member.name for member in end.value]
+    assert found == [
+        *(f"m{number:03}" for number in range(2 * PER_STEP)),
+        *(f"s{number:03}:1" for number in range(2 * PER_STEP)),
+    ]
+    assert turns == 2 + 4
 
 
 def test_a_broker_is_shown_as_a_member(made: World) -> None:
