@@ -46,9 +46,9 @@ def asking(cluster: Started, node: int = 0) -> Iterator[MembersStub]:
         yield MembersStub(channel)
 
 
-def registered(stub: MembersStub, name: str, incarnation: str = "1", **more: Any) -> int:
+def registered(stub: MembersStub, name: str, incarnation: str = "1", timeout_ms: int = TIMEOUT_MS, **more: Any) -> int:
     """A member that has caught up; its epoch."""
-    request = pb.RegisterMemberRequest(name=name, incarnation=incarnation, timeout_ms=TIMEOUT_MS, **more)
+    request = pb.RegisterMemberRequest(name=name, incarnation=incarnation, timeout_ms=timeout_ms, **more)
     epoch: int = stub.Register(request, timeout=5).epoch
     beat = pb.MemberHeartbeatRequest(name=name, epoch=epoch, applied_revision=epoch)
     assert not stub.Heartbeat(beat, timeout=5).fenced
@@ -104,7 +104,7 @@ def test_a_silent_member_is_fenced_and_another_incarnation_takes_its_place(clust
 def test_a_watch_from_the_command_line_tells_each_change(cluster: Started) -> None:
     """From a revision of the past on, and what happens while it watches; Ctrl-C ends it."""
     with asking(cluster, 2) as stub:
-        epoch = registered(stub, "watched.1")
+        epoch = registered(stub, "watched.1", timeout_ms=60_000)  # It is not heard while the command starts.
         words = ["members", "watch", "--revision", str(epoch), "-o", "json", "--node", cluster.nodes[1]["http"]]
         watch = subprocess.Popen([*QUORATE, *words], stdout=subprocess.PIPE, env=os.environ)
         try:
