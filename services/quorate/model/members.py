@@ -6,7 +6,7 @@ fact, and nothing that can be told to leave here. A member's name has no colon; 
 
 from collections.abc import Callable, Iterator
 from heapq import merge
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -16,6 +16,7 @@ from quorate.model.sessions import holds_clients
 from quorate.model.state import BrokerSet, Member, Replica, State
 from quorate.slices import Steps
 
+T = TypeVar("T")
 Condition = Literal["active", "fenced", "draining"]
 CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 BROKER_ROLE: Final = "broker"
@@ -74,11 +75,13 @@ def everyone(state: State) -> Iterator[Member]:
             yield _broker(broker_set, replica)
 
 
-def selected(state: State, selector: Selector, after: str = "", limit: int | None = None) -> Steps[list[Member]]:
-    """Those that are meant and come after a name, by name, ``limit`` at most. It costs a look at every broker set, and
-    one at each member until there are enough.
+def selected(
+    state: State, selector: Selector, shown: Callable[[Member], T], after: str = "", limit: int | None = None
+) -> Steps[list[T]]:
+    """Those that are meant and come after a name, by name, as ``shown`` has them, ``limit`` at most. It costs a look at
+    every broker set, and one at each member until there are enough.
     """
-    brokers, found = list[str](), list[Member]()
+    brokers, found = list[str](), list[T]()
     for count, broker_set in enumerate(state.broker_sets.values(), start=1):
         brokers += [name for one in broker_set.replicas if (name := f"{broker_set.name}:{one.broker_id}") > after]
         if count % PER_STEP == 0:
@@ -86,7 +89,7 @@ def selected(state: State, selector: Selector, after: str = "", limit: int | Non
     for count, name in enumerate(merge(following(state.member_names, after), sorted(brokers)), start=1):
         member = named(state, name)
         if member is not None and selector.means(member):
-            found.append(member)
+            found.append(shown(member))
             if len(found) == limit:
                 break
         if count % PER_STEP == 0:

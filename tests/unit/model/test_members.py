@@ -1,5 +1,8 @@
 """What is asked about members: selectors, conditions, RocketMQ's brokers among them."""
 
+from collections.abc import Callable
+from operator import attrgetter
+
 import msgspec
 import pytest
 
@@ -9,10 +12,12 @@ from quorate.metadata.commands import DrainMember, FenceBroker, FenceMember
 from quorate.model import rows
 from quorate.model.evolve import evolve
 from quorate.model.members import PER_STEP, Selector, condition, everyone, named, of_set, selected
-from quorate.model.state import State
+from quorate.model.state import Member, State
 from quorate.slices import finished
 from tests.unit.metadata.kit import World
 from tests.unit.metadata.test_keys import world
+
+NAME: Callable[[Member], str] = attrgetter("name")
 
 
 @pytest.fixture
@@ -31,7 +36,7 @@ def made() -> World:
 
 def names(state: State, **selector: object) -> list[str]:
     """Who is meant."""
-    return [member.name for member in finished(selected(state, msgspec.convert(selector, Selector)))]
+    return finished(selected(state, msgspec.convert(selector, Selector), NAME))
 
 
 @pytest.mark.parametrize(
@@ -58,9 +63,9 @@ def test_a_selector_means_those_that_have_all_of_it(made: World, selector: dict[
 def test_pages_are_all_of_them_once(made: World, limit: int) -> None:
     """By name, whatever a page holds; behind the last there is nobody."""
     found: list[str] = []
-    while page := finished(selected(made.state, Selector(), found[-1] if found else "", limit)):
+    while page := finished(selected(made.state, Selector(), NAME, found[-1] if found else "", limit)):
         assert len(page) <= limit
-        found += [member.name for member in page]
+        found += page
     assert found == sorted(member.name for member in everyone(made.state)) == ["a", "a:1", "a:2", "b", "c"]
 
 
@@ -70,13 +75,13 @@ def test_a_long_list_is_made_in_steps() -> None:
     for number in range(2 * PER_STEP):
         made.member(f"m{number:03}")
         made.broker(1, f"s{number:03}")
-    steps, turns, found = selected(made.state, Selector()), 0, None
+    steps, turns, found = selected(made.state, Selector(), NAME), 0, None
     while found is None:
         try:
             next(steps)
             turns += 1
         except StopIteration as end:
-            found = [member.name for member in end.value]
+            found = end.value
     assert found == [
         *(f"m{number:03}" for number in range(2 * PER_STEP)),
         *(f"s{number:03}:1" for number in range(2 * PER_STEP)),

@@ -140,9 +140,10 @@ class MemberService:
         self._asking.allowed("ListMembers", "member")
         meant, limit = selector(request.selector), page_of(request.limit)
         view = await self._asking.view(call, stale=request.stale)
-        found = await in_turns(selected(view.state, meant, request.after, limit + 1))
-        members, more = [told(member) for member in found[:limit]], len(found) > limit
-        return members_pb2.ListMembersResponse(members=members, more=more, revision=max(view.offset - 1, 0))
+        found = await in_turns(selected(view.state, meant, told, request.after, limit + 1))
+        return members_pb2.ListMembersResponse(
+            members=found[:limit], more=len(found) > limit, revision=max(view.offset - 1, 0)
+        )
 
     async def describe(
         self, request: members_pb2.DescribeMemberRequest, call: Call

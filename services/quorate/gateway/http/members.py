@@ -55,10 +55,9 @@ class MemberHandlers:
                 yield
                 items = [self._item(member, view) for member in found]
                 return Members(**self._asking.stamp(view), members=items, next=None)
-            found = yield from selected(view.state, meant, after, limit + 1)
-            more = found[limit - 1].name if len(found) > limit else None
-            items = [self._item(member, view) for member in found[:limit]]
-            return Members(**self._asking.stamp(view), members=items, next=more)
+            items = yield from selected(view.state, meant, lambda member: self._item(member, view), after, limit + 1)
+            more = items[limit - 1].name if len(items) > limit else None
+            return Members(**self._asking.stamp(view), members=items[:limit], next=more)
 
         self._asking.answered(call, "ReadMembers", make)
 
