@@ -63,7 +63,7 @@ def step(watch: Watch, fact: Fact) -> tuple[Watch, Iterable[Row]]:
         case BrokerUnfenced() if event.broker_id == watch.master and not watch.cleaned:
             return _returned(watch, fact)
         case BrokerRegistered() if event.broker_id == watch.master and watch.cleaned:
-            return _returned(watch, fact)
+            return _registered(watch, event.broker_id, fact)
         case BrokerDataCleaned():
             return _cleaned(watch, event, fact)
         case _:
@@ -111,6 +111,15 @@ def _returned(watch: Watch, fact: Fact) -> tuple[Watch, Iterable[Row]]:
     at = fact.stamp.time_ms
     ended = _over(watch.outage, "returned", fact)
     return after, (_replace(ended, serving_ms=at, unavailable_ms=at - ended.fault_ms),)
+
+
+def _registered(watch: Watch, master: int, fact: Fact) -> tuple[Watch, Iterable[Row]]:
+    """The id is the master's again; one that was fenced meanwhile is still away."""
+    broker_set = fact.sets[1]
+    replica = None if broker_set is None else broker_set.replica(master)
+    if replica is not None and replica.fenced:
+        return _replace(watch, cleaned=False), ()
+    return _returned(watch, fact)
 
 
 def _elected(watch: Watch, event: MasterElected, fact: Fact) -> tuple[Watch, Iterable[Row]]:

@@ -23,7 +23,7 @@ from quorate_spark.pipelines.keyed import KeyedProcessor, KeyState, StaleCheckpo
 from quorate_spark.serving import BY_ROW, TABLES
 from tests.spark.compare import BY_NAME, Tables, differences, key, plain
 from tests.spark.replay import replay
-from tests.spark.story import row, rows, story
+from tests.spark.story import Member, Set, Story, row, rows, story
 
 SEEDS = st.integers(0, 2**32)
 DOCS = Path(__file__).resolve().parents[3] / "docs/spark.md"
@@ -52,6 +52,24 @@ def test_every_table_equals_a_plain_replay(seed: int, length: int) -> None:
     told = story(seed, length)
     found = folded([fact(Row(**one)) for one in rows(told)], random.Random(seed))
     assert differences(found, replay(told)) == []
+
+
+def test_a_master_that_is_fenced_when_its_id_comes_back_is_still_away() -> None:
+    """Its id was cleaned, given again and fenced before it registered: the outage ends when it is heard, not before."""
+    told, which = Story(0), {"cluster": "c", "broker_set": "b"}
+    for number in (1, 2):
+        told._add(e.BrokerIdApplied(broker_id=number, address="h:1", register_check_code="x", **which))
+        told._add(e.BrokerRegistered(broker_id=number, address="h:1", topics=(), capabilities={}, **which))
+    told._decide("b", Set(members={1: Member()}), "broker", told._times())
+    told._add(e.BrokerDataCleaned(broker_ids=(1,), whole_set=False, **which))
+    told._add(e.BrokerIdApplied(broker_id=1, address="h:1", register_check_code="x", **which))
+    told._add(e.BrokerFenced(broker_id=1, **told._times(), **which))
+    told._add(e.BrokerRegistered(broker_id=1, address="h:1", topics=(), capabilities={}, **which))
+    for ended in (None, "returned"):
+        found = folded([fact(Row(**one)) for one in rows(told.facts)], random.Random(1))
+        assert [one["ended_by"] for one in found["outages"].values()] == [ended]
+        assert differences(found, replay(told.facts)) == []
+        told._add(e.BrokerUnfenced(broker_id=1, detected_ms=told.now, proposed_ms=told.now, **which))
 
 
 def test_every_table_is_in_the_documentation() -> None:
