@@ -56,7 +56,8 @@ def test_every_table_equals_a_plain_replay(seed: int, length: int) -> None:
 
 def test_a_master_that_is_fenced_when_its_id_comes_back_is_still_away() -> None:
     """Its id was cleaned, given again and fenced before it registered: the outage ends when it is heard, not before."""
-    told, which = Story(0), {"cluster": "c", "broker_set": "b"}
+    told = Story(0)
+    which: dict[str, Any] = {"cluster": "c", "broker_set": "b"}
     for number in (1, 2):
         told._add(e.BrokerIdApplied(broker_id=number, address="h:1", register_check_code="x", **which))
         told._add(e.BrokerRegistered(broker_id=number, address="h:1", topics=(), capabilities={}, **which))
