@@ -29,6 +29,7 @@ from tests.bench.harness import (
     start_load,
 )
 from tests.bench.java import java
+from tests.bench.keys import keys
 from tests.bench.machine_counts import machine_counts
 from tests.bench.page import page
 from tests.bench.projections import projections
@@ -161,6 +162,7 @@ MEASURES: dict[str, Callable[[Run], None]] = {
     "commits": commits,
     "java": java,
     "etcd": etcd,
+    "keys": keys,
     "reads": reads,
     "heartbeats": heartbeats,
     "failover": failover,

@@ -88,6 +88,7 @@ EMPTY: Final[dict[str, Told]] = {
     "grpc.health.v1.Health/Check": OK,
     "grpc.health.v1.Health/List": OK,
     "grpc.health.v1.Health/Watch": OK,
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": OK,
 }
 """What an empty message is told. An empty LeaseGrant is a request: any number, the shortest time."""
 METHODS: Final = (*EMPTY, "etcdserverpb.Lease/LeaseGrant")

@@ -357,7 +357,7 @@ def test_a_leader_that_may_open_few_files_outlives_idle_connections_to_every_lis
             node.send("PUT", "/v1/config/topic/t", {"changes": changes, "unread": True}, Done)
         remoting(int(place.rpc.rpartition(":")[2]))
         kafka(int(place.kafka.rpartition(":")[2]))
-        until(partial(is_served, place.grpc), "gRPC's library has closed the silent, and serves again")
+        until(partial(is_served, place.grpc), "gRPC is served, whoever is silent")
         assert process.poll() is None, (folder / "log").read_text()
     data = place.folder / "data"
     assert [path for path in (data, *data.rglob("*")) if path.stat().st_mode & 0o077] == []

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
+from math import sqrt
 from pathlib import Path
 from types import FrameType
 
@@ -145,6 +146,14 @@ RETOLD_EVERY = 10
 
 SEEDS_PER_LIFE = 200
 """Of a process that runs them."""
+
+
+def due(minimum: float, seeds: int) -> int:
+    """The least that so many seeds must see of what a hundred must see ``minimum`` of. Of what is seldom, chance alone
+    may bring less than half of the average: three standard deviations are allowed for.
+    """
+    average = 2 * minimum * seeds / 100
+    return max(int(min(average / 2, average - 3 * sqrt(average))), 0)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -290,13 +299,12 @@ class Tally:
         """What this run saw too little of."""
         if self.seeds < MINIMA_FROM:
             return []
-        share = self.seeds / 100
-        counted = [(name, self.counts[name], minimum * share) for name, minimum in MINIMA.items()]
+        counted = [(name, self.counts[name], due(minimum, self.seeds)) for name, minimum in MINIMA.items()]
         counted += [
-            (f"{request} under {fault}", self.met[fault, request], minimum * share)
+            (f"{request} under {fault}", self.met[fault, request], minimum * self.seeds // 100)
             for (fault, request), minimum in MET_MINIMA.items()
         ]
-        return [f"{name} {count} < {int(least)}" for name, count, least in counted if count < int(least)]
+        return [f"{name} {count} < {least}" for name, count, least in counted if count < least]
 
     def tell_again(self) -> None:
         """The logs kept so far, in processes with other hash seeds."""

@@ -251,7 +251,7 @@ class Gateways:
         return HttpServer(interface(context), settings.http, node.metrics, node.scheduler, hosts)
 
     def _grpc_server(self, access: Access, quota: Quota) -> "GrpcServer | None":
-        """None: it has no address, and then does not load the library, which takes 15 MB."""
+        """None: it has no address, and then does not load what only gRPC needs."""
         node, settings, core = self._node, self._node.settings, self._node.core
         if "grpc" not in settings.listening:
             return None

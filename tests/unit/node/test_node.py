@@ -59,10 +59,9 @@ def test_every_listener_lets_a_thousand_connections_wait(tmp_path: Path, monkeyp
     """
 
     async def scenario(node: Node, loop: Listening) -> None:
-        ours = [listener for listener in LISTENERS if listener != "grpc"]  # gRPC takes what the system allows.
-        ports = {node.settings.bind(listener)[1]: listener for listener in ours}
+        ports = {node.settings.bind(listener)[1]: listener for listener in LISTENERS}
         backlogs = {ports[port]: backlog for port, backlog in loop.backlogs.items()}
-        assert set(backlogs) == set(ours)
+        assert set(backlogs) == set(LISTENERS)
         assert {listener: backlog for listener, backlog in backlogs.items() if backlog < 1024} == {}
 
     with_node(tmp_path, monkeypatch, scenario, voters=1)

@@ -14,7 +14,7 @@ import pytest
 from tests.sim.mutants import MUTANTS
 from tests.sim.planted import EDITED, check
 from tests.sim.replay import elsewhere
-from tests.sim.runner import MET_MINIMA, MINIMA, Options, Outcome, Tally, plan_for, prepare, run_seed
+from tests.sim.runner import MET_MINIMA, MINIMA, Options, Outcome, Tally, due, plan_for, prepare, run_seed
 from tests.sim.scripted import clip_term, play, stale_decision, stale_entries
 from tests.sim.simulation import Plan, Simulation
 
@@ -103,6 +103,13 @@ def test_too_little_seen_fails_a_run() -> None:
         tally.add(Outcome(seed, 3, counts=dict.fromkeys(MINIMA, 10**6) | {"elections": 0}, met=met))
     assert tally.shortfalls() == ["elections 0 < 200", "alter under pause 0 < 4"]
     assert not tally.summary()
+
+
+def test_what_is_seldom_may_be_missing_from_few_seeds_and_not_from_many() -> None:
+    """Half of the average is due; of a slice, as much less as three standard deviations are."""
+    assert [due(6, seeds) for seeds in (100, 155, 2_000)] == [1, 5, 120]
+    assert [due(200, seeds) for seeds in (100, 2_000)] == [200, 4_000]
+    assert due(0.5, 100) == 0
 
 
 def test_a_state_that_depends_on_the_order_of_a_hash_table_is_found() -> None:

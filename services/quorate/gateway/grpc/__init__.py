@@ -7,4 +7,4 @@ was applied; messages become ours in ``messages``, refusals and outcomes become 
 import os
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-# Before the library is loaded: it would write to stderr, the node's log, whatever strangers say wrongly.
+# For our own clients, who have their messages from here: their library would write to stderr what it thinks of a node.

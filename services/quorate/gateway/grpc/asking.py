@@ -26,7 +26,6 @@ from quorate.gateway.grpc.codes import (
     not_fresh,
 )
 from quorate.gateway.grpc.context import PRINCIPAL, GrpcContext, number_of
-from quorate.gateway.grpc.gathering import Gathering
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import Command, Reply
 from quorate.model.ordered import OrderedMap
@@ -58,13 +57,13 @@ def page_of(limit: int) -> int:
 
 
 class Call(Protocol):
-    """The part of ``grpc.aio.ServicerContext`` that is used."""
+    """One call, as its handler sees it."""
 
     def peer(self) -> str:
         """Who asks."""
 
-    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
-        """What came before the request."""
+    def requires_leader(self) -> bool:
+        """Does it want to hear when there is none?"""
 
     def time_remaining(self) -> float | None:
         """Until the caller's deadline, in seconds; None: it has none."""
@@ -76,7 +75,6 @@ class Asking:
     def __init__(self, context: GrpcContext) -> None:
         self.context = context
         self._cluster = number_of(context.cluster_id)
-        self._gathering = Gathering(context.scheduler, context.settings.gather_s)
 
     def header(self, revision: int | None = None) -> rpc_pb2.ResponseHeader:
         """Of an answer at this revision, or at what is applied here."""
@@ -129,13 +127,9 @@ class Asking:
 
     async def _outcome(self, command: Command, caller: Caller, within_s: float) -> Outcome:
         def begin(done: Callable[[Outcome], None]) -> None:
-            submit = self.context.controller.submit
-            self._gathering.begin(lambda: submit(command, caller, done, cause="grpc", timeout_s=within_s))
+            self.context.controller.submit(command, caller, done, cause="grpc", timeout_s=within_s)
 
-        try:
-            return await _told(begin, within_s)
-        finally:
-            self._gathering.ended()
+        return await _told(begin, within_s)
 
     async def view(self, call: Call, *, stale: bool = False) -> ReadView:
         """The state: with all that was committed before, or as this node has it. Raises CallError."""

@@ -10,11 +10,9 @@ from collections.abc import Iterable
 from itertools import islice
 from zlib import crc32
 
-from grpc import StatusCode
-
 from quorate.consensus.ports import NodeId
 from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import BAD_TRANSFEREE, NO_LEADER, NOT_LEADER, TIMED_OUT, CallError
+from quorate.gateway.grpc.codes import BAD_TRANSFEREE, NO_LEADER, NOT_LEADER, TIMED_OUT, CallError, StatusCode
 from quorate.gateway.grpc.pb import cluster_pb2, rpc_pb2
 from quorate.model.state import KeyValue
 

@@ -6,14 +6,35 @@ Rules: one table. What etcd has no words for has ours, under the code that says 
 it, and neither may others. A refusal of another kind than these changed nothing either.
 """
 
+from enum import IntEnum
 from typing import Final
-
-from grpc import StatusCode
 
 from quorate.controller import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.errors import QuorateError
 from quorate.gateway.fresh import NotFresh
 from quorate.metadata.commands import Refusal
+
+
+class StatusCode(IntEnum):
+    """gRPC's own (``doc/statuscodes.md`` of gRPC)."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
 
 
 class CallError(QuorateError):
@@ -45,6 +66,7 @@ LAGGING: Final = (
 PAST_DEADLINE: Final = (StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
 """As Go's clients say it themselves."""
 TOO_MANY: Final = (_EXHAUSTED, "etcdserver: too many requests")
+STOPPED: Final = (_UNAVAILABLE, "etcdserver: server stopped")
 DENIED: Final = (StatusCode.PERMISSION_DENIED, "etcdserver: permission denied")
 
 REFUSALS: Final[dict[str, tuple[StatusCode, str]]] = {

@@ -9,11 +9,10 @@ changes only.
 import asyncio
 from collections.abc import AsyncIterator, Collection
 
-from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 
 from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import CallError
+from quorate.gateway.grpc.codes import CallError, StatusCode
 
 _Status = health_pb2.HealthCheckResponse
 

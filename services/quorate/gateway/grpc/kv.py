@@ -8,11 +8,9 @@ import asyncio
 from collections.abc import Iterable
 from itertools import islice
 
-from grpc import StatusCode
-
 from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, CallError
+from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, CallError, StatusCode
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import KeyIsPut, KeysAreDeleted, Transacted
 from quorate.model.keys import RangeKeys, bounds, within

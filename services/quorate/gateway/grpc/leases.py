@@ -6,10 +6,8 @@ leads; of a lease that is not there it says a TTL of 0, and asked for its time t
 
 from collections.abc import AsyncIterator
 
-from grpc import StatusCode
-
 from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import CallError
+from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import Accepted, AskLease, GrantLease, KeepLease, LeaseIs, RevokeLease
 

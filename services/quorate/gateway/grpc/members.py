@@ -7,10 +7,8 @@ still leads. A list is a read as any other. A refusal's text begins with its nam
 from collections.abc import AsyncIterator
 from typing import Final
 
-from grpc import StatusCode
-
 from quorate.gateway.grpc.asking import Asking, Call, in_turns, page_of
-from quorate.gateway.grpc.codes import CallError
+from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.pb import members_pb2
 from quorate.metadata.commands import (
     AskMember,

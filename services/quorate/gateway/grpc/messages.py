@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, assert_never
 
 import msgspec
-from grpc import StatusCode
 
 from quorate.events import raw_name
-from quorate.gateway.grpc.codes import BAD_SORT, EMPTY_OPERATION, CallError
+from quorate.gateway.grpc.codes import BAD_SORT, EMPTY_OPERATION, CallError, StatusCode
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
 from quorate.metadata.commands import (
     THIS_REVISION,

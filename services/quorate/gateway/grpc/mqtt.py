@@ -10,12 +10,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from itertools import islice
 from typing import TypeVar
 
-from grpc import StatusCode
-
 from quorate.controller import ReadView
 from quorate.events import MqttSubscription
 from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import CallError, refused
+from quorate.gateway.grpc.codes import CallError, StatusCode, refused
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.metadata.commands import (
     Accepted,

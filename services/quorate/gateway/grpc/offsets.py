@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from grpc import StatusCode
-
 from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import CallError, refused
+from quorate.gateway.grpc.codes import CallError, StatusCode, refused
 from quorate.gateway.grpc.kv import resource
 from quorate.gateway.grpc.pb import offsets_pb2 as pb
 from quorate.metadata.commands import (

@@ -8,26 +8,38 @@ from quorate.bounds import bounded
 class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds unless the name says otherwise."""
 
-    connections_max: int = 2000
-    """One more is not taken: grpcio closes none of those it has for one that comes, so there is room for many silent
-    ones besides clients.
-    """
+    connections_max: int = 1000
+    """For one more the idlest that has not had an answer is closed (``quorate.admission``)."""
+    connections_reserved: int = 50
+    """Of these, how many proven connections leave to others (at most half): probes are among them."""
+    proven_per_address_max: int = 500
+    """Connections of one address that count as proven."""
     handshake_timeout_s: float = 5.0
     """A connection that has not said the first words of HTTP/2 within this is closed."""
+    request_timeout_s: float = 10.0
+    """A request that has begun, or a frame, is whole within this."""
+    write_timeout_s: float = 30.0
+    """A client that takes nothing of an answer for this long is not sent the rest."""
+    sweep_period_s: float = 1.0
+    """How often deadlines are looked at."""
     calls_max: int = 4000
-    """Calls under way on all connections, streams too; one more is refused (RESOURCE_EXHAUSTED)."""
+    """Calls under way on all connections, streams too; one more is refused (RESOURCE_EXHAUSTED). The last quarter is
+    for connections that have few.
+    """
     streams_per_connection_max: int = 1000
     """Calls of one connection at a time; more wait at the client."""
+    resets_per_s: float = 200.0
+    """Calls of one connection that may be broken off in a second, once as many were as it may have at a time."""
     request_bytes_max: int = 1024 * 1024
     """A larger request is refused (etcd's ``--max-request-bytes`` is 1.5 MiB)."""
+    received_bytes_max: int = 128 * 1024 * 1024
+    """Of requests that are coming or being answered, of all connections; of one of them a quarter of it."""
     answer_bytes_max: int = 64 * 1024 * 1024
     """Keys of one Range answer; whoever asks for more is told to set a limit."""
     answer_timeout_s: float = 2.5
     """A read or a write is answered within this, or when its caller's own deadline passes."""
     past_timeout_s: float = 10.0
     """A read of a revision that is no longer in memory: it is replayed."""
-    gather_s: float = 0.005
-    """How long a write waits at most for those under way before it, to be written with others; a lone one does not."""
     waiting_max: int = 1000
     """Reads that may wait for an offset at the same time."""
     keys_per_turn: int = 500

@@ -14,7 +14,6 @@ from quorate.gateway.grpc.kv import resource
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.watching import WatchHub, WatchStream
 
-REQUIRES_LEADER = "hasleader"
 LOOK_S = 0.5
 """How often a stream that requires a leader looks for one."""
 
@@ -31,7 +30,7 @@ class WatchService:
         """Answers, for as long as the client asks or waits."""
         stream = WatchStream(self._hub)
         tasks = [asyncio.create_task(self._take(requests, stream))]
-        if any(key == REQUIRES_LEADER for key, _ in call.invocation_metadata() or ()):
+        if call.requires_leader():
             tasks.append(asyncio.create_task(self._require_leader(stream)))
         try:
             async for response in stream.responses():

@@ -4,13 +4,13 @@ import asyncio
 import atexit
 import random
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from grpc import StatusCode
-
+from quorate.clock import LoopScheduler
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.grpc.asking import Asking
-from quorate.gateway.grpc.codes import CallError
+from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.context import GrpcContext, Place
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.settings import GrpcSettings
@@ -50,8 +50,8 @@ class Caller:
     def time_remaining(self) -> float | None:
         return self.left_s
 
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return ()
+    def requires_leader(self) -> bool:
+        return False
 
 
 class House:
@@ -103,6 +103,10 @@ class House:
             bench.done(start)
         if level > 1:
             bench.done(RaiseFeatureLevel(level=level))
+
+    def on_a_loop(self) -> GrpcContext:
+        """The same on the loop that runs, for a server with sockets."""
+        return replace(self.context, scheduler=LoopScheduler(asyncio.get_running_loop()))
 
     def authorize(self, principal: str, operation: str, resource: str) -> bool:
         return self.may

@@ -3,11 +3,10 @@
 from typing import get_args
 
 import pytest
-from grpc import StatusCode
 
 from quorate.controller import Answered, Busy, NotLeader, Outcome, Refused, Unavailable, UnknownOutcome
 from quorate.gateway.fresh import NotFresh
-from quorate.gateway.grpc.codes import REFUSALS, failed, not_fresh, refused
+from quorate.gateway.grpc.codes import REFUSALS, StatusCode, failed, not_fresh, refused
 from quorate.metadata.commands import Accepted
 from quorate.metadata.refusals import Code, refuse
 

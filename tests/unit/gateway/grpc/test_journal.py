@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import Message
-from grpc import StatusCode
 
+from quorate.gateway.grpc.codes import StatusCode
 from quorate.gateway.grpc.journal import JournalService
 from quorate.gateway.grpc.journal_watch import JournalWatches
 from quorate.gateway.grpc.pb import journal_pb2 as pb

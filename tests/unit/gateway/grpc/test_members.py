@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import Message
-from grpc import StatusCode
 
 from quorate.gateway.grpc.asking import page_of
+from quorate.gateway.grpc.codes import StatusCode
 from quorate.gateway.grpc.member_watch import MemberWatches
 from quorate.gateway.grpc.members import MemberService
 from quorate.gateway.grpc.pb import members_pb2 as pb

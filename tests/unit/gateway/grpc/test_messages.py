@@ -1,11 +1,10 @@
 """etcd's messages and our commands: nothing is lost on the way, and what cannot be carried is refused."""
 
 import pytest
-from grpc import StatusCode
 
 from quorate.events import ordered_name
 from quorate.gateway.grpc import messages
-from quorate.gateway.grpc.codes import CallError
+from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
 from quorate.metadata.commands import (
     THIS_REVISION,

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from grpc import StatusCode
 
 from quorate.controller import Answered
+from quorate.gateway.grpc.codes import StatusCode
 from quorate.gateway.grpc.mqtt import MqttService
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.gateway.grpc.session_watch import SessionWatches

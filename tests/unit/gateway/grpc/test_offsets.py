@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from grpc import StatusCode
 
+from quorate.gateway.grpc.codes import StatusCode
 from quorate.gateway.grpc.offsets import PAGE_MAX, PREFIX, OffsetsService
 from quorate.gateway.grpc.pb import offsets_pb2 as pb
 from quorate.gateway.grpc.settings import GrpcSettings

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 
 from quorate.gateway.grpc.cluster import ClusterService
+from quorate.gateway.grpc.codes import StatusCode
 from quorate.gateway.grpc.health import HealthService
 from quorate.gateway.grpc.kv import KvService
 from quorate.gateway.grpc.leases import LeaseService

@@ -1,0 +1,318 @@
+"""Calls: a method is found by its path, its requests are read, and its handler's answers sent, until a code ends it.
+
+Rules: a handler gets a message and its call, and answers or raises ``CallError``; nothing else of a failure is told to
+a client. A request stays as it came until its handler takes it, and what it is then counts as held for as long as the
+handler may need it. A call ends by its handler, by its deadline, or with its stream; then the others end too.
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, Final, NamedTuple
+
+import structlog
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from quorate.gateway.grpc import heads
+from quorate.gateway.grpc.codes import PAST_DEADLINE, STOPPED, TOO_MANY, CallError, StatusCode
+from quorate.gateway.grpc.connection import Connection
+from quorate.gateway.grpc.heads import Head
+from quorate.gateway.grpc.settings import GrpcSettings
+from quorate.gateway.grpc.stream import PREFIX, Stream
+from quorate.slices import TURN_S
+from quorate.wire.http2 import ErrorCode
+
+_log = structlog.get_logger(__name__)
+
+Handler = Callable[..., Any]
+"""A coroutine of a message and its call; or, of a method that answers with a stream, an async iterator of them."""
+MESSAGE_OVERHEAD: Final = 1024 * 1024
+"""A request this much larger than it may be is still read, to be refused in etcd's words: by default 2 MiB, all that
+etcd reads.
+"""
+BROKEN_OFF: Final = "grpc: the call ended without a whole request"
+FEW: Final = 8
+"""Calls that a connection may have also when others have almost all."""
+GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+class Method(NamedTuple):
+    """How a method is called."""
+
+    handler: Handler
+    asked: type[Message]
+    streams_in: bool
+    streams_out: bool
+
+
+class Calls:
+    """All calls of a listener."""
+
+    def __init__(self, settings: GrpcSettings, now: Callable[[], float]) -> None:
+        self.settings, self.now = settings, now
+        self._methods: dict[str, Method] = {}
+        self._services: set[str] = set()
+        self._under_way: set[ServedCall] = set()
+        self._none_left = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def serve(self, service: ServiceDescriptor, handlers: Mapping[str, Handler]) -> None:
+        """Its methods that have a handler."""
+        self._services.add(service.full_name)
+        for method in service.methods:
+            if method.name in handlers:
+                self._methods[f"/{service.full_name}/{method.name}"] = _method(method, handlers[method.name])
+
+    def begin(self, stream: Stream, connection: Connection, head: Head) -> None:
+        """A call begins, or is refused."""
+        method = self._methods.get(head.path)
+        if method is None:
+            stream.end(heads.ended(StatusCode.UNIMPLEMENTED, self._unknown(head.path)))
+        elif not self._room(connection):
+            stream.end(heads.ended(*TOO_MANY))
+        elif head.encoding not in (b"identity", b"gzip"):
+            encoding = head.encoding[:40].decode(errors="replace")
+            text = f"grpc: Decompressor is not installed for grpc-encoding {encoding}"
+            stream.end(heads.ENCODINGS + heads.ended(StatusCode.UNIMPLEMENTED, text))
+        else:
+            call = stream.receiver = ServedCall(self, stream, connection, head, method)
+            self._under_way.add(call)
+            if stream.ended:
+                call.more()
+
+    def _room(self, connection: Connection) -> bool:
+        """Is there room for one more? The last quarter is for connections that have few."""
+        most, under_way = self.settings.calls_max, len(self._under_way)
+        return under_way < most - most // 4 or (under_way < most and len(connection.streams) <= FEW)
+
+    def _unknown(self, path: str) -> str:
+        """As grpc-go says it."""
+        service, _, method = path.removeprefix("/").rpartition("/")
+        if not path.startswith("/") or not service:
+            return f'malformed method name: "{path[:200]}"'
+        if service not in self._services:
+            return f"unknown service {service[:200]}"
+        return f"unknown method {method[:200]} for service {service}"
+
+    def ended(self, call: "ServedCall") -> None:
+        """One less."""
+        self._under_way.discard(call)
+        if not self._under_way:
+            self._none_left.set()
+
+    async def none_left(self) -> None:
+        """Return when none is under way."""
+        self._none_left.clear()
+        if self._under_way:
+            await self._none_left.wait()
+
+    def stop(self) -> None:
+        """End all of them."""
+        for call in tuple(self._under_way):
+            call.end_now(*STOPPED)
+
+
+def _method(method: MethodDescriptor, handler: Handler) -> Method:
+    return Method(handler, GetMessageClass(method.input_type), method.client_streaming, method.server_streaming)
+
+
+class ServedCall:
+    """One of them: a ``Receiver`` of its stream, and the ``Call`` of its handler."""
+
+    def __init__(self, calls: Calls, stream: Stream, connection: Connection, head: Head, method: Method) -> None:
+        self._calls, self._stream, self._connection = calls, stream, connection
+        self._head, self._method = head, method
+        self._deadline = None if head.timeout_s is None else stream.began + head.timeout_s
+        self._task: asyncio.Task[None] | None = None
+        self._begun = False
+        self._wake: asyncio.Future[None] | None = None
+        self._partial_since: float | None = stream.began
+        """Since when a message is awaited that has to come, or has begun."""
+        self._asked = 0
+        """Bytes that are held for the request that the handler has."""
+        if method.streams_in:
+            self._partial_since = None
+            self._start()
+
+    # -- what a handler sees
+
+    def peer(self) -> str:
+        """Who asks."""
+        return self._connection.peer
+
+    def requires_leader(self) -> bool:
+        """Does it want to hear when there is none?"""
+        return self._head.requires_leader
+
+    def time_remaining(self) -> float | None:
+        """Until the caller's deadline, in seconds; None: it has none."""
+        return None if self._deadline is None else self._deadline - self._calls.now()
+
+    # -- what its stream tells
+
+    def more(self) -> None:
+        """More came, or the last."""
+        stream = self._stream
+        if stream.ended and self._head.length not in (None, stream.counted):
+            self._connection.refuse(stream, ErrorCode.PROTOCOL_ERROR)
+            return
+        if self._begun and not self._method.streams_in:
+            return
+        try:
+            whole = self._whole()
+        except CallError as error:
+            self.end_now(error.code, error.text)
+            return
+        if self._wake is not None and (whole or stream.ended) and not self._wake.done():
+            self._wake.set_result(None)
+        elif not self._begun and whole:
+            self._start()
+        elif not self._begun and stream.ended:
+            self.end_now(StatusCode.INTERNAL, BROKEN_OFF)
+
+    def closed(self) -> None:
+        """The stream is over: answered or not, nobody waits any more."""
+        self._calls.ended(self)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    def look(self, now: float) -> None:
+        """End a call whose deadline has passed, or whose request does not come."""
+        late = self._deadline is not None and now > self._deadline
+        since = self._partial_since
+        if late or (since is not None and now - since > self._calls.settings.request_timeout_s):
+            self.end_now(*PAST_DEADLINE)
+
+    # -- its requests
+
+    def _size(self) -> int | None:
+        """Of the message that has begun, its prefix included. Raises CallError for one that is too large."""
+        buffer = self._stream.buffer
+        if len(buffer) < PREFIX:
+            return None
+        size, most = int.from_bytes(buffer[1:PREFIX]), self._largest
+        if size > most:
+            text = f"grpc: received message larger than max ({size} vs. {most})"
+            raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
+        return PREFIX + size
+
+    @property
+    def _largest(self) -> int:
+        return self._calls.settings.request_bytes_max + MESSAGE_OVERHEAD
+
+    def _whole(self) -> bool:
+        """Is there a whole message? One that has begun may come. Raises CallError when there is no room for it."""
+        size, buffer = self._size(), self._stream.buffer
+        if size is not None and not self._stream.expect(size):
+            raise CallError(*TOO_MANY)
+        if size is not None and len(buffer) >= size:
+            self._partial_since = None
+            return True
+        if buffer and self._partial_since is None:
+            self._partial_since = self._calls.now()
+        return False
+
+    def _take(self) -> Message:
+        """The first whole message. Raises CallError."""
+        stream = self._stream
+        size = PREFIX + int.from_bytes(stream.buffer[1:PREFIX])
+        compressed, body = stream.buffer[0], bytes(memoryview(stream.buffer)[PREFIX:size])
+        stream.taken(size)
+        self._asked = size
+        if compressed:
+            body = self._plain(body)
+        try:
+            return self._method.asked.FromString(body)
+        except DecodeError as error:  # As etcd says it.
+            text = f"grpc: error unmarshalling request: {self._method.asked.DESCRIPTOR.full_name}"
+            raise CallError(StatusCode.INTERNAL, text) from error
+
+    def _plain(self, body: bytes) -> bytes:
+        if self._head.encoding != b"gzip":
+            raise CallError(StatusCode.INTERNAL, "grpc: compressed flag set with identity or empty encoding")
+        unzip = zlib.decompressobj(GZIP)
+        try:
+            plain = unzip.decompress(body, self._largest + 1)
+        except zlib.error as error:
+            raise CallError(StatusCode.INTERNAL, "grpc: failed to decompress the received message") from error
+        if len(plain) > self._largest:
+            text = f"grpc: received message after decompression larger than max {self._largest}"
+            raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
+        if not unzip.eof or unzip.unused_data:
+            raise CallError(StatusCode.INTERNAL, "grpc: failed to decompress the received message")
+        if not self._stream.hold(len(plain)):
+            raise CallError(*TOO_MANY)
+        self._asked += len(plain)
+        return plain
+
+    async def _requests(self) -> AsyncIterator[Message]:
+        """Those of a stream, each when the handler asks for it."""
+        while True:
+            self._stream.release(self._asked)
+            self._asked = 0
+            while not self._whole():
+                if self._stream.ended:
+                    if self._stream.buffer:
+                        raise CallError(StatusCode.INTERNAL, BROKEN_OFF)
+                    return
+                self._wake = asyncio.get_running_loop().create_future()
+                try:
+                    await self._wake
+                finally:
+                    self._wake = None
+            yield self._take()
+
+    # -- its answers
+
+    def _start(self) -> None:
+        self._begun = True
+        answering = self._several if self._method.streams_out else self._one
+        self._task = asyncio.get_running_loop().create_task(self._run(answering))
+
+    async def _one(self) -> None:
+        self._send(await self._method.handler(self._take(), self))
+
+    async def _several(self) -> None:
+        """For ``TURN_S`` at a time, and no faster than the client takes them."""
+        asked = self._requests() if self._method.streams_in else self._take()
+        answers, now = self._method.handler(asked, self), self._calls.now
+        until = now() + TURN_S
+        try:
+            async for answer in answers:
+                self._send(answer)
+                self._connection.answered()
+                await self._stream.drained()
+                if now() >= until:
+                    await asyncio.sleep(0)
+                    until = now() + TURN_S
+        finally:
+            await answers.aclose()
+
+    def _send(self, answer: Message) -> None:
+        """Raises CallError when too much waits already."""
+        body = answer.SerializeToString()
+        if not self._stream.send(b"\x00" + len(body).to_bytes(4, "big") + body):
+            raise CallError(StatusCode.RESOURCE_EXHAUSTED, "quorate: too many answers wait to be read")
+
+    async def _run(self, answering: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """To its end, which the client is told."""
+        try:
+            await answering()
+            fields = heads.DONE
+        except CallError as error:
+            fields = heads.ended(error.code, error.text)
+        except Exception as error:  # noqa: BLE001  It is logged, and the client told that it is.
+            _log.error("a gRPC call failed", error=f"{type(error).__name__}: {error}", exc_info=error)
+            fields = heads.ended(StatusCode.INTERNAL, "quorate: this call failed here; the node's log says why")
+        self._task = None  # It ends by itself.
+        self._connection.answered()
+        self._stream.end(fields)
+
+    def end_now(self, code: StatusCode, text: str) -> None:
+        """Whatever it does, and whatever waits."""
+        self._stream.end_now(heads.ended(code, text))
