@@ -50,7 +50,7 @@ _OPTIONS: Final = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
-_NOTHING: Final = (NO_LEADER, TOO_MANY)
+_NOTHING: Final = tuple((StatusCode[code.name], text) for code, text in (NO_LEADER, TOO_MANY))
 """Ends that say that nothing happened."""
 _BROKEN: Final = (StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED)
 
