@@ -35,7 +35,6 @@ async def main(folder: Path, first_port: int) -> None:
     async with Node(chosen) as node:
         await node.ready(timeout_s=20)
         print("ready; ask it:  quorate status --node", node.addresses.http)
-
         # A command is decided by the leader, durable on a majority, and applied here when it is answered.
         command = PutTopic(topic="orders", read_queues=8, write_queues=8, permission=6)
         match await node.submit(command, principal="embedded.py"):
@@ -43,12 +42,10 @@ async def main(folder: Path, first_port: int) -> None:
                 print("the topic is there; the log ends at", offset)
             case outcome:  # Refused; Busy, Unavailable: nothing happened; UnknownOutcome: ask again, same request id.
                 print("not done:", outcome)
-
         # A linearizable read sees everything that was committed before it was asked.
         view = await node.read("linearizable")
         assert isinstance(view, ReadView), view  # NotLeader, Busy, Unavailable
         print("topics:", *sorted(view.state.topics))
-
         # Every event since the beginning; without the break it would wait for the next one.
         async for stamp, event in node.events(0):
             print(f"{stamp.offset:>4}  {stamp.principal:<12} {type(event).__name__}")

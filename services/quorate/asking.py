@@ -19,11 +19,11 @@ from quorate.errors import QuorateError, UsageError
 DEFAULT_NODE = "127.0.0.1:9873,127.0.0.1:9883,127.0.0.1:9893"
 """The three nodes of a ``quorate up`` without flags."""
 NODE_VARIABLE = "QUORATE_NODE"
-LISTENERS = ("rpc", "raft", "kafka", "http")
+LISTENERS = ("rpc", "raft", "kafka", "http", "grpc")
 LOOK_TIMEOUT_S = 0.5
 READER_TIMEOUT_S = 2.0
-DISTANCES = (0, 3, 2, 1, 3000, 2000, 1000)
-"""From a listener's port to HTTP's: its own; rpc, raft and kafka of ``up``, then of a properties file."""
+DISTANCES = (0, 3, 2, 1, -1, 3000, 2000, 1000)
+"""From a listener's port to HTTP's: its own; rpc, raft, kafka and gRPC of ``up``, then those of a properties file."""
 TRIES = 30
 """How often a program that reads the log looks for a node before it gives up, with a second between."""
 REMEDY = f"quorate up starts a cluster here; --node or ${NODE_VARIABLE} says where another is"
@@ -167,6 +167,7 @@ class Voter(msgspec.Struct):
     raft: str = ""
     kafka: str = ""
     http: str = ""
+    grpc: str = ""
 
 
 class Quorum(msgspec.Struct):
@@ -195,7 +196,7 @@ def right_port(address: str, flag: str = "--node", wanted: str = "http") -> str:
     """
     host, _, port = address.rpartition(":")
     for far in DISTANCES:
-        if int(port) + far >= 1 << 16:
+        if not 0 < int(port) + far < 1 << 16:
             continue
         try:
             voters = quorum(f"{host}:{int(port) + far}", LOOK_TIMEOUT_S).voters

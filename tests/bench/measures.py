@@ -39,7 +39,13 @@ from tests.bench.watchers import watchers
 CLIENTS = (1, 16, 64)
 COMMITS = 150_000
 SYNC_PERIOD_S = 0.005
-PROFILES = (("closed 64", "commits", 64, 0.0), ("open 1000", "commits", 64, 1000.0), ("reads", "reads", 16, 500.0))
+PROFILES = (
+    ("closed 1", "commits", 1, 0.0),
+    ("closed 64", "commits", 64, 0.0),
+    ("open 1000", "commits", 64, 1000.0),
+    ("reads 64", "reads", 64, 0.0),
+    ("reads", "reads", 16, 500.0),
+)
 """Name, mode, clients, rate of what is sampled once more, apart from the measurement."""
 
 
@@ -76,8 +82,9 @@ def _measured(run: Run, cluster: Ours, mode: str, connections: int, rate: float,
 def commits(run: Run) -> None:
     """Closed loop with 1, 16 and 64 clients; open loop at 1,000 a second over 64 connections; CPU, syncs and memory."""
     loads = [(f"closed {clients}", "commits", clients, 0.0) for clients in CLIENTS]
+    loads += [("open 1000", "commits", 64, 1000.0), ("reads 16", "reads", 16, 0.0), ("reads 64", "reads", 64, 0.0)]
     with ours(run) as cluster:
-        for name, mode, clients, rate in [*loads, ("open 1000", "commits", 64, 1000.0), ("reads 16", "reads", 16, 0.0)]:
+        for name, mode, clients, rate in loads:
             run.take(name, partial(_measured, run, cluster, mode, clients, rate, name.replace(" ", "-")))
         leader = cluster.leader()
         for name, mode, clients, rate in PROFILES:

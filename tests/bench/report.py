@@ -62,6 +62,7 @@ BARS = (
     Bar("heartbeats pipelined on one node", PIPED, "per_second", -400_000, "/s", 1, (f"null {PIPED}", "per_second")),
     Bar("heartbeats pipelined: CPU each", PIPED, "cpu_us", None, "µs", 1, (f"null {PIPED}", "cpu_us")),
     Bar("heartbeat at 10,000/s, 500 connections: CPU", PACED, "cpu_us", 16, "µs", 1, (f"null {PACED}", "cpu_us")),
+    Bar("linearizable reads, 64 clients", "reads 64", "per_second", -50_000, "/s"),
     Bar("linearizable read on the leader, idle: p99", L_IDLE, "p99_us", 0.5, "ms", MS, READS),
     Bar("linearizable read on a follower, idle: p99", F_IDLE, "p99_us", 0.5, "ms", MS, READS),
     Bar("the same on the leader under 500 commits/s: p99", L_BUSY, "p99_us", 1, "ms", MS, FSYNC),
@@ -187,7 +188,9 @@ def beside_others(figures: Figures) -> list[str]:
 
 
 PROFILE_OF = {
+    "closed 1": "closed 1",
     "closed 64": "closed 64",
+    "reads 64": "reads 64",
     "open 1000": "open 1000",
     L_IDLE: "reads",
     L_BUSY: "reads",

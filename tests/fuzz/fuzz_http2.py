@@ -58,12 +58,12 @@ def seeds(folder: Path) -> None:
     samples = [
         head(1) + data(1, message(KEY)),
         indexed + data(1, message(KEY)),
-        head(1, WATCH) + data(1, message(watch) * 3, end=False) + http2.reset(1, http2.ErrorCode.CANCEL),
+        head(1, WATCH) + data(1, message(watch) * 3, end=False) + http2.reset(1, http2.Http2Code.CANCEL),
         half_head(1) + http2.frame(http2.CONTINUATION, http2.END_HEADERS, 1) + data(1, message(KEY)),
         http2.settings({http2.INITIAL_WINDOW_SIZE: 1, http2.MAX_FRAME_SIZE: 20_000}) + head(1) + data(1, message(KEY)),
         http2.frame(http2.PING, 0, 0, bytes(8))
         + http2.window_update(0, 77)
-        + http2.goaway(0, http2.ErrorCode.NO_ERROR),
+        + http2.goaway(0, http2.Http2Code.NO_ERROR),
         head(1, GET, grpc_encoding=b"gzip", grpc_timeout=b"1S") + data(1, message(KEY, compressed=1)),
         head(1) + http2.frame(http2.DATA, http2.PADDED, 1, b"\x03" + message(KEY) + bytes(3)),
         http2.frame(http2.HEADERS, http2.WITH_PRIORITY | http2.END_HEADERS, 1, bytes(5)),

@@ -41,7 +41,7 @@ def test_the_command_line_changes_topics_and_names_wrong_ports(tmp_path: Path) -
         code, told = run("config")
         assert "node.data_dir" in told
         assert f"file {(tmp_path / 'c' / 'n1' / 'node.toml').resolve()}" in told
-        for listener in ("rpc", "raft", "kafka"):
+        for listener in ("rpc", "raft", "kafka", "grpc"):
             ended = quorate("status", "--node", cluster.nodes[0][listener])
             assert ended.returncode == 1
             assert f"is the {listener} port of node 1: say --node {http}" in ended.stderr
@@ -61,18 +61,17 @@ def test_a_node_says_where_it_listens_in_lines_of_one_shape_and_git_sees_nothing
         assert all(list(line)[:3] == ["ts", "level", "event"] for line in lines)
         assert all(line["ts"].endswith("Z") and len(line["ts"]) == len("2023-11-14T22:13:20.123000Z") for line in lines)
         (told,) = [line for line in lines if line["event"] == "listening"]
-        assert {name: told[name] for name in ("rpc", "raft", "kafka", "http")} == {
-            name: node[name] for name in ("rpc", "raft", "kafka", "http")
-        }
+        listeners = ("rpc", "raft", "kafka", "http", "grpc")
+        assert {name: told[name] for name in listeners} == {name: node[name] for name in listeners}
         assert any(line["event"] == "command" for line in lines)
         seen = subprocess.run(["git", "-C", str(tmp_path), "status", "--porcelain"], capture_output=True, check=True)
         assert b"c/" not in seen.stdout
         assert (tmp_path / "c" / "n1" / "data" / ".gitignore").read_text() == "*\n"
 
 
-@pytest.mark.parametrize("listener", ["rpc", "raft", "kafka", "http"])
+@pytest.mark.parametrize("listener", ["rpc", "raft", "kafka", "http", "grpc"])
 def test_a_port_in_use_is_named_by_its_own_setting(tmp_path: Path, listener: str) -> None:
-    """Whoever of the four it is; the node ends with status 2 and that sentence."""
+    """Whoever of the five it is; the node ends with status 2 and that sentence."""
     from quorate.cli.cluster import found
 
     place = found(tmp_path / "c", 1, free_ports(10))[0]

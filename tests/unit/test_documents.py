@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from quorate.cli.program import commands, parser
+from quorate.node.settings import NodeSettings
 from tests.findings.__main__ import NAMES
 from tests.sim.mutants import MUTANTS
 from tests.unit.test_house import ROOT, imported_by, name_of, ours, tree
@@ -34,6 +36,8 @@ FOREIGN = {
     "quorate.meta.v1.Offsets",
 }
 """Kafka's, Spark's; a group of entry points; a file that a user has; a service on the wire."""
+NO_SETTINGS = {"grpc.aio", "kafka.security.protocol", "kafka.ssl.ca.location", "node.txt"}
+"""What is named as settings are, and is a module of a client, an option of Spark's, a file."""
 ROOMS = {
     "quorate": ROOT / "services/quorate",
     "quorate_projections": ROOT / "projections/quorate_projections",
@@ -158,6 +162,39 @@ def test_every_name_in_a_document_exists(path: Path) -> None:
         elif (call and call[1] not in functions()) or (CLASS.fullmatch(span) and span not in known()):
             missing.append(span)
     assert not missing
+
+
+SETTING = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)+)(?:=\S*)?")
+
+
+def unset(span: str) -> bool:
+    """Does it look like a setting of a node, and is none?"""
+    named = None if FILE.fullmatch(span) or resolves(f"quorate.{span}") else SETTING.fullmatch(span)
+    kind: type = NodeSettings
+    for place, name in enumerate(named[1].split(".") if named else ()):
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)} if is_struct(kind) else {}
+        if name not in fields:
+            return place > 0
+        kind = fields[name]
+    return False
+
+
+def is_struct(kind: type) -> bool:
+    """Has it settings of its own?"""
+    return issubclass(kind, msgspec.Struct)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_setting_in_a_document_exists(path: Path) -> None:
+    """Whatever begins as a node's settings do is one of them."""
+    assert [span for span in set(spans(path)) - FOREIGN - NO_SETTINGS if unset(span)] == []
+
+
+def test_a_setting_that_is_gone_is_found() -> None:
+    """The test above can fail."""
+    wrong = ["grpc.gather_s", "controller.nothing=1", "storage.store.nothing"]
+    right = ["grpc.calls_max=1", "storage.store.open_files_max", "nobody.knows", "controller"]
+    assert [span for span in (*wrong, *right) if unset(span)] == wrong
 
 
 def section(title: str) -> str:

@@ -351,7 +351,10 @@ def test_the_changelog_speaks_of_what_is_there() -> None:
     assert headings == ["Added"]
 
 
-BEFORE = r"\b(still|any more|no longer|former(?:ly)?|as before|as ever|previously|used to|sooner|instead of a reset)\b"
+BEFORE = (
+    r"\b(still|any more|no longer|former(?:ly)?|as before|as ever|previously|used to|sooner|instead of a reset)\b"
+    r"|\bless memory\b|\(was "
+)
 """Words that compare with a build of before: nobody has one."""
 
 

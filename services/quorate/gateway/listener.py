@@ -1,4 +1,4 @@
-"""Shared by the Kafka and the HTTP server: a listener, admission, and the sweep of overdue connections.
+"""Shared by the Kafka, the HTTP and the gRPC server: a listener, admission, and the sweep of overdue connections.
 
 Rules: who is let in is a rule of ``quorate.admission``; no timer per connection, one sweep looks at all deadlines.
 """

@@ -370,7 +370,7 @@ def _info(settings: NodeSettings) -> NodeInfo:
         settings.me.rpc,
         python=interpreter(),
         leaf=leaf(),
-        grpc=settings.me.grpc,
+        grpc={voter.id: voter.grpc for voter in settings.cluster.voters},
     )
 
 

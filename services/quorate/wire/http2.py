@@ -36,6 +36,9 @@ INITIAL_WINDOW_SIZE: Final = 4
 MAX_FRAME_SIZE: Final = 5
 MAX_HEADER_LIST_SIZE: Final = 6
 
+NO_TABLE: Final = b"\x20"
+"""Before fields: from here on the table has no room (RFC 7541, section 6.3)."""
+
 _HEAD: Final = struct.Struct(">HBBBI")
 _SETTING: Final = struct.Struct(">HI")
 _NUMBER: Final = struct.Struct(">I")
@@ -44,7 +47,7 @@ _SIZES: Final = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
 """Payloads that have one length."""
 
 
-class ErrorCode(IntEnum):
+class Http2Code(IntEnum):
     """Why a stream or a connection ends (section 7)."""
 
     NO_ERROR = 0
@@ -62,7 +65,7 @@ class ErrorCode(IntEnum):
 class Http2Error(QuorateError):
     """What came ends the connection."""
 
-    def __init__(self, code: ErrorCode, text: str) -> None:
+    def __init__(self, code: Http2Code, text: str) -> None:
         self.code, self.text = code, text
         super().__init__(text)
 
@@ -75,9 +78,9 @@ def frame_head(buffer: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
     high, low, kind, flags, stream = _HEAD.unpack_from(buffer, at)
     size = high << 8 | low
     if size > FRAME_MAX:
-        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "a frame of more than 16,384 bytes")
+        raise Http2Error(Http2Code.FRAME_SIZE_ERROR, "a frame of more than 16,384 bytes")
     if kind in _SIZES and size != _SIZES[kind]:
-        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"a frame of kind {kind} of {size} bytes")
+        raise Http2Error(Http2Code.FRAME_SIZE_ERROR, f"a frame of kind {kind} of {size} bytes")
     return size, kind, flags, stream & STREAM_MAX
 
 
@@ -93,7 +96,7 @@ def number(payload: bytes) -> int:
     return found
 
 
-def reset(stream: int, code: ErrorCode) -> bytes:
+def reset(stream: int, code: Http2Code) -> bytes:
     """RST_STREAM (section 6.4)."""
     return frame(RST_STREAM, 0, stream, _NUMBER.pack(code))
 
@@ -103,7 +106,7 @@ def window_update(stream: int, more: int) -> bytes:
     return frame(WINDOW_UPDATE, 0, stream, _NUMBER.pack(more))
 
 
-def goaway(last: int, code: ErrorCode, text: str = "") -> bytes:
+def goaway(last: int, code: Http2Code, text: str = "") -> bytes:
     """GOAWAY (section 6.8): streams above ``last`` were not looked at."""
     return frame(GOAWAY, 0, 0, _NUMBER.pack(last) + _NUMBER.pack(code) + text.encode())
 
@@ -116,14 +119,14 @@ def settings(values: Mapping[int, int]) -> bytes:
 def read_settings(payload: bytes) -> dict[int, int]:
     """What the other end sets: of one that is set twice the last. Raises Http2Error (section 6.5.2)."""
     if len(payload) % _SETTING.size:
-        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "settings that break off")
+        raise Http2Error(Http2Code.FRAME_SIZE_ERROR, "settings that break off")
     found = dict(_SETTING.iter_unpack(payload))
     if found.get(ENABLE_PUSH, 0) > 1:
-        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
+        raise Http2Error(Http2Code.PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
     if found.get(INITIAL_WINDOW_SIZE, 0) > WINDOW_MAX:
-        raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
+        raise Http2Error(Http2Code.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
     if not FRAME_MAX <= found.get(MAX_FRAME_SIZE, FRAME_MAX) <= _FRAME_SIZE_MAX:
-        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of range")
+        raise Http2Error(Http2Code.PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of range")
     return found
 
 
@@ -132,7 +135,7 @@ def unpadded(payload: bytes, flags: int) -> bytes:
     if not flags & PADDED:
         return payload
     if not payload or payload[0] >= len(payload):
-        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "more padding than there is payload")
+        raise Http2Error(Http2Code.PROTOCOL_ERROR, "more padding than there is payload")
     return payload[1 : len(payload) - payload[0]]
 
 
@@ -142,9 +145,9 @@ def fields_of(payload: bytes, flags: int, stream: int) -> bytes:
     if not flags & WITH_PRIORITY:
         return piece
     if len(piece) < 5:
-        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "HEADERS that break off")
+        raise Http2Error(Http2Code.FRAME_SIZE_ERROR, "HEADERS that break off")
     if number(piece[:4]) & STREAM_MAX == stream:
-        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself")
+        raise Http2Error(Http2Code.PROTOCOL_ERROR, "a stream that depends on itself")
     return piece[5:]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.wire import http2
-from quorate.wire.http2 import ErrorCode, Http2Error
+from quorate.wire.http2 import Http2Code, Http2Error
 
 
 @given(st.integers(0, 9), st.integers(0, 255), st.integers(0, http2.STREAM_MAX), st.binary(max_size=300))
@@ -17,7 +17,7 @@ def test_a_frame_is_read_as_it_was_written(kind: int, flags: int, stream: int, p
     if len(payload) != sizes.get(kind, len(payload)):
         with pytest.raises(Http2Error) as error:
             http2.frame_head(said, 2)
-        assert error.value.code == ErrorCode.FRAME_SIZE_ERROR
+        assert error.value.code == Http2Code.FRAME_SIZE_ERROR
     else:
         assert http2.frame_head(said, 2) == (len(payload), kind, flags, stream)
         assert said[2 + http2.HEAD_SIZE :] == payload

@@ -175,7 +175,9 @@ class Journal:
         self.generation = 0
         self.syncs = 0
         self.syncer: Syncer | None = None
-        """Syncs what needs no new segment; without one, and for everything else, the worker does."""
+        """Syncs what needs no new segment; without one, and for everything else, the worker does. Put in by the data
+        directory, which has the loop that it needs: in the simulator there is none.
+        """
         self._disk = disk
         self._worker = worker
         self._settings = settings

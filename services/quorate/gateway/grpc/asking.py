@@ -68,6 +68,9 @@ class Call(Protocol):
     def time_remaining(self) -> float | None:
         """Until the caller's deadline, in seconds; None: it has none."""
 
+    def hold(self, count: int) -> None:
+        """So many bytes of an answer are being made. Raises CallError when there is no room for them."""
+
 
 class Asking:
     """Reads and writes of one node."""

@@ -16,13 +16,21 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from quorate.gateway.grpc import heads
-from quorate.gateway.grpc.codes import PAST_DEADLINE, STOPPED, TOO_MANY, CallError, StatusCode
-from quorate.gateway.grpc.connection import Connection
-from quorate.gateway.grpc.heads import Head
+from quorate.gateway.grpc.codes import (
+    PAST_DEADLINE,
+    STOPPED,
+    TIMED_OUT,
+    TOO_LARGE,
+    TOO_MANY,
+    CallError,
+    StatusCode,
+)
+from quorate.gateway.grpc.connection import GrpcConnection
+from quorate.gateway.grpc.heads import CallHead
 from quorate.gateway.grpc.settings import GrpcSettings
-from quorate.gateway.grpc.stream import PREFIX, Stream
+from quorate.gateway.grpc.stream import PREFIX, GrpcStream
 from quorate.slices import TURN_S
-from quorate.wire.http2 import ErrorCode
+from quorate.wire.http2 import Http2Code
 
 _log = structlog.get_logger(__name__)
 
@@ -33,6 +41,10 @@ MESSAGE_OVERHEAD: Final = 1024 * 1024
 etcd reads.
 """
 BROKEN_OFF: Final = "grpc: the call ended without a whole request"
+NO_GZIP: Final = "grpc: failed to decompress the received message"
+UNZIPPED_AT_ONCE: Final = 4096
+"""Bytes of a compressed request that are looked at before other work gets its turn."""
+CROWDED: Final = (StatusCode.RESOURCE_EXHAUSTED, "quorate: too many answers wait to be read")
 FEW: Final = 8
 """Calls that a connection may have also when others have almost all."""
 GZIP: Final = 16 + zlib.MAX_WBITS
@@ -67,7 +79,7 @@ class Calls:
             if method.name in handlers:
                 self._methods[f"/{service.full_name}/{method.name}"] = _method(method, handlers[method.name])
 
-    def begin(self, stream: Stream, connection: Connection, head: Head) -> None:
+    def begin(self, stream: GrpcStream, connection: GrpcConnection, head: CallHead) -> None:
         """A call begins, or is refused."""
         method = self._methods.get(head.path)
         if method is None:
@@ -84,7 +96,7 @@ class Calls:
             if stream.ended:
                 call.more()
 
-    def _room(self, connection: Connection) -> bool:
+    def _room(self, connection: GrpcConnection) -> bool:
         """Is there room for one more? The last quarter is for connections that have few."""
         most, under_way = self.settings.calls_max, len(self._under_way)
         return under_way < most - most // 4 or (under_way < most and len(connection.streams) <= FEW)
@@ -123,7 +135,9 @@ def _method(method: MethodDescriptor, handler: Handler) -> Method:
 class ServedCall:
     """One of them: a ``Receiver`` of its stream, and the ``Call`` of its handler."""
 
-    def __init__(self, calls: Calls, stream: Stream, connection: Connection, head: Head, method: Method) -> None:
+    def __init__(
+        self, calls: Calls, stream: GrpcStream, connection: GrpcConnection, head: CallHead, method: Method
+    ) -> None:
         self._calls, self._stream, self._connection = calls, stream, connection
         self._head, self._method = head, method
         self._deadline = None if head.timeout_s is None else stream.began + head.timeout_s
@@ -158,7 +172,7 @@ class ServedCall:
         """More came, or the last."""
         stream = self._stream
         if stream.ended and self._head.length not in (None, stream.counted):
-            self._connection.refuse(stream, ErrorCode.PROTOCOL_ERROR)
+            self._connection.refuse(stream, Http2Code.PROTOCOL_ERROR)
             return
         if self._begun and not self._method.streams_in:
             return
@@ -217,44 +231,63 @@ class ServedCall:
             self._partial_since = self._calls.now()
         return False
 
-    def _take(self) -> Message:
-        """The first whole message. Raises CallError."""
+    def hold(self, count: int) -> None:
+        """So many bytes of an answer are being made. Raises CallError when there is no room for them."""
+        if not self._stream.make(count):
+            raise CallError(*CROWDED)
+
+    async def _take(self) -> Message:
+        """The first whole message. Raises CallError; of one that is too large before it is read."""
         stream = self._stream
         size = PREFIX + int.from_bytes(stream.buffer[1:PREFIX])
         compressed, body = stream.buffer[0], bytes(memoryview(stream.buffer)[PREFIX:size])
         stream.taken(size)
         self._asked = size
         if compressed:
-            body = self._plain(body)
+            body = await self._plain(body)
+        if len(body) > self._calls.settings.request_bytes_max:
+            raise CallError(*TOO_LARGE)
         try:
             return self._method.asked.FromString(body)
         except DecodeError as error:  # As etcd says it.
             text = f"grpc: error unmarshalling request: {self._method.asked.DESCRIPTOR.full_name}"
             raise CallError(StatusCode.INTERNAL, text) from error
 
-    def _plain(self, body: bytes) -> bytes:
+    async def _plain(self, body: bytes) -> bytes:
+        """In turns: little can stand for much, or for nothing that takes long."""
         if self._head.encoding != b"gzip":
             raise CallError(StatusCode.INTERNAL, "grpc: compressed flag set with identity or empty encoding")
-        unzip = zlib.decompressobj(GZIP)
-        try:
-            plain = unzip.decompress(body, self._largest + 1)
-        except zlib.error as error:
-            raise CallError(StatusCode.INTERNAL, "grpc: failed to decompress the received message") from error
-        if len(plain) > self._largest:
-            text = f"grpc: received message after decompression larger than max {self._largest}"
-            raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
+        unzip, plain = zlib.decompressobj(GZIP), bytearray()
+        for at in range(0, len(body), UNZIPPED_AT_ONCE):
+            piece = body[at : at + UNZIPPED_AT_ONCE]
+            try:
+                more = unzip.decompress(piece, self._largest + 1 - len(plain))
+            except zlib.error as error:
+                raise CallError(StatusCode.INTERNAL, NO_GZIP) from error
+            if len(plain) + len(more) > self._largest:
+                text = f"grpc: received message after decompression larger than max {self._largest}"
+                raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
+            if not self._stream.hold(len(more), long=True):
+                raise CallError(*TOO_MANY)
+            self._asked += len(more)
+            plain += more
+            if unzip.unused_data or unzip.unconsumed_tail:
+                break
+            await asyncio.sleep(0)
         if not unzip.eof or unzip.unused_data:
-            raise CallError(StatusCode.INTERNAL, "grpc: failed to decompress the received message")
-        if not self._stream.hold(len(plain)):
-            raise CallError(*TOO_MANY)
-        self._asked += len(plain)
-        return plain
+            raise CallError(StatusCode.INTERNAL, NO_GZIP)
+        return bytes(plain)
 
     async def _requests(self) -> AsyncIterator[Message]:
         """Those of a stream, each when the handler asks for it."""
+        now = self._calls.now
+        until = now() + TURN_S
         while True:
             self._stream.release(self._asked)
             self._asked = 0
+            if now() >= until:
+                await asyncio.sleep(0)
+                until = now() + TURN_S
             while not self._whole():
                 if self._stream.ended:
                     if self._stream.buffer:
@@ -265,7 +298,7 @@ class ServedCall:
                     await self._wake
                 finally:
                     self._wake = None
-            yield self._take()
+            yield await self._take()
 
     # -- its answers
 
@@ -275,16 +308,19 @@ class ServedCall:
         self._task = asyncio.get_running_loop().create_task(self._run(answering))
 
     async def _one(self) -> None:
-        self._send(await self._method.handler(self._take(), self))
+        answer = await self._method.handler(await self._take(), self)
+        if not self._sent(answer):
+            raise CallError(*TIMED_OUT)  # It is done, and nobody hears what: as unknown as an answer that never came.
 
     async def _several(self) -> None:
         """For ``TURN_S`` at a time, and no faster than the client takes them."""
-        asked = self._requests() if self._method.streams_in else self._take()
+        asked = self._requests() if self._method.streams_in else await self._take()
         answers, now = self._method.handler(asked, self), self._calls.now
         until = now() + TURN_S
         try:
             async for answer in answers:
-                self._send(answer)
+                if not self._sent(answer):
+                    raise CallError(*CROWDED)
                 self._connection.answered()
                 await self._stream.drained()
                 if now() >= until:
@@ -293,11 +329,11 @@ class ServedCall:
         finally:
             await answers.aclose()
 
-    def _send(self, answer: Message) -> None:
-        """Raises CallError when too much waits already."""
+    def _sent(self, answer: Message) -> bool:
+        """False: too much waits already."""
         body = answer.SerializeToString()
-        if not self._stream.send(b"\x00" + len(body).to_bytes(4, "big") + body):
-            raise CallError(StatusCode.RESOURCE_EXHAUSTED, "quorate: too many answers wait to be read")
+        self._stream.made()
+        return self._stream.send(b"\x00" + len(body).to_bytes(4, "big") + body)
 
     async def _run(self, answering: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """To its end, which the client is told."""

@@ -3,72 +3,67 @@
 Rules: whatever comes ends at most this connection. What is against the protocol ends it with GOAWAY and a reason, or
 its stream with RST_STREAM; so does what is allowed and done too often. Frames are read for ``TURN_S`` at a time, and
 none while the client does not read. What there is to say goes out once a turn; what waits of several streams in turns,
-a frame of each. The dynamic table of its fields is read by ``hpack``; ours have none.
+a frame of each.
 """
 
 import asyncio
 from typing import Final, Protocol, cast
 
-from hpack import Decoder
-from hpack.exceptions import HPACKError, OversizedHeaderListError
-
 from quorate.clock import Scheduler
 from quorate.gateway.grpc import heads
-from quorate.gateway.grpc.codes import CallError
-from quorate.gateway.grpc.heads import Fields, Head
-from quorate.gateway.grpc.room import Allowance, Room
+from quorate.gateway.grpc.budgets import ByteBudget, RateLimit
+from quorate.gateway.grpc.codes import TIMED_OUT, CallError
+from quorate.gateway.grpc.fields import FIELDS_MAX, FieldReader
+from quorate.gateway.grpc.heads import CallHead, Fields
 from quorate.gateway.grpc.sending import Sender
 from quorate.gateway.grpc.settings import GrpcSettings
-from quorate.gateway.grpc.stream import Stream
+from quorate.gateway.grpc.stream import GrpcStream
 from quorate.metrics import Metrics
 from quorate.slices import TURN_S
 from quorate.wire import http2, tls
-from quorate.wire.http2 import ErrorCode, Http2Error
+from quorate.wire.http2 import Http2Code, Http2Error
 
-FIELDS_MAX: Final = 16 * 1024
-"""Bytes of a head, as they come and as they are read."""
 WINDOW: Final = 1024 * 1024
 """Of the connection, which is given back at once: what is held is bounded by streams, and by room."""
-KNOWN_MAX: Final = 16
-"""Heads that are remembered: so many, and none that is longer than ``KNOWN_BYTES``."""
-KNOWN_BYTES: Final = 512
+LAST_WORDS_S: Final = 1.0
+"""For what was said before hanging up."""
 _SHOWN: Final = 80
 
 
-class Server(Protocol):
+class GrpcHost(Protocol):
     """The listener of a connection, as it sees it."""
 
     settings: GrpcSettings
     scheduler: Scheduler
     metrics: Metrics
-    received: Room
-    answers: Room
+    received: ByteBudget
+    answers: ByteBudget
 
-    def opened(self, connection: "Connection", host: str) -> None:
+    def opened(self, connection: "GrpcConnection", host: str) -> None:
         """It is there, and may have to go at once."""
 
-    def answered(self, connection: "Connection") -> bool:
+    def answered(self, connection: "GrpcConnection") -> bool:
         """A call of it was answered; answers whether it is proven."""
 
-    def begin(self, stream: Stream, connection: "Connection", head: Head) -> None:
+    def begin(self, stream: GrpcStream, connection: "GrpcConnection", head: CallHead) -> None:
         """A call begins."""
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: "GrpcConnection") -> None:
         """It is gone."""
 
 
-class Connection(asyncio.Protocol):
+class GrpcConnection(asyncio.Protocol):
     """Made by the listener for each accepted socket."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: GrpcHost) -> None:
         settings = server.settings
         self._server, self._settings, self._now = server, settings, server.scheduler.monotonic
         self._transport: asyncio.Transport | None = None
         self.peer = ""
         self.proven = False
-        self.streams: dict[int, Stream] = {}
-        self.received = Room(settings.received_bytes_max // 4, server.received)
-        self.answers = Room(2 * settings.answer_bytes_max, server.answers)
+        self.streams: dict[int, GrpcStream] = {}
+        self.received = ByteBudget(settings.received_bytes_max // 4, server.received)
+        self.answers = ByteBudget(2 * settings.answer_bytes_max, server.answers)
         self._greeted = self._leaving = self._ended = False
         self._last = 0
         self._since = self._heard_at = self._used_at = self._now()
@@ -81,16 +76,16 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._head: tuple[int, bool, bytearray] | None = None
         """Fields that go on in the next frame: their stream, whether they end it, and the pieces."""
-        self._decoder = Decoder(max_header_list_size=FIELDS_MAX)
-        self._known: dict[bytes, Head] = {}
-        """By bytes, heads that were read with the table as it is, and left it so."""
+        self._fields = FieldReader()
         self._window_in = WINDOW
-        self._settings_left = Allowance(16, 16)
-        self._pings_left = Allowance(8, 1 / settings.client_ping_min_s)
-        self._resets_left = Allowance(settings.streams_per_connection_max, settings.resets_per_s)
-        self._idle_left = Allowance(1000, 100)
+        self._settings_left = RateLimit(16, 16)
+        self._pings_left = RateLimit(8, 1 / settings.client_ping_min_s)
+        self._pieces_seen = 0
+        self._resets_left = RateLimit(settings.streams_per_connection_max, settings.resets_per_s)
+        self._idle_left = RateLimit(1000, 100)
         self._sender = Sender(server.scheduler)
-        self.say = self._sender.say
+        self.say, self.pump = self._sender.say, self._sender.pump
+        self._no_table = http2.NO_TABLE
 
     @property
     def busy(self) -> bool:
@@ -114,6 +109,7 @@ class Connection(asyncio.Protocol):
         if self._ended:
             return
         self._heard_at = self._now()
+        self._pinged_at = None  # Whatever is heard says that the client lives.
         self._buffer += data
         if not self._behind and self._sender.stuck_since is None:
             self._server.scheduler.take_turn(self._read)
@@ -195,7 +191,7 @@ class Connection(asyncio.Protocol):
             return 0
         payload = bytes(buffer[at + http2.HEAD_SIZE : end])
         if self._head is not None and (kind != http2.CONTINUATION or number != self._head[0]):
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a head that does not go on")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "a head that does not go on")
         if kind == http2.DATA:
             self._data(number, flags, payload)
         elif kind == http2.HEADERS:
@@ -212,11 +208,11 @@ class Connection(asyncio.Protocol):
         if not http2.PREFACE.startswith(begun):
             if tls.is_client_hello(begun) and self._transport is not None:
                 self._transport.write(tls.REFUSAL)
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "this port speaks HTTP/2, in plain text")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "this port speaks HTTP/2, in plain text")
         if len(self._buffer) < len(http2.PREFACE) + http2.HEAD_SIZE:
             return 0
         if self._buffer[len(http2.PREFACE) + 3] != http2.SETTINGS:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a client begins with its settings")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "a client begins with its settings")
         self._greeted = True
         limits = {
             http2.MAX_CONCURRENT_STREAMS: self._settings.streams_per_connection_max,
@@ -235,23 +231,23 @@ class Connection(asyncio.Protocol):
         elif kind == http2.CONTINUATION:
             self._continue(flags, payload)
         elif kind == http2.PUSH_PROMISE:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a client promises nothing")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "a client promises nothing")
         elif kind == http2.GOAWAY and number:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "GOAWAY of a stream")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "GOAWAY of a stream")
         elif kind == http2.PRIORITY and not number:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PRIORITY of no stream")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "PRIORITY of no stream")
         else:  # Priorities, farewells and what is not known: as if it had not come.
             self._spend(self._idle_left, "frames that say nothing")
 
-    def _spend(self, allowance: Allowance, what: str) -> None:
+    def _spend(self, allowance: RateLimit, what: str) -> None:
         if not allowance.spend(self._now()):
-            raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, what)
+            raise Http2Error(Http2Code.ENHANCE_YOUR_CALM, what)
 
     # -- reading: heads
 
     def _headers(self, number: int, flags: int, payload: bytes) -> None:
         if not number & 1:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a stream of a number that clients do not have")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "a stream of a number that clients do not have")
         piece = http2.fields_of(payload, flags, number)
         ends = bool(flags & http2.END_STREAM)
         if flags & http2.END_HEADERS:
@@ -261,11 +257,11 @@ class Connection(asyncio.Protocol):
 
     def _continue(self, flags: int, payload: bytes) -> None:
         if self._head is None:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "the rest of a head that did not begin")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "the rest of a head that did not begin")
         number, ends, pieces = self._head
         pieces += payload
         if len(pieces) > FIELDS_MAX:
-            raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, "a head of more than 16 KiB")
+            raise Http2Error(Http2Code.ENHANCE_YOUR_CALM, "a head of more than 8 KiB")
         if not payload:
             self._spend(self._idle_left, "frames that say nothing")
         if flags & http2.END_HEADERS:
@@ -273,8 +269,8 @@ class Connection(asyncio.Protocol):
             self._whole_head(number, ends, bytes(pieces))
 
     def _whole_head(self, number: int, ends: bool, piece: bytes) -> None:
-        known = self._known.get(piece)
-        fields = () if known is not None else self._fields(piece)  # Whatever becomes of it: both ends keep one table.
+        known = self._fields.known(piece)
+        fields = () if known is not None else self._fields.read(piece)
         if number > self._last:
             self._last = number
             stream = self._new(number, ends)
@@ -285,62 +281,42 @@ class Connection(asyncio.Protocol):
         if stream is None or stream.ended:  # A stream that has ended, perhaps without its client's knowledge.
             self._spend(self._idle_left, "frames of streams that have ended")
         elif not ends:
-            self._reset(stream, ErrorCode.PROTOCOL_ERROR)
+            self.refuse(stream, Http2Code.PROTOCOL_ERROR)
         else:
             self._end_of(stream)
 
-    def _fields(self, piece: bytes) -> Fields:
-        """What the bytes say. Raises Http2Error."""
-        if http2.table_sizes(piece) > 2:
-            raise Http2Error(ErrorCode.COMPRESSION_ERROR, "a table whose size changes too often")
-        size, newest = self._table()
-        try:
-            fields = cast(Fields, self._decoder.decode(piece, raw=True))
-        except OversizedHeaderListError as error:
-            raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, "a head of more than 16 KiB") from error
-        except (HPACKError, ValueError, IndexError) as error:
-            raise Http2Error(ErrorCode.COMPRESSION_ERROR, "fields that cannot be read") from error
-        if self._table()[0] != size or self._table()[1] is not newest:  # Indices mean something else from now on.
-            self._known.clear()
-        return fields
-
-    def _table(self) -> tuple[int, object]:
-        """Size and newest field of the table that indices point into."""
-        table = self._decoder.header_table
-        return table.maxsize, table.dynamic_entries[0] if table.dynamic_entries else None
-
-    def _new(self, number: int, ends: bool) -> Stream | None:
+    def _new(self, number: int, ends: bool) -> GrpcStream | None:
         """None: it is refused."""
         if self._leaving or len(self.streams) >= self._settings.streams_per_connection_max:
             self._spend(self._resets_left, "too many streams")
-            self.say(http2.reset(number, ErrorCode.REFUSED_STREAM))
+            self.say(http2.reset(number, Http2Code.REFUSED_STREAM))
             return None
         self._used_at = self._heard_at
-        stream = self.streams[number] = Stream(number, self, self._sender.window_of_streams, self._heard_at)
+        stream = self.streams[number] = GrpcStream(number, self, self._sender.window_of_streams, self._heard_at)
         stream.ended = ends
         return stream
 
-    def _begin(self, stream: Stream, piece: bytes, known: Head | None, fields: Fields) -> None:
+    def _begin(self, stream: GrpcStream, piece: bytes, known: CallHead | None, fields: Fields) -> None:
         try:
             head = known or heads.read(fields)
         except heads.MalformedError:
-            self._reset(stream, ErrorCode.PROTOCOL_ERROR)
+            self.refuse(stream, Http2Code.PROTOCOL_ERROR)
         except heads.NoCallError as error:
             ended = http2.END_HEADERS | http2.END_STREAM
-            self.say(http2.frame(http2.HEADERS, ended, stream.number, heads.http_status(error.status)))
+            self.say(http2.frame(http2.HEADERS, ended, stream.number, self.fields(heads.http_status(error.status))))
             self.over(stream)
         except CallError as error:
             stream.end(heads.ended(error.code, error.text))
         else:
-            if known is None and len(piece) <= KNOWN_BYTES and len(self._known) < KNOWN_MAX:
-                self._known[piece] = head
+            if known is None:
+                self._fields.remember(piece, head)
             self._server.begin(stream, self, head)
 
     # -- reading: the rest
 
     def _data(self, number: int, flags: int, payload: bytes) -> None:
         if not number or number > self._last:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "DATA of a stream that did not begin")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "DATA of a stream that did not begin")
         self._take_window(len(payload))
         data = http2.unpadded(payload, flags)
         stream = self.streams.get(number)
@@ -351,14 +327,14 @@ class Connection(asyncio.Protocol):
             self._spend_late(len(payload))
             return
         if stream.ended:
-            self._reset(stream, ErrorCode.STREAM_CLOSED)
+            self.refuse(stream, Http2Code.STREAM_CLOSED)
             return
         wrong = stream.data(data, len(payload) - len(data))
         if wrong is not None:
-            self._reset(stream, wrong)
+            self.refuse(stream, wrong)
         elif ends:
             self._end_of(stream)
-        elif data and stream.receiver is not None:
+        elif payload and stream.receiver is not None:
             stream.receiver.more()
 
     def _spend_late(self, size: int) -> None:
@@ -369,22 +345,22 @@ class Connection(asyncio.Protocol):
     def _take_window(self, size: int) -> None:
         self._window_in -= size
         if self._window_in < 0:
-            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "more than the connection's window")
+            raise Http2Error(Http2Code.FLOW_CONTROL_ERROR, "more than the connection's window")
         if self._window_in <= WINDOW // 2:
             self.say(http2.window_update(0, WINDOW - self._window_in))
             self._window_in = WINDOW
 
-    def _end_of(self, stream: Stream) -> None:
+    def _end_of(self, stream: GrpcStream) -> None:
         stream.ended = True
         if stream.receiver is not None:
             stream.receiver.more()
 
     def _client_sets(self, number: int, flags: int, payload: bytes) -> None:
         if number:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "SETTINGS of a stream")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "SETTINGS of a stream")
         if flags & http2.ACK:
             if payload:
-                raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS that acknowledge and say something")
+                raise Http2Error(Http2Code.FRAME_SIZE_ERROR, "SETTINGS that acknowledge and say something")
             self._spend(self._idle_left, "frames that say nothing")
             return
         self._spend(self._settings_left, "too many settings")
@@ -398,17 +374,19 @@ class Connection(asyncio.Protocol):
 
     def _ping(self, number: int, flags: int, payload: bytes) -> None:
         if number:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PING of a stream")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "PING of a stream")
         if flags & http2.ACK:
             self._spend(self._idle_left, "frames that say nothing")
-            self._pinged_at = None
             return
+        if self._sender.pieces != self._pieces_seen:  # Whoever gets answers may measure the line, as grpc-go does.
+            self._pieces_seen = self._sender.pieces
+            self._pings_left.renew()
         self._spend(self._pings_left, "too_many_pings")  # As grpc's clients know it: then they ask less often.
         self.say(http2.frame(http2.PING, http2.ACK, 0, payload))
 
     def _reset_by_client(self, number: int) -> None:
         if not number or number > self._last:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "RST_STREAM of a stream that did not begin")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "RST_STREAM of a stream that did not begin")
         self._spend(self._resets_left, "too many streams that are reset")
         stream = self.streams.get(number)
         if stream is not None:
@@ -417,36 +395,32 @@ class Connection(asyncio.Protocol):
     def _window(self, number: int, payload: bytes) -> None:
         more = http2.number(payload) & http2.WINDOW_MAX
         if number > self._last:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of a stream that did not begin")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "WINDOW_UPDATE of a stream that did not begin")
         if not number and not more:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
+            raise Http2Error(Http2Code.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
         stream = self.streams.get(number) if number else None
         if number and stream is None:
             return
         if stream is not None and not more:
-            self._reset(stream, ErrorCode.PROTOCOL_ERROR)
+            self.refuse(stream, Http2Code.PROTOCOL_ERROR)
             return
         self._sender.takes(more, stream)
         self._sender.go_on()
 
     # -- streams that end
 
-    def _reset(self, stream: Stream, code: ErrorCode) -> None:
-        """What was wrong ends it."""
+    def refuse(self, stream: GrpcStream, code: Http2Code) -> None:
+        """What was wrong ends it, without an answer. Raises Http2Error when that comes too often."""
         self._spend(self._resets_left, "too many streams that are reset")
         self.say(http2.reset(stream.number, code))
         self.over(stream)
 
-    def refuse(self, stream: Stream, code: ErrorCode) -> None:
-        """End it without an answer."""
-        if not stream.gone:
-            self.say(http2.reset(stream.number, code))
-            self.over(stream)
-
-    def over(self, stream: Stream) -> None:
+    def over(self, stream: GrpcStream) -> None:
         """It has ended, both ways."""
         if self.streams.pop(stream.number, None) is not None:
             self._used_at = self._now()
+            if not stream.ended:  # What its client said meanwhile is on its way, and no fault of it.
+                self._idle_left.earn(2)
             stream.close()
             receiver, stream.receiver = stream.receiver, None  # So that neither keeps the other.
             if receiver is not None:
@@ -457,10 +431,10 @@ class Connection(asyncio.Protocol):
         if not self.proven:
             self.proven = self._server.answered(self)
 
-    def pump(self, stream: Stream) -> None:
-        """It has something to send: whoever gets answers may ask whether we live."""
-        self._pings_left.renew()
-        self._sender.pump(stream)
+    def fields(self, fields: bytes) -> bytes:
+        """As they are; the first say that no table is kept, which a client that wants a small one waits for."""
+        first, self._no_table = self._no_table, b""
+        return first + fields
 
     # -- by the clock
 
@@ -471,12 +445,8 @@ class Connection(asyncio.Protocol):
         for stream in tuple(self.streams.values()):
             if stream.receiver is not None:
                 stream.receiver.look(now)
-            if not stream.waiting:
-                stream.blocked_since = None
-            elif stream.blocked_since is None:
-                stream.blocked_since = now
-            elif now - stream.blocked_since > self._settings.write_timeout_s:
-                self.refuse(stream, ErrorCode.CANCEL)
+            if stream.slow(now, self._settings.write_timeout_s):
+                stream.end_now(heads.ended(*TIMED_OUT))
         if self._greeted and self._pinged_at is None and now - self._heard_at > self._settings.keepalive_time_s:
             self._pinged_at = now
             self.say(http2.frame(http2.PING, 0, 0, bytes(8)))
@@ -491,7 +461,7 @@ class Connection(asyncio.Protocol):
         if self._sender.stuck_since is not None:
             return now - self._sender.stuck_since > settings.write_timeout_s
         if self._pinged_at is not None and now - self._pinged_at > settings.keepalive_timeout_s:
-            return self._heard_at < self._pinged_at
+            return True
         if self._partial_since is not None and now - self._partial_since > settings.request_timeout_s:
             return True
         return not self.streams and now - self._used_at > settings.idle_timeout_s
@@ -507,24 +477,32 @@ class Connection(asyncio.Protocol):
     def leave(self) -> None:
         """No call begins any more; those under way end. Whoever is refused has lost nothing, and may ask elsewhere."""
         if not self._leaving:
-            self._leave(http2.STREAM_MAX, ErrorCode.NO_ERROR, "")
+            self._leave(http2.STREAM_MAX, Http2Code.NO_ERROR, "")
 
-    def _leave(self, last: int, code: ErrorCode, text: str) -> None:
+    def _leave(self, last: int, code: Http2Code, text: str) -> None:
         self._leaving = True
         if self._greeted:
             self.say(http2.goaway(last, code, text))
 
     def close(self) -> None:
-        """Hang up: what was said goes out if the client takes it; the second time it does not."""
+        """Hang up: what was said goes out, if the client takes it soon."""
         if self._transport is None:
             return
         if self._ended or self._sender.stuck_since is not None:
-            self._ended = True
-            self._transport.abort()
+            self.abort()
             return
         if not self._leaving:
-            self._leave(self._last, ErrorCode.NO_ERROR, "")
+            self._leave(self._last, Http2Code.NO_ERROR, "")
         self._ended = True
         self._sender.say_now()
         self._sender.end()
+        for stream in tuple(self.streams.values()):
+            self.over(stream)
         self._transport.close()
+        self._server.scheduler.call_later(LAST_WORDS_S, self.abort)
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._ended = True
+        if self._transport is not None:
+            self._transport.abort()

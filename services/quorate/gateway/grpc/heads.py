@@ -46,7 +46,7 @@ class NoCallError(QuorateError):
         super().__init__(f"HTTP status {status}")
 
 
-class Head(NamedTuple):
+class CallHead(NamedTuple):
     """What a call says before its first message."""
 
     path: str
@@ -59,14 +59,14 @@ class Head(NamedTuple):
     """Of the body in bytes, if it is told."""
 
 
-def read(fields: Iterable[tuple[bytes, bytes]]) -> Head:
+def read(fields: Iterable[tuple[bytes, bytes]]) -> CallHead:
     """The head of a call. Raises MalformedError, NoCallError and CallError."""
     pseudo, rest = _checked(fields)
     if pseudo.get(b":method") != b"POST":
         raise NoCallError(405)
     if not rest.get(b"content-type", b"").startswith(b"application/grpc"):
         raise NoCallError(415)
-    return Head(
+    return CallHead(
         path=pseudo[b":path"].decode("utf-8", "backslashreplace"),
         timeout_s=_timeout(rest.get(b"grpc-timeout")),
         encoding=rest.get(b"grpc-encoding", b"identity"),

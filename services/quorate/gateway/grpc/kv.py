@@ -31,7 +31,7 @@ class KvService:
             raise CallError(StatusCode.INVALID_ARGUMENT, EMPTY_KEY)
         self._asking.allowed("RangeKeys", resource(asked.key))
         keys, now = await self._asking.keys_at(request.revision, call, stale=request.serializable)
-        response = await self._answer(keys, asked)
+        response = await self._answer(keys, asked, call)
         response.header.CopyFrom(self._asking.header(now))
         return response
 
@@ -77,7 +77,7 @@ class KvService:
             raise CallError(StatusCode.OUT_OF_RANGE, COMPACTED)
         return rpc_pb2.CompactionResponse(header=self._asking.header(view.offset - 1))
 
-    async def _answer(self, keys: OrderedMap[KeyValue], asked: RangeKeys) -> rpc_pb2.RangeResponse:
+    async def _answer(self, keys: OrderedMap[KeyValue], asked: RangeKeys, call: Call) -> rpc_pb2.RangeResponse:
         """In the order of keys nothing but the answer itself is made; for another order all are looked at first."""
         start, end = bounds(asked.key, asked.range_end)
         if asked.count_only:
@@ -91,11 +91,13 @@ class KvService:
             answer = within(keys, asked)
             found, more, count = answer.found, answer.more, answer.count
         response = rpc_pb2.RangeResponse(more=more, count=count)
-        await self._fill(response, found, keys_only=asked.keys_only)
+        await self._fill(response, found, call, keys_only=asked.keys_only)
         return response
 
-    async def _fill(self, response: rpc_pb2.RangeResponse, found: Iterable[KeyValue], *, keys_only: bool) -> None:
-        settings, waiting, size = self._asking.context.settings, iter(found), 0
+    async def _fill(
+        self, response: rpc_pb2.RangeResponse, found: Iterable[KeyValue], call: Call, *, keys_only: bool
+    ) -> None:
+        settings, waiting, size, held = self._asking.context.settings, iter(found), 0, 0
         while chunk := list(islice(waiting, settings.keys_per_turn)):
             if response.kvs:
                 await asyncio.sleep(0)
@@ -108,6 +110,8 @@ class KvService:
             if size > settings.answer_bytes_max:
                 text = f"quorate: the answer is larger than {settings.answer_bytes_max} bytes: set a limit"
                 raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
+            call.hold(size - held)
+            held = size
 
 
 def _in_order(asked: RangeKeys) -> bool:

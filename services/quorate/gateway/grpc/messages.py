@@ -24,6 +24,7 @@ from quorate.metadata.commands import (
     Transact,
     Transacted,
 )
+from quorate.metadata.keys import OPERATIONS_MAX
 from quorate.model.keys import KeysAre, Order, RangeKeys, SortBy, within
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
@@ -86,8 +87,8 @@ def delete(request: rpc_pb2.DeleteRangeRequest) -> DeleteKeys:
 
 def transaction(request: rpc_pb2.TxnRequest, depth: int = 0) -> Transact:
     """The command of a Txn. Raises CallError for what no command can carry."""
-    if depth > DEPTH_MAX:
-        raise CallError(*_TOO_MANY)
+    if depth > DEPTH_MAX or max(len(request.compare), len(request.success), len(request.failure)) > OPERATIONS_MAX:
+        raise CallError(*_TOO_MANY)  # Before each of them is looked at.
     return Transact(
         compare=tuple(map(_comparison, request.compare)),
         success=tuple(_operation(operation, depth) for operation in request.success),

@@ -10,11 +10,11 @@ from collections import deque
 from typing import Final
 
 from quorate.clock import Scheduler
-from quorate.gateway.grpc.stream import Stream
+from quorate.gateway.grpc.stream import GrpcStream
 from quorate.wire import http2
-from quorate.wire.http2 import ErrorCode, Http2Error
+from quorate.wire.http2 import Http2Code, Http2Error
 
-SAID_MAX: Final = 256 * 1024
+SAID_MAX: Final = 64 * 1024
 """Bytes that are made into frames before the client has taken those before."""
 
 
@@ -29,10 +29,12 @@ class Sender:
         self._flushing = False
         self.stuck_since: float | None = None
         """Since when the client does not read."""
+        self.pieces = 0
+        """Of answers that went out."""
         self._window = http2.WINDOW
         self.window_of_streams = http2.WINDOW
         """What a stream begins with."""
-        self._sending: deque[Stream] = deque()
+        self._sending: deque[GrpcStream] = deque()
         """Streams that have something to send, and their client's leave."""
 
     def begin(self, transport: asyncio.Transport) -> None:
@@ -69,12 +71,12 @@ class Sender:
             self._out_bytes = 0
             self._transport.write(said)
 
-    def pump(self, stream: Stream) -> None:
+    def pump(self, stream: GrpcStream) -> None:
         """It has something to send."""
         self._queue(stream)
         self.go_on()
 
-    def _queue(self, stream: Stream) -> None:
+    def _queue(self, stream: GrpcStream) -> None:
         if stream.waiting and stream.window_out > 0 and not stream.queued:
             stream.queued = True
             self._sending.append(stream)
@@ -88,13 +90,14 @@ class Sender:
                 continue
             piece = stream.piece(self._window)
             self._window -= len(piece) - http2.HEAD_SIZE
+            self.pieces += 1
             self.say(piece)
             self._queue(stream)
             stream.sent()
 
     # -- what the client takes
 
-    def takes(self, more: int, stream: Stream | None = None) -> None:
+    def takes(self, more: int, stream: GrpcStream | None = None) -> None:
         """So much more, of all streams or of one. Raises Http2Error."""
         if stream is None:
             self._window = _wider(self._window, more)
@@ -110,5 +113,5 @@ class Sender:
 
 def _wider(window: int, more: int) -> int:
     if window + more > http2.WINDOW_MAX:
-        raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a window that is too large")
+        raise Http2Error(Http2Code.FLOW_CONTROL_ERROR, "a window that is too large")
     return window + more

@@ -16,9 +16,10 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from quorate.gateway.grpc.asking import Asking
+from quorate.gateway.grpc.budgets import ByteBudget
 from quorate.gateway.grpc.calls import Calls, Handler
 from quorate.gateway.grpc.cluster import ClusterService
-from quorate.gateway.grpc.connection import Connection
+from quorate.gateway.grpc.connection import GrpcConnection
 from quorate.gateway.grpc.context import GrpcContext
 from quorate.gateway.grpc.health import HealthService
 from quorate.gateway.grpc.journal import JournalService
@@ -31,7 +32,6 @@ from quorate.gateway.grpc.mqtt import MqttService
 from quorate.gateway.grpc.offsets import OffsetsService
 from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, mqtt_pb2, offsets_pb2, rpc_pb2
 from quorate.gateway.grpc.reflection import ReflectionService
-from quorate.gateway.grpc.room import Room
 from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.watch import WatchService
 from quorate.gateway.grpc.watching import WatchHub
@@ -43,16 +43,22 @@ PAUSE_S: Final = 3.0
 """Between two looks at deadlines: who was stopped for so long has not heard what came meanwhile, and looks later."""
 
 
-class Door(Listener[Connection]):
+class GrpcListener(Listener[GrpcConnection]):
     """The connections, and what all of them may hold."""
 
     def __init__(self, context: GrpcContext, calls: Calls) -> None:
         self.settings, self.metrics = context.settings, context.metrics
-        super().__init__(context.settings, context.scheduler, partial(Connection, self))
-        self.received = Room(self.settings.received_bytes_max)
-        self.answers = Room(4 * self.settings.answer_bytes_max)
+        super().__init__(context.settings, context.scheduler, partial(GrpcConnection, self))
+        self.received = ByteBudget(self.settings.received_bytes_max)
+        self.answers = ByteBudget(4 * self.settings.answer_bytes_max)
         self.begin = calls.begin
         self._looked = context.scheduler.monotonic()
+
+    def opened(self, connection: GrpcConnection, host: str) -> None:
+        """Let one more in; who has to go for it gives his place back at once."""
+        leaving = self._admission.enter(connection, host)
+        if leaving is not None:
+            leaving.abort()
 
     def leave(self) -> None:
         """Tell every client to begin nothing more here."""
@@ -76,7 +82,7 @@ class GrpcServer:
     def __init__(self, context: GrpcContext) -> None:
         self._context = context
         self._calls = calls = Calls(context.settings, context.scheduler.monotonic)
-        self._door = Door(context, calls)
+        self._listener = GrpcListener(context, calls)
         self._listening: asyncio.Server | None = None
         self._serving = False
         self._asking = Asking(context)
@@ -89,7 +95,7 @@ class GrpcServer:
         for service, handlers in self._services.items():
             calls.serve(service, handlers)
         gauge = context.metrics.gauge
-        gauge("grpc_connections", "Connections of gRPC clients.", lambda: self._door.connections)
+        gauge("grpc_connections", "Connections of gRPC clients.", lambda: self._listener.connections)
         gauge("grpc_calls", "Calls over gRPC that are under way.", lambda: len(calls))
         gauge("grpc_watches", "Watches of all gRPC streams.", lambda: len(self.hub))
         gauge("grpc_member_watches", "Watches of members over gRPC.", lambda: len(self.member_watches))
@@ -191,7 +197,7 @@ class GrpcServer:
 
     async def start(self, host: str, port: int, *, serving: bool = True) -> "GrpcServer":
         """Take the address, and serve, or only when ``start_serving`` says so. Raises OSError."""
-        self._listening = await self._door.start(host, port, serving=False)
+        self._listening = await self._listener.start(host, port, serving=False)
         if serving:
             await self.start_serving()
         return self
@@ -212,12 +218,13 @@ class GrpcServer:
             return
         listening.close()
         if self._serving:
-            self._door.leave()
+            self._listener.leave()
             await self._calls_end()
             for hears in self._hearing:
                 hears.stop()
             self._calls.stop()
-        await self._door.stop()
+            self._serving = False
+        await self._listener.stop()
 
     async def _calls_end(self) -> None:
         """Those under way have a moment; streams do not end by themselves."""

@@ -9,8 +9,8 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
+from quorate.gateway.grpc.budgets import ByteBudget
 from quorate.gateway.grpc.heads import ANSWER
-from quorate.gateway.grpc.room import Room
 from quorate.wire.http2 import (
     DATA,
     END_HEADERS,
@@ -18,7 +18,7 @@ from quorate.wire.http2 import (
     FRAME_MAX,
     HEADERS,
     WINDOW,
-    ErrorCode,
+    Http2Code,
     frame,
     reset,
     window_update,
@@ -26,6 +26,10 @@ from quorate.wire.http2 import (
 
 PREFIX: Final = 5
 """Of a message: is it compressed, and its length in 32 bits."""
+SHORT: Final = 64 * 1024
+"""An answer of no more bytes is always sent: the number of calls bounds how many wait."""
+LEAST: Final = 64 * 1024
+"""What a client takes, of what waits for it, in the time that it has for it: at least so many bytes, or all."""
 DRAINED: Final = 64 * 1024
 """An answer that is one of many may be made while less than this waits."""
 
@@ -46,20 +50,23 @@ class Receiver(Protocol):
 class Carrier(Protocol):
     """The connection of a stream."""
 
-    received: Room
-    answers: Room
+    received: ByteBudget
+    answers: ByteBudget
 
     def say(self, frames: bytes) -> None:
         """Soon, with whatever else there is to say."""
 
-    def pump(self, stream: "Stream") -> None:
+    def fields(self, fields: bytes) -> bytes:
+        """As the connection says them."""
+
+    def pump(self, stream: "GrpcStream") -> None:
         """It has something to send."""
 
-    def over(self, stream: "Stream") -> None:
+    def over(self, stream: "GrpcStream") -> None:
         """It has ended, both ways."""
 
 
-class Stream:
+class GrpcStream:
     """``number`` is odd: the client's. ``window_out``: how much the client takes before it says more."""
 
     def __init__(self, number: int, carrier: Carrier, window_out: int, now: float) -> None:
@@ -80,51 +87,60 @@ class Stream:
         self.window_out = window_out
         self.waiting: deque[bytes | memoryview] = deque()
         self._waits = 0
+        """Bytes of them."""
+        self._kept = 0
+        """Bytes of answers that are in memory: of each the whole until its last byte has gone."""
+        self._begun = 0
+        """Of the answer that has gone in part, the whole: it is in memory for as long as its rest waits."""
+        self._making = 0
         self._head = ANSWER
         """What the first answer begins with; then it is empty."""
         self._end: bytes | None = None
         self.queued = False
         """It is among those whose pieces go out next."""
-        self.blocked_since: float | None = None
+        self.sent_bytes = 0
+        self._looked: tuple[float, int] | None = None
+        """When it was last looked whether the client takes enough, and what it had taken then."""
         self._drained: asyncio.Future[None] | None = None
         self.gone = False
 
     # -- what comes
 
-    def data(self, data: bytes, padding: int) -> ErrorCode | None:
+    def data(self, data: bytes, padding: int) -> Http2Code | None:
         """A piece of a message; answers what is wrong with it."""
         size = len(data) + padding
         if size > self._window_in:
-            return ErrorCode.FLOW_CONTROL_ERROR
+            return Http2Code.FLOW_CONTROL_ERROR
         self._window_in -= size
         promised = min(self._promised, len(data))
         self._promised -= promised
         if not self.hold(len(data) - promised):
-            return ErrorCode.ENHANCE_YOUR_CALM
+            return Http2Code.ENHANCE_YOUR_CALM
         self.buffer += data
         self.counted += len(data)
         if padding:
             self._replenish()
         return None
 
-    def hold(self, count: int) -> bool:
-        """So many bytes more are held for this call; False: there is no room."""
-        if not self._carrier.received.take(count):
+    def hold(self, count: int, *, long: bool = False) -> bool:
+        """So many bytes more are held for this call; False: there is no room. ``long``: for a request that may wait."""
+        if self.gone or not self._carrier.received.take(count, long=long):
             return False
         self._held += count
         return True
 
     def release(self, count: int) -> None:
-        """So many bytes of it are held no longer."""
-        self._held -= count
-        self._carrier.received.give(count)
+        """So many bytes of it are held no longer. Once it is over it holds nothing."""
+        if not self.gone:
+            self._held -= count
+            self._carrier.received.give(count)
 
     def expect(self, size: int) -> bool:
         """A message has begun whose whole is so long: let the client send it; False: there is no room for it."""
         coming = size - len(self.buffer)
         if coming <= self._window_in or self._promised:
             return True
-        if not self.hold(coming):
+        if not self.hold(coming, long=True):
             return False
         self._promised = coming
         self._replenish()
@@ -151,18 +167,32 @@ class Stream:
     # -- what goes
 
     def send(self, message: bytes) -> bool:
-        """An answer, with its prefix; False: too much waits already, and this is not sent."""
+        """An answer, with its prefix; False: too much waits already, and this is not sent. A short one always is."""
         if self.gone:
             return True
-        if not self._carrier.answers.take(len(message)):
+        if not self._carrier.answers.take(len(message), force=len(message) <= SHORT):
             return False
+        self._kept += len(message)
         if self._head:
-            self._carrier.say(frame(HEADERS, END_HEADERS, self.number, self._head))
+            self._carrier.say(frame(HEADERS, END_HEADERS, self.number, self._carrier.fields(self._head)))
             self._head = b""
         self.waiting.append(message)
         self._waits += len(message)
         self._carrier.pump(self)
         return True
+
+    def make(self, count: int) -> bool:
+        """So many bytes of an answer are being made; False: there is no room for them. ``made`` gives them back."""
+        if not self.gone and not self._carrier.answers.take(count):
+            return False
+        self._making += 0 if self.gone else count
+        return True
+
+    def made(self) -> None:
+        """The answer is whole, and about to be sent."""
+        if not self.gone:
+            self._carrier.answers.give(self._making)
+            self._making = 0
 
     def end(self, fields: bytes) -> None:
         """After what waits, nothing more comes but these fields."""
@@ -174,9 +204,9 @@ class Stream:
             self._say_end(fields)
 
     def _say_end(self, fields: bytes) -> None:
-        said = frame(HEADERS, END_HEADERS | END_STREAM, self.number, self._head + fields)
+        said = frame(HEADERS, END_HEADERS | END_STREAM, self.number, self._carrier.fields(self._head + fields))
         if not self.ended:  # What it still sends is not wanted (RFC 9113, section 8.1).
-            said += reset(self.number, ErrorCode.NO_ERROR)
+            said += reset(self.number, Http2Code.NO_ERROR)
         self._carrier.say(said)
         self._carrier.over(self)
 
@@ -187,20 +217,31 @@ class Stream:
             self._say_end(fields)
 
     def piece(self, most: int) -> bytes:
-        """The next frame of what waits, whose payload has at most so many bytes, and no more than a frame may."""
-        first = self.waiting[0]
-        most = min(most, self.window_out, FRAME_MAX)
-        if len(first) <= most:
-            payload = self.waiting.popleft()
-        else:
-            rest = memoryview(first)
-            payload = rest[:most]
-            self.waiting[0] = rest[most:]
-        self.window_out -= len(payload)
-        self._waits -= len(payload)
-        self._carrier.answers.give(len(payload))
-        self.blocked_since = None
-        return frame(DATA, 0, self.number, payload)
+        """The next frame of what waits: as many answers, or as much of one, as fit so many bytes and a frame."""
+        left = most = min(most, self.window_out, FRAME_MAX)
+        parts, waiting = [], self.waiting
+        while waiting and left:
+            first = waiting[0]
+            if len(first) <= left:
+                parts.append(waiting.popleft())
+                left -= len(first)
+                self._free(self._begun or len(first))
+                self._begun = 0
+            else:
+                self._begun = self._begun or len(first)
+                rest = memoryview(first)
+                parts.append(rest[:left])
+                waiting[0] = rest[left:]
+                left = 0
+        sent = most - left
+        self.window_out -= sent
+        self._waits -= sent
+        self.sent_bytes += sent
+        return frame(DATA, 0, self.number, parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def _free(self, count: int) -> None:
+        self._kept -= count
+        self._carrier.answers.give(count)
 
     def sent(self) -> None:
         """A piece went out: perhaps the last."""
@@ -208,6 +249,16 @@ class Stream:
             self._wake()
         if not self.waiting and self._end is not None:
             self._say_end(self._end)
+
+    def slow(self, now: float, within_s: float) -> bool:
+        """Does its client take too little of what waits? To be asked once a second."""
+        if not self.waiting:
+            self._looked = None
+            return False
+        if self._looked is None or (taken := self.sent_bytes - self._looked[1]) >= LEAST:
+            self._looked = (now, self.sent_bytes)
+            return False
+        return taken < LEAST and now - self._looked[0] > within_s
 
     async def drained(self) -> None:
         """Return when little waits."""
@@ -222,17 +273,17 @@ class Stream:
 
     def _forget(self) -> None:
         self.waiting.clear()
-        self._carrier.answers.give(self._waits)
-        self._waits = 0
+        self._carrier.answers.give(self._kept + self._making)
+        self._waits = self._kept = self._making = 0
 
     def close(self) -> None:
         """It is over: what it held is free. The second time this does nothing."""
         if self.gone:
             return
-        self.gone = True
         self._forget()
         self.release(self._held)
         self._promised = 0
+        self.gone = True
         self.buffer.clear()
         self._wake()
 

@@ -21,6 +21,8 @@ from quorate.gateway.grpc.watchers import AnyWatcher, Watcher, WatcherIndex
 
 ALL = -1
 """The watch id of what is told of all watchers of a stream, or of none."""
+FILTERS_MAX = 16
+"""Of one watcher; there are two kinds."""
 CHANGES_PER_TURN = 100
 """Entries that are looked at before other work gets its turn."""
 NOBODY_READS_S = 0.05
@@ -177,6 +179,8 @@ class WatchStream:
         settings = self._context.settings
         if request.start_revision < 0:
             return COMPACTED
+        if len(request.filters) > FILTERS_MAX:
+            return "quorate: too many filters"
         if request.range_end not in (b"", b"\x00") and request.range_end <= (request.key or b"\x00"):
             return "mvcc: watcher range is empty"
         if request.watch_id in self._watchers and request.watch_id:

@@ -97,6 +97,8 @@ class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
     raft: str
     kafka: str
     http: str
+    grpc: str
+    """By the settings of the node that answers; empty: nowhere."""
     version: str
     """Of its last start; empty when that is not recorded yet."""
     started_ms: int

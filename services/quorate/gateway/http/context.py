@@ -61,8 +61,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """What it runs on."""
     leaf: str = ""
     """Native, or pure and why."""
-    grpc: str = ""
-    """Where it speaks gRPC, ``host:port``; empty: nowhere."""
+    grpc: Mapping[int, str] = {}
+    """Where each voter speaks gRPC, ``host:port``, by this node's settings; empty: nowhere."""
 
 
 @dataclass(frozen=True)

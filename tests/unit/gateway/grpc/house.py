@@ -53,6 +53,9 @@ class Caller:
     def requires_leader(self) -> bool:
         return False
 
+    def hold(self, count: int) -> None:
+        """There is room for all."""
+
 
 class House:
     """``reason``: why the node is not ready."""

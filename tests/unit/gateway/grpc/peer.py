@@ -9,9 +9,9 @@ from hpack import Decoder
 from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.calls import Calls
 from quorate.gateway.grpc.codes import CallError, StatusCode
-from quorate.gateway.grpc.connection import Connection
+from quorate.gateway.grpc.connection import GrpcConnection
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
-from quorate.gateway.grpc.server import Door
+from quorate.gateway.grpc.server import GrpcListener
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.wire import http2
 from tests.unit.gateway.grpc.house import House
@@ -99,7 +99,7 @@ class Peer:
     def __init__(self, rooms: "Rooms", *, greet: bool = True) -> None:
         self.rooms = rooms
         self.wire = Wire()
-        self.wire.connection = self.connection = Connection(rooms.door)
+        self.wire.connection = self.connection = GrpcConnection(rooms.door)
         self.connection.connection_made(cast(asyncio.Transport, self.wire))
         self._read = 0
         self._decoder = Decoder()
@@ -137,16 +137,16 @@ class Peer:
                 return int(fields[b"grpc-status"]), fields.get(b"grpc-message", b"")
         raise AssertionError("it goes on")
 
-    def reset_of(self, stream: int) -> http2.ErrorCode:
+    def reset_of(self, stream: int) -> http2.Http2Code:
         """Why a stream was reset."""
         found = [frame for frame in self.hear() if (frame.kind, frame.stream) == (http2.RST_STREAM, stream)]
-        return http2.ErrorCode(http2.number(found[0].payload))
+        return http2.Http2Code(http2.number(found[0].payload))
 
-    def farewell(self) -> tuple[http2.ErrorCode, str]:
+    def farewell(self) -> tuple[http2.Http2Code, str]:
         """Why the connection was ended."""
         assert self.wire.closed
         (found,) = (frame for frame in self.hear() if frame.kind == http2.GOAWAY)
-        return http2.ErrorCode(http2.number(found.payload[4:8])), found.payload[8:].decode()
+        return http2.Http2Code(http2.number(found.payload[4:8])), found.payload[8:].decode()
 
     def answers(self, stream: int) -> bytes:
         """The bytes of a stream's answers since the last time."""
@@ -164,7 +164,7 @@ class Rooms:
         self.house = House(settings=settings)
         self.settings = self.house.context.settings
         self.calls = Calls(self.settings, self.house.context.scheduler.monotonic)
-        self.door = Door(self.house.context, self.calls)
+        self.door = GrpcListener(self.house.context, self.calls)
         self.asked: list[Any] = []
         self.gone = 0
         self.range: Callable[[pb.RangeRequest, Call], Any] = self.echo

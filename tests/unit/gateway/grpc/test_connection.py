@@ -1,14 +1,15 @@
 """Frames of HTTP/2 on one connection (RFC 9113): what is taken, what ends a stream, what ends the connection."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from hpack import Encoder
 
+from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.wire import http2, tls
-from quorate.wire.http2 import ErrorCode
+from quorate.wire.http2 import Http2Code
 from tests.unit.gateway.grpc.peer import GET, PLENTY, WATCH, Peer, Rooms, data, fields_of, half_head, head, message
 
 KEY = pb.RangeRequest(key=b"abc").SerializeToString()
@@ -80,6 +81,20 @@ def test_a_head_that_is_remembered_is_read_anew_when_the_table_changes() -> None
     assert peer.answers(11) == THREE
 
 
+def test_the_same_bytes_put_a_field_into_the_table_each_time() -> None:
+    """A head that changes the table is read whenever it comes, so that both ends count alike."""
+    rooms = Rooms()
+    peer = Peer(rooms)
+    usual = http2.literals(one for one in fields_of() if one[0] != b":path")
+    pseudo, rest = usual[: usual.index(b"content-type") - 2], usual[usual.index(b"content-type") - 2 :]
+    adds = pseudo + b"\x44" + bytes((len(GET),)) + GET + rest
+    blocks = [adds, adds, adds, pseudo + b"\xc0" + rest]  # The third of the table: the first that was put there.
+    for number, block in enumerate(blocks):
+        stream = 2 * number + 1
+        peer.say(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, block), data(stream, message(KEY)))
+        assert peer.answers(stream) == THREE
+
+
 def test_a_head_in_pieces_with_padding_and_priority_is_one() -> None:
     """HEADERS with everything that it may have, and its rest in CONTINUATION."""
     rooms = Rooms()
@@ -114,20 +129,20 @@ def test_what_says_nothing_is_passed_over() -> None:
 
 NO_PATH: dict[str, bytes | None] = {":path": None}
 STREAM_ERRORS = {
-    "DATA behind the end": (head(1, WATCH) + data(1) + data(1), ErrorCode.STREAM_CLOSED),
-    "a head within that does not end": (head(1, WATCH) + head(1, WATCH), ErrorCode.PROTOCOL_ERROR),
-    "a window by nothing": (head(1, WATCH) + http2.window_update(1, 0), ErrorCode.PROTOCOL_ERROR),
-    "upper case": (head(1, Te=b"x"), ErrorCode.PROTOCOL_ERROR),
-    "no path": (head(1, **NO_PATH), ErrorCode.PROTOCOL_ERROR),
-    "a field of a connection": (head(1, connection=b"close"), ErrorCode.PROTOCOL_ERROR),
-    "te": (head(1, te=b"gzip"), ErrorCode.PROTOCOL_ERROR),
-    "a line within a value": (head(1, x=b"a\r\nb"), ErrorCode.PROTOCOL_ERROR),
-    "an unknown field with a colon": (head(1, **{":nobody": b"x"}), ErrorCode.PROTOCOL_ERROR),
-    "a length that is none": (head(1, content_length=b"-1"), ErrorCode.PROTOCOL_ERROR),
-    "another length": (head(1, content_length=b"9") + data(1, message(KEY)), ErrorCode.PROTOCOL_ERROR),
+    "DATA behind the end": (head(1, WATCH) + data(1) + data(1), Http2Code.STREAM_CLOSED),
+    "a head within that does not end": (head(1, WATCH) + head(1, WATCH), Http2Code.PROTOCOL_ERROR),
+    "a window by nothing": (head(1, WATCH) + http2.window_update(1, 0), Http2Code.PROTOCOL_ERROR),
+    "upper case": (head(1, Te=b"x"), Http2Code.PROTOCOL_ERROR),
+    "no path": (head(1, **NO_PATH), Http2Code.PROTOCOL_ERROR),
+    "a field of a connection": (head(1, connection=b"close"), Http2Code.PROTOCOL_ERROR),
+    "te": (head(1, te=b"gzip"), Http2Code.PROTOCOL_ERROR),
+    "a line within a value": (head(1, x=b"a\r\nb"), Http2Code.PROTOCOL_ERROR),
+    "an unknown field with a colon": (head(1, **{":nobody": b"x"}), Http2Code.PROTOCOL_ERROR),
+    "a length that is none": (head(1, content_length=b"-1"), Http2Code.PROTOCOL_ERROR),
+    "another length": (head(1, content_length=b"9") + data(1, message(KEY)), Http2Code.PROTOCOL_ERROR),
     "more than its window": (
         head(1, WATCH) + data(1, message(bytes(65_531)), end=False) + data(1, b"1", end=False),
-        ErrorCode.FLOW_CONTROL_ERROR,
+        Http2Code.FLOW_CONTROL_ERROR,
     ),
 }
 
@@ -147,84 +162,84 @@ def test_a_stream_ends_alone(wrong: str) -> None:
 
 
 CONNECTION_ERRORS = {
-    "an even stream": (head(2), ErrorCode.PROTOCOL_ERROR),
-    "stream 0": (head(0), ErrorCode.PROTOCOL_ERROR),
-    "DATA of nothing": (data(1), ErrorCode.PROTOCOL_ERROR),
-    "DATA of stream 0": (data(0), ErrorCode.PROTOCOL_ERROR),
-    "a reset of nothing": (http2.reset(5, ErrorCode.CANCEL), ErrorCode.PROTOCOL_ERROR),
-    "a window of nothing": (http2.window_update(5, 1), ErrorCode.PROTOCOL_ERROR),
-    "the window by nothing": (http2.window_update(0, 0), ErrorCode.PROTOCOL_ERROR),
-    "too wide a window": (http2.window_update(0, http2.WINDOW_MAX), ErrorCode.FLOW_CONTROL_ERROR),
+    "an even stream": (head(2), Http2Code.PROTOCOL_ERROR),
+    "stream 0": (head(0), Http2Code.PROTOCOL_ERROR),
+    "DATA of nothing": (data(1), Http2Code.PROTOCOL_ERROR),
+    "DATA of stream 0": (data(0), Http2Code.PROTOCOL_ERROR),
+    "a reset of nothing": (http2.reset(5, Http2Code.CANCEL), Http2Code.PROTOCOL_ERROR),
+    "a window of nothing": (http2.window_update(5, 1), Http2Code.PROTOCOL_ERROR),
+    "the window by nothing": (http2.window_update(0, 0), Http2Code.PROTOCOL_ERROR),
+    "too wide a window": (http2.window_update(0, http2.WINDOW_MAX), Http2Code.FLOW_CONTROL_ERROR),
     "too wide a window of a stream": (
         head(1, WATCH) + http2.window_update(1, http2.WINDOW_MAX),
-        ErrorCode.FLOW_CONTROL_ERROR,
+        Http2Code.FLOW_CONTROL_ERROR,
     ),
-    "a promise": (http2.frame(http2.PUSH_PROMISE, 0, 1, bytes(8)), ErrorCode.PROTOCOL_ERROR),
-    "a short ping": (http2.frame(http2.PING, 0, 0, b"1"), ErrorCode.FRAME_SIZE_ERROR),
-    "a ping of a stream": (http2.frame(http2.PING, 0, 1, bytes(8)), ErrorCode.PROTOCOL_ERROR),
-    "a short reset": (http2.frame(http2.RST_STREAM, 0, 1, b"1"), ErrorCode.FRAME_SIZE_ERROR),
-    "a short priority": (http2.frame(http2.PRIORITY, 0, 1, b"1"), ErrorCode.FRAME_SIZE_ERROR),
-    "a priority of nothing": (http2.frame(http2.PRIORITY, 0, 0, bytes(5)), ErrorCode.PROTOCOL_ERROR),
-    "a farewell of a stream": (http2.frame(http2.GOAWAY, 0, 1, bytes(8)), ErrorCode.PROTOCOL_ERROR),
-    "settings that break off": (http2.frame(http2.SETTINGS, 0, 0, b"12345"), ErrorCode.FRAME_SIZE_ERROR),
-    "settings of a stream": (http2.frame(http2.SETTINGS, 0, 1), ErrorCode.PROTOCOL_ERROR),
-    "settings that acknowledge": (http2.frame(http2.SETTINGS, 1, 0, bytes(6)), ErrorCode.FRAME_SIZE_ERROR),
-    "a push of 2": (http2.settings({http2.ENABLE_PUSH: 2}), ErrorCode.PROTOCOL_ERROR),
+    "a promise": (http2.frame(http2.PUSH_PROMISE, 0, 1, bytes(8)), Http2Code.PROTOCOL_ERROR),
+    "a short ping": (http2.frame(http2.PING, 0, 0, b"1"), Http2Code.FRAME_SIZE_ERROR),
+    "a ping of a stream": (http2.frame(http2.PING, 0, 1, bytes(8)), Http2Code.PROTOCOL_ERROR),
+    "a short reset": (http2.frame(http2.RST_STREAM, 0, 1, b"1"), Http2Code.FRAME_SIZE_ERROR),
+    "a short priority": (http2.frame(http2.PRIORITY, 0, 1, b"1"), Http2Code.FRAME_SIZE_ERROR),
+    "a priority of nothing": (http2.frame(http2.PRIORITY, 0, 0, bytes(5)), Http2Code.PROTOCOL_ERROR),
+    "a farewell of a stream": (http2.frame(http2.GOAWAY, 0, 1, bytes(8)), Http2Code.PROTOCOL_ERROR),
+    "settings that break off": (http2.frame(http2.SETTINGS, 0, 0, b"12345"), Http2Code.FRAME_SIZE_ERROR),
+    "settings of a stream": (http2.frame(http2.SETTINGS, 0, 1), Http2Code.PROTOCOL_ERROR),
+    "settings that acknowledge": (http2.frame(http2.SETTINGS, 1, 0, bytes(6)), Http2Code.FRAME_SIZE_ERROR),
+    "a push of 2": (http2.settings({http2.ENABLE_PUSH: 2}), Http2Code.PROTOCOL_ERROR),
     "a window that begins too wide": (
         http2.settings({http2.INITIAL_WINDOW_SIZE: 1 << 31}),
-        ErrorCode.FLOW_CONTROL_ERROR,
+        Http2Code.FLOW_CONTROL_ERROR,
     ),
-    "frames that are too short": (http2.settings({http2.MAX_FRAME_SIZE: 100}), ErrorCode.PROTOCOL_ERROR),
+    "frames that are too short": (http2.settings({http2.MAX_FRAME_SIZE: 100}), Http2Code.PROTOCOL_ERROR),
     "a frame that is too long": (
         http2.frame(http2.DATA, 0, 1, bytes(http2.FRAME_MAX + 1)),
-        ErrorCode.FRAME_SIZE_ERROR,
+        Http2Code.FRAME_SIZE_ERROR,
     ),
-    "padding alone": (head(1) + http2.frame(http2.DATA, http2.PADDED, 1, b"\x05"), ErrorCode.PROTOCOL_ERROR),
-    "no padding": (head(1) + http2.frame(http2.DATA, http2.PADDED, 1), ErrorCode.PROTOCOL_ERROR),
+    "padding alone": (head(1) + http2.frame(http2.DATA, http2.PADDED, 1, b"\x05"), Http2Code.PROTOCOL_ERROR),
+    "no padding": (head(1) + http2.frame(http2.DATA, http2.PADDED, 1), Http2Code.PROTOCOL_ERROR),
     "a stream that depends on itself": (
         http2.frame(http2.HEADERS, http2.WITH_PRIORITY | http2.END_HEADERS, 1, b"\x00\x00\x00\x01\x00"),
-        ErrorCode.PROTOCOL_ERROR,
+        Http2Code.PROTOCOL_ERROR,
     ),
     "a head that breaks off": (
         http2.frame(http2.HEADERS, http2.WITH_PRIORITY | http2.END_HEADERS, 1, b"\x00"),
-        ErrorCode.FRAME_SIZE_ERROR,
+        Http2Code.FRAME_SIZE_ERROR,
     ),
-    "a rest of nothing": (http2.frame(http2.CONTINUATION, 4, 1), ErrorCode.PROTOCOL_ERROR),
-    "a head that does not go on": (half_head(1) + data(1), ErrorCode.PROTOCOL_ERROR),
-    "another's rest": (half_head(1) + http2.frame(http2.CONTINUATION, 4, 3), ErrorCode.PROTOCOL_ERROR),
+    "a rest of nothing": (http2.frame(http2.CONTINUATION, 4, 1), Http2Code.PROTOCOL_ERROR),
+    "a head that does not go on": (half_head(1) + data(1), Http2Code.PROTOCOL_ERROR),
+    "another's rest": (half_head(1) + http2.frame(http2.CONTINUATION, 4, 3), Http2Code.PROTOCOL_ERROR),
     "fields that break off": (
         http2.frame(http2.HEADERS, http2.END_HEADERS, 1, b"\x00\x7f"),
-        ErrorCode.COMPRESSION_ERROR,
+        Http2Code.COMPRESSION_ERROR,
     ),
-    "an index of nothing": (http2.frame(http2.HEADERS, http2.END_HEADERS, 1, b"\xff\x7f"), ErrorCode.COMPRESSION_ERROR),
+    "an index of nothing": (http2.frame(http2.HEADERS, http2.END_HEADERS, 1, b"\xff\x7f"), Http2Code.COMPRESSION_ERROR),
     "a number without an end": (
         http2.frame(http2.HEADERS, http2.END_HEADERS, 1, b"\xff" * 40),
-        ErrorCode.COMPRESSION_ERROR,
+        Http2Code.COMPRESSION_ERROR,
     ),
     "a table that is too large": (
         http2.frame(http2.HEADERS, http2.END_HEADERS, 1, b"\x3f\xff\xff\x03"),
-        ErrorCode.COMPRESSION_ERROR,
+        Http2Code.COMPRESSION_ERROR,
     ),
     "a table that changes and changes": (
         http2.frame(http2.HEADERS, http2.END_HEADERS, 1, b"\x20" * 16_000),
-        ErrorCode.COMPRESSION_ERROR,
+        Http2Code.COMPRESSION_ERROR,
     ),
-    "a long head": (head(1, x=b"x" * 16_000, **dict.fromkeys("abcdefghij", b"y")), ErrorCode.ENHANCE_YOUR_CALM),
+    "a long head": (head(1, x=b"x" * 7_900, **dict.fromkeys("abcdefghij", b"y")), Http2Code.ENHANCE_YOUR_CALM),
     "a head without an end": (
         half_head(1) + http2.frame(http2.CONTINUATION, 0, 1, bytes(9_000)) * 2,
-        ErrorCode.ENHANCE_YOUR_CALM,
+        Http2Code.ENHANCE_YOUR_CALM,
     ),
     "rests that say nothing": (
         half_head(1) + http2.frame(http2.CONTINUATION, 0, 1) * 1_100,
-        ErrorCode.ENHANCE_YOUR_CALM,
+        Http2Code.ENHANCE_YOUR_CALM,
     ),
-    "many settings": (http2.settings({}) * 60, ErrorCode.ENHANCE_YOUR_CALM),
-    "many pings": (http2.frame(http2.PING, 0, 0, bytes(8)) * 12, ErrorCode.ENHANCE_YOUR_CALM),
-    "many frames that say nothing": (head(1, WATCH) + data(1, end=False) * 1_100, ErrorCode.ENHANCE_YOUR_CALM),
-    "many of nobody's kind": (http2.frame(99, 0, 0) * 1_100, ErrorCode.ENHANCE_YOUR_CALM),
+    "many settings": (http2.settings({}) * 60, Http2Code.ENHANCE_YOUR_CALM),
+    "many pings": (http2.frame(http2.PING, 0, 0, bytes(8)) * 12, Http2Code.ENHANCE_YOUR_CALM),
+    "many frames that say nothing": (head(1, WATCH) + data(1, end=False) * 1_100, Http2Code.ENHANCE_YOUR_CALM),
+    "many of nobody's kind": (http2.frame(99, 0, 0) * 1_100, Http2Code.ENHANCE_YOUR_CALM),
     "calls broken off": (
-        b"".join(head(2 * at + 1) + http2.reset(2 * at + 1, ErrorCode.CANCEL) for at in range(1_200)),
-        ErrorCode.ENHANCE_YOUR_CALM,
+        b"".join(head(2 * at + 1) + http2.reset(2 * at + 1, Http2Code.CANCEL) for at in range(1_200)),
+        Http2Code.ENHANCE_YOUR_CALM,
     ),
 }
 
@@ -274,9 +289,9 @@ def test_one_stream_too_many_is_refused_and_may_be_asked_again() -> None:
     peer = Peer(rooms)
     for stream in (1, 3, 5):
         peer.call(stream, KEY)
-    assert peer.reset_of(5) == ErrorCode.REFUSED_STREAM
+    assert peer.reset_of(5) == Http2Code.REFUSED_STREAM
     assert len(rooms.asked) == 2
-    peer.say(http2.reset(1, ErrorCode.CANCEL))
+    peer.say(http2.reset(1, Http2Code.CANCEL))
     peer.call(7, KEY)
     assert (len(rooms.asked), rooms.gone) == (3, 1)
 
@@ -366,16 +381,139 @@ def test_who_reads_again_is_heard_again() -> None:
 
 
 def test_a_stream_that_nobody_takes_ends_and_its_connection_does_not() -> None:
-    """A window that stays shut holds an answer for ``write_timeout_s``."""
+    """A window that stays shut, or opens by a byte at a time, holds an answer for ``write_timeout_s``. The end says
+    what etcd's clients take for a server that is gone: a watch goes on elsewhere, and nothing is taken for done.
+    """
     rooms = Rooms()
     rooms.large(100_000)
     peer = Peer(rooms)
+    for stream in (1, 3):
+        peer.call(stream, KEY)
+    peer.allow(PLENTY)
+    said = peer.hear()
+    for _ in range(int(rooms.settings.write_timeout_s) + 3):
+        rooms.after(1)
+        if 3 in peer.connection.streams:
+            peer.allow(1, 3)
+        said += peer.hear()
+    ends = [one for one in said if one.kind == http2.HEADERS and one.ends]
+    assert [one.stream for one in ends] == [1, 3]
+    for _ in range(2):  # The heads of both answers came before.
+        peer.fields(said[[one.kind for one in said].index(http2.HEADERS)])
+    assert peer.fields(ends[0])[b"grpc-status"] == b"14"
+    assert (rooms.held(), len(rooms.calls), peer.wire.closed) == ((0, 0), 0, False)
+
+
+def test_a_client_that_takes_an_answer_slowly_gets_all_of_it() -> None:
+    """However long that takes, if it takes some kilobytes a second."""
+    rooms = Rooms()
+    rooms.large(400_000)
+    peer = Peer(rooms)
     peer.call(1, KEY)
     peer.allow(PLENTY)
-    peer.hear()
-    rooms.after(rooms.settings.write_timeout_s + 3)
-    assert peer.reset_of(1) == ErrorCode.CANCEL
-    assert (rooms.held(), len(rooms.calls), peer.wire.closed) == ((0, 0), 0, False)
+    got = len(peer.answers(1))
+    for _ in range(120):
+        rooms.after(1)
+        peer.allow(4_000, 1)
+        got += len(peer.answers(1))
+    assert got > 400_000
+    assert len(rooms.calls) == 0
+
+
+def test_a_client_that_measures_the_line_gets_a_long_answer_whole() -> None:
+    """grpc-go pings once a round trip while data comes: of one answer there may be many."""
+    rooms = Rooms()
+    rooms.large(1_000_000)
+    peer = Peer(rooms)
+    peer.call(1, KEY)
+    got = len(peer.answers(1))
+    while got < 1_000_000:
+        peer.say(http2.frame(http2.PING, 0, 0, bytes(8)))
+        peer.allow(20_000)
+        peer.allow(20_000, 1)
+        got += len(peer.answers(1))
+    assert not peer.wire.closed
+
+
+def test_what_comes_late_for_calls_that_were_refused_is_no_flood() -> None:
+    """Their requests were on the way: those under way on the connection go on."""
+    rooms = Rooms(GrpcSettings(calls_max=1))
+    rooms.range = rooms.never
+    peer = Peer(rooms)
+    peer.call(1, KEY)
+    for number in range(1, 2_000):
+        stream = 2 * number + 1
+        peer.connection.data_received(head(stream))
+        peer.connection.data_received(data(stream, message(KEY), end=False) + data(stream))
+    rooms.settle()
+    assert not peer.wire.closed
+    assert len(rooms.calls) == 1
+
+
+def test_our_first_fields_say_that_there_is_no_table() -> None:
+    """A client that sets a table smaller than usual must hear so (RFC 9113, section 4.3.1), and hears it once."""
+    rooms = Rooms()
+    peer = Peer(rooms)
+    peer.call(1, KEY)
+    peer.call(3, KEY)
+    heads = [one.payload for one in peer.hear() if one.kind == http2.HEADERS]
+    assert [one.startswith(http2.NO_TABLE) for one in heads] == [True, False, False, False]
+
+
+def test_a_ping_that_is_not_acknowledged_ends_no_deadline() -> None:
+    """Whatever else is heard says that the client lives; what it begins must still become whole."""
+    rooms = Rooms()
+    peer = Peer(rooms)
+    rooms.after(rooms.settings.keepalive_time_s + 2)
+    assert any(one.kind == http2.PING for one in peer.hear())
+    peer.say(http2.window_update(0, 1), b"\x00\x00")
+    rooms.after(rooms.settings.request_timeout_s - 2)
+    assert not peer.wire.closed
+    rooms.after(5)
+    assert peer.wire.closed
+
+
+def test_who_has_to_go_for_another_goes_at_once() -> None:
+    """Its descriptor and its calls are free, whatever it has not read yet."""
+    rooms = Rooms(GrpcSettings(connections_max=2, connections_reserved=1))
+    rooms.range = rooms.never
+    first, second = rooms.peers(2)
+    for peer in (first, second):
+        peer.call(1, KEY)
+    Peer(rooms)
+    assert (first.wire.aborted, second.wire.closed, rooms.gone) == (True, False, 1)
+
+
+def test_who_is_hung_up_on_and_takes_nothing_is_let_go() -> None:
+    """What was said last has a second to go out; its calls have ended before."""
+    rooms = Rooms()
+    rooms.range = rooms.never
+    peer = Peer(rooms)
+    peer.call(1, KEY)
+    peer.wire.close = lambda: None  # type: ignore[method-assign]  # It waits for the client to read.
+    rooms.settle(peer.connection.close)
+    assert (rooms.gone, len(rooms.calls)) == (1, 0)
+    assert not peer.wire.aborted
+    rooms.after(2)
+    assert peer.wire.aborted
+
+
+def test_many_small_answers_go_out_in_few_frames() -> None:
+    """So that a window that opens late costs no turn."""
+    rooms = Rooms()
+
+    async def talks(requests: AsyncIterator[pb.WatchRequest], call: Call) -> AsyncIterator[pb.WatchResponse]:
+        for number in range(1, 5_000):
+            yield pb.WatchResponse(watch_id=number)
+
+    rooms.watch = talks
+    peer = Peer(rooms)
+    peer.say(http2.settings({http2.INITIAL_WINDOW_SIZE: 0}), head(1, WATCH), data(1))
+    peer.allow(PLENTY, 1)
+    rooms.settle(turns=290)
+    frames = [one for one in peer.hear() if one.kind == http2.DATA]
+    assert len(frames) < 100
+    assert sum(len(one.payload) for one in frames) > 30_000
 
 
 DRIBBLES = {
@@ -449,7 +587,7 @@ def test_goodbye_lets_calls_end_and_takes_no_new_ones() -> None:
     (farewell,) = (one for one in peer.hear() if one.kind == http2.GOAWAY)
     assert http2.number(farewell.payload[:4]) == http2.STREAM_MAX
     peer.call(3, KEY)
-    assert peer.reset_of(3) == ErrorCode.REFUSED_STREAM
+    assert peer.reset_of(3) == Http2Code.REFUSED_STREAM
     rooms.settle(rooms.calls.stop)
     assert peer.end_of(1) == (14, b"etcdserver: server stopped")
 
