@@ -27,12 +27,14 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse
-from quorate.model.keys import RangeKeys, bounds, within
+from quorate.model.keys import KeysAre, RangeKeys, bounds, within
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue, State
 
 OPERATIONS_MAX: Final = 128
 """Comparisons, or operations of one outcome, with those within them (etcd's default ``--max-txn-ops``)."""
+READ_MAX: Final = 65_536
+"""Keys that the ranges of one transaction find; etcd has no such bound."""
 DELETED_MAX: Final = 4096
 """Keys that one decision deletes; etcd has no such bound."""
 LEASE_KEYS_MAX: Final = DELETED_MAX
@@ -59,8 +61,8 @@ def delete_keys(state: State, command: DeleteKeys, context: Context) -> Decision
 
 
 def transact(state: State, command: Transact, context: Context) -> Decision | Refusal:
-    """Refuses TooManyOperations, DuplicateKey, and what its operations refuse: those of the outcome that comes, and of
-    both what is wrong by itself.
+    """Refuses TooManyOperations, DuplicateKey, TooManyKeys, and what its operations refuse: those of the outcome that
+    comes, and of both what is wrong by itself.
     """
     return _decided(state, command)
 
@@ -197,6 +199,8 @@ class _Writes:
         self.events: list[KeyPut | KeyDeleted] = []
         self._found = state.keys
         """As it was."""
+        self._read = 0
+        """Keys that its ranges found."""
         self._joined: dict[int, int] = {}
         """Keys that this decision attached, by lease."""
 
@@ -208,11 +212,18 @@ class _Writes:
             case DeleteKeys():
                 return self._delete(operation)
             case RangeKeys():
-                return within(self.keys, operation)
+                return self._range(operation)
             case Transact():
                 return self._transact(self._chosen(operation))
             case _:
                 assert_never(operation)
+
+    def _range(self, asked: RangeKeys) -> KeysAre:
+        found = within(self.keys, asked)
+        self._read += len(found.found)
+        if self._read > READ_MAX:
+            raise _Refused(refuse("TooManyKeys", f"the ranges of one request find at most {READ_MAX} keys: set limits"))
+        return found
 
     def _put(self, put: PutKey) -> KeyIsPut:
         before = self.keys.get(put.key)

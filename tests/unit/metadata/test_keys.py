@@ -219,6 +219,18 @@ def test_keep_value_and_keep_lease_change_one_and_leave_the_other() -> None:
     assert not made.state.attached
 
 
+def test_the_ranges_of_a_transaction_find_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them together; more are refused, and nothing is written."""
+    monkeypatch.setattr("quorate.metadata.keys.READ_MAX", 10)
+    made = world()
+    for number in range(5):
+        made.do(PutKey(key=b"%d" % number))
+    ranges = (RangeKeys(key=b"0", range_end=b"\x00"),) * 2
+    assert made.reply(Transact(success=ranges), Transacted).succeeded
+    more = Transact(success=(PutKey(key=b"x"), *ranges))
+    assert made.refused(more).code == "TooManyKeys"
+
+
 def test_one_request_deletes_a_bounded_number_of_keys() -> None:
     """More are refused, and none of them is gone."""
     made = world()

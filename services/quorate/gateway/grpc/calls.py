@@ -148,7 +148,7 @@ class ServedCall:
         """Since when a message is awaited that has to come, or has begun."""
         self._asked = 0
         """Bytes that are held for the request that the handler has."""
-        if method.streams_in:
+        if method.streams_in:  # It may be silent for as long as it likes.
             self._partial_since = None
             self._start()
 

@@ -51,6 +51,13 @@ class GrpcHost(Protocol):
     def closed(self, connection: "GrpcConnection") -> None:
         """It is gone."""
 
+    @property
+    def crowded(self) -> bool:
+        """Do others wait to be read?"""
+
+    def read_later(self, connection: "GrpcConnection") -> None:
+        """``read_on`` is called in a later turn, after those that wait already."""
+
 
 class GrpcConnection(asyncio.Protocol):
     """Made by the listener for each accepted socket."""
@@ -111,7 +118,11 @@ class GrpcConnection(asyncio.Protocol):
         self._heard_at = self._now()
         self._pinged_at = None  # Whatever is heard says that the client lives.
         self._buffer += data
-        if not self._behind and self._sender.stuck_since is None:
+        if self._behind or self._sender.stuck_since is not None:
+            return
+        if self._server.crowded:
+            self._fall_behind()
+        else:
             self._server.scheduler.take_turn(self._read)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -135,7 +146,7 @@ class GrpcConnection(asyncio.Protocol):
         self._regulate()
         self._sender.go_on()
         if self._buffer and not self._behind and not self._ended:
-            self._server.scheduler.take_turn(self._read)
+            self._fall_behind()
 
     def _regulate(self) -> None:
         reading = self._sender.stuck_since is None and not self._behind
@@ -151,14 +162,14 @@ class GrpcConnection(asyncio.Protocol):
 
     def _read(self) -> None:
         """Frames, for one turn."""
-        self._behind, at, until = False, 0, self._now() + TURN_S
+        at, until, behind = 0, self._now() + TURN_S, False
         try:
             while (begun := self._frame(at)) and not self._ended:
                 at = begun
                 if self._sender.stuck_since is not None:
                     break
                 if self._now() >= until:
-                    self._behind = len(self._buffer) > at
+                    behind = len(self._buffer) > at
                     break
         except Http2Error as error:
             self._fail(error)
@@ -170,13 +181,20 @@ class GrpcConnection(asyncio.Protocol):
             self._partial_since = None
         if self._partial_since is None and (self._head is not None or self._buffer):
             self._partial_since = self._now()
-        self._regulate()
-        if self._behind:
-            self._server.scheduler.call_soon(self._read_on)
+        if behind:
+            self._fall_behind()
 
-    def _read_on(self) -> None:
-        if not self._ended:
+    def _fall_behind(self) -> None:
+        self._behind = True
+        self._regulate()
+        self._server.read_later(self)
+
+    def read_on(self) -> None:
+        """What waits, for one turn."""
+        self._behind = False
+        if not self._ended and self._sender.stuck_since is None:
             self._server.scheduler.take_turn(self._read)
+        self._regulate()
 
     def _frame(self, at: int) -> int:
         """Do what the frame that begins there says; answers where the next begins, 0: it is not whole yet."""
@@ -387,10 +405,12 @@ class GrpcConnection(asyncio.Protocol):
     def _reset_by_client(self, number: int) -> None:
         if not number or number > self._last:
             raise Http2Error(Http2Code.PROTOCOL_ERROR, "RST_STREAM of a stream that did not begin")
-        self._spend(self._resets_left, "too many streams that are reset")
         stream = self.streams.get(number)
-        if stream is not None:
-            self.over(stream)
+        if stream is None:  # Both ended it, as at a deadline.
+            self._spend(self._idle_left, "frames of streams that have ended")
+            return
+        self._spend(self._resets_left, "too many streams that are reset")
+        self.over(stream)
 
     def _window(self, number: int, payload: bytes) -> None:
         more = http2.number(payload) & http2.WINDOW_MAX
@@ -419,8 +439,8 @@ class GrpcConnection(asyncio.Protocol):
         """It has ended, both ways."""
         if self.streams.pop(stream.number, None) is not None:
             self._used_at = self._now()
-            if not stream.ended:  # What its client said meanwhile is on its way, and no fault of it.
-                self._idle_left.earn(2)
+            self._idle_left.earn(2)  # What its client said meanwhile is on its way, and no fault of it.
+            self._sender.forget(stream)
             stream.close()
             receiver, stream.receiver = stream.receiver, None  # So that neither keeps the other.
             if receiver is not None:

@@ -42,20 +42,20 @@ class FieldReader:
         """What the bytes say. Raises Http2Error."""
         if http2.table_sizes(piece) > 2:
             raise Http2Error(Http2Code.COMPRESSION_ERROR, "a table whose size changes too often")
-        size, newest = self._table()
+        before = self._table()
         try:
             fields = cast(Fields, self._decoder.decode(piece, raw=True))
         except OversizedHeaderListError as error:
             raise Http2Error(Http2Code.ENHANCE_YOUR_CALM, "a head of more than 8 KiB") from error
         except (HPACKError, ValueError, IndexError) as error:
             raise Http2Error(Http2Code.COMPRESSION_ERROR, "fields that cannot be read") from error
-        size_now, newest_now = self._table()
-        self._same = size_now == size and newest_now is newest
+        now = self._table()
+        self._same = now[:2] == before[:2] and now[2] is before[2]
         if not self._same:  # Indices mean something else from now on.
             self._known.clear()
         return fields
 
-    def _table(self) -> tuple[int, object]:
-        """Size and newest field of the table that indices point into."""
-        table = self._decoder.header_table
-        return table.maxsize, table.dynamic_entries[0] if table.dynamic_entries else None
+    def _table(self) -> tuple[int, int, object]:
+        """Size, length and newest field of the table that indices point into."""
+        kept = self._decoder.header_table.dynamic_entries
+        return self._decoder.header_table.maxsize, len(kept), kept[0] if kept else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from quorate.gateway.grpc import messages
-from quorate.gateway.grpc.asking import Asking, Call
+from quorate.gateway.grpc.asking import Asking, Call, in_turns
 from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, CallError, StatusCode
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import KeyIsPut, KeysAreDeleted, Transacted
@@ -63,7 +63,7 @@ class KvService:
         reply, revision = await self._asking.submit(command, call, "key", Transacted)
         if past:
             reply = messages.with_past(reply, request, past)
-        response = messages.transacted(reply, revision)
+        response = await in_turns(messages.transacted(reply, revision, call.hold))
         response.header.CopyFrom(self._asking.header(revision))
         return response
 
@@ -110,8 +110,8 @@ class KvService:
             if size > settings.answer_bytes_max:
                 text = f"quorate: the answer is larger than {settings.answer_bytes_max} bytes: set a limit"
                 raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
-            call.hold(size - held)
-            held = size
+            call.hold(size + messages.KEY_BYTES * len(response.kvs) - held)
+            held = size + messages.KEY_BYTES * len(response.kvs)
 
 
 def _in_order(asked: RangeKeys) -> bool:

@@ -4,7 +4,7 @@ Rules: pure. What a message says that ours cannot carry is refused by name, neve
 revision, which its replies do not know yet, is put in here (``THIS_REVISION``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, assert_never
 
 import msgspec
@@ -28,6 +28,7 @@ from quorate.metadata.keys import OPERATIONS_MAX
 from quorate.model.keys import KeysAre, Order, RangeKeys, SortBy, within
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
+from quorate.slices import Steps
 
 _ORDERS: Final[tuple[Order, ...]] = ("none", "ascending", "descending")
 _TARGETS: Final[tuple[SortBy, ...]] = ("key", "version", "create", "mod", "value")
@@ -44,8 +45,14 @@ _COMPARED: Final[tuple[tuple[_Target, str], ...]] = (
 """By number of the target: our name, and the field of the message."""
 DEPTH_MAX: Final = 32
 """Transactions within transactions that are read at all; ``decide`` allows fewer."""
+ALL_MAX: Final = 8 * OPERATIONS_MAX
+"""Comparisons and operations of a transaction and of those within it, of both outcomes."""
+KEYS_PER_STEP: Final = 500
+"""Of an answer, before other work gets its turn."""
 REVISIONS_MAX: Final = 256
 """At which the Ranges of one transaction may ask."""
+KEY_BYTES: Final = 96
+"""What a key of an answer takes in memory beside its own bytes."""
 _TOO_MANY: Final = (StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
 
 
@@ -85,18 +92,36 @@ def delete(request: rpc_pb2.DeleteRangeRequest) -> DeleteKeys:
     return DeleteKeys(key=request.key, range_end=request.range_end, previous=request.prev_kv)
 
 
-def transaction(request: rpc_pb2.TxnRequest, depth: int = 0) -> Transact:
+def transaction(request: rpc_pb2.TxnRequest) -> Transact:
     """The command of a Txn. Raises CallError for what no command can carry."""
-    if depth > DEPTH_MAX or max(len(request.compare), len(request.success), len(request.failure)) > OPERATIONS_MAX:
-        raise CallError(*_TOO_MANY)  # Before each of them is looked at.
+    return _transaction(request, 0, _Count())
+
+
+class _Count:
+    """Comparisons and operations of a transaction so far, with those within it, before each of them is looked at."""
+
+    def __init__(self) -> None:
+        self._found = 0
+
+    def add(self, more: int) -> None:
+        """Raises CallError when they are too many."""
+        self._found += more
+        if self._found > ALL_MAX:
+            raise CallError(*_TOO_MANY)
+
+
+def _transaction(request: rpc_pb2.TxnRequest, depth: int, count: _Count) -> Transact:
+    if depth > DEPTH_MAX:
+        raise CallError(*_TOO_MANY)
+    count.add(len(request.compare) + len(request.success) + len(request.failure))
     return Transact(
         compare=tuple(map(_comparison, request.compare)),
-        success=tuple(_operation(operation, depth) for operation in request.success),
-        failure=tuple(_operation(operation, depth) for operation in request.failure),
+        success=tuple(_operation(operation, depth, count) for operation in request.success),
+        failure=tuple(_operation(operation, depth, count) for operation in request.failure),
     )
 
 
-def _operation(message: rpc_pb2.RequestOp, depth: int) -> KeyOperation:
+def _operation(message: rpc_pb2.RequestOp, depth: int, count: _Count) -> KeyOperation:
     match message.WhichOneof("request"):
         case "request_range":
             now = asked(message.request_range)
@@ -108,7 +133,7 @@ def _operation(message: rpc_pb2.RequestOp, depth: int) -> KeyOperation:
         case "request_delete_range":
             return delete(message.request_delete_range)
         case "request_txn":
-            return transaction(message.request_txn, depth + 1)
+            return _transaction(message.request_txn, depth + 1, count)
         case _:
             raise CallError(*EMPTY_OPERATION)
 
@@ -163,11 +188,6 @@ def _all(found: Iterable[KeyValue], this_revision: int) -> list[kv_pb2.KeyValue]
     return [key_value(one, this_revision) for one in found]
 
 
-def ranged(answer: KeysAre, this_revision: int) -> rpc_pb2.RangeResponse:
-    """The answer to a Range within a transaction."""
-    return rpc_pb2.RangeResponse(kvs=_all(answer.found, this_revision), more=answer.more, count=answer.count)
-
-
 def was_put(answer: KeyIsPut, this_revision: int = 0) -> rpc_pb2.PutResponse:
     """The answer to a Put."""
     previous = None if answer.previous is None else key_value(answer.previous, this_revision)
@@ -193,20 +213,30 @@ def _then(reply: KeyReply, operation: rpc_pb2.RequestOp, past: Mapping[int, Orde
     return within(past[revision], asked(operation.request_range)) if revision > 0 else reply
 
 
-def transacted(answer: Transacted, revision: int) -> rpc_pb2.TxnResponse:
-    """The answer to a Txn at this revision, without its header: those within have the revision alone, as etcd's."""
-    response = rpc_pb2.TxnResponse(
-        succeeded=answer.succeeded, responses=[_response(reply, revision) for reply in answer.replies]
-    )
+def transacted(answer: Transacted, revision: int, hold: Callable[[int], None]) -> Steps[rpc_pb2.TxnResponse]:
+    """The answer to a Txn at this revision, without its header: those within have the revision alone, as etcd's.
+
+    ``hold`` is told what it takes in memory, and may raise CallError.
+    """
+    response = rpc_pb2.TxnResponse(succeeded=answer.succeeded)
+    for reply in answer.replies:
+        response.responses.append((yield from _response(reply, revision, hold)))
     response.header.revision = revision
     return response
 
 
-def _response(reply: KeyReply, revision: int) -> rpc_pb2.ResponseOp:
+def _response(reply: KeyReply, revision: int, hold: Callable[[int], None]) -> Steps[rpc_pb2.ResponseOp]:
     match reply:
         case KeysAre():
-            response = rpc_pb2.ResponseOp(response_range=ranged(reply, revision))
-            response.response_range.header.revision = revision
+            response = rpc_pb2.ResponseOp()
+            found = response.response_range
+            found.more, found.count = reply.more, reply.count
+            for at in range(0, len(reply.found), KEYS_PER_STEP):
+                some = _all(reply.found[at : at + KEYS_PER_STEP], revision)
+                hold(sum(one.ByteSize() + KEY_BYTES for one in some))
+                found.kvs.extend(some)
+                yield
+            found.header.revision = revision
         case KeyIsPut():
             response = rpc_pb2.ResponseOp(response_put=was_put(reply, revision))
             response.response_put.header.revision = revision
@@ -214,7 +244,7 @@ def _response(reply: KeyReply, revision: int) -> rpc_pb2.ResponseOp:
             response = rpc_pb2.ResponseOp(response_delete_range=were_deleted(reply, revision))
             response.response_delete_range.header.revision = revision
         case Transacted():
-            response = rpc_pb2.ResponseOp(response_txn=transacted(reply, revision))
+            response = rpc_pb2.ResponseOp(response_txn=(yield from transacted(reply, revision, hold)))
         case _:
             assert_never(reply)
     return response

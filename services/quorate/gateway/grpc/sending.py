@@ -6,7 +6,6 @@ does not read: neither beyond its window, nor beyond what the transport holds fo
 """
 
 import asyncio
-from collections import deque
 from typing import Final
 
 from quorate.clock import Scheduler
@@ -34,8 +33,8 @@ class Sender:
         self._window = http2.WINDOW
         self.window_of_streams = http2.WINDOW
         """What a stream begins with."""
-        self._sending: deque[GrpcStream] = deque()
-        """Streams that have something to send, and their client's leave."""
+        self._sending: dict[GrpcStream, None] = {}
+        """Streams that have something to send, and their client's leave, in the order of their turns."""
 
     def begin(self, transport: asyncio.Transport) -> None:
         """Here it goes."""
@@ -77,16 +76,19 @@ class Sender:
         self.go_on()
 
     def _queue(self, stream: GrpcStream) -> None:
-        if stream.waiting and stream.window_out > 0 and not stream.queued:
-            stream.queued = True
-            self._sending.append(stream)
+        if stream.waiting and stream.window_out > 0:
+            self._sending.setdefault(stream)
+
+    def forget(self, stream: GrpcStream) -> None:
+        """It is over."""
+        self._sending.pop(stream, None)
 
     def go_on(self) -> None:
         """A frame of each that waits, in turns, as far as the client takes them."""
         while self._sending and self._window > 0 and self._out_bytes < SAID_MAX and self.stuck_since is None:
-            stream = self._sending.popleft()
-            stream.queued = False
-            if stream.gone or not stream.waiting or stream.window_out <= 0:
+            stream = next(iter(self._sending))
+            del self._sending[stream]
+            if not stream.waiting or stream.window_out <= 0:
                 continue
             piece = stream.piece(self._window)
             self._window -= len(piece) - http2.HEAD_SIZE

@@ -6,6 +6,7 @@ handles is answered UNIMPLEMENTED.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -36,6 +37,7 @@ from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.watch import WatchService
 from quorate.gateway.grpc.watching import WatchHub
 from quorate.gateway.listener import Listener
+from quorate.slices import TURN_S
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
 _REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
@@ -53,12 +55,35 @@ class GrpcListener(Listener[GrpcConnection]):
         self.answers = ByteBudget(4 * self.settings.answer_bytes_max)
         self.begin = calls.begin
         self._looked = context.scheduler.monotonic()
+        self._behind: deque[GrpcConnection] = deque()
+        """Those whose frames wait for a later turn."""
 
     def opened(self, connection: GrpcConnection, host: str) -> None:
         """Let one more in; who has to go for it gives his place back at once."""
         leaving = self._admission.enter(connection, host)
         if leaving is not None:
             leaving.abort()
+
+    @property
+    def crowded(self) -> bool:
+        """Do connections wait to be read?"""
+        return bool(self._behind)
+
+    def read_later(self, connection: GrpcConnection) -> None:
+        """``read_on`` is called in a later turn, after those that wait already: all of them share a turn."""
+        self._behind.append(connection)
+        if len(self._behind) == 1:
+            self.scheduler.call_soon(self._read_some)
+
+    def _read_some(self) -> None:
+        until = self.scheduler.monotonic() + TURN_S
+        for _ in range(len(self._behind)):
+            self._behind[0].read_on()
+            self._behind.popleft()
+            if self.scheduler.monotonic() >= until:
+                break
+        if self._behind:
+            self.scheduler.call_soon(self._read_some)
 
     def leave(self) -> None:
         """Tell every client to begin nothing more here."""

@@ -29,7 +29,9 @@ PREFIX: Final = 5
 SHORT: Final = 64 * 1024
 """An answer of no more bytes is always sent: the number of calls bounds how many wait."""
 LEAST: Final = 64 * 1024
-"""What a client takes, of what waits for it, in the time that it has for it: at least so many bytes, or all."""
+"""What a client takes, of what waits for it, in the time that it has for it: at least so many bytes, and a sixteenth of
+what is in memory for it; or all.
+"""
 DRAINED: Final = 64 * 1024
 """An answer that is one of many may be made while less than this waits."""
 
@@ -96,8 +98,6 @@ class GrpcStream:
         self._head = ANSWER
         """What the first answer begins with; then it is empty."""
         self._end: bytes | None = None
-        self.queued = False
-        """It is among those whose pieces go out next."""
         self.sent_bytes = 0
         self._looked: tuple[float, int] | None = None
         """When it was last looked whether the client takes enough, and what it had taken then."""
@@ -255,10 +255,9 @@ class GrpcStream:
         if not self.waiting:
             self._looked = None
             return False
-        if self._looked is None or (taken := self.sent_bytes - self._looked[1]) >= LEAST:
+        if self._looked is None or self.sent_bytes - self._looked[1] >= max(LEAST, self._kept // 16):
             self._looked = (now, self.sent_bytes)
-            return False
-        return taken < LEAST and now - self._looked[0] > within_s
+        return now - self._looked[0] > within_s
 
     async def drained(self) -> None:
         """Return when little waits."""

@@ -1,16 +1,29 @@
 """Frames of HTTP/2 on one connection (RFC 9113): what is taken, what ends a stream, what ends the connection."""
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import pytest
 from hpack import Encoder
 
+from quorate.clock import Scheduler
 from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.wire import http2, tls
 from quorate.wire.http2 import Http2Code
 from tests.unit.gateway.grpc.peer import GET, PLENTY, WATCH, Peer, Rooms, data, fields_of, half_head, head, message
+
+
+class Ticking:
+    """A scheduler whose clock goes on whenever it is looked at."""
+
+    def __init__(self, scheduler: Scheduler, clock: Callable[[], float]) -> None:
+        self._scheduler, self.monotonic = scheduler, clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
 
 KEY = pb.RangeRequest(key=b"abc").SerializeToString()
 THREE = message(pb.RangeResponse(count=3).SerializeToString())
@@ -448,6 +461,61 @@ def test_what_comes_late_for_calls_that_were_refused_is_no_flood() -> None:
     rooms.settle()
     assert not peer.wire.closed
     assert len(rooms.calls) == 1
+
+
+def test_calls_that_both_ends_give_up_are_no_flood() -> None:
+    """At a deadline each end says so, and neither knows of the other's word."""
+    rooms = Rooms()
+    rooms.range = rooms.never
+    peer = Peer(rooms)
+    for turn in range(8):
+        streams = [2 * (500 * turn + at) + 1 for at in range(500)]
+        peer.say(*(head(stream, grpc_timeout=b"1S") + data(stream, message(KEY)) for stream in streams))
+        rooms.settle(turns=100)
+        rooms.after(4)
+        assert len(rooms.calls) == 0
+        peer.say(*(http2.reset(stream, Http2Code.CANCEL) for stream in streams))
+    assert not peer.wire.closed
+
+
+def test_a_stream_that_is_over_is_kept_by_nobody() -> None:
+    """Also when the connection's window is shut, and stays so."""
+    rooms = Rooms()
+    rooms.large(1_000)
+    peer = Peer(rooms)
+    for number in range(300):
+        peer.call(2 * number + 1, KEY)
+        peer.say(http2.reset(2 * number + 1, Http2Code.CANCEL))
+    assert len(peer.connection._sender._sending) <= 1
+    assert rooms.held() == (0, 0)
+
+
+def test_those_that_are_behind_share_a_turn() -> None:
+    """However many connections have much to be read, other work gets its turn after a little of it."""
+    rooms = Rooms()
+    peers = list(rooms.peers(30))
+    ticks = iter(at / 5_000 for at in range(1 << 20))
+    rooms.door.scheduler = cast(Scheduler, Ticking(rooms.house.context.scheduler, ticks.__next__))
+    turns: list[int] = []
+    read = rooms.door._read_some
+
+    def counted() -> None:
+        before = len(rooms.door._behind)
+        read()
+        turns.append(before - len(rooms.door._behind))
+
+    rooms.door._read_some = counted  # type: ignore[method-assign]
+    for peer in peers:
+        peer.connection._now = ticks.__next__
+
+    def flood() -> None:
+        for peer in peers:
+            peer.connection.data_received(http2.window_update(0, 1) * 50)
+
+    rooms.settle(flood, turns=290)
+    assert turns
+    assert max(turns) <= 2
+    assert not rooms.door._behind
 
 
 def test_our_first_fields_say_that_there_is_no_table() -> None:

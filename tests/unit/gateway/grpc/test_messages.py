@@ -19,6 +19,7 @@ from quorate.metadata.commands import (
 from quorate.model.keys import KeysAre, RangeKeys
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
+from quorate.slices import Steps
 
 ODD = b"\x00/\xff k"
 
@@ -27,6 +28,36 @@ def value(revision: int = 5) -> KeyValue:
     return KeyValue(
         key=ordered_name(ODD), value=b"v", create_revision=revision, mod_revision=revision, version=1, lease=9
     )
+
+
+def ended(steps: Steps[rpc_pb2.TxnResponse]) -> rpc_pb2.TxnResponse:
+    """What they come to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: rpc_pb2.TxnResponse = end.value
+            return made
+
+
+def test_a_transaction_is_counted_with_all_that_is_within_it() -> None:
+    """Before each operation is looked at, however few there are on each level."""
+    inner = rpc_pb2.TxnRequest(success=[rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a"))] * 100)
+    request = rpc_pb2.TxnRequest(success=[rpc_pb2.RequestOp(request_txn=inner)] * 9)
+    messages.transaction(request)
+    request.success.add(request_txn=rpc_pb2.TxnRequest(success=inner.success, failure=inner.success))
+    with pytest.raises(CallError) as error:
+        messages.transaction(request)
+    assert error.value.text == "etcdserver: too many operations in txn request"
+
+
+def test_the_answer_of_a_transaction_is_made_in_turns() -> None:
+    """And what it takes in memory is told before more is made."""
+    held: list[int] = []
+    reply = Transacted(succeeded=True, replies=(KeysAre(found=(value(),) * 2_000, count=2_000),))
+    steps = messages.transacted(reply, 77, held.append)
+    assert sum(1 for _ in steps) == 4
+    assert sum(held) > 2_000 * 96
 
 
 def test_a_range_keeps_all_that_it_says() -> None:
@@ -156,7 +187,9 @@ def test_a_transactions_own_revision_is_put_in_everywhere() -> None:
             Transacted(succeeded=False, replies=(KeysAre(found=(mine,), count=1),)),
         ),
     )
-    response = messages.transacted(reply, 77)
+    held: list[int] = []
+    response = ended(messages.transacted(reply, 77, held.append))
+    assert len(held) == 2
     ranged, put, deleted, inner = response.responses
     assert [found.mod_revision for found in ranged.response_range.kvs] == [77, 5]
     assert put.response_put.prev_kv.mod_revision == 4
