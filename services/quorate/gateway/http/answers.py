@@ -97,7 +97,7 @@ class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
     raft: str
     kafka: str
     http: str
-    grpc: str
+    grpc: str = ""
     """By the settings of the node that answers; empty: nowhere."""
     version: str
     """Of its last start; empty when that is not recorded yet."""
