@@ -53,14 +53,17 @@ def etcd(run: Run) -> None:
 
         run.take("etcd warm-up", warm_up)
         for name, mode, clients in LOADS if found else ():
-            run.take(f"etcd {name}", partial(_measured, run, nodes, mode, found[0], clients, name))
+            run.take(
+                f"etcd {name}",
+                partial(over_grpc, run, [node.pid for node in nodes], mode, found[0], clients, f"etcd {name}"),
+            )
 
 
-def _measured(run: Run, nodes: "list[subprocess.Popen[str]]", mode: str, port: int, clients: int, name: str) -> Figure:
-    """One load on the leader, and what it cost each node."""
-    before = [cpu_s(node.pid) for node in nodes]
-    figure = load(run, mode, port, clients, 0, f"etcd-{name.replace(' ', '-')}", tool="etcd")
-    spent = [(cpu_s(node.pid) - was) * 1e6 / figure["operations"] for node, was in zip(nodes, before, strict=True)]
+def over_grpc(run: Run, pids: list[int], mode: str, port: int, clients: int, name: str) -> Figure:
+    """One load on the leader, and what it cost each node; the leader's is the first process."""
+    before = [cpu_s(pid) for pid in pids]
+    figure = load(run, mode, port, clients, 0, name.replace(" ", "-"), tool="etcd")
+    spent = [(cpu_s(pid) - was) * 1e6 / figure["operations"] for pid, was in zip(pids, before, strict=True)]
     return figure | {"leader_cpu_us": round(spent[0], 1), "follower_cpu_us": round(max(spent[1:]), 1)}
 
 

@@ -110,8 +110,9 @@ class KvService:
             if size > settings.answer_bytes_max:
                 text = f"quorate: the answer is larger than {settings.answer_bytes_max} bytes: set a limit"
                 raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
-            call.hold(size + messages.KEY_BYTES * len(response.kvs) - held)
-            held = size + messages.KEY_BYTES * len(response.kvs)
+            takes = size + messages.KEY_BYTES * len(response.kvs)
+            call.hold(takes - held)
+            held = takes
 
 
 def _in_order(asked: RangeKeys) -> bool:

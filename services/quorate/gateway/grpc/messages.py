@@ -218,14 +218,35 @@ def transacted(answer: Transacted, revision: int, hold: Callable[[int], None]) -
 
     ``hold`` is told what it takes in memory, and may raise CallError.
     """
+    return (yield from _transacted(answer, revision, _Making(hold)))
+
+
+class _Making:
+    """What was made of an answer, of all its ranges."""
+
+    def __init__(self, hold: Callable[[int], None]) -> None:
+        self._hold = hold
+        self._keys = 0
+
+    def enough(self, some: list[kv_pb2.KeyValue]) -> bool:
+        """With these, is it time for others' work? Raises CallError when there is no room for them."""
+        self._hold(sum(one.ByteSize() + KEY_BYTES for one in some))
+        self._keys += len(some)
+        if self._keys < KEYS_PER_STEP:
+            return False
+        self._keys = 0
+        return True
+
+
+def _transacted(answer: Transacted, revision: int, making: _Making) -> Steps[rpc_pb2.TxnResponse]:
     response = rpc_pb2.TxnResponse(succeeded=answer.succeeded)
     for reply in answer.replies:
-        response.responses.append((yield from _response(reply, revision, hold)))
+        response.responses.append((yield from _response(reply, revision, making)))
     response.header.revision = revision
     return response
 
 
-def _response(reply: KeyReply, revision: int, hold: Callable[[int], None]) -> Steps[rpc_pb2.ResponseOp]:
+def _response(reply: KeyReply, revision: int, making: _Making) -> Steps[rpc_pb2.ResponseOp]:
     match reply:
         case KeysAre():
             response = rpc_pb2.ResponseOp()
@@ -233,9 +254,10 @@ def _response(reply: KeyReply, revision: int, hold: Callable[[int], None]) -> St
             found.more, found.count = reply.more, reply.count
             for at in range(0, len(reply.found), KEYS_PER_STEP):
                 some = _all(reply.found[at : at + KEYS_PER_STEP], revision)
-                hold(sum(one.ByteSize() + KEY_BYTES for one in some))
+                due = making.enough(some)
                 found.kvs.extend(some)
-                yield
+                if due:
+                    yield
             found.header.revision = revision
         case KeyIsPut():
             response = rpc_pb2.ResponseOp(response_put=was_put(reply, revision))
@@ -244,7 +266,7 @@ def _response(reply: KeyReply, revision: int, hold: Callable[[int], None]) -> St
             response = rpc_pb2.ResponseOp(response_delete_range=were_deleted(reply, revision))
             response.response_delete_range.header.revision = revision
         case Transacted():
-            response = rpc_pb2.ResponseOp(response_txn=(yield from transacted(reply, revision, hold)))
+            response = rpc_pb2.ResponseOp(response_txn=(yield from _transacted(reply, revision, making)))
         case _:
             assert_never(reply)
     return response
