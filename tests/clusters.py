@@ -13,11 +13,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 
@@ -38,13 +39,19 @@ def port_range() -> tuple[int, int]:
     return first, first + part
 
 
+_given: Final[deque[range]] = deque(maxlen=16)
+"""What was found free last: who asked may not have bound it yet."""
+
+
 def free_ports(count: int, *, spread: int = 1) -> int:
-    """The first of ``count`` ports, ``spread`` apart, that nobody listens on."""
+    """The first of ``count`` ports, ``spread`` apart, that nobody listens on, nor was told of lately."""
     chance = random.Random(os.urandom(8))
     lowest, end = port_range()
     while True:
         first = chance.randrange(lowest, end - (count - 1) * spread, 10)
-        if all(_free(first + spread * k) for k in range(count)):
+        found = range(first, first + count * spread, spread)
+        if all(_free(port) and not any(port in given for given in _given) for port in found):
+            _given.append(found)
             return first
 
 
