@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Error, Page
+from playwright.sync_api import TimeoutError as NotInTimeError
 
 DEADLINE_MS = 30_000
 NUMBER = re.compile(r"[\d,]+")
@@ -72,6 +73,14 @@ class Screen:
         size = self.page.viewport_size
         assert size is not None
         assert self.page.evaluate("() => document.documentElement.scrollWidth") <= size["width"]
+
+    def says(self, text: str) -> None:
+        """Wait until this is on the page. Fails with what is there instead."""
+        try:
+            self.page.get_by_text(text).wait_for()
+        except NotInTimeError:
+            shown = " ".join(self.page.locator("main").inner_text().split())
+            raise AssertionError(f"{self.hash()} does not say {text!r} but {shown!r}; {self.errors}") from None
 
     def until(self, condition: str, argument: object = None) -> None:
         """Wait until a JavaScript function is true of ``argument``."""

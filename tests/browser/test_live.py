@@ -156,7 +156,7 @@ def test_what_if_is_answered_by_a_node(live: Screen) -> None:
     assert f"fail=broker/{name}/{master}" in live.hash()
     live.page.locator('input[data-value="node/1"]').check()
     live.page.locator('input[data-value="node/2"]').check()
-    live.page.get_by_text("The quorum is lost: 1 of 3 controllers are left").wait_for()
+    live.says("The quorum is lost: 1 of 3 controllers are left")
     assert "no master" in live.text(".wt tbody tr")
     assert "no master" in (live.page.locator(f".tile[data-name='{name}']").get_attribute("aria-label") or "")
 
@@ -243,7 +243,7 @@ def test_an_offset_that_comes_to_be_written_is_shown(live: Screen, cluster: Star
     until(lambda: at_rest(live), "a log to which nobody writes")
     end = live.data("about")["end_offset"]
     live.open(f"/now?at={end + 1}")
-    live.page.get_by_text("is not written yet").wait_for()
+    live.says("is not written yet")
     found = live.data("sets")["sets"][1]
     follower = next(member for member in found["members"] if member["id"] != found["master"])
     os.kill(broker_pid(cluster, follower), signal.SIGKILL)

@@ -199,7 +199,7 @@ def test_offsets_beyond_the_end_are_said_to_be(screen: Screen) -> None:
     """A link to an offset that is not written yet says where the log ends instead of failing."""
     end = screen.data("about")["end_offset"]
     screen.open(f"/now?at={end + 100}")
-    screen.page.get_by_text("is not written yet").wait_for()
+    screen.says("is not written yet")
     assert f"ends at {end:,}" in screen.text("#banner")
     screen.page.get_by_role("button", name="Show the newest").click()
     screen.until("() => location.hash === '#/now'")

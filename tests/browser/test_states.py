@@ -83,7 +83,7 @@ def test_an_offset_beyond_the_end_is_said_whatever_else_is_answered(faulty: Scre
     faulty.until("() => performance.getEntriesByType('resource').filter(e => e.responseStatus === 416).length > 2")
     while held:
         held.pop().continue_()
-    faulty.page.get_by_text("is not written yet").wait_for()
+    faulty.says("is not written yet")
 
 
 def test_an_empty_log_says_what_will_appear(chromium: Browser, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_lost_connection_is_said_and_mends_itself(chromium: Browser, log: Path
     tiles = shown.page.locator(".tile").count()
     started.process.kill()
     started.process.communicate()
-    shown.page.get_by_text("Connection lost").wait_for()
+    shown.says("Connection lost")
     assert "may be wrong by now" in shown.text("#banner")
     assert "disconnected" in shown.text("#stream")
     assert shown.page.locator(".tile").count() == tiles
