@@ -70,11 +70,9 @@ def shared(topic_filter: str) -> tuple[str, str]:
     return group, compared
 
 
-def effective_qos(published: int, granted: int, most: int) -> int:
-    """At which a message is delivered: that of its publisher, at most what its subscriber was granted, and at most what
-    the server does (sections 3.2.2.3.4 and 3.8.4).
-    """
-    return min(published, granted, most)
+def effective_qos(published: int, granted: int) -> int:
+    """At which a message is delivered: its publisher's, at most what its subscriber was granted (section 3.8.4)."""
+    return min(published, granted)
 
 
 def subscribed(index: Subscriptions, client: str, subscription: Subscription) -> Subscriptions:

@@ -12,7 +12,6 @@ from quorate.model.state import Subscription, Subscriptions
 from quorate.model.topic_filters import (
     LEVELS_MAX,
     TEXT_BYTES_MAX,
-    effective_qos,
     filter_fault,
     matching,
     shared,
@@ -149,14 +148,6 @@ def test_a_shared_subscription_is_in_its_group() -> None:
     assert shared("$share/g/a/b") == ("g", "a/b")
     assert shared("$share/g//a") == ("g", "/a")
     assert shared("a/$share/g") == ("", "a/$share/g")
-
-
-@given(*[st.integers(0, 2)] * 3)
-def test_the_lowest_quality_of_the_three_counts(published: int, granted: int, most: int) -> None:
-    """A message is never delivered above what its publisher, its subscriber and the server do."""
-    delivered = effective_qos(published, granted, most)
-    assert delivered in (published, granted, most)
-    assert all(delivered <= one for one in (published, granted, most))
 
 
 class Counted:

@@ -27,7 +27,7 @@ from quorate.metadata.refusals import refuse
 from quorate.model.names import following
 from quorate.model.sessions import living, owner, since_ms, subscribers, waiting_wills
 from quorate.model.state import HandedWill, Session, State, Subscription, Will
-from quorate.model.topic_filters import shared, topic_fault
+from quorate.model.topic_filters import QOS_MAX, effective_qos, shared, topic_fault
 
 T = TypeVar("T")
 SESSIONS_MAX = 1000
@@ -159,6 +159,9 @@ class MqttService:
         fault = topic_fault(request.topic)
         if fault:
             raise refused(refuse("BadTopic", f"Nothing is published there: {fault}"))
+        published = request.qos if request.HasField("qos") else None
+        if published is not None and not 0 <= published <= QOS_MAX:
+            raise CallError(StatusCode.INVALID_ARGUMENT, f"quorate: qos is from 0 to {QOS_MAX}")
         view = await self._asking.view(call, stale=request.stale)
         response, size = pb.MatchResponse(revision=_revision(view)), 0
         by_member: dict[tuple[str, int], pb.MemberSubscribers] = {}
@@ -178,6 +181,7 @@ class MqttService:
                 connected=one.connected,
                 subscription=subscription_told(subscription),
                 group=shared(subscription.filter)[0],
+                qos=None if published is None else effective_qos(published, subscription.qos),
             )
         return response
 

@@ -8,7 +8,7 @@ Source: Java ``RouteInfoManager`` of 5.3.3. That a late end of a former connecti
 (apache/rocketmq#11045) is not copied.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -307,8 +307,3 @@ def topic_told(known: Set, name: str) -> Topic:
         order=config.order,
         attributes=dict(config.attributes or {}),
     )
-
-
-def names_of(known: Mapping[str, Set]) -> list[str]:
-    """Clusters and sets, each once."""
-    return list(dict.fromkeys(name for broker_set, one in known.items() for name in (one.cluster, broker_set)))

@@ -133,6 +133,20 @@ def test_a_match_tells_the_subscribers_by_member() -> None:
     assert not mqtt.ask("match", pb.MatchRequest(topic="$SYS/x", stale=True)).members
 
 
+def test_a_match_tells_at_which_quality_a_message_is_delivered() -> None:
+    """The lower of its publisher's and the one granted; not told when the caller does not say its publisher's."""
+    mqtt = Mqtt()
+    epoch = mqtt.open("c").session_epoch
+    for granted in range(3):
+        mqtt.subscribe("c", epoch, *["+/" * granted + "#"], qos=granted)
+    for published in range(3):
+        response = mqtt.ask("match", pb.MatchRequest(topic="a/b/c", qos=published))
+        delivered = {one.subscription.qos: one.qos for one in response.members[0].subscribers}
+        assert delivered == {granted: min(published, granted) for granted in range(3)}
+    [member] = mqtt.ask("match", pb.MatchRequest(topic="a/b/c")).members
+    assert not any(one.HasField("qos") for one in member.subscribers)
+
+
 def test_a_match_that_is_too_large_is_refused() -> None:
     """It is not cut short without a word."""
     mqtt = Mqtt(GrpcSettings(answer_bytes_max=10))
@@ -207,6 +221,8 @@ BAD: list[tuple[str, Any, StatusCode, str]] = [
     ("match", pb.MatchRequest(), StatusCode.INVALID_ARGUMENT, "BadTopic"),
     ("match", pb.MatchRequest(topic="a/#"), StatusCode.INVALID_ARGUMENT, "BadTopic"),
     ("match", pb.MatchRequest(topic=BIG), StatusCode.INVALID_ARGUMENT, "BadTopic"),
+    ("match", pb.MatchRequest(topic="a", qos=3), StatusCode.INVALID_ARGUMENT, ""),
+    ("match", pb.MatchRequest(topic="a", qos=-1), StatusCode.INVALID_ARGUMENT, ""),
     ("locate", pb.LocateRequest(), StatusCode.NOT_FOUND, "UnknownSession"),
     ("locate", pb.LocateRequest(client="\0"), StatusCode.NOT_FOUND, "UnknownSession"),
     ("acknowledge_will", pb.AcknowledgeWillRequest(), StatusCode.NOT_FOUND, "UnknownMember"),

@@ -107,12 +107,14 @@ class PutSubscriptionsResponse(_message.Message):
     def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class MatchRequest(_message.Message):
-    __slots__ = ("topic", "stale")
+    __slots__ = ("topic", "stale", "qos")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     stale: bool
-    def __init__(self, topic: _Optional[str] = ..., stale: _Optional[bool] = ...) -> None: ...
+    qos: int
+    def __init__(self, topic: _Optional[str] = ..., stale: _Optional[bool] = ..., qos: _Optional[int] = ...) -> None: ...
 
 class MatchResponse(_message.Message):
     __slots__ = ("revision", "members")
@@ -142,18 +144,20 @@ class MemberSubscribers(_message.Message):
     def __init__(self, member: _Optional[str] = ..., member_epoch: _Optional[int] = ..., addresses: _Optional[_Mapping[str, str]] = ..., subscribers: _Optional[_Iterable[_Union[Subscriber, _Mapping]]] = ...) -> None: ...
 
 class Subscriber(_message.Message):
-    __slots__ = ("client", "session_epoch", "connected", "subscription", "group")
+    __slots__ = ("client", "session_epoch", "connected", "subscription", "group", "qos")
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SESSION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
     client: str
     session_epoch: int
     connected: bool
     subscription: Subscription
     group: str
-    def __init__(self, client: _Optional[str] = ..., session_epoch: _Optional[int] = ..., connected: _Optional[bool] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., group: _Optional[str] = ...) -> None: ...
+    qos: int
+    def __init__(self, client: _Optional[str] = ..., session_epoch: _Optional[int] = ..., connected: _Optional[bool] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., group: _Optional[str] = ..., qos: _Optional[int] = ...) -> None: ...
 
 class LocateRequest(_message.Message):
     __slots__ = ("client", "stale")
