@@ -28,13 +28,14 @@ LOADS = (
     ("closed 64", "commits", 64),
     ("reads 16", "reads", 16),
     ("reads 64", "reads", 64),
+    ("echoes 1", "echoes", 1),
 )
 WARM_UP_S = 2
 LEADER_S = 30.0
 
 
 def etcd(run: Run) -> None:
-    """Closed loops with 1, 16 and 64 clients, and reads."""
+    """Closed loops with 1, 16 and 64 clients, reads, and calls that ask for nothing."""
     if not present("etcd-server"):
         run.keep("etcd", {"failed": "absent: etcd-server (make peers)"})
         return
@@ -45,10 +46,10 @@ def etcd(run: Run) -> None:
         nodes: list[subprocess.Popen[str]] = []
 
         def warm_up() -> Figure:
-            ports, processes = stack.enter_context(_three(program, Path(folder)))
-            leader = _leader(ports)
-            found.append(ports[leader])
-            nodes.extend([processes[leader], *(one for one in processes if one is not processes[leader])])
+            ports, processes = stack.enter_context(three(program, Path(folder)))
+            place = leader(ports)
+            found.append(ports[place])
+            nodes.extend([processes[place], *(one for one in processes if one is not processes[place])])
             return load(run, "commits", found[0], 64, 0, "etcd-warm-up", WARM_UP_S, tool="etcd")
 
         run.take("etcd warm-up", warm_up)
@@ -73,7 +74,7 @@ def _version(program: Path) -> str:
 
 
 @contextmanager
-def _three(program: Path, folder: Path) -> Iterator[tuple[list[int], "list[subprocess.Popen[str]]"]]:
+def three(program: Path, folder: Path) -> Iterator[tuple[list[int], "list[subprocess.Popen[str]]"]]:
     """A cluster: its ports for clients, and its processes."""
     base = free_ports(6)
     clients, peers = [base + number for number in range(3)], [base + 3 + number for number in range(3)]
@@ -91,7 +92,7 @@ def _three(program: Path, folder: Path) -> Iterator[tuple[list[int], "list[subpr
         yield clients, processes
 
 
-def _leader(ports: list[int]) -> int:
+def leader(ports: list[int]) -> int:
     """Which of them leads, by its place. Raises RuntimeError."""
     end = time.monotonic() + LEADER_S
     while time.monotonic() < end:

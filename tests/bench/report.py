@@ -97,6 +97,7 @@ BARS = (
     Bar("puts over gRPC, 1 client", "keys closed 1", "per_second", None, "/s", 1, ("etcd closed 1", "per_second")),
     Bar("linearizable reads over gRPC, 64 clients", "keys reads 64", "per_second", None, "/s", 1,
         ("etcd reads 64", "per_second")),
+    Bar("a lone put: p50 to (a lone commit by remoting + 1.2 × a bare call)", "keys lone", "p50_to_allowed", 1, "×"),
     Bar("event → page: p50", PAGE, "p50_ms", 500, "ms"),
     Bar("event → page: p99", PAGE, "p99_ms", 1500, "ms"),
     Bar("events through the Spark source, streaming", SOURCE, "per_second", -10_000, "/s", 1, LOG),
@@ -190,6 +191,7 @@ def beside_others(figures: Figures) -> list[str]:
 PROFILE_OF = {
     "closed 1": "closed 1",
     "closed 64": "closed 64",
+    "keys lone": "keys",
     "reads 64": "reads 64",
     "open 1000": "open 1000",
     L_IDLE: "reads",

@@ -1,16 +1,20 @@
 """Many keys, many watchers, many puts: what heartbeats of members notice of it, what it takes, and how a node restarts.
 
-Rules: the heartbeats, and the load with its watchers, are a client process each; with and without the load are measured
-in turn, and the median round counts. Python's clients are no native generators: what they cost stands in both.
+Rules: the load with its watchers is a process of etcd's Go client (tests/clients/clientv3/watchers.go), the heartbeats
+are one of Python's, which stands in both: with and without the load are measured in turn, and the median round counts.
+Beside it, etcd under the same load.
 """
 
 import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -19,27 +23,48 @@ import grpc
 from quorate.cli.client import Node, NodeError
 from quorate.gateway.grpc.pb import members_pb2, rpc_pb2
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
-from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, WatchStub
+from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub
 from quorate.gateway.http.answers import Status
+from tests.bench.etcd import leader as etcd_leader
+from tests.bench.etcd import three
 from tests.bench.harness import HELD, ROUNDS, Figure, Ours, Run, ending, ours, quantiles, rss_mib, said
 from tests.clusters import QUORATE, quorate
+from tests.peers import PEERS, present
 
 KEYS, TXN_KEYS, FILLING = 200_000, 100, 8
-WATCHES, STREAMS = 1_000, 10
-PUTS_PER_SECOND, UNDER_WAY_MAX = 1_000, 200
-BEATS_PER_SECOND = 50
+PREFIX: Final = "w"
+WATCHES, PUTS_PER_SECOND = 1_000, 1_000
+"""As the load has them."""
+BEATS_PER_SECOND = 100
 VALUE: Final = b"v" * 100
 READY_S = 60.0
 
 
 def watchers(run: Run) -> None:
-    """Heartbeats with and without the load, resident memory, and a restart after a kill."""
+    """Heartbeats with and without the load, resident memory, a restart after a kill; and etcd under the same load."""
+    if missing := [name for name in ("clientv3", "etcd-server") if not present(name)]:
+        run.keep("watchers", {"failed": f"absent: {', '.join(missing)} (make peers)"})
+        return
     with ours(run) as cluster:
         leader = cluster.leader()
         if "failed" in run.take("watchers fill", partial(_fill, cluster, leader)):
             return
         run.take("watchers", partial(_rounds, run, leader))
         run.take("watchers restart", partial(_restart, run, cluster, leader))
+    with tempfile.TemporaryDirectory(dir=run.folder) as folder:
+        run.take("etcd watchers", partial(_etcd, run, Path(folder)))
+
+
+def _etcd(run: Run, folder: Path) -> Figure:
+    """What watchers of etcd see, and its leader's memory."""
+    found: Figure = {}
+    with three(PEERS / "etcd-server" / "etcd-server", folder) as (ports, processes):
+        leader = etcd_leader(ports)
+        address = f"127.0.0.1:{ports[leader]}"
+        asyncio.run(_filled(address))
+        with _loaded(address, found):
+            time.sleep(run.seconds)
+        return {**found, "leader_rss_mib": round(rss_mib(processes[leader].pid), 1)}
 
 
 def _fill(cluster: Ours, leader: dict[str, Any]) -> Figure:
@@ -68,7 +93,7 @@ async def _filled(address: str) -> None:
 
 def key(number: int) -> bytes:
     """Each watcher has a prefix, and as many keys below it as any other."""
-    return b"w%04d/%06d" % (number % WATCHES, number)
+    return b"%s%04d/%06d" % (PREFIX.encode(), number % WATCHES, number)
 
 
 def _rounds(run: Run, leader: dict[str, Any]) -> Figure:
@@ -76,10 +101,8 @@ def _rounds(run: Run, leader: dict[str, Any]) -> Figure:
     load: Figure = {}
     for _ in range(ROUNDS):
         without.append(_beats(run, leader))
-        with ending(_program("load", leader["grpc"], run.seconds + 2)) as loading:
-            said(loading)
+        with _loaded(leader["grpc"], load):
             under.append(_beats(run, leader))
-            load = json.loads(said(loading))
     p99 = {name: median(one["p99_ms"] for one in rounds) for name, rounds in (("without", without), ("with", under))}
     return {
         "heartbeat_p99_ms": p99["with"],
@@ -91,14 +114,32 @@ def _rounds(run: Run, leader: dict[str, Any]) -> Figure:
 
 
 def _beats(run: Run, leader: dict[str, Any]) -> Figure:
-    with ending(_program("beat", leader["grpc"], run.seconds)) as beating:
+    command = [sys.executable, "-m", "tests.bench.watchers", leader["grpc"], str(run.seconds)]
+    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as beating:
         found: Figure = json.loads(said(beating))
     return found
 
 
-def _program(what: str, address: str, seconds: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.bench.watchers", what, address, str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+@contextmanager
+def _loaded(address: str, found: Figure) -> Iterator[None]:
+    """Watches and puts at this node meanwhile; what they saw is noted at the end. Raises RuntimeError."""
+    command = [str(PEERS / "clientv3" / "clientv3"), "watchers", address, PREFIX]
+    with ending(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as loading:
+        _heard(loading, "watching")
+        yield
+        assert loading.stdin is not None
+        loading.stdin.close()
+        seen = _heard(loading, "watched")
+        if seen["puts_per_second"] < HELD * PUTS_PER_SECOND:
+            seen["rate_not_held"] = PUTS_PER_SECOND
+        found.update(seen)
+
+
+def _heard(loading: "subprocess.Popen[str]", what: str) -> Figure:
+    told: Figure = json.loads(said(loading))
+    if told.pop("at") != what:
+        raise RuntimeError(f"no {what!r}: {told}")
+    return told
 
 
 def _restart(run: Run, cluster: Ours, leader: dict[str, Any]) -> Figure:
@@ -125,7 +166,7 @@ def _until_ready(node: Node) -> None:
     raise RuntimeError(f"not ready within {READY_S:.0f} s")
 
 
-# -- the client processes
+# -- the process of heartbeats
 
 
 async def beat(address: str, seconds: float) -> Figure:
@@ -145,88 +186,19 @@ async def beat(address: str, seconds: float) -> Figure:
     return quantiles(taken)
 
 
-async def load(address: str, seconds: float) -> Figure:
-    """Watches on disjoint prefixes, and puts below them; said when all watch: how many, and how late events came."""
-    late: list[float] = []
-    sent: dict[bytes, float] = {}
-    async with grpc.aio.insecure_channel(address) as channel:
-        streams = [await _watching(WatchStub(channel), place) for place in range(STREAMS)]
-        seen = [asyncio.create_task(_seen(stream, sent, late)) for stream in streams]
-        print("watching", flush=True)
-        puts, stub = 0, KVStub(channel)
-
-        async def one() -> None:
-            nonlocal puts
-            puts += 1
-            name = key(puts * 7919 % KEYS)
-            value = b"%d" % puts
-            sent[value] = time.perf_counter()
-            await stub.Put(rpc_pb2.PutRequest(key=name, value=value))
-
-        done = await _paced(one, PUTS_PER_SECOND, seconds)
-        await asyncio.sleep(1.0)
-        for task in seen:
-            if task.done():
-                task.result()
-            task.cancel()
-    told = quantiles(late)
-    held = {} if done >= HELD * PUTS_PER_SECOND * seconds else {"rate_not_held": PUTS_PER_SECOND}
-    return {
-        **held,
-        "puts_per_second": round(done / seconds),
-        "events_missing": puts - len(late),
-        "watch_p50_ms": told["p50_ms"],
-        "watch_p99_ms": told["p99_ms"],
-    }
-
-
-async def _watching(stub: WatchStub, place: int) -> Any:
-    async def requests() -> AsyncIterator[rpc_pb2.WatchRequest]:
-        for number in range(place, WATCHES, STREAMS):
-            create = rpc_pb2.WatchCreateRequest(key=b"w%04d/" % number, range_end=b"w%04d0" % number)
-            yield rpc_pb2.WatchRequest(create_request=create)
-        await asyncio.Event().wait()
-
-    stream = stub.Watch(requests())
-    for _ in range(WATCHES // STREAMS):
-        answer = await stream.read()
-        if not answer.created:
-            raise RuntimeError(f"no watch was created: {answer}")
-    return stream
-
-
-async def _seen(stream: Any, sent: dict[bytes, float], late: list[float]) -> None:
-    while True:
-        answer = await stream.read()
-        if answer is grpc.aio.EOF:
-            raise RuntimeError("a stream of watches has ended")
-        now = time.perf_counter()
-        late.extend((now - sent.pop(event.kv.value)) * 1000 for event in answer.events)
-
-
-async def _paced(one: Any, rate: float, seconds: float) -> int:
-    """So many a second whoever answers, with a bound on what is under way; how many were answered."""
-    under_way: set[asyncio.Task[None]] = set()
-    done, began = 0, time.perf_counter()
-    for number in range(int(rate * seconds)):
-        await asyncio.sleep(max(began + number / rate - time.perf_counter(), 0))
-        if time.perf_counter() - began > seconds:
-            break
-        while len(under_way) >= UNDER_WAY_MAX:
-            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-        task = asyncio.create_task(one())
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
-        done += 1
-    if under_way:
-        await asyncio.gather(*under_way)
-    return done
+async def _paced(one: Callable[[], Coroutine[Any, Any, None]], rate: float, seconds: float) -> None:
+    """So many a second, answered or not, and then all answers."""
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(int(rate * seconds)):
+            await asyncio.sleep(max(began + number / rate - time.perf_counter(), 0))
+            group.create_task(one())
 
 
 def main() -> None:
-    """``beat`` or ``load``, an address, and seconds: one line of JSON."""
-    what, address, seconds = sys.argv[1:]
-    print(json.dumps(asyncio.run({"beat": beat, "load": load}[what](address, float(seconds)))), flush=True)
+    """An address and seconds: one line of JSON."""
+    address, seconds = sys.argv[1:]
+    print(json.dumps(asyncio.run(beat(address, float(seconds)))), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
  * etcd MODE HOST PORT CONNECTIONS SECONDS RATE [SAMPLES_FILE]
  *   MODE  commits  etcdserverpb.KV/Put of a key of this connection's own, and a value of VALUE bytes
  *         reads    etcdserverpb.KV/Range of that key, linearizable (etcd's default)
+ *         echoes   grpc.health.v1.Health/Check: what a call takes that asks for nothing
  *   RATE  0: a closed loop; nothing else is offered
  * Prints what load.c prints; latencies are taken as it takes them (SO_TIMESTAMPNS). An answer without a message is an
  * error (gRPC answers errors with trailers alone).
@@ -35,7 +36,8 @@ struct connection {
     unsigned char inbox[INBOX];
 };
 
-static int reads;
+static const char *path;   /* of the method that is called */
+static int keyed, valued;  /* does its request have a key, and a value? */
 static uint32_t *samples;
 static size_t sample_count, sample_room;
 static uint64_t operations, errors;
@@ -85,15 +87,15 @@ static void request(struct connection *c) {
     char key[32];
     c->stream += 2; c->told = 0; c->in_flight = 1;
     *p++ = 0x83; *p++ = 0x86;                                                  /* :method POST, :scheme http */
-    *p++ = 0x04; p += word(p, reads ? "/etcdserverpb.KV/Range" : "/etcdserverpb.KV/Put");
+    *p++ = 0x04; p += word(p, path);
     *p++ = 0x01; p += word(p, "127.0.0.1");
     *p++ = 0x0f; *p++ = 0x10; p += word(p, "application/grpc");                /* content-type */
     *p++ = 0x00; p += word(p, "te"); p += word(p, "trailers");
     frame(out, (size_t)(p - out) - HEAD, HEADERS, END_HEADERS, c->stream);
     unsigned char *data = p, *message = p + HEAD + 5;
     snprintf(key, sizeof key, "bench-%d", c->number);
-    size_t size = field(message, 1, key, strlen(key));
-    if (!reads) size += field(message + size, 2, value, VALUE);
+    size_t size = keyed ? field(message, 1, key, strlen(key)) : 0;
+    if (valued) size += field(message + size, 2, value, VALUE);
     uint32_t length = htonl((uint32_t)size);
     data[HEAD] = 0;
     memcpy(data + HEAD + 1, &length, 4);
@@ -160,8 +162,10 @@ static double cpu_us(void) {
 static uint32_t at_share(double q) { return sample_count ? samples[(size_t)((double)(sample_count - 1) * q)] : 0; }
 
 int main(int argc, char **argv) {
-    if (argc < 7) { fprintf(stderr, "usage: etcd commits|reads HOST PORT CONNECTIONS SECONDS 0 [SAMPLES_FILE]\n"); return 2; }
-    reads = !strcmp(argv[1], "reads");
+    if (argc < 7) { fprintf(stderr, "usage: etcd commits|reads|echoes HOST PORT CONNECTIONS SECONDS 0 [SAMPLES_FILE]\n"); return 2; }
+    valued = !strcmp(argv[1], "commits");
+    keyed = valued || !strcmp(argv[1], "reads");
+    path = valued ? "/etcdserverpb.KV/Put" : keyed ? "/etcdserverpb.KV/Range" : "/grpc.health.v1.Health/Check";
     if (atof(argv[6]) > 0) { fprintf(stderr, "etcd: closed loops only\n"); return 2; }
     int count = atoi(argv[4]), poller = epoll_create1(0);
     double seconds = atof(argv[5]);

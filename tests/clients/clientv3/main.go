@@ -1,6 +1,6 @@
 // etcd's own Go client, clientv3, and its concurrency recipes, at a cluster whose leader may be killed meanwhile.
 //
-// Usage: clientv3 RECIPE ENDPOINT,… PREFIX   (RECIPE: keys, mutex, election, stm)
+// Usage: clientv3 RECIPE ENDPOINT,… PREFIX   (RECIPE: keys, mutex, election, stm; watchers, a load for the bench)
 //
 // What it did comes as lines of JSON: {"at": …, …}. "half" says that half of the work is done: trouble may begin, and work
 // goes on until standard input ends, which says that it is over; then comes the other half, and "done". Whatever a recipe
@@ -39,6 +39,7 @@ var recipes = map[string]func(context.Context, *clientv3.Client, string) error{
 	"mutex":    mutex,
 	"election": election,
 	"stm":      transfers,
+	"watchers": watchers,
 }
 
 var printing sync.Mutex
@@ -118,7 +119,7 @@ func together(count int, run func(int) error) error {
 
 func main() {
 	if len(os.Args) != 4 || recipes[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: clientv3 keys|mutex|election|stm ENDPOINT,… PREFIX")
+		fmt.Fprintln(os.Stderr, "usage: clientv3 keys|mutex|election|stm|watchers ENDPOINT,… PREFIX")
 		os.Exit(2)
 	}
 	go func() {
