@@ -130,7 +130,7 @@ def _loaded(address: str, found: Figure) -> Iterator[None]:
         assert loading.stdin is not None
         loading.stdin.close()
         seen = _heard(loading, "watched")
-        if seen["puts_per_second"] < HELD * PUTS_PER_SECOND:
+        if seen["per_second"] < HELD * PUTS_PER_SECOND:
             seen["rate_not_held"] = PUTS_PER_SECOND
         found.update(seen)
 

@@ -117,8 +117,8 @@ func watchers(ctx context.Context, client *clientv3.Client, prefix string) error
 		time.Sleep(10 * time.Millisecond)
 	}
 	figures := map[string]any{
-		"puts_per_second": int(float64(took.count()) / seconds),
-		"events_missing":  puts - late.count(),
+		"per_second":     int(float64(took.count()) / seconds),
+		"events_missing": puts - late.count(),
 	}
 	late.told("watch", figures)
 	took.told("put", figures)
