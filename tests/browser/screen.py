@@ -42,7 +42,7 @@ class Screen:
 
     def assert_quiet(self) -> None:
         """Fails when the page said an error or a warning."""
-        assert not self.errors
+        assert not self.errors, self.errors
 
     def forgive(self, status: str) -> None:
         """Forget what the browser itself said of answers with this status, which the test brought about."""

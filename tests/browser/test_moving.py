@@ -1,6 +1,6 @@
 """Moving through time and through the page: the time bar, the keys, permalinks, the order of focus."""
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Route
 
 from tests.browser.conftest import PHONE, context
 from tests.browser.screen import Screen, whole
@@ -120,6 +120,24 @@ def test_a_permalink_holds_the_offset(screen: Screen) -> None:
     screen.press("c")
     screen.until("() => document.querySelector('#toast').classList.contains('on')")
     assert screen.copied() == f"{screen.url}#/set/push-03?at={end}"
+
+
+def test_no_node_is_asked_before_the_page_knows_of_nodes(fresh: Screen) -> None:
+    """What only nodes can answer is asked for once the service has said that it follows nodes: this one does not."""
+    asked, held = list[str](), list[Route]()
+    fresh.page.on("request", lambda request: asked.append(request.url))
+
+    def hold(question: Route) -> None:
+        held.append(question)
+
+    fresh.page.route("**/api/about", hold)
+    fresh.page.goto(f"{fresh.url}#/set/push-03")
+    fresh.page.locator("#p-members tbody tr").first.wait_for()
+    for question in held:
+        question.continue_()
+    fresh.settled()
+    assert held
+    assert not [url for url in asked if "api/announced" in url]
 
 
 def test_help_names_every_key(screen: Screen) -> None:

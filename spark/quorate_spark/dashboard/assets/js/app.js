@@ -60,7 +60,7 @@ function makeView() {
   const held = [...store.wanted.values()].filter(e => !e.need.live && e.answer && e.need.path !== "whatif").map(e => e.answer.offset);
   return {
     route, live, at: route.at, t, now: store.now, head: store.head, lag: store.lag, about: store.about, playing: ui.playing,
-    recorded: store.about?.mode === "recorded",
+    recorded: store.about?.mode === "recorded", nodes: store.about?.mode === "nodes",
     offset: live ? (held.length ? Math.min(...held) : store.head.offset) : route.at,
     connection: { state: store.live.state, since: store.live.since, next: store.live.next, why: store.live.why, heard: store.heard },
     width: document.documentElement.clientWidth, wide: innerWidth >= 900,

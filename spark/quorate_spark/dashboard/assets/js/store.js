@@ -74,7 +74,7 @@ export class Store {
 
   /** Is something on screen still of another offset, or not there yet? */
   get busy() {
-    return [...this.wanted.values()].some(e => !e.need.alone && (e.answer ? e.at !== (e.need.live ? null : this.at) && !e.error : !e.error));
+    return (!this.about && !this.refused) || [...this.wanted.values()].some(e => !e.need.alone && (e.answer ? e.at !== (e.need.live ? null : this.at) && !e.error : !e.error));
   }
 
   /** Where the log ends, when the page's offset is said to lie beyond it; else null. */

@@ -15,7 +15,7 @@ export function needs(view) {
   if (!el) return all;
   const failing = [...new Set([el.before.master, ...(el.candidates.filter(c => !c.alive).map(c => c.id))])].filter(id => id !== null).map(id => `broker/${el.set}/${id}`);
   const ask = (fail, unclean) => ({ path: "whatif", body: { at: el.base, fail, unclean }, live: true, alone: true, source: "node", every: 60_000 });
-  if (view.recorded) return all;
+  if (!view.nodes) return all;
   return { ...all, asIs: ask(failing, null), unclean: ask(failing, true), ...(el.after.master === null ? {} : { deadToo: ask([...new Set([...failing, `broker/${el.set}/${el.after.master}`])], null) }) };
 }
 

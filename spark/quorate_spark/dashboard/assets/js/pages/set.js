@@ -26,7 +26,7 @@ export function needs(view) {
     elections: { path: "elections", query: { set: name, limit: 12, first: 1 }, every: 500 },
     log: { path: "log", query: { q: `set:${name}`, limit: EVENTS }, every: 300 },
   };
-  if (view.live && !view.recorded) all.announced = { path: "announced", query: { set: name, after: view.route.params.after }, poll: 10_000, live: true, alone: true, slot: "announced" };
+  if (view.live && view.nodes) all.announced = { path: "announced", query: { set: name, after: view.route.params.after }, poll: 10_000, live: true, alone: true, slot: "announced" };
   return all;
 }
 

@@ -25,7 +25,7 @@ const question = (view, fail, poll) => ({ path: "whatif", body: { at: view.at, f
 
 export function needs(view) {
   const all = { sets: { path: "sets" }, quorum: { path: "quorum" } }, fail = picked(view);
-  if (view.recorded) return all;
+  if (!view.nodes) return all;
   if (fail.length || view.route.params.unclean === "1") all.outcome = { ...question(view, fail, 5000), slot: `outcome ${view.at}` };
   if ((view.data("sets")?.sets.length ?? Infinity) <= 500) for (const [id] of singles(view)) all[`single ${id}`] = { ...question(view, [id], 30_000), every: 30_000 };
   return all;
@@ -40,7 +40,7 @@ function choices(view, sets, quorum) {
   const zones = labels(sets, "zone"), others = [...failed].filter(id => !id.startsWith("node/") && !zones.includes(id.slice(5)) && !(set && id.startsWith(`broker/${set.name}/`)));
   const state = m => (!m.alive ? "fenced already" : m.id === set.master ? "master" : set.sync.includes(m.id) ? "in sync" : "not in sync");
   return html`${zones.length ? html`<fieldset><legend>Zones</legend>${zones.map(z => box(`zone/${z}`, z, plural(masters(z), "master")))}</fieldset>` : ""}
-  <fieldset><legend>Controllers</legend>${quorum.nodes.map(n => box(`node/${n.id}`, node(n.id), n.id === quorum.leader ? "leader" : n.role))}</fieldset>
+  <fieldset><legend>Controllers</legend>${quorum.nodes.map(n => box(`node/${n.id}`, node(n.id), view.live && n.live?.reachable === false ? "does not answer" : n.id === quorum.leader ? "leader" : n.role))}</fieldset>
   <fieldset><legend>One broker</legend><select data-pick="set" aria-label="Broker set"><option value="">choose a set</option>${sets.slice(0, OPTIONS).map(s => html`<option value="${s.name}" ${s.name === name ? "selected" : ""}>${s.name}</option>`)}</select>${set ? set.members.map(m => box(`broker/${set.name}/${m.id}`, `broker ${m.id}`, state(m))) : ""}${others.map(id => box(id, id.replace(/^(broker|host)\//, "")))}</fieldset>
   <fieldset><legend>Policy</legend><label class="pick"><input type="checkbox" data-do="param" data-name="unclean" data-value="1" ${unclean === "1" ? "checked" : ""}><span>allow unclean election</span></label></fieldset>
   ${failed.size || unclean ? html`<p><a href="${view.href("whatif")}">Clear</a></p>` : ""}`;
