@@ -20,13 +20,17 @@ Steps = Generator[Any, None, T]
 """Yields None, or a ``Waits``."""
 
 
-def in_slices(steps: Steps[T], scheduler: Scheduler, done: Callable[[Callable[[], T]], None]) -> None:
-    """Run to the end, over as many turns as it takes; ``done`` gets a function that returns the result, or raises."""
+def in_slices(
+    steps: Steps[T], scheduler: Scheduler, done: Callable[[Callable[[], T]], None], *, rest_s: float = 0.0
+) -> None:
+    """Run to the end, over as many turns as it takes; ``done`` gets a function that returns the result, or raises.
+    ``rest_s``: between two turns, for what nobody waits for.
+    """
     until = scheduler.monotonic() + TURN_S
     try:
         while scheduler.monotonic() < until:
             waits: Waits | None = next(steps)
-            if waits is not None and not waits(lambda: in_slices(steps, scheduler, done)):
+            if waits is not None and not waits(lambda: in_slices(steps, scheduler, done, rest_s=rest_s)):
                 return
     except StopIteration as end:
         result: T = end.value
@@ -36,7 +40,10 @@ def in_slices(steps: Steps[T], scheduler: Scheduler, done: Callable[[Callable[[]
         trouble = error
         done(lambda: raises(trouble))
         return
-    scheduler.call_soon(lambda: in_slices(steps, scheduler, done))
+    if rest_s:
+        scheduler.call_later(rest_s, lambda: in_slices(steps, scheduler, done, rest_s=rest_s))
+    else:
+        scheduler.call_soon(lambda: in_slices(steps, scheduler, done))
 
 
 def finished(steps: Steps[T]) -> T:

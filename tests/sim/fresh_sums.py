@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from quorate.metadata.requests import RememberedReply, RequestTable
 from quorate.metadata.sums import digest, joined
-from quorate.model.rows import rows
+from quorate.model.rows import count, rows
 from quorate.model.state import State
 
 _digest = lru_cache(maxsize=1 << 14)(digest)
@@ -27,7 +27,9 @@ class FreshSums:
 
     def of(self, state: State, requests: RequestTable, groups: Iterable[tuple[bytes, bytes]]) -> tuple[int, int]:
         """``tests.plain_sums``."""
-        entities = joined(*[_digest("rows", key, value) for key, value in rows(state)])
+        digests = [_digest("rows", key, value) for key, value in rows(state)]
+        assert count(state) == len(digests)
+        entities = joined(*digests)
         rest = [_digest("groups", key, value) for key, value in groups]
         rest += [_digest("requests", key, value) for key, value in replace(requests, sequence=Map()).rows()]
         return entities, joined(entities, *rest, self._remembered(requests))

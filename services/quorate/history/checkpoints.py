@@ -70,10 +70,7 @@ class Checkpoints(Listener):
 
     def applied(self, end_offset: int) -> None:
         """After each slice of applied entries; one comparison, nearly always."""
-        if end_offset < self._due or self._writing:
-            return
-        self._set_due()  # The state may have grown.
-        if end_offset >= self._due:
+        if end_offset >= self._due and not self._writing:
             self.keep(end_offset, rows(self._machine.state), self._machine.sums.rows)
 
     def keep(self, offset: int, pairs: Iterable[Pair], expected: int | None = None) -> None:
@@ -83,7 +80,8 @@ class Checkpoints(Listener):
         if self._writing or self._stopped or offset in self.offsets:
             return
         self._writing = True
-        in_slices(self._write(offset, iter(pairs), expected), self._scheduler, lambda made: self._written(offset, made))
+        writing, rest_s = self._write(offset, iter(pairs), expected), self._settings.checkpoint_rest_s
+        in_slices(writing, self._scheduler, lambda made: self._written(offset, made), rest_s=rest_s)
 
     def _write(self, offset: int, pairs: Iterator[Pair], expected: int | None) -> Steps[bool]:
         place, total = offset_key(offset), 0

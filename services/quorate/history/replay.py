@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.errors import PeerError, QuorateError
 from quorate.model.evolve import evolve
-from quorate.model.rows import from_rows, rows
+from quorate.model.rows import count, from_rows, rows
 from quorate.model.state import EMPTY, State
 from quorate.wire.avro import decode_events
 
@@ -108,7 +108,8 @@ class Replay:
         self._pairs: list[tuple[bytes, bytes]] = []
         self._state: State | None = None
         self._offset = 0
-        self._told = 0
+        self._due = 0
+        """Where rows are told on the way."""
         self._broken = ""
 
     def take(self, order: Order) -> Iterator[Report]:
@@ -125,7 +126,7 @@ class Replay:
 
     def _take(self, order: Order) -> Iterator[Report]:
         if isinstance(order, Begin):
-            self._begin, self._pairs, self._offset, self._told = order, [], order.start, order.start
+            self._begin, self._pairs, self._offset, self._due = order, [], order.start, 0
             self._state = self._states.pop(order.start, None) if order.kept else None
             if self._state is not None:
                 self._states[order.start] = self._state
@@ -149,6 +150,7 @@ class Replay:
 
     def _fold(self, batch: bytes) -> Iterator[Report]:
         state, stop = self._at(), self._begin.stop
+        self._due = self._due or self._offset + spacing(state, self._begin.checkpoint_events)
         for stamp, event in decode_events(batch):
             if self._offset <= stamp.offset < stop:
                 if stamp.offset != self._offset:
@@ -156,8 +158,8 @@ class Replay:
                 state = evolve(state, event, stamp)
                 self._offset += 1
         self._state = state
-        if self._offset - self._told >= spacing(state, self._begin.checkpoint_events) and self._offset < stop:
-            self._told = self._offset
+        if self._due <= self._offset < stop:
+            self._due = self._offset + spacing(state, self._begin.checkpoint_events)
             yield from told(rows(state))
             yield Passed(self._offset)
 
@@ -174,10 +176,10 @@ class Replay:
 
 
 def spacing(state: State, events: int) -> int:
-    """Events between two checkpoints: ``events``, but at least four for each row, so that checkpoints never need more
-    room than a share of the log itself.
+    """Events from a checkpoint of this state to the next: ``events``, but at least four for each row, so that
+    checkpoints take no more room and time than a share of the log's, and while the state grows about the log's own.
     """
-    return max(events, 4 * (len(state.broker_sets) + len(state.topics) + len(state.configs) + len(state.nodes)))
+    return max(events, 4 * count(state))
 
 
 def told(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[Rows]:

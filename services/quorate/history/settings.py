@@ -10,7 +10,9 @@ class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds unless the name says otherwise."""
 
     checkpoint_events: int = 10_000
-    """A checkpoint of the state is kept so often; less often where the state has more than a quarter as many rows."""
+    """A checkpoint of the state is kept so often; less often where the last has more than a quarter as many rows."""
+    checkpoint_rest_s: float = 0.002
+    """Between two turns of half a millisecond in which one is written: a large one must not take the node's time."""
     questions_max: int = 32
     """Questions about the past that may wait; one more is answered 429."""
     workers: int = 1

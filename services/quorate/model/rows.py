@@ -5,8 +5,9 @@ sorted, defaults omitted, so that a field added later with its default changes n
 format, which follows the feature level, so that nodes of two versions agree on every hash while they share a cluster.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
@@ -288,6 +289,25 @@ _FIND: Final[dict[str, Callable[[State, str], Entity | None]]] = {
 
 def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
     """Kind, name and value of everything in the state; in no particular order."""
+    yield from _single(state)
+    for kind, table in _tables(state):
+        for name, entity in table.items():
+            yield kind, str(name), entity
+    for _, key in state.keys.items():  # noqa: PERF102  No dict.
+        yield "key", key.key, key
+    for numbered in state.segments.values():
+        for found in numbered.values():
+            yield "segment", found.name, found
+
+
+def count(state: State) -> int:
+    """How many rows the state has; none is looked at."""
+    tables: Iterable[Sized] = (table for _, table in _tables(state))
+    others: Iterable[Sized] = (list(_single(state)), state.keys, *state.segments.values())
+    return sum(map(len, chain(tables, others)))
+
+
+def _single(state: State) -> Iterator[tuple[str, str, Entity]]:
     if state.cluster is not None:
         yield "cluster", state.cluster.cluster_id, state.cluster
     raised = _raised(state)
@@ -295,32 +315,21 @@ def entities(state: State) -> Iterator[tuple[str, str, Entity]]:
         yield "feature-level", "cluster", raised
     if state.leader is not None:
         yield "leader", "controller", state.leader
-    for node_id, node in state.nodes.items():
-        yield "node", str(node_id), node
-    for name, broker_set in state.broker_sets.items():
-        yield "broker-set", name, broker_set
-    for name, topic in state.topics.items():
-        yield "topic", name, topic
-    for scope, config in state.configs.items():
-        yield "config", scope, config
-    for _, key in state.keys.items():  # noqa: PERF102  No dict.
-        yield "key", key.key, key
-    for lease_id, lease in state.leases.items():
-        yield "lease", str(lease_id), lease
-    for name, member in state.members.items():
-        yield "member", name, member
-    for schema_id, schema in state.schemas.items():
-        yield "schema", str(schema_id), schema
-    for name, subject in state.subjects.items():
-        yield "subject", name, subject
-    for name, shard in state.shards.items():
-        yield "shard", name, shard
-    for numbered in state.segments.values():
-        for found in numbered.values():
-            yield "segment", found.name, found
-    for client, session in state.sessions.items():
-        yield "session", client, session
-    for epoch, owner in state.session_owners.items():
-        yield "session-owner", str(epoch), owner
-    for epoch, handed in state.wills.items():
-        yield "will", str(epoch), handed
+
+
+def _tables(state: State) -> tuple[tuple[str, Map[Any, Any]], ...]:
+    """Kinds that are kept by their names alone."""
+    return (
+        ("node", state.nodes),
+        ("broker-set", state.broker_sets),
+        ("topic", state.topics),
+        ("config", state.configs),
+        ("lease", state.leases),
+        ("member", state.members),
+        ("schema", state.schemas),
+        ("subject", state.subjects),
+        ("shard", state.shards),
+        ("session", state.sessions),
+        ("session-owner", state.session_owners),
+        ("will", state.wills),
+    )

@@ -15,11 +15,11 @@ from quorate.history.checkpoints import MARK, NOTE, ROW, Checkpoints
 from quorate.history.past import NoAnswer
 from quorate.history.replay import Batches, Begin, Done, End, Failed, Replay, Rows
 from quorate.history.settings import HistorySettings
-from quorate.metadata.commands import DeleteTopic, PutTopic
+from quorate.metadata.commands import DeleteTopic, PutKey, PutTopic, RaiseFeatureLevel, RecordNodeStart
 from quorate.model.live import Silence
 from quorate.model.rows import from_rows
 from quorate.wire.avro import decode_events
-from tests.unit.controller.bench import Line
+from tests.unit.controller.bench import ADDRESSES, Line
 from tests.unit.history.kit import Times, plain
 
 SMALL = HistorySettings(checkpoint_events=7, questions_max=3, states_max=2, worker_states=2)
@@ -215,6 +215,37 @@ def test_what_was_half_written_is_removed_at_the_start() -> None:
     assert list(bench.store.scan("history", NOTE, b"o")) == []
     rows = {key[1:9] for key, _ in bench.store.scan("history", ROW)}
     assert rows == {key[1:9] for key, _ in bench.store.scan("history", MARK, b"n")}
+
+
+def test_from_a_checkpoint_to_the_next_are_four_events_for_each_of_its_rows() -> None:
+    """Of whatever kind: else a state of many keys is written whole every few events, on the loop and to the disk."""
+    times = lived()
+    bench = times.bench
+    bench.done(RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2))
+    bench.done(RaiseFeatureLevel(level=2))
+    for number in range(800):
+        bench.done(PutKey(key=b"%d" % (number % 40)))
+        bench.after(0.01)
+    written = spaced(times)
+    assert len(written) > 3
+    assert written[-1] > 40
+    for offset in times.checkpoints.offsets[:]:
+        times.checkpoints.forget(offset)
+    again = Times(bench, SMALL)
+    at(again, bench.controller.offset - 1)
+    replayed = spaced(again)
+    assert len(replayed) > 3
+    assert replayed[-1] > 40
+
+
+def spaced(times: Times) -> list[int]:
+    """The rows of each checkpoint, after which there are so many events for each until the next."""
+    offsets, rows = (
+        times.checkpoints.offsets,
+        [len(list(times.checkpoints.rows(one))) for one in times.checkpoints.offsets],
+    )
+    assert all(later - earlier >= 4 * had for (earlier, later), had in zip(pairwise(offsets), rows, strict=False))
+    return rows
 
 
 def test_a_node_without_checkpoints_keeps_those_it_replays_past() -> None:

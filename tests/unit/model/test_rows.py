@@ -45,7 +45,9 @@ def test_the_rows_are_the_state() -> None:
     assert {name for name, _ in pairs} == {key(event) for event, _ in world.log}
     for name, value in pairs:
         assert rows.row(world.state, name) == value
+    assert rows.count(world.state) == len(pairs)
     assert rows.from_rows([]) == EMPTY
+    assert rows.count(EMPTY) == 0
 
 
 def test_reading_many_rows_back_takes_steps() -> None:
