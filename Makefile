@@ -67,8 +67,8 @@ sim: setup ## The deterministic simulator: make sim SEEDS=1..500, or SEEDS=17..1
 faults: setup ## 300 bit flips, 100 truncations and deletions, on real nodes; prints the table
 	@$(BIN)/python -m tests.faults
 
-fuzz: setup ## 60 s of hostile bytes for each decoder
-	@for fuzzer in tests/fuzz/fuzz_*.py; do $(BIN)/python $$fuzzer --seconds 60 || exit 1; done
+fuzz: setup ## 60 s of hostile bytes for each decoder, two at a time
+	@$(BIN)/python tests/fuzz/all.py --seconds 60
 
 bench: setup-all ## Measure beside controls in the same run, twice, and compare (RUNS=1: once); writes .run/bench
 	@$(BIN)/python -m tests.bench --runs $(RUNS)

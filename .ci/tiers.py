@@ -188,14 +188,13 @@ def at_length() -> list[Step]:
 
 def everything() -> list[Step]:
     """Oracles, long loops, all seeds, fuzzing."""
-    fuzzers = sorted((ROOT / "tests/fuzz").glob("fuzz_*.py"))
     return [
         *test(),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
         *at_length(),
         sim("simulator, all seeds", "1..2000", 1800),
         Step("mutants", module("tests.sim", "--mutants", "--seeds", "1..400"), 900),
-        *(Step(path.stem, [sys.executable, str(path), "--seconds", "60"], 120) for path in fuzzers),
+        Step("fuzzers", [sys.executable, "tests/fuzz/all.py", "--seconds", "60"], 600),
     ]
 
 
