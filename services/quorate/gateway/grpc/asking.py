@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from google.protobuf.message import Message
-
 from quorate.controller import Answered, Caller, Outcome, ReadView
 from quorate.errors import UsageError
 from quorate.gateway.fresh import Freshness, NotFresh
@@ -19,7 +17,6 @@ from quorate.gateway.grpc.codes import (
     FUTURE,
     PAST_DEADLINE,
     TIMED_OUT,
-    TOO_LARGE,
     TOO_MANY,
     CallError,
     failed,
@@ -100,11 +97,6 @@ class Asking:
             raise CallError(*DENIED)
         if not self.context.quota.admit(PRINCIPAL, operation):
             raise CallError(*TOO_MANY)
-
-    def fits(self, request: Message) -> None:
-        """Raises CallError for a request that is too large."""
-        if request.ByteSize() > self.context.settings.request_bytes_max:
-            raise CallError(*TOO_LARGE)
 
     def time_for(self, call: Call) -> float:
         """How long it may take. Raises CallError when its caller has given up: then nothing is begun."""

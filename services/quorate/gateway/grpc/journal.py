@@ -109,7 +109,6 @@ class JournalService:
     async def _segment(
         self, request: Message, command: Command, call: Call, resource: str
     ) -> journal_pb2.SegmentResponse:
-        self._asking.fits(request)
         reply, revision = await self._asking.submit(command, call, resource, SegmentIs)
         found = Segment(
             name=reply.segment,
@@ -128,7 +127,6 @@ class JournalService:
         self, request: journal_pb2.AlterInSyncRequest, call: Call
     ) -> journal_pb2.AlterInSyncResponse:
         """Who is in sync from now on."""
-        self._asking.fits(request)
         command = AlterInSync(
             segment=request.segment,
             by=_by(request.leader),
@@ -213,7 +211,6 @@ class JournalService:
     async def whatif(self, request: journal_pb2.JournalWhatIfRequest, call: Call) -> journal_pb2.JournalWhatIfResponse:
         """Who would lead, if these failed."""
         self._asking.allowed("AskWhatIf", "segment")
-        self._asking.fits(request)
         view = await self._asking.view(call)
         controller = self._asking.context.controller
         failed = frozenset(request.members)

@@ -37,7 +37,6 @@ class KvService:
 
     async def put(self, request: rpc_pb2.PutRequest, call: Call) -> rpc_pb2.PutResponse:
         """A key gets a value."""
-        self._asking.fits(request)
         reply, revision = await self._asking.submit(messages.put(request), call, resource(request.key), KeyIsPut)
         response = messages.was_put(reply)
         response.header.CopyFrom(self._asking.header(revision))
@@ -45,7 +44,6 @@ class KvService:
 
     async def delete_range(self, request: rpc_pb2.DeleteRangeRequest, call: Call) -> rpc_pb2.DeleteRangeResponse:
         """Keys go."""
-        self._asking.fits(request)
         command = messages.delete(request)
         reply, revision = await self._asking.submit(command, call, resource(request.key), KeysAreDeleted)
         response = messages.were_deleted(reply)
@@ -54,7 +52,6 @@ class KvService:
 
     async def txn(self, request: rpc_pb2.TxnRequest, call: Call) -> rpc_pb2.TxnResponse:
         """All of it, or nothing."""
-        self._asking.fits(request)
         command = messages.transaction(request)
         past = {}
         if revisions := messages.revisions(request):  # What was then stays so, whenever this is decided.

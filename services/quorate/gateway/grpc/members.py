@@ -69,7 +69,6 @@ class MemberService:
         self, request: members_pb2.RegisterMemberRequest, call: Call
     ) -> members_pb2.RegisterMemberResponse:
         """One life of a member begins, or goes on."""
-        self._asking.fits(request)
         command = RegisterMember(
             name=request.name,
             incarnation=request.incarnation,

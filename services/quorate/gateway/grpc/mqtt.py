@@ -89,7 +89,6 @@ class MqttService:
 
     async def open(self, request: pb.OpenSessionRequest, call: Call) -> pb.OpenSessionResponse:
         """A client connected."""
-        self._asking.fits(request)
         will = request.will
         command = OpenSession(
             client=request.client,
@@ -112,7 +111,6 @@ class MqttService:
 
     async def close(self, request: pb.CloseSessionRequest, call: Call) -> pb.CloseSessionResponse:
         """Its connection, or its session, ends."""
-        self._asking.fits(request)
         command = CloseSession(
             client=request.client,
             session_epoch=request.session_epoch,
@@ -126,7 +124,6 @@ class MqttService:
 
     async def put_subscriptions(self, request: pb.PutSubscriptionsRequest, call: Call) -> pb.PutSubscriptionsResponse:
         """A client subscribed, or no longer does."""
-        self._asking.fits(request)
         command = PutSubscriptions(
             client=request.client,
             session_epoch=request.session_epoch,
@@ -148,7 +145,6 @@ class MqttService:
 
     async def acknowledge_will(self, request: pb.AcknowledgeWillRequest, call: Call) -> pb.AcknowledgeWillResponse:
         """A will is published."""
-        self._asking.fits(request)
         command = AcknowledgeWill(will=request.will, member=request.member, member_epoch=request.member_epoch)
         _, revision = await self._asking.submit(command, call, f"will/{request.will}", Accepted)
         return pb.AcknowledgeWillResponse(revision=revision)

@@ -46,7 +46,6 @@ class OffsetsService:
 
     async def commit(self, request: pb.CommitOffsetsRequest, call: Call) -> pb.CommitOffsetsResponse:
         """A group has come so far."""
-        self._asking.fits(request)
         prefix = group_prefix(request.group)
         if not request.positions:
             raise refused(refuse("BadOffset", "A commit has one position at least"))
@@ -102,7 +101,6 @@ class OffsetsService:
 
     async def delete(self, request: pb.DeleteOffsetsRequest, call: Call) -> pb.DeleteOffsetsResponse:
         """A group, or a shard of it, is no more."""
-        self._asking.fits(request)
         prefix = group_prefix(request.group)
         if bool(request.shards) == request.all:
             raise refused(refuse("BadShardName", "Shards are named, or all of them are meant"))

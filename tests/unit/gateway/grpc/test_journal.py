@@ -210,7 +210,6 @@ BAD: list[tuple[str, Make, StatusCode, str]] = [
     ("create_shard", lambda _: _creates(replication=2**31 - 1), INVALID, "BadReplication"),
     ("create_shard", lambda _: _creates(min_in_sync=2), INVALID, "BadReplication"),
     ("create_shard", lambda _: _creates(spread="a b"), INVALID, "BadShardLabel"),
-    ("create_shard", lambda _: _creates(require={"a": "x" * (2 << 20)}), INVALID, "request is too large"),
     ("create_shard", lambda _: _creates(replication=9), STALE, "NotEnoughMembers"),
     ("create_shard", lambda _: _creates(shard="orders"), StatusCode.ALREADY_EXISTS, "ShardExists"),
     ("next_segment", lambda _: pb.NextSegmentRequest(), INVALID, "BadSegmentName"),

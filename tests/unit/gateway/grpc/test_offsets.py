@@ -193,7 +193,6 @@ def test_a_name_that_no_group_can_have_is_refused(name: str, group: str) -> None
             pb.CommitOffsetsRequest(group="g", positions=[pb.CommitOffset(shard=str(n)) for n in range(129)]),
             "etcdserver: too many operations",
         ),
-        ("commit", commit(group="g", shard="s" * (1 << 20)), "etcdserver: request is too large"),
         ("fetch", pb.FetchOffsetsRequest(group="g", shards=["x" * 256]), "quorate: BadShardName"),
         ("fetch", pb.FetchOffsetsRequest(group="g", shards=["x"] * (PAGE_MAX + 1)), "quorate: at most 1000 shards"),
         ("fetch", pb.FetchOffsetsRequest(group="g", limit=-1), "quorate: a limit"),
