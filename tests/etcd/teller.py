@@ -253,6 +253,10 @@ class Teller:
         normal = Normal(self.prefix, [part for _, found in self._steps for part in _parts(found)])
         return {step: normal.told(found) for step, found in self._steps}
 
+    def catch_up(self) -> None:
+        """Let the server have all that was written before, elsewhere too: a watch of all keys would tell of it."""
+        self.quietly("Range", {"key": self.prefix})
+
     def clean(self) -> None:
         """Leave nothing behind."""
         for lease in self._leases:
@@ -267,6 +271,7 @@ def _parts(found: Any) -> list[Any]:
 def tell(case: Case, name: str, client: Client) -> Story:
     """The story of a case, asked of one server."""
     teller = Teller(client, name)
+    teller.catch_up()
     try:
         case(teller)
     finally:
