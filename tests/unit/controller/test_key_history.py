@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.controller import KeyHistory
+from quorate.controller.key_history import GONE_MAX
 from quorate.events import KeyPut, TopicDeleted, key, ordered_name
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
@@ -37,7 +38,7 @@ def test_each_revision_has_the_keys_of_the_last_whole_entry(steps: list[int], mo
     before = [revision for revision in known if revision <= asked]
     assert history.floor == known[0]
     assert history.at(asked) is (plain[before[-1]] if before else None)
-    since = [changes.revision for changes in history.since(asked)] if asked > history.floor else []
+    since = [changes.revision for changes in history.since(asked, 100)] if asked > history.floor else []
     assert since == [revision for revision in known[1:] if revision >= asked > history.floor]
 
 
@@ -47,7 +48,7 @@ def test_changes_name_their_keys_and_share_what_they_did_not_change() -> None:
     history.begin(0, keys)
     first = changed(history, keys, [b"\xff", b"a"], 3)
     second = changed(history, first, [b"b"], 5)
-    one, two = history.since(0)
+    one, two = history.since(0, 2)
     assert (one.names, two.names) == ((b"\xff", b"a"), (b"b",))
     assert (one.before, one.after, two.before, two.after) == (keys, first, first, second)
 
@@ -59,7 +60,7 @@ def test_bytes_are_bounded_too() -> None:
     for end in (1, 2, 3):
         keys = changed(history, keys, [b"a"], end)
     assert history.floor == 0
-    assert [changes.revision for changes in history.since(1)] == [1, 2]
+    assert [changes.revision for changes in history.since(1, 2)] == [1, 2]
 
 
 def test_nothing_is_known_of_what_was_before_a_snapshot() -> None:
@@ -68,3 +69,14 @@ def test_nothing_is_known_of_what_was_before_a_snapshot() -> None:
     keys = changed(history, keys, [b"a"], 5)
     history.begin(9, keys)
     assert (history.floor, history.at(7), history.at(8)) == (8, None, keys)
+
+
+def test_what_does_not_count_any_more_goes_some_time() -> None:
+    """However many entries there were, those that count are found, and few others are kept."""
+    history, keys = KeyHistory(10, 10**9), OrderedMap[KeyValue]()
+    for end in range(1, 4 * GONE_MAX):
+        keys = changed(history, keys, [b"a"], end)
+        assert [changes.revision for changes in history.since(end - 1, 2)] == [end - 1]
+        assert [changes.revision for changes in history.since(history.floor + 1, 3)][:1] == [history.floor + 1]
+        assert len(history._entries) < 10 + GONE_MAX
+    assert history.floor == 4 * GONE_MAX - 12

@@ -9,7 +9,6 @@ nothing told twice, however slow a client is; a snapshot that takes the place of
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from itertools import islice
 
 from quorate.controller import Listener
 from quorate.controller.key_history import KeyChanges
@@ -85,13 +84,16 @@ class WatchHub(Listener):
                 watcher.group.falls_behind(watcher, self.seen + 1)
             self.seen = end - 1
             return
-        told = 0
-        for looked, change in enumerate(history.since(self.seen + 1)):
-            if looked == CHANGES_PER_TURN or told >= self.context.settings.watch_turn:
+        told, changes = 0, history.since(self.seen + 1, CHANGES_PER_TURN)
+        for change in changes:
+            if told >= self.context.settings.watch_turn:
                 self.applied(end)
                 return
             told += self._tell(change)
             self.seen = change.revision
+        if len(changes) == CHANGES_PER_TURN:  # There may be more.
+            self.applied(end)
+            return
         self.seen = end - 1
 
     def _tell(self, change: KeyChanges) -> int:
@@ -324,7 +326,7 @@ class WatchStream:
             changes = self._replayed(watcher)
         else:
             self._end_replay(watcher)
-            changes = list(islice(history.since(watcher.next), CHANGES_PER_TURN))
+            changes = history.since(watcher.next, CHANGES_PER_TURN)
             if not changes:
                 del self._behind[watcher]
                 self._hub.live.add(watcher)
