@@ -383,7 +383,7 @@ def test_a_row_that_changed_in_memory_is_found_at_the_next_checkpoint() -> None:
 def test_a_checkpoint_whose_rows_changed_is_no_beginning() -> None:
     """The events after it would be folded on a lie: an earlier one is taken."""
     rig = Rig(3, checkpoint_events=3)
-    for number in range(20):
+    for number in range(80):
         rig.done(topic("t", 4 + number % 3))
         rig.after(0.01)
     voter = rig.voters[2]
