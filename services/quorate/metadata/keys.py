@@ -27,14 +27,14 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import refuse
-from quorate.model.keys import KeysAre, RangeKeys, bounds, within
+from quorate.model.keys import KeysAre, RangeKeys, bounds, looked_at, within
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue, State
 
 OPERATIONS_MAX: Final = 128
 """Comparisons, or operations of one outcome, with those within them (etcd's default ``--max-txn-ops``)."""
 READ_MAX: Final = 65_536
-"""Keys that the ranges of one transaction find; etcd has no such bound."""
+"""Keys that the ranges and comparisons of one transaction look at; etcd has no such bound."""
 DELETED_MAX: Final = 4096
 """Keys that one decision deletes; etcd has no such bound."""
 LEASE_KEYS_MAX: Final = DELETED_MAX
@@ -42,6 +42,7 @@ LEASE_KEYS_MAX: Final = DELETED_MAX
 DEPTH_MAX: Final = 16
 """Transactions within transactions."""
 
+TOO_MANY_KEYS: Final = refuse("TooManyKeys", f"the ranges of one request look at {READ_MAX} keys at most: set limits")
 _RESULTS: Final = {"equal": eq, "greater": gt, "less": lt, "not equal": ne}
 
 
@@ -200,7 +201,7 @@ class _Writes:
         self._found = state.keys
         """As it was."""
         self._read = 0
-        """Keys that its ranges found."""
+        """Keys that it looked at."""
         self._joined: dict[int, int] = {}
         """Keys that this decision attached, by lease."""
 
@@ -219,11 +220,14 @@ class _Writes:
                 assert_never(operation)
 
     def _range(self, asked: RangeKeys) -> KeysAre:
-        found = within(self.keys, asked)
-        self._read += len(found.found)
+        return self._within(self.keys, asked)
+
+    def _within(self, keys: OrderedMap[KeyValue], asked: RangeKeys) -> KeysAre:
+        """In one turn: a leader that looked at all of many keys for each of many comparisons would lose its term."""
+        self._read += looked_at(keys, asked)
         if self._read > READ_MAX:
-            raise _Refused(refuse("TooManyKeys", f"the ranges of one request find at most {READ_MAX} keys: set limits"))
-        return found
+            raise _Refused(TOO_MANY_KEYS)
+        return within(keys, asked)
 
     def _put(self, put: PutKey) -> KeyIsPut:
         before = self.keys.get(put.key)
@@ -286,7 +290,7 @@ class _Writes:
         return Transacted(succeeded=chosen.succeeded, replies=tuple(replies))
 
     def _is_so(self, comparison: CompareKeys) -> bool:
-        found = within(self._found, RangeKeys(key=comparison.key, range_end=comparison.range_end)).found
+        found = self._within(self._found, RangeKeys(key=comparison.key, range_end=comparison.range_end)).found
         return all(_compared(one, comparison) for one in found or (None,))
 
 

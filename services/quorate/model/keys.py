@@ -4,19 +4,23 @@ Rules: pure functions of an ordered map of keys. A range is a key and a range en
 keys from the key on; else all keys from the key on that come before the end.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
+from heapq import merge
+from itertools import chain, islice
 from typing import Any, Final, Literal
 
 import msgspec
 
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
+from quorate.slices import Steps, finished
 
 Order = Literal["none", "ascending", "descending"]
 SortBy = Literal["key", "version", "create", "mod", "value"]
 
 ALL_BEHIND: Final = b"\x00"
+KEYS_PER_STEP: Final = 256
+"""Keys that one step of a long search looks at."""
 
 
 class RangeKeys(msgspec.Struct, frozen=True, gc=False, tag=True, kw_only=True, omit_defaults=True):
@@ -68,7 +72,22 @@ def bounds(key: bytes, range_end: bytes) -> tuple[bytes, bytes | None]:
 
 
 def within(keys: OrderedMap[KeyValue], asked: RangeKeys) -> KeysAre:
-    """The keys asked for."""
+    """The keys asked for, at once: ``looked_at`` says how many keys that takes."""
+    return finished(finding(keys, asked))
+
+
+def looked_at(keys: OrderedMap[KeyValue], asked: RangeKeys) -> int:
+    """How many keys must be looked at for it: for another order than theirs, or by revisions, all of the range."""
+    if not asked.range_end:
+        return 1
+    if asked.count_only:
+        return 0
+    count = keys.count(*bounds(asked.key, asked.range_end))
+    return min(count, asked.limit + 1) if asked.limit > 0 and _first_found(asked) else count
+
+
+def finding(keys: OrderedMap[KeyValue], asked: RangeKeys) -> Steps[KeysAre]:
+    """The keys asked for, so many a step: each step's are sorted by themselves, and then merged."""
     start, end = bounds(asked.key, asked.range_end)
     if not asked.range_end:
         alone = keys.get(asked.key)
@@ -78,16 +97,33 @@ def within(keys: OrderedMap[KeyValue], asked: RangeKeys) -> KeysAre:
         items = (found for _, found in keys.items(start, end))
     if asked.count_only:
         return KeysAre(count=count)
-    filtered = asked.by_revision
-    most = asked.limit + 1 if asked.limit > 0 else None
-    if asked.order == "none" and not filtered:  # As etcd: what is sorted then is what the limit lets through.
-        found = _sorted(islice(items, most), asked)
-    else:
-        found = _sorted(filter(_passing(asked), items) if filtered else items, asked)
-    more = most is not None and len(found) >= most
+    most = asked.limit + 1 if asked.limit > 0 else count
+    if _first_found(asked):  # As etcd: what is sorted then is what the limit lets through.
+        items = islice(items, most)
+    passes = _passing(asked) if asked.by_revision else None
+    descending = asked.order == "descending"
+    by = None if asked.sort_by == "key" and not descending else _SORTS[asked.sort_by]
+    runs: list[list[KeyValue]] = []
+    while run := list(islice(items, KEYS_PER_STEP)):
+        if len(run) == KEYS_PER_STEP:
+            yield
+        run = list(filter(passes, run)) if passes else run
+        runs.append(sorted(run, key=by, reverse=descending) if by else run)
+    merged = merge(*runs, key=by, reverse=descending) if by else chain.from_iterable(runs)
+    found: list[KeyValue] = []
+    while some := list(islice(merged, min(KEYS_PER_STEP, most - len(found)))):
+        if len(some) == KEYS_PER_STEP:
+            yield
+        found += some
+    more = 0 < asked.limit < len(found)
     if more:
         del found[asked.limit :]
     return KeysAre(found=tuple(map(_bare, found) if asked.keys_only else found), more=more, count=count)
+
+
+def _first_found(asked: RangeKeys) -> bool:
+    """Is the answer of the first keys of the range, as many as there may be?"""
+    return asked.order == "none" and not asked.by_revision
 
 
 def _passing(asked: RangeKeys) -> Callable[[KeyValue], bool]:
@@ -103,13 +139,6 @@ def _passing(asked: RangeKeys) -> Callable[[KeyValue], bool]:
         )
 
     return passes
-
-
-def _sorted(items: Iterable[KeyValue], asked: RangeKeys) -> list[KeyValue]:
-    """They come by key; a sort by something else is ascending unless it says otherwise."""
-    if asked.sort_by == "key" and asked.order != "descending":
-        return list(items)
-    return sorted(items, key=_SORTS[asked.sort_by], reverse=asked.order == "descending")
 
 
 def _bare(found: KeyValue) -> KeyValue:

@@ -219,16 +219,52 @@ def test_keep_value_and_keep_lease_change_one_and_leave_the_other() -> None:
     assert not made.state.attached
 
 
-def test_the_ranges_of_a_transaction_find_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them together; more are refused, and nothing is written."""
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"limit": 1, "sort_by": "version", "order": "descending"},
+        {"limit": 1, "order": "ascending"},
+        {"limit": 1, "min_mod_revision": 1},
+        {"keys_only": True},
+    ],
+)
+def test_the_ranges_of_a_transaction_look_at_a_bounded_number_of_keys(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    """All of them together, whatever they let through; more are refused, and nothing is written."""
     monkeypatch.setattr("quorate.metadata.keys.READ_MAX", 10)
     made = world()
     for number in range(5):
         made.do(PutKey(key=b"%d" % number))
-    ranges = (RangeKeys(key=b"0", range_end=b"\x00"),) * 2
+    ranges = (RangeKeys(key=b"0", range_end=b"\x00", **asked),) * 2
     assert made.reply(Transact(success=ranges), Transacted).succeeded
     more = Transact(success=(PutKey(key=b"x"), *ranges))
     assert made.refused(more).code == "TooManyKeys"
+
+
+def test_what_takes_no_look_is_not_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of a range, and how many there are."""
+    monkeypatch.setattr("quorate.metadata.keys.READ_MAX", 2)
+    made = world()
+    for number in range(5):
+        made.do(PutKey(key=b"%d" % number))
+    ranges = [RangeKeys(key=b"0", range_end=b"\x00", **more) for more in ({"limit": 1}, {"count_only": True})]
+    first, counted = made.reply(Transact(success=tuple(ranges)), Transacted).replies
+    assert isinstance(first, KeysAre)
+    assert isinstance(counted, KeysAre)
+    assert (len(first.found), first.more, counted.count) == (1, True, 5)
+
+
+def test_the_comparisons_of_a_transaction_look_at_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a range each key is compared: so many comparisons of all keys would stop a leader for seconds."""
+    monkeypatch.setattr("quorate.metadata.keys.READ_MAX", 10)
+    made = world()
+    for number in range(5):
+        made.do(PutKey(key=b"%d" % number))
+    everything = CompareKeys(key=b"0", range_end=b"\x00", target="version", result="greater")
+    assert made.reply(Transact(compare=(everything, everything)), Transacted).succeeded
+    assert made.refused(Transact(compare=(everything,) * 3)).code == "TooManyKeys"
 
 
 def test_one_request_deletes_a_bounded_number_of_keys() -> None:

@@ -1,15 +1,18 @@
 """What a range answers: limits, orders, bounds of revisions."""
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quorate.errors import InvariantBrokenError
 from quorate.events import KeyDeleted, LeaseCheckpointed, Stamp
 from quorate.metadata.commands import GrantLease, PutKey, RevokeLease
 from quorate.model import rows
 from quorate.model.evolve import evolve
-from quorate.model.keys import KeysAre, RangeKeys, within
+from quorate.model.keys import KEYS_PER_STEP, KeysAre, RangeKeys, finding, looked_at, within
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import EMPTY, KeyValue
 from quorate.slices import finished
@@ -25,6 +28,14 @@ for _name, _value, _created, _changed, _version in (
         key=_name.decode(), value=_value, create_revision=_created, mod_revision=_changed, version=_version
     )
     KEYS = KEYS.set(_name, _entity)
+
+PLAIN: dict[str, Any] = {
+    "key": attrgetter("key"),
+    "version": attrgetter("version"),
+    "create": attrgetter("create_revision"),
+    "mod": attrgetter("mod_revision"),
+    "value": attrgetter("value"),
+}
 
 
 def everything(**more: Any) -> RangeKeys:
@@ -112,3 +123,57 @@ def test_many_keys_come_back_from_their_rows_with_their_leases() -> None:
     assert again == made.state
     assert list(again.keys) == list(made.state.keys)
     assert len(again.attached[7]) == 3 * rows.ROWS_PER_STEP // 2
+
+
+RANGES = st.builds(
+    RangeKeys,
+    key=st.just(b"a"),
+    range_end=st.sampled_from([b"\x00", b"m"]),
+    limit=st.integers(0, 12),
+    order=st.sampled_from(["none", "ascending", "descending"]),
+    sort_by=st.sampled_from(["key", "version", "create", "mod", "value"]),
+    keys_only=st.booleans(),
+    min_mod_revision=st.integers(0, 5),
+    max_create_revision=st.integers(0, 5),
+)
+NUMBERS = st.integers(1, 6)
+ENTITIES = st.dictionaries(
+    st.sampled_from("abcdefghijklmnopqrst"), st.tuples(NUMBERS, NUMBERS, NUMBERS, st.sampled_from([b"", b"x", b"y"]))
+)
+
+
+@given(ENTITIES, RANGES, st.integers(1, 30))
+def test_a_search_in_steps_finds_what_one_sort_would(
+    entities: dict[str, tuple[int, int, int, bytes]], asked: RangeKeys, step: int
+) -> None:
+    """However few keys a step looks at; and it has not looked at more than it said."""
+    keys = OrderedMap[KeyValue]()
+    for name, (created, changed, version, value) in entities.items():
+        entity = KeyValue(key=name, value=value, create_revision=created, mod_revision=changed, version=version)
+        keys = keys.set(name.encode(), entity)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quorate.model.keys.KEYS_PER_STEP", step)
+        answer = within(keys, asked)
+    inside = [one for name, one in keys.items() if name >= b"a" and (asked.range_end == b"\x00" or name < b"m")]
+    found = inside
+    if asked.order == "none" and not asked.by_revision and asked.limit:
+        found = inside[: asked.limit + 1]
+    found = [one for one in found if one.mod_revision >= asked.min_mod_revision]
+    found = [one for one in found if not asked.max_create_revision or one.create_revision <= asked.max_create_revision]
+    ordered = sorted(found, key=PLAIN[asked.sort_by], reverse=asked.order == "descending")
+    assert answer.count == len(inside)
+    assert answer.more == (0 < asked.limit < len(ordered))
+    assert [one.key for one in answer.found] == [one.key for one in ordered[: asked.limit or None]]
+    assert looked_at(keys, asked) <= len(inside)
+
+
+def test_a_long_search_takes_many_steps() -> None:
+    """So that nothing else waits for it."""
+    keys = OrderedMap[KeyValue]()
+    for number in range(4 * KEYS_PER_STEP):
+        entity = KeyValue(key=f"a{number:05}", value=b"", create_revision=1, mod_revision=number, version=1)
+        keys = keys.set(entity.key.encode(), entity)
+    steps = 0
+    for _ in finding(keys, everything(sort_by="mod", order="descending")):
+        steps += 1
+    assert steps >= 8

@@ -10,10 +10,11 @@ from itertools import islice
 
 from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.asking import Asking, Call, in_turns
-from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, CallError, StatusCode
+from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, CallError, StatusCode, refused
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import KeyIsPut, KeysAreDeleted, Transacted
-from quorate.model.keys import RangeKeys, bounds, within
+from quorate.metadata.keys import READ_MAX, TOO_MANY_KEYS
+from quorate.model.keys import RangeKeys, bounds, finding, looked_at
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
 
@@ -53,10 +54,12 @@ class KvService:
     async def txn(self, request: rpc_pb2.TxnRequest, call: Call) -> rpc_pb2.TxnResponse:
         """All of it, or nothing."""
         command = messages.transaction(request)
-        past = {}
-        if revisions := messages.revisions(request):  # What was then stays so, whenever this is decided.
+        past: dict[int, OrderedMap[KeyValue]] = {}
+        if ranges := messages.past_ranges(request):  # What was then stays so, whenever this is decided.
             self._asking.allowed("RangeKeys", "key")
-            past = await self._asking.keys_then(revisions, call)
+            past = await self._asking.keys_then({one.revision for one in ranges}, call)
+            if sum(looked_at(past[one.revision], messages.asked(one)) for one in ranges) > READ_MAX:
+                raise refused(TOO_MANY_KEYS)
         reply, revision = await self._asking.submit(command, call, "key", Transacted)
         if past:
             reply = messages.with_past(reply, request, past)
@@ -85,7 +88,7 @@ class KvService:
             found: Iterable[KeyValue] = (value for _, value in islice(keys.items(start, end), most))
             more = count > most
         else:
-            answer = within(keys, asked)
+            answer = await in_turns(finding(keys, asked))
             found, more, count = answer.found, answer.more, answer.count
         response = rpc_pb2.RangeResponse(more=more, count=count)
         await self._fill(response, found, call, keys_only=asked.keys_only)

@@ -138,19 +138,19 @@ def _operation(message: rpc_pb2.RequestOp, depth: int, count: _Count) -> KeyOper
             raise CallError(*EMPTY_OPERATION)
 
 
-def revisions(request: rpc_pb2.TxnRequest) -> set[int]:
-    """Those at which Ranges of a Txn ask, of both outcomes and of those within it. Raises CallError."""
-    found = set(_revisions(request))
-    if len(found) > REVISIONS_MAX:
+def past_ranges(request: rpc_pb2.TxnRequest) -> list[rpc_pb2.RangeRequest]:
+    """The Ranges of a Txn at a revision, of both outcomes and of those within it. Raises CallError."""
+    found = list(_past_ranges(request))
+    if len({one.revision for one in found}) > REVISIONS_MAX:
         raise CallError(*_TOO_MANY)
     return found
 
 
-def _revisions(request: rpc_pb2.TxnRequest) -> Iterator[int]:
+def _past_ranges(request: rpc_pb2.TxnRequest) -> Iterator[rpc_pb2.RangeRequest]:
     for operation in (*request.success, *request.failure):
         if operation.request_range.revision > 0:
-            yield operation.request_range.revision
-        yield from _revisions(operation.request_txn)
+            yield operation.request_range
+        yield from _past_ranges(operation.request_txn)
 
 
 def _comparison(message: rpc_pb2.Compare) -> CompareKeys:

@@ -159,7 +159,7 @@ def test_a_range_at_a_revision_is_answered_by_the_keys_of_then() -> None:
     other = rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=b"a", revision=9))
     inner = rpc_pb2.RequestOp(request_txn=rpc_pb2.TxnRequest(failure=[old, now]))
     request = rpc_pb2.TxnRequest(success=[old, inner], failure=[other])
-    assert messages.revisions(request) == {3, 9}
+    assert [one.revision for one in messages.past_ranges(request)] == [3, 3, 9]
     assert messages.transaction(request).success[0] == RangeKeys(key=b"a", count_only=True)
     here, then = KeysAre(found=(value(),), count=1), OrderedMap[KeyValue]().set(b"a", value(2))
     reply = Transacted(succeeded=True, replies=(here, Transacted(succeeded=False, replies=(here, here))))
@@ -172,7 +172,7 @@ def test_a_range_at_a_revision_is_answered_by_the_keys_of_then() -> None:
         for number in range(messages.REVISIONS_MAX + 1)
     ]
     with pytest.raises(CallError, match="too many operations"):
-        messages.revisions(rpc_pb2.TxnRequest(success=many))
+        messages.past_ranges(rpc_pb2.TxnRequest(success=many))
 
 
 def test_a_transactions_own_revision_is_put_in_everywhere() -> None:

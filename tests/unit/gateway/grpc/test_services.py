@@ -183,6 +183,24 @@ def test_a_transaction_reads_the_past_too() -> None:
     assert kv.house.revision == before
 
 
+def test_a_transaction_looks_at_a_bounded_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of both outcomes, before anything is decided: what is written is never told as refused."""
+    monkeypatch.setattr("quorate.gateway.grpc.kv.READ_MAX", 5)
+    kv = Kv()
+    _, then = [kv.put(name).header.revision for name in (b"a", b"b")]
+    put = pb.RequestOp(request_put=pb.PutRequest(key=b"a", value=b"3"))
+    past = pb.RequestOp(request_range=pb.RangeRequest(key=b"a", range_end=b"\x00", revision=then))
+
+    def txn(**outcomes: Any) -> Any:
+        return kv.service.txn(pb.TxnRequest(**outcomes), kv.house.call)
+
+    assert kv.house.run(txn(success=[put, past], failure=[past])).succeeded
+    before = kv.house.revision
+    code, text = kv.house.refused(txn(success=[put, past], failure=[past, past]))
+    assert (code, "set limits" in text) == (StatusCode.FAILED_PRECONDITION, True)
+    assert kv.house.revision == before
+
+
 def test_compaction_does_nothing_and_says_so() -> None:
     """Its answer is etcd's, a wrong revision is refused, and every revision is still there."""
     kv = Kv()
