@@ -17,11 +17,11 @@ from quorate.controller.endings import Endings
 from quorate.controller.lease_keeper import LeaseKeeper
 from quorate.controller.live import Beat, Channel, LiveEntry, LiveNow, LiveTable
 from quorate.controller.member_keeper import MemberKeeper
-from quorate.controller.outcomes import Answered, Caller, Outcome, Refused
+from quorate.controller.outcomes import Answered, Caller, Outcome, Refused, UnknownOutcome
 from quorate.controller.pending import AnyPending, Pending
 from quorate.controller.ports import ControllerPorts
 from quorate.controller.quorum import QuorumQuestions
-from quorate.controller.routing import Router
+from quorate.controller.routing import OUTCOME_PER_COMMAND, Router
 from quorate.controller.segment_keeper import SegmentKeeper
 from quorate.controller.session_keeper import SessionKeeper
 from quorate.controller.settings import ControllerSettings
@@ -343,8 +343,13 @@ class Controller:
             timeout_s=message.patience_ms / 1000,
         )
 
-    def _reply(self, peer: int, message: messages.Message) -> None:
-        self._peers.send(peer, messages.KIND, messages.encode(message))
+    def _reply(self, peer: int, message: messages.CommandOutcome) -> None:
+        """One that is too long for a frame would close the link, and consensus is on it too."""
+        payload = messages.encode(message)
+        if len(payload) > OUTCOME_PER_COMMAND * self.settings.command_bytes_max:
+            unknown = UnknownOutcome(f"its answer of {len(payload)} bytes is too long to be sent")
+            payload = messages.encode(messages.CommandOutcome(message.id, unknown))
+        self._peers.send(peer, messages.KIND, payload)
 
     def peer_connected(self, peer: int) -> None:
         """A link to a peer opened: it hears our clock before it hears our vote."""

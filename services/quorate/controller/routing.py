@@ -26,6 +26,8 @@ UNPARKED_PER_TURN = 64
 """How many of them one turn of the loop routes."""
 FORWARDED_PER_COMMAND = 2
 """A command on its way to the leader may be this many times ``command_bytes_max``: JSON of the same facts is longer."""
+OUTCOME_PER_COMMAND = 7
+"""And how it ended: by default a frame of the link has room for eight."""
 
 
 class Router:

@@ -5,7 +5,7 @@ it too. A key is written once in it at most. Its revision is the offset of its l
 follow it. A transaction that writes nothing has no event.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import eq, gt, lt, ne
 from typing import Final, assert_never
 
@@ -35,6 +35,10 @@ OPERATIONS_MAX: Final = 128
 """Comparisons, or operations of one outcome, with those within them (etcd's default ``--max-txn-ops``)."""
 READ_MAX: Final = 65_536
 """Keys that the ranges and comparisons of one transaction look at; etcd has no such bound."""
+ANSWERED_MAX: Final = 6 << 20
+"""Bytes of keys and values that one write is answered with: between nodes an answer is one frame."""
+KEY_BYTES: Final = 128
+"""At most, of what a key takes in it besides its name and its value."""
 DELETED_MAX: Final = 4096
 """Keys that one decision deletes; etcd has no such bound."""
 LEASE_KEYS_MAX: Final = DELETED_MAX
@@ -43,6 +47,9 @@ DEPTH_MAX: Final = 16
 """Transactions within transactions."""
 
 TOO_MANY_KEYS: Final = refuse("TooManyKeys", f"the ranges of one request look at {READ_MAX} keys at most: set limits")
+ANSWER_TOO_LONG: Final = refuse(
+    "TooManyKeys", f"a write is answered with {ANSWERED_MAX >> 20} MiB of keys at most: set limits"
+)
 _RESULTS: Final = {"equal": eq, "greater": gt, "less": lt, "not equal": ne}
 
 
@@ -202,6 +209,8 @@ class _Writes:
         """As it was."""
         self._read = 0
         """Keys that it looked at."""
+        self._answered = 0
+        """Bytes of keys that it is answered with."""
         self._joined: dict[int, int] = {}
         """Keys that this decision attached, by lease."""
 
@@ -220,7 +229,15 @@ class _Writes:
                 assert_never(operation)
 
     def _range(self, asked: RangeKeys) -> KeysAre:
-        return self._within(self.keys, asked)
+        found = self._within(self.keys, asked)
+        self._answer(found.found)
+        return found
+
+    def _answer(self, found: Iterable[KeyValue]) -> None:
+        """They are told to who asked."""
+        self._answered += sum([KEY_BYTES + len(one.key) + len(one.value) for one in found])
+        if self._answered > ANSWERED_MAX:
+            raise _Refused(ANSWER_TOO_LONG)
 
     def _within(self, keys: OrderedMap[KeyValue], asked: RangeKeys) -> KeysAre:
         """In one turn: a leader that looked at all of many keys for each of many comparisons would lose its term."""
@@ -232,6 +249,8 @@ class _Writes:
     def _put(self, put: PutKey) -> KeyIsPut:
         before = self.keys.get(put.key)
         value, lease = put.value, put.lease
+        if put.previous and before is not None:
+            self._answer((before,))
         if put.keep_value or put.keep_lease:
             if before is None:
                 raise _Refused(refuse("KeyNotFound", "key not found"))
@@ -266,6 +285,8 @@ class _Writes:
     def _delete(self, delete: DeleteKeys) -> KeysAreDeleted:
         start, end = bounds(delete.key, delete.range_end)
         found = [(name, before) for name, before in self.keys.items(start, end)] if self._fits(start, end) else []
+        if delete.previous:
+            self._answer(before for _, before in found)
         for name, before in found:
             self.events.append(KeyDeleted(key=before.key, lease=before.lease, following=0))
             self.keys = self.keys.delete(name)

@@ -30,18 +30,27 @@ from quorate.errors import StorageError
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.gateway.kafka.settings import KafkaSettings
-from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic
+from quorate.metadata.commands import (
+    Accepted,
+    DeleteTopic,
+    PutKey,
+    PutTopic,
+    RaiseFeatureLevel,
+    RecordNodeStart,
+    Transact,
+)
 from quorate.metadata.group_rows import decode_changes
 from quorate.metadata.limits import GROUP_EXPIRY_S, GROUP_ROWS_MAX, in_force, limits_of_requests, own_limits
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark
+from quorate.model.keys import RangeKeys
 from quorate.model.queries import TopicConfig
 from quorate.wire.avro import decode_events
 from quorate.wire.kafka_requests import JoinGroupRequest, OffsetCommitPartition, OffsetCommitRequest, SyncGroupRequest
 from quorate.wire.kafka_responses import JoinedGroup
 from tests.plain_sums import plain_sums
 from tests.stand_ins import MemoryStore
-from tests.unit.controller.bench import CALLER, Bench
+from tests.unit.controller.bench import ADDRESSES, CALLER, Bench
 
 
 def topic(name: str, queues: int = 4) -> PutTopic:
@@ -284,6 +293,24 @@ def test_what_was_forwarded_here_is_answered_over_the_link() -> None:
     reply = messages.decode(bench.wire.sent[-1][1])
     assert isinstance(reply, CommandOutcome)
     assert isinstance(reply.outcome, Answered)
+
+
+def test_an_answer_that_is_too_long_for_the_link_is_told_as_unknown() -> None:
+    """A frame above its limit would close the link, and consensus is on it too."""
+    bench = Bench(settings=ControllerSettings(command_bytes_max=1_000, group_entry_bytes_max=500))
+    bench.open()
+    bench.done(RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2))
+    bench.done(RaiseFeatureLevel(level=2))
+    for number in range(10):
+        bench.done(PutKey(key=b"%d" % number, value=b"x" * 700))
+    everything = Transact(success=(RangeKeys(key=b"0", range_end=b"\x00"),))
+    bench.controller.receive(3, messages.encode(ForwardedCommand(5, 2500, CALLER, "grpc", "", everything)))
+    bench.engine.confirm()
+    payload = bench.wire.sent[-1][1]
+    reply = messages.decode(payload)
+    assert isinstance(reply, CommandOutcome)
+    assert (reply.id, isinstance(reply.outcome, UnknownOutcome)) == (5, True)
+    assert len(payload) < 200
 
 
 def test_a_query_is_answered_from_committed_state_once_the_leadership_is_confirmed() -> None:

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.events import KeyDeleted, KeyPut
+from quorate.consensus.settings import PeerSettings
+from quorate.controller import Answered, ControllerSettings, messages
+from quorate.controller.routing import OUTCOME_PER_COMMAND
+from quorate.events import KeyDeleted, KeyPut, ordered_name
 from quorate.metadata import commands
 from quorate.metadata import keys as rules
 from quorate.metadata.commands import (
@@ -21,7 +24,7 @@ from quorate.metadata.commands import (
     Transact,
     Transacted,
 )
-from quorate.metadata.keys import DELETED_MAX, OPERATIONS_MAX, puts_keys
+from quorate.metadata.keys import ANSWERED_MAX, DELETED_MAX, KEY_BYTES, OPERATIONS_MAX, puts_keys
 from quorate.model.keys import KeysAre, RangeKeys, within
 from quorate.model.state import KeyValue
 from tests.unit.metadata.kit import ADDRESSES, CREATE, World
@@ -265,6 +268,43 @@ def test_the_comparisons_of_a_transaction_look_at_a_bounded_number_of_keys(monke
     everything = CompareKeys(key=b"0", range_end=b"\x00", target="version", result="greater")
     assert made.reply(Transact(compare=(everything, everything)), Transacted).succeeded
     assert made.refused(Transact(compare=(everything,) * 3)).code == "TooManyKeys"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Transact(success=(RangeKeys(key=b"0", range_end=b"\x00"),)),
+        Transact(success=(RangeKeys(key=b"0", range_end=b"\x00", keys_only=True),) * 30),
+        Transact(success=(PutKey(key=b"new"), *(PutKey(key=b"%d" % number, previous=True) for number in range(7)))),
+        DeleteKeys(key=b"0", range_end=b"\x00", previous=True),
+    ],
+)
+def test_a_write_is_answered_with_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch, asked: Any) -> None:
+    """Keys it reads, and what was before: the answer to a node that asked for its client is one frame of the link that
+    consensus is on. More are refused, and nothing is written.
+    """
+    monkeypatch.setattr("quorate.metadata.keys.ANSWERED_MAX", 20_000)
+    made = world()
+    for number in range(7):
+        made.do(PutKey(key=b"%d" % number, value=b"x" * 3_000))
+    before = made.state
+    assert made.refused(asked).code == "TooManyKeys"
+    assert made.state is before
+    made.do(DeleteKeys(key=b"0", range_end=b"2", previous=True))
+    assert made.reply(Transact(success=(RangeKeys(key=b"0", range_end=b"\x00"),)), Transacted).succeeded
+
+
+def test_what_an_answer_is_said_to_take_is_no_less_than_it_takes() -> None:
+    """In a frame of the link, whatever the keys are called."""
+    most = 2**62
+    longest = KeyValue(
+        key=ordered_name(b"\xff" * 40), value=b"v", create_revision=most, mod_revision=most, version=most, lease=most
+    )
+    found = (longest,) * 1_000
+    reply = Transacted(succeeded=True, replies=(KeysAre(found=found, count=1_000),))
+    taken = len(messages.encode(messages.CommandOutcome(1, Answered(reply, 5))))
+    assert taken <= sum(KEY_BYTES + len(one.key) + len(one.value) for one in found)
+    assert ANSWERED_MAX < OUTCOME_PER_COMMAND * ControllerSettings().command_bytes_max < PeerSettings().frame_bytes_max
 
 
 def test_one_request_deletes_a_bounded_number_of_keys() -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 
 from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.asking import Asking, Call, in_turns
-from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, CallError, StatusCode, refused
+from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, TIMED_OUT, CallError, StatusCode, refused
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import KeyIsPut, KeysAreDeleted, Transacted
 from quorate.metadata.keys import READ_MAX, TOO_MANY_KEYS
@@ -63,7 +63,10 @@ class KvService:
         reply, revision = await self._asking.submit(command, call, "key", Transacted)
         if past:
             reply = messages.with_past(reply, request, past)
-        response = await in_turns(messages.transacted(reply, revision, call.hold))
+        try:
+            response = await in_turns(messages.transacted(reply, revision, call.hold))
+        except CallError as error:  # It is done, and nobody hears what.
+            raise CallError(*TIMED_OUT) from error
         response.header.CopyFrom(self._asking.header(revision))
         return response
 
