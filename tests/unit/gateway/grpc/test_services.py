@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2
 
+from quorate.gateway.grpc.calls import CROWDED
 from quorate.gateway.grpc.cluster import ClusterService
-from quorate.gateway.grpc.codes import StatusCode
+from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.health import HealthService
 from quorate.gateway.grpc.kv import KvService
 from quorate.gateway.grpc.leases import LeaseService
@@ -199,6 +200,22 @@ def test_a_transaction_looks_at_a_bounded_past(monkeypatch: pytest.MonkeyPatch) 
     code, text = kv.house.refused(txn(success=[put, past], failure=[past, past]))
     assert (code, "set limits" in text) == (StatusCode.FAILED_PRECONDITION, True)
     assert kv.house.revision == before
+
+
+def test_a_transaction_whose_answer_has_no_room_is_told_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is done, so it is not refused."""
+    kv = Kv()
+
+    def full(count: int) -> None:
+        raise CallError(*CROWDED)
+
+    monkeypatch.setattr(kv.house.call, "hold", full)
+    put = pb.RequestOp(request_put=pb.PutRequest(key=b"a", value=b"3"))
+    read = pb.RequestOp(request_range=pb.RangeRequest(key=b"a"))
+    before = kv.house.revision
+    refused = kv.house.refused(kv.service.txn(pb.TxnRequest(success=[put, read]), kv.house.call))
+    assert refused == (StatusCode.UNAVAILABLE, "etcdserver: request timed out")
+    assert kv.house.revision == before + 1
 
 
 def test_compaction_does_nothing_and_says_so() -> None:
