@@ -77,7 +77,7 @@ class FieldReader:
         6.2.1), as long as they are short; answers where something else begins.
         """
         table, at, end = self._decoder.header_table, 0, len(piece)
-        while at < end:
+        while at < end and len(fields) <= FIELDS_MAX // ENTRY_BYTES:  # One more is too many, whatever they are.
             first, behind = piece[at], at + 1
             most = 0x7F if first >= 0x80 else 0x3F
             index = first & most
