@@ -4,10 +4,13 @@ Rules: whoever asks for any number gets a drawn one. A keep-alive is a command, 
 leads; of a lease that is not there it says a TTL of 0, and asked for its time to live -1, as etcd does.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
+from itertools import islice
 
 from quorate.gateway.grpc.asking import Asking, Call
 from quorate.gateway.grpc.codes import CallError, StatusCode
+from quorate.gateway.grpc.messages import KEY_BYTES
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.metadata.commands import Accepted, AskLease, GrantLease, KeepLease, LeaseIs, RevokeLease
 
@@ -72,8 +75,14 @@ class LeaseService:
         """All of them."""
         self._asking.allowed("ListLeases", "lease")
         view = await self._asking.view(call)
-        leases = [rpc_pb2.LeaseStatus(ID=number) for number in sorted(view.state.leases)]
-        return rpc_pb2.LeaseLeasesResponse(header=self._asking.header(max(view.offset - 1, 0)), leases=leases)
+        response = rpc_pb2.LeaseLeasesResponse(header=self._asking.header(max(view.offset - 1, 0)))
+        waiting, settings = iter(sorted(view.state.leases)), self._asking.context.settings
+        while chunk := list(islice(waiting, settings.keys_per_turn)):
+            if response.leases:
+                await asyncio.sleep(0)
+            call.hold(KEY_BYTES * len(chunk))
+            response.leases.extend([rpc_pb2.LeaseStatus(ID=number) for number in chunk])
+        return response
 
 
 def _resource(lease: int) -> str:

@@ -316,6 +316,24 @@ def test_the_life_of_a_lease() -> None:
     assert house.refused(leases.time_to_live(pb.LeaseTimeToLiveRequest(ID=7), house.call))[0] is StatusCode.UNAVAILABLE
 
 
+def test_many_leases_are_listed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they take is held as they are told; where there is no room they are not."""
+    house, held = House(settings=GrpcSettings(keys_per_turn=2)), list[int]()
+    leases = LeaseService(house.asking)
+    for number in range(5):
+        house.run(leases.grant(pb.LeaseGrantRequest(ID=number + 1, TTL=10), house.call))
+    monkeypatch.setattr(house.call, "hold", held.append)
+    found = house.run(leases.leases(pb.LeaseLeasesRequest(), house.call)).leases
+    assert [one.ID for one in found] == [1, 2, 3, 4, 5]
+    assert len(held) == 3
+
+    def full(count: int) -> None:
+        raise CallError(*CROWDED)
+
+    monkeypatch.setattr(house.call, "hold", full)
+    assert house.refused(leases.leases(pb.LeaseLeasesRequest(), house.call)) == CROWDED
+
+
 def test_what_a_node_says_of_its_cluster() -> None:
     """Members, status and alarms as etcd's clients read them, and in our own words."""
     house = House()
