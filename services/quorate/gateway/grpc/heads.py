@@ -7,6 +7,7 @@ used here is kept.
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from quorate.errors import QuorateError
@@ -29,6 +30,7 @@ _FORBIDDEN: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection"
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE: Final = re.compile(rb"[^\x00\r\n]*")
 _TIMEOUT: Final = re.compile(rb"(\d{1,8})([HMSmun])")
+_ANY_TIMEOUT: Final = (b"grpc-timeout", b"")
 _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _NOT_PLAIN: Final = re.compile(rb"[^\x20-\x24\x26-\x7e]")
 _BROKEN: Final = re.compile(rb"%[0-9A-F]?\Z")
@@ -61,6 +63,20 @@ class CallHead(NamedTuple):
 
 def read(fields: Iterable[tuple[bytes, bytes]]) -> CallHead:
     """The head of a call. Raises MalformedError, NoCallError and CallError."""
+    timeout, rest = None, list[tuple[bytes, bytes]]()
+    for field in fields:
+        if field[0] == b"grpc-timeout":
+            timeout = _value(*field)
+            rest.append(_ANY_TIMEOUT)
+        else:
+            rest.append(field)
+    head = _read(tuple(rest))
+    return head if timeout is None else head._replace(timeout_s=_timeout(timeout))
+
+
+@lru_cache(maxsize=64)
+def _read(fields: tuple[tuple[bytes, bytes], ...]) -> CallHead:
+    """Whatever its deadline: that alone differs from call to call of a client."""
     pseudo, rest = _checked(fields)
     if pseudo.get(b":method") != b"POST":
         raise NoCallError(405)
@@ -68,7 +84,7 @@ def read(fields: Iterable[tuple[bytes, bytes]]) -> CallHead:
         raise NoCallError(415)
     return CallHead(
         path=pseudo[b":path"].decode("utf-8", "backslashreplace"),
-        timeout_s=_timeout(rest.get(b"grpc-timeout")),
+        timeout_s=None,
         encoding=rest.get(b"grpc-encoding", b"identity"),
         requires_leader=b"hasleader" in rest,
         length=_length(rest.get(b"content-length")),
@@ -87,16 +103,19 @@ def _checked(fields: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes],
             raise MalformedError(f"the field {name!r}")
         else:
             rest[name] = value
-        if not _VALUE.fullmatch(value):
-            raise MalformedError(f"the value of {name!r}")
+        _value(name, value)
     if not (pseudo.get(b":method") and pseudo.get(b":scheme") and pseudo.get(b":path")):
         raise MalformedError("a request without method, scheme or path")
     return pseudo, rest
 
 
-def _timeout(text: bytes | None) -> float | None:
-    if text is None:
-        return None
+def _value(name: bytes, value: bytes) -> bytes:
+    if not _VALUE.fullmatch(value):
+        raise MalformedError(f"the value of {name!r}")
+    return value
+
+
+def _timeout(text: bytes) -> float:
     found = _TIMEOUT.fullmatch(text)
     if found is None:
         raise CallError(StatusCode.INTERNAL, f"malformed grpc-timeout: {text[:20]!r}")
