@@ -20,7 +20,6 @@ FIELDS_MAX: Final = 8 * 1024
 KNOWN_MAX: Final = 16
 """Heads that are remembered: so many, and none that is longer than ``KNOWN_BYTES``."""
 KNOWN_BYTES: Final = 512
-
 ENTRY_BYTES: Final = 32
 """What a field counts besides its bytes (RFC 7541, section 4.1)."""
 
