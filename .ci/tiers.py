@@ -170,17 +170,26 @@ def test() -> list[Step]:
 
 
 def at_length() -> list[Step]:
-    """What is marked slow or oracle, by rooms."""
+    """What is marked slow or oracle, by rooms. Those that wait more than they work go two at a time."""
     marks = "(slow or oracle) and not bench"
+    waiting = ["contract", "etcd", "kafka_tools", "clients", "faults", "kills", "linearizability", "projections"]
     return [
         pytest("integration, at length", 1200, ["tests/integration"], marks=marks),
-        pytest("the oracle, and every recorded life", 600, ["tests/contract"], marks=marks),
-        pytest("etcd beside us", 600, ["tests/etcd"], marks=marks),
-        pytest("stock kafka tools and clients, at length", 1200, ["tests/kafka_tools", "tests/clients"], marks=marks),
-        pytest("damaged files, at length", 1500, ["tests/faults"], marks=marks),
-        pytest("kills and histories, at length", 1500, ["tests/kills", "tests/linearizability"], marks=marks),
-        pytest("projections, at length", 600, ["tests/projections"], marks=marks),
-        pytest("spark, at length", 1200, ["tests/spark"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
+        pytest(
+            "oracles, kills, histories and damage, at length",
+            2400,
+            [f"tests/{room}" for room in waiting],
+            *("-n", "2", "--dist", "loadfile"),
+            marks=marks,
+        ),
+        pytest(
+            "spark, at length",
+            1200,
+            ["tests/spark"],
+            *("-n", "2", "--dist", "loadfile"),
+            marks=marks,
+            JAVA_TOOL_OPTIONS=SHORT_LIVED,
+        ),
         pytest("every reader, at length", 1200, ["tests/equality"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("every picture of the page", 300, ["tests/browser"], marks=marks),
     ]
@@ -189,8 +198,8 @@ def at_length() -> list[Step]:
 def everything() -> list[Step]:
     """Oracles, long loops, all seeds, fuzzing."""
     return [
-        *test(),
-        pytest("laws, at length", 900, ["tests/property", "tests/model"], QUORATE_HYPOTHESIS="all"),
+        *(step for step in test() if step.name != "simulator"),  # All seeds hold those of the slice.
+        pytest("laws, at length", 900, ["tests/property", "tests/model"], "-n", "2", QUORATE_HYPOTHESIS="all"),
         *at_length(),
         sim("simulator, all seeds", "1..2000", 1800),
         Step("mutants", module("tests.sim", "--mutants", "--seeds", "1..400"), 900),

@@ -4,11 +4,14 @@ Rules: a mutant is a small change to production classes, made in a child process
 which invariants may catch it first. The last column of the table in docs/simulator.md comes from ``table``.
 """
 
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -356,27 +359,36 @@ MUTANTS: dict[str, Mutant] = {
 
 
 def table(last: int, jobs: int, only: str = "") -> int:
-    """Run every mutant (or only one) until it is caught, at most ``last`` seeds; print the rows. 1 if one survives."""
-    chosen = {only: MUTANTS[only]} if only else MUTANTS
+    """Run every mutant (or only one) until it is caught, at most ``last`` seeds; print the rows. 1 if one survives.
+
+    ``jobs`` mutants at a time, each with one process: the seed that catches it is the first that can.
+    """
+    chosen = [only] if only else list(MUTANTS)
     survivors = []
     print("| mutant | what is wrong | caught by seed | by | seconds |\n|---|---|---|---|---|")
-    for name, mutant in chosen.items():
-        began = time.monotonic()
-        where, by = _by_a_test(name, mutant) if mutant.test else _by_seeds(name, mutant, last, jobs)
-        if not by:
-            survivors.append(name)
-        took_s = time.monotonic() - began
-        print(f"| {name} | {mutant.what} | {where} | {by or '—'} | {took_s:.0f} |", flush=True)
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        for name, (where, by, took_s) in zip(chosen, pool.map(partial(_caught, last=last), chosen), strict=True):
+            if not by:
+                survivors.append(name)
+            print(f"| {name} | {MUTANTS[name].what} | {where} | {by or '—'} | {took_s:.0f} |", flush=True)
     caught = len(chosen) - len(survivors)
     print(f"\n{caught} of {len(chosen)} caught; survivors: {survivors or 'none'}")
     return 1 if survivors else 0
 
 
-def _by_seeds(name: str, mutant: Mutant, last: int, jobs: int) -> tuple[str, str]:
+def _caught(name: str, last: int) -> tuple[str, str, float]:
+    """By which seed, and by what, empty if by nothing; the seconds it took."""
+    began = time.monotonic()
+    mutant = MUTANTS[name]
+    where, by = _by_a_test(name, mutant) if mutant.test else _by_seeds(name, mutant, last)
+    return where, by, time.monotonic() - began
+
+
+def _by_seeds(name: str, mutant: Mutant, last: int) -> tuple[str, str]:
     """The first seed that catches it, and the invariant."""
     from tests.sim.runner import Options, run
 
-    options = Options(first=1, last=last, jobs=jobs, mutant=name, stop_at_first=True, quiet=True)
+    options = Options(first=1, last=last, jobs=1, mutant=name, stop_at_first=True, quiet=True)
     bad = sorted(run(options).bad, key=lambda outcome: outcome.seed)
     if not bad:
         return f"not in {last}", ""

@@ -479,7 +479,7 @@ EDITED: Final[dict[str, Mutant]] = {
             "for mine, other in ((source.at(0), first), (source.at(last.offset), last)):",
             "for mine, other in ((source.at(0), first),):",
         ),
-        test=f"{UNIT}/mirror/test_copying.py",
+        test=f"{UNIT}/mirror/test_copying.py::test_another_log_in_the_target_is_refused",
     ),
     "a state by the order of a hash table": Mutant(
         "which name an event changes depends on how a process walks a set",
