@@ -1,7 +1,8 @@
 """Fetch the programs of others that tests borrow into ``.peers/<name>``; a whole one is marked by ``.complete``.
 
-Rules: nothing is installed outside ``.peers`` and nothing needs root; a second run does nothing; a peer that cannot be
-had is named, the others still come, and the exit status says so.
+Rules: nothing is installed outside ``.peers`` and nothing needs root; a second run does nothing but make anew what is
+made from a file of ours that changed (the mark says from what); a peer that cannot be had is named, the others still
+come, and the exit status says so.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(os.environ.get("QUORATE_PEERS", ROOT / ".peers"))
@@ -25,7 +27,27 @@ def command(*arguments: str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def jars(pom: str, folder: str) -> Callable[[Path], None]:
+class Peer(NamedTuple):
+    """How a peer comes into its folder. ``source``: the file or folder of ours that it is made from, if any."""
+
+    fetch: Callable[[Path], None]
+    source: str = ""
+
+    def mark(self) -> str:
+        """What ``.complete`` says of one that is made from what is there now."""
+        if not self.source:
+            return ""
+        source = ROOT / self.source
+        files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+        return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)).hexdigest()
+
+    def is_whole(self, home: Path) -> bool:
+        """Is it there, and as it would be made today?"""
+        complete = home / ".complete"
+        return complete.exists() and complete.read_text() == self.mark()
+
+
+def jars(pom: str, folder: str) -> Peer:
     """The jars a Maven project depends on, copied side by side."""
 
     def fetch(home: Path) -> None:
@@ -33,12 +55,12 @@ def jars(pom: str, folder: str) -> Callable[[Path], None]:
         quiet = ("--batch-mode", "--quiet", "--file", str(ROOT / pom))
         command("mvn", *quiet, "dependency:copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime")
 
-    return fetch
+    return Peer(fetch, pom)
 
 
 def spark_jars(home: Path) -> None:
     """The jars of Spark's Kafka connector, each of them the one that was reviewed."""
-    jars("spark/jars/pom.xml", ".")(home)
+    jars("spark/jars/pom.xml", ".").fetch(home)
     for line in (ROOT / "spark/jars/SHA256SUMS").read_text().splitlines():
         wanted, name = line.split()
         if hashlib.sha256((home / name).read_bytes()).hexdigest() != wanted:
@@ -69,7 +91,7 @@ def unpacked(package: str, home: Path) -> str:
     return ":".join(sorted({str(path.parent) for path in (home / "root/usr/lib").glob("*-linux-gnu*/**/lib*.so*")}))
 
 
-def debian(package: str, places: tuple[str, ...], version: str) -> Callable[[Path], None]:
+def debian(package: str, places: tuple[str, ...], version: str) -> Peer:
     """A program of Debian's: the one on the machine, or its package unpacked with the libraries it brings.
 
     ``places``: where the package may have it; the last parts are also its names on a machine that has it.
@@ -88,7 +110,7 @@ def debian(package: str, places: tuple[str, ...], version: str) -> Callable[[Pat
         wrapper.chmod(0o755)
         command(str(wrapper), version)
 
-    return fetch
+    return Peer(fetch)
 
 
 def postgresql(home: Path) -> None:
@@ -101,17 +123,17 @@ def postgresql(home: Path) -> None:
     (home / "bin").symlink_to(found[-1].parent)
 
 
-def go(folder: str) -> Callable[[Path], None]:
+def go(folder: str) -> Peer:
     """A driver of a client in Go, built by the machine's Go; the modules are those of its ``go.sum``."""
 
     def fetch(home: Path) -> None:
         source = ROOT / folder
         command("go", "build", "-mod=readonly", "-o", str(home / source.name), ".", cwd=source)
 
-    return fetch
+    return Peer(fetch, folder)
 
 
-def pip(folder: str) -> Callable[[Path], None]:
+def pip(folder: str) -> Peer:
     """A client for this Python, with packages of its own, as this folder's ``requirements.txt`` locks them."""
 
     def fetch(home: Path) -> None:
@@ -121,10 +143,10 @@ def pip(folder: str) -> Callable[[Path], None]:
             sys.executable, "-m", "pip", "install", *quiet, "--upgrade", "--target", str(home), "--requirement", lock
         )
 
-    return fetch
+    return Peer(fetch, f"{folder}/requirements.txt")
 
 
-def npm(folder: str) -> Callable[[Path], None]:
+def npm(folder: str) -> Peer:
     """A client for the machine's Node, as this folder's ``package-lock.json`` has it."""
 
     def fetch(home: Path) -> None:
@@ -133,10 +155,10 @@ def npm(folder: str) -> Callable[[Path], None]:
         command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=home)
         command("node", "--version")
 
-    return fetch
+    return Peer(fetch, f"{folder}/package-lock.json")
 
 
-PEERS_WANTED: dict[str, Callable[[Path], None]] = {
+PEERS_WANTED: dict[str, Peer] = {
     "rocketmq": jars("tests/rocketmq/pom.xml", "lib"),
     "rocketmq-controller-5.5": jars("tests/contract/pom.xml", "lib"),
     "kafka": jars("tests/kafka_tools/pom.xml", "."),
@@ -144,8 +166,8 @@ PEERS_WANTED: dict[str, Callable[[Path], None]] = {
     "etcd-server": debian("etcd-server", ("bin/etcd",), "--version"),
     "etcd-client": debian("etcd-client", ("bin/etcdctl",), "version"),
     "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
-    "spark": spark_jars,
-    "postgresql": postgresql,
+    "spark": Peer(spark_jars, "spark/jars"),
+    "postgresql": Peer(postgresql),
     "franz-go": go("tests/clients/franz"),
     "clientv3": go("tests/clients/clientv3"),
     "aetcd": pip("tests/clients/aetcd"),
@@ -160,13 +182,14 @@ def main(names: list[str]) -> int:
     """Fetch the named peers (all when none is named); 1 if any is absent afterwards."""
     absent = []
     for name in names or PEERS_WANTED:
-        home = PEERS / name
-        if not (home / ".complete").exists():
+        home, peer = PEERS / name, PEERS_WANTED[name]
+        if not peer.is_whole(home):
             print(f"peers: fetching {name}", file=sys.stderr, flush=True)
-            home.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir(parents=True)
             try:
-                PEERS_WANTED[name](home)
-                (home / ".complete").touch()
+                peer.fetch(home)
+                (home / ".complete").write_text(peer.mark())
             except (OSError, RuntimeError, StopIteration, subprocess.TimeoutExpired) as error:
                 absent.append(name)
                 print(f"peers: {name} is absent: {error}", file=sys.stderr, flush=True)
