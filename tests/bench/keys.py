@@ -5,11 +5,9 @@ Whoever wants the ratio runs ``keys etcd``: etcd's figures of the same loads are
 
 from functools import partial
 
-from tests.bench.etcd import LOADS, over_grpc
+from tests.bench.etcd import LOADS, WARM_UP_S, over_grpc
 from tests.bench.harness import Figure, Run, load, ours, profile, rss_mib
 from tests.clusters import quorate
-
-WARM_UP_S = 2
 
 
 def keys(run: Run) -> None:

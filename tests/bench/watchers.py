@@ -34,8 +34,9 @@ from tests.peers import PEERS, present
 KEYS, TXN_KEYS, FILLING = 200_000, 100, 8
 PREFIX: Final = "w"
 WATCHES, PUTS_PER_SECOND = 1_000, 1_000
-"""As the load has them."""
 BEATS_PER_SECOND = 100
+SETTLED_S = 1.0
+"""From the first put to the first heartbeat that counts."""
 VALUE: Final = b"v" * 100
 READY_S = 60.0
 
@@ -100,9 +101,11 @@ def _rounds(run: Run, leader: dict[str, Any]) -> Figure:
     without, under = list[Figure](), list[Figure]()
     load: Figure = {}
     for _ in range(ROUNDS):
-        without.append(_beats(run, leader))
-        with _loaded(leader["grpc"], load):
-            under.append(_beats(run, leader))
+        with _beating(run, leader) as beats:
+            without.append(beats())
+        with _beating(run, leader) as beats, _loaded(leader["grpc"], load):
+            time.sleep(SETTLED_S)
+            under.append(beats())
     p99 = {name: median(one["p99_ms"] for one in rounds) for name, rounds in (("without", without), ("with", under))}
     return {
         "heartbeat_p99_ms": p99["with"],
@@ -113,17 +116,27 @@ def _rounds(run: Run, leader: dict[str, Any]) -> Figure:
     }
 
 
-def _beats(run: Run, leader: dict[str, Any]) -> Figure:
+@contextmanager
+def _beating(run: Run, leader: dict[str, Any]) -> Iterator[Callable[[], Figure]]:
+    """What beats and measures when it is called: a process that has started, whose start would be a load by itself."""
     command = [sys.executable, "-m", "tests.bench.watchers", leader["grpc"], str(run.seconds)]
-    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as beating:
-        found: Figure = json.loads(said(beating))
-    return found
+    with ending(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as beating:
+        said(beating)
+
+        def beats() -> Figure:
+            assert beating.stdin is not None
+            beating.stdin.close()
+            found: Figure = json.loads(said(beating))
+            return found
+
+        yield beats
 
 
 @contextmanager
 def _loaded(address: str, found: Figure) -> Iterator[None]:
     """Watches and puts at this node meanwhile; what they saw is noted at the end. Raises RuntimeError."""
     command = [str(PEERS / "clientv3" / "clientv3"), "watchers", address, PREFIX]
+    command += map(str, (KEYS, WATCHES, PUTS_PER_SECOND))
     with ending(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as loading:
         _heard(loading, "watching")
         yield
@@ -170,11 +183,13 @@ def _until_ready(node: Node) -> None:
 
 
 async def beat(address: str, seconds: float) -> Figure:
-    """A member that beats at its pace, answered or not; how long answers take."""
+    """A member that beats at its pace once standard input ends, answered or not; how long answers take."""
     async with grpc.aio.insecure_channel(address) as channel:
         stub = MembersStub(channel)
         request = members_pb2.RegisterMemberRequest(name="bench", incarnation="1", timeout_ms=600_000)
         epoch = (await stub.Register(request)).epoch
+        print("there", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
         taken: list[float] = []
 
         async def one() -> None:
@@ -196,7 +211,7 @@ async def _paced(one: Callable[[], Coroutine[Any, Any, None]], rate: float, seco
 
 
 def main() -> None:
-    """An address and seconds: one line of JSON."""
+    """An address and seconds: a line when it is there, and one of JSON when it has beaten."""
     address, seconds = sys.argv[1:]
     print(json.dumps(asyncio.run(beat(address, float(seconds)))), flush=True)
 

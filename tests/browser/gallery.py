@@ -13,7 +13,7 @@ from tests.clusters import running
 from tests.peers import PEERS
 
 GALLERY = Path(__file__).resolve().parents[2] / "docs" / "gallery"
-QUALITY = 82
+QUALITY = 78
 PICTURES = {
     "now": ("/now", (1280, 860), "light"),
     "timeline": ("/timeline", (1280, 860), "dark"),
@@ -22,6 +22,9 @@ PICTURES = {
     "log": ("/log?sel={election}", (1280, 860), "dark"),
     "past": ("/now?at=900", PHONE, "dark"),
     "phone": ("/election/{election}", PHONE, "light"),
+    "members": ("/members?role=mqtt", PHONE, "light"),
+    "shard": ("/shard/orders", PHONE, "dark"),
+    "keys": ("/keys/%2Fservices%2F", PHONE, "light"),
 }
 
 

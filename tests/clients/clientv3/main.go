@@ -1,6 +1,7 @@
 // etcd's own Go client, clientv3, and its concurrency recipes, at a cluster whose leader may be killed meanwhile.
 //
-// Usage: clientv3 RECIPE ENDPOINT,… PREFIX   (RECIPE: keys, mutex, election, stm; watchers, a load for the bench)
+// Usage: clientv3 RECIPE ENDPOINT,… PREFIX   (RECIPE: keys, mutex, election, stm)
+// or:    clientv3 watchers ENDPOINT,… PREFIX KEYS WATCHES PUTS_PER_SECOND   (a load for the bench)
 //
 // What it did comes as lines of JSON: {"at": …, …}. "half" says that half of the work is done: trouble may begin, and work
 // goes on until standard input ends, which says that it is over; then comes the other half, and "done". Whatever a recipe
@@ -118,8 +119,8 @@ func together(count int, run func(int) error) error {
 }
 
 func main() {
-	if len(os.Args) != 4 || recipes[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: clientv3 keys|mutex|election|stm|watchers ENDPOINT,… PREFIX")
+	if len(os.Args) < 4 || recipes[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: clientv3 keys|mutex|election|stm|watchers ENDPOINT,… PREFIX [KEYS WATCHES PUTS_PER_SECOND]")
 		os.Exit(2)
 	}
 	go func() {

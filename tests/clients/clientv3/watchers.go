@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,10 +16,7 @@ import (
 
 // The load of tests/bench/watchers.py, which fills in the keys: as many below each prefix.
 const (
-	keysInAll    = 200_000
-	watches      = 1_000
 	streams      = 10 // that carry the watches
-	perSecond    = 1_000
 	underWayMost = 200
 	lastEvents   = 10 * time.Second // after the last put
 	nextKey      = 7919             // a prime: each put goes to another prefix
@@ -54,9 +53,19 @@ func (t *times) told(name string, into map[string]any) {
 	}
 }
 
-// watchers: a thousand watches, each on a prefix of its own, and puts below them at a steady pace until it is over. A
-// value is the moment of its put, so that whoever is told of it knows how late that is.
+// numbers of the load, as the command line has them: keys, watches, puts a second.
+func numbers(told []string) (keysInAll, watches, perSecond int, err error) {
+	_, err = fmt.Sscan(strings.Join(told, " "), &keysInAll, &watches, &perSecond)
+	return
+}
+
+// watchers: each watch on a prefix of its own, and puts below them at a steady pace until it is over. A value is the
+// moment of its put, so that whoever is told of it knows how late that is.
 func watchers(ctx context.Context, client *clientv3.Client, prefix string) error {
+	keysInAll, watches, perSecond, err := numbers(os.Args[4:])
+	if err != nil {
+		return fmt.Errorf("KEYS WATCHES PUTS_PER_SECOND: %w", err)
+	}
 	var late, took times
 	broken := make(chan error, 1)
 	fail := func(err error) {
@@ -105,7 +114,7 @@ func watchers(ctx context.Context, client *clientv3.Client, prefix string) error
 			return err
 		case <-over:
 			going = false
-		case <-time.After(time.Until(began.Add(time.Duration(puts) * time.Second / perSecond))):
+		case <-time.After(time.Until(began.Add(time.Duration(puts) * time.Second / time.Duration(perSecond)))):
 			puts++
 			number := puts * nextKey % keysInAll
 			room <- struct{}{}
