@@ -40,6 +40,8 @@ def test_keys_are_put_read_and_deleted_at_every_node(cluster: Started) -> None:
     assert (now["value"], now["create_revision"], now["mod_revision"], now["version"]) == ("dHdv", first, second, 2)
     (before,) = said(cluster, "kv", "get", "/read/a", "--revision", str(first), node=1)["keys"]
     assert (before["value"], before["version"]) == ("b25l", 1)
+    assert said(cluster, "at", str(second), "kv", "get", "/read/a")["keys"] == [before]
+    assert quorate("at", "1", "kv", "get", "/read/a", "--node", cluster.nodes[2]["http"]).returncode == 1
     said(cluster, "kv", "put", "/read/b", "")
     assert [one["key"] for one in said(cluster, "kv", "get", "/read/", "--prefix", node=2)["keys"]] == [
         "/read/a",

@@ -99,6 +99,12 @@ def test_a_session_moves_when_its_member_is_lost_and_its_will_finds_another(clus
     assert (status, located["member"], located["connected"]) == (0, "broker.a", True)
     assert located["addresses"] == {"mqtt": "broker.a:1883"}
     assert [one["filter"] for one in located["subscriptions"]] == ["site/+/state"]
+    located.pop("addresses")
+    assert said(cluster, "sessions", "--member", "broker.a", node=2) == (0, [located])
+    then = str(located["session_epoch"] - 1)  # The same decision says first that nothing hangs on the loss any more.
+    _, (before,) = said(cluster, "sessions", "--member", "broker.b", "--at", then)
+    assert (before["session_epoch"], before["connected"]) == (first.session_epoch, False)
+    assert said(cluster, "sessions", "--at", str(first.session_epoch)) == (0, [])
     log = quorate("log", "tail", "-n", "30", "--node", cluster.nodes[0]["http"]).stdout
     for sentence in (
         "the clients of broker.b are gone, for it is fenced: 1 session",

@@ -111,6 +111,7 @@ def test_the_command_line_commits_tells_and_deletes(cluster: Started) -> None:
     assert said(cluster, "get", "cli")[:2] == (0, [{"shard": "orders/0", "offset": 7, "revision": second}])
     past = [{"shard": "orders/0", "offset": 5, "revision": first}]
     assert said(cluster, "get", "cli", "orders/0", "--revision", str(first))[:2] == (0, past)
+    assert said(cluster, "get", "cli", "--at", str(second))[:2] == (0, past)
     assert {"group": "cli", "keys": 1} in said(cluster, "list", "--stale", node=led)[1]
     assert said(cluster, "delete", "cli", "none")[:2][0] == 1
     status, told, _ = said(cluster, "delete", "cli", "--all")

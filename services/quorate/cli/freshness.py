@@ -34,3 +34,17 @@ def freshness(options: Namespace, default: str | None = None) -> dict[str, objec
     if options.at_least is not None:
         return {"level": "at_least", "min_offset": options.at_least}
     return {"level": "stale" if options.stale else "linearizable" if options.linearizable else default}
+
+
+def add_revision(parser: ArgumentParser) -> None:
+    """``--revision``, and ``--at`` for the same: a revision is the offset of the last event that is reflected."""
+    revision = parser.add_mutually_exclusive_group()
+    revision.add_argument("--revision", type=int, default=0, metavar="N", help="as of this revision (default: now)")
+    revision.add_argument(
+        "--at", dest="revision", type=_reflecting, metavar="N", help="as it was after the events before offset N"
+    )
+
+
+def _reflecting(offset: str) -> int:
+    """The revision after the events before an offset; no key was there after the first, and 0 is now."""
+    return max(int(offset) - 1, 1)

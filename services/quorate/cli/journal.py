@@ -1,31 +1,36 @@
-"""``quorate journal``: shards and segments, over the gRPC of a node.
+"""``quorate journal``: shards and segments.
 
-Rules: a change is asked for once. ``why`` reads the event that made the leader, from the log.
+Rules: what there is, is read over HTTP, at any offset; changes, what is asked of the present alone, and watches go over
+gRPC. A change is asked for once. ``why`` reads the event that made the leader, from the log.
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import quote
 
 import grpc
 
 from quorate.cli.client import Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.facts import facts
+from quorate.cli.freshness import add_freshness, asked_node, asks, freshness
 from quorate.cli.output import Plain, add_output, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel, until_interrupted
 from quorate.errors import UsageError
 from quorate.events import CopyCandidate, SegmentCreated, SegmentLeaderElected
 from quorate.gateway.grpc.pb import journal_pb2 as pb
 from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
+from quorate.gateway.http.answers import SegmentItem, ShardAnswer, ShardItem, Shards
 
+PAGE = 500
 SEGMENTS = ("segment", "from", "to", "leader", "epoch", "in sync", "copies")
 SHARDS = ("shard", "epoch", "copies", "min in sync", "spread", "segments", "state")
 LEVELS = {pb.STORAGE_LEVEL_GREEN: "green", pb.STORAGE_LEVEL_YELLOW: "yellow", pb.STORAGE_LEVEL_RED: "red"}
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=tuple(ACTIONS), default="list", help="default: list")
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="default: list")
     parser.add_argument("name", nargs="?", metavar="NAME", help="of a shard; why, elect: of a segment, as orders/3")
     parser.add_argument("--copies", type=int, default=1, metavar="N", help="create: of each segment (default: 1)")
     parser.add_argument("--min-in-sync", type=int, default=1, metavar="N", help="create: below it, it is at risk")
@@ -37,6 +42,7 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--revision", type=int, default=0, metavar="N", help="watch: from this revision on")
     add_node(parser)
     add_output(parser)
+    add_freshness(parser)
 
 
 def _run(options: Namespace) -> int:
@@ -44,25 +50,29 @@ def _run(options: Namespace) -> int:
         raise UsageError(f"journal {options.action}: of what?")
     if options.action in UNNAMED and options.name is not None:
         raise UsageError(f"journal {options.action}: takes no name")
+    if options.action in READS:
+        return READS[options.action](options)
+    if asks(options):
+        raise UsageError(f"journal {options.action}: how fresh an answer must be is asked of {', '.join(READS)}")
     with channel(options) as made:
-        return ACTIONS[options.action](options, made)
+        return CALLS[options.action](options, made)
 
 
-def _list(options: Namespace, made: grpc.Channel) -> int:
-    shards: list[pb.Shard] = []
+def _list(options: Namespace) -> int:
+    node, after, shards = asked_node(options), None, list[ShardItem]()
     while True:
-        after = shards[-1].name if shards else ""
-        page = JournalStub(made).List(pb.ListShardsRequest(after=after), timeout=TIMEOUT_S)
+        page = node.get("/v1/shards", Shards, limit=PAGE, after=after, **freshness(options, "linearizable"))
         shards += page.shards
-        if not page.more:
+        after = page.next
+        if after is None:
             break
     show([_shard(one) for one in shards], options.output, columns(SHARDS, map(_shard_row, shards)))
     return DONE
 
 
-def _shard(one: pb.Shard) -> Plain:
+def _shard(one: ShardItem) -> Plain:
     return {
-        "name": one.name,
+        "name": one.shard,
         "epoch": one.epoch,
         "replication": one.replication,
         "min_in_sync": one.min_in_sync,
@@ -73,46 +83,45 @@ def _shard(one: pb.Shard) -> Plain:
     }
 
 
-def _shard_row(one: pb.Shard) -> tuple[object, ...]:
+def _shard_row(one: ShardItem) -> tuple[object, ...]:
     state = "is to go" if one.deleting else ""
-    return one.name, one.epoch, one.replication, one.min_in_sync, one.spread, one.segments, state
+    return one.shard, one.epoch, one.replication, one.min_in_sync, one.spread, one.segments, state
 
 
-def _describe(options: Namespace, made: grpc.Channel) -> int:
-    segments = list(_segments(made, options.name))
+def _describe(options: Namespace) -> int:
+    segments = list(_segments(options, options.name))
     show([_segment(one) for one in segments], options.output, columns(SEGMENTS, map(_segment_row, segments)))
     return DONE
 
 
-def _segments(made: grpc.Channel, shard: str) -> Iterator[pb.Segment]:
-    after = -1
+def _segments(options: Namespace, shard: str) -> Iterator[SegmentItem]:
+    node, after, path = asked_node(options), None, f"/v1/shards/{quote(shard, safe='')}"
     while True:
-        page = JournalStub(made).Describe(pb.DescribeShardRequest(shard=shard, after=after), timeout=TIMEOUT_S)
+        page = node.get(path, ShardAnswer, limit=PAGE, after=after, **freshness(options, "linearizable"))
         yield from page.segments
-        if not page.more:
+        after = page.next
+        if after is None:
             return
-        after = int(page.segments[-1].name.rpartition("/")[2])
 
 
-def _segment(one: pb.Segment) -> Plain:
+def _segment(one: SegmentItem) -> Plain:
     return {
-        "name": one.name,
+        "name": one.segment,
         "start_offset": one.start_offset,
-        "end_offset": one.end_offset if one.sealed else None,
+        "end_offset": one.end_offset,
         "copies": list(one.copies),
-        "leader": one.leader.member,
-        "leader_epoch": one.leader.leader_epoch,
-        "member_epoch": one.leader.member_epoch,
-        "in_sync": [{"member": copy.member, "member_epoch": copy.member_epoch} for copy in one.in_sync],
+        "leader": one.leader,
+        "leader_epoch": one.leader_epoch,
+        "member_epoch": one.member_epoch,
+        "in_sync": [{"member": member, "member_epoch": epoch} for member, epoch in one.in_sync.items()],
         "set_epoch": one.set_epoch,
     }
 
 
-def _segment_row(one: pb.Segment) -> tuple[object, ...]:
-    end = one.end_offset if one.sealed else "open"
-    in_sync = ", ".join(copy.member for copy in one.in_sync)
-    epoch = one.leader.leader_epoch
-    return one.name, one.start_offset, end, one.leader.member, epoch, in_sync, ", ".join(one.copies)
+def _segment_row(one: SegmentItem) -> tuple[object, ...]:
+    end = "open" if one.end_offset is None else one.end_offset
+    in_sync, copies = ", ".join(one.in_sync), ", ".join(one.copies)
+    return one.segment, one.start_offset, end, one.leader, one.leader_epoch, in_sync, copies
 
 
 def _create(options: Namespace, made: grpc.Channel) -> int:
@@ -133,7 +142,22 @@ def _elect(options: Namespace, made: grpc.Channel) -> int:
 
 
 def _answered(options: Namespace, answer: pb.SegmentResponse) -> int:
-    show(_segment(answer.segment), options.output, columns(SEGMENTS, [_segment_row(answer.segment)]))
+    found = answer.segment
+    item = SegmentItem(
+        segment=found.name,
+        start_offset=found.start_offset,
+        end_offset=found.end_offset if found.sealed else None,
+        copies=tuple(found.copies),
+        leader=found.leader.member,
+        member_epoch=found.leader.member_epoch,
+        leader_epoch=found.leader.leader_epoch,
+        in_sync={copy.member: copy.member_epoch for copy in found.in_sync},
+        set_epoch=found.set_epoch,
+        level="",
+        reasons=(),
+        why="",
+    )
+    show(_segment(item), options.output, columns(SEGMENTS, [_segment_row(item)]))
     return DONE
 
 
@@ -171,12 +195,12 @@ def _whatif(options: Namespace, made: grpc.Channel) -> int:
     return DONE if all(one.would_lead for one in answer.segments) else REFUSED
 
 
-def _why(options: Namespace, made: grpc.Channel) -> int:
+def _why(options: Namespace) -> int:
     """The event whose offset is the leader's epoch made it leader: it began with it, or was elected."""
-    found = [one for one in _segments(made, options.name.rpartition("/")[0]) if one.name == options.name]
+    found = [one for one in _segments(options, options.name.rpartition("/")[0]) if one.segment == options.name]
     if not found:
         raise NodeError(f"there is no segment {options.name}")
-    epoch = found[0].leader.leader_epoch
+    epoch = found[0].leader_epoch
     event = next(facts(Node(options.node, TIMEOUT_S), epoch, epoch + 1)).event
     header: tuple[str, ...]
     rows: list[tuple[object, ...]]
@@ -216,15 +240,14 @@ def _tell(options: Namespace, answers: Iterable[pb.WatchJournalResponse]) -> int
 
 NAMED = ("describe", "create", "delete", "elect", "why")
 UNNAMED = ("list", "health", "whatif")
-ACTIONS: dict[str, Callable[[Namespace, grpc.Channel], int]] = {
-    "list": _list,
-    "describe": _describe,
+READS: dict[str, Callable[[Namespace], int]] = {"list": _list, "describe": _describe, "why": _why}
+CALLS: dict[str, Callable[[Namespace, grpc.Channel], int]] = {
     "create": _create,
     "delete": _delete,
     "elect": _elect,
     "health": _health,
-    "why": _why,
     "whatif": _whatif,
     "watch": _watch,
 }
+ACTIONS = ("list", "describe", "create", "delete", "elect", "health", "why", "whatif", "watch")
 COMMAND = Command(_arguments, _run)

@@ -16,6 +16,7 @@ import grpc
 
 from quorate.cli.client import NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.freshness import add_revision
 from quorate.cli.output import add_output, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel, until_interrupted
 from quorate.errors import UsageError
@@ -32,7 +33,7 @@ def _key_arguments(parser: ArgumentParser) -> None:
     get = _action(actions, "get", "Keys and their values; exit 1 when there is none.")
     get.add_argument("key", metavar="KEY")
     _range(get)
-    get.add_argument("--revision", type=int, default=0, metavar="N", help="as of this revision (default: now)")
+    add_revision(get)
     get.add_argument("--limit", type=int, default=0, metavar="N", help="at most so many")
     get.add_argument("--keys-only", action="store_true", help="without values")
     get.add_argument("--stale", action="store_true", help="as the asked node has it, without asking the leader")

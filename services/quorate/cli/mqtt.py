@@ -1,7 +1,7 @@
 """``quorate mqtt``: the sessions of MQTT that brokers share: who has a client, and whom a message is for.
 
-Rules: asked over gRPC; reads alone, for what happens to sessions is for the brokers to say. Names come from whoever
-reaches a broker: eyes see them as ``visible`` shows them.
+Rules: reads alone, for what happens to sessions is for the brokers to say: ``sessions`` over HTTP, at any offset, what
+brokers ask over gRPC. Names come from whoever reaches a broker: eyes see them as ``visible`` shows them.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -13,13 +13,16 @@ import grpc
 from quorate.cli.client import add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.facts import clock
+from quorate.cli.freshness import add_freshness, asked_node, freshness
 from quorate.cli.output import Plain, add_output, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.gateway.grpc.pb.mqtt_pb2_grpc import MqttStub
+from quorate.gateway.http.answers import SessionItem, Sessions, SubscriptionItem
 from quorate.model.sessions import NEVER_S
 from quorate.model.words import span
 
+PAGE = 500
 SESSIONS = ("client", "member", "session epoch", "client is", "expiry", "subscriptions")
 MATCHES = ("member", "client", "client is", "qos", "filter")
 
@@ -30,71 +33,82 @@ def _arguments(parser: ArgumentParser) -> None:
     sessions.add_argument(
         "--member", default="", metavar="NAME", help="only those whose client this member has, or had"
     )
+    add_freshness(sessions)
     match = _action(actions, "match", "Whom a message is for, by member; exit 1 when it is for nobody.")
     match.add_argument("topic", metavar="TOPIC")
     locate = _action(actions, "locate", "Where a client is; exit 1 when it has no session.")
     locate.add_argument("client", metavar="CLIENT")
+    for asking in (match, locate):
+        asking.add_argument("--stale", action="store_true", help="as the asked node has it, without asking the leader")
 
 
 def _action(actions: Any, name: str, summary: str) -> ArgumentParser:
     parser: ArgumentParser = actions.add_parser(name, help=summary, description=summary)
-    parser.add_argument("--stale", action="store_true", help="as the asked node has it, without asking the leader")
     add_node(parser)
     add_output(parser)
     return parser
 
 
 def _run(options: Namespace) -> int:
-    run: dict[str, Callable[[Namespace, MqttStub], int]] = {"sessions": _sessions, "match": _match, "locate": _locate}
+    if options.action == "sessions":
+        return _sessions(options)
+    run: dict[str, Callable[[Namespace, MqttStub], int]] = {"match": _match, "locate": _locate}
     with channel(options) as made:
         return run[options.action](options, MqttStub(made))
 
 
-def _sessions(options: Namespace, stub: MqttStub) -> int:
-    found = list(_listed(options, stub))
+def _sessions(options: Namespace) -> int:
+    found = list(_listed(options))
     rows = [
-        (one.client, one.member, one.session_epoch, _connected(one), _expiry(one.expiry_s), len(one.subscriptions))
+        (
+            one.client,
+            one.member,
+            one.session_epoch,
+            _connected(one),
+            _expiry(one),
+            len(one.subscriptions),
+        )
         for one in found
     ]
     show([_plain(one) for one in found], options.output, columns(SESSIONS, rows))
     return DONE
 
 
-def _listed(options: Namespace, stub: MqttStub) -> Iterator[pb.Session]:
-    after = ""
+def _listed(options: Namespace) -> Iterator[SessionItem]:
+    node, after, member = asked_node(options), None, options.member or None
     while True:
-        request = pb.ListSessionsRequest(member=options.member, after=after, stale=options.stale)
-        page = stub.List(request, timeout=TIMEOUT_S)
+        asked = {"limit": PAGE, "after": after, "member": member, **freshness(options, "linearizable")}
+        page = node.get("/v1/sessions", Sessions, **asked)
         yield from page.sessions
-        if not page.more:
+        after = page.next
+        if after is None:
             return
-        after = page.sessions[-1].client
 
 
-def _connected(one: pb.Session) -> str:
-    return "connected" if one.connected else f"gone since {clock(one.disconnected_ms)}"
+def _connected(one: pb.Session | SessionItem) -> str:
+    return "connected" if one.connected else f"gone since {clock(one.disconnected_ms or 0)}"
 
 
-def _expiry(seconds: int) -> str:
-    return "never" if seconds == NEVER_S else span(seconds * 1000)
+def _expiry(one: pb.Session | SessionItem) -> str:
+    return "never" if one.expiry_s in (None, NEVER_S) else span(one.expiry_s * 1000)
 
 
-def _plain(one: pb.Session) -> dict[str, Plain]:
+def _plain(one: pb.Session | SessionItem) -> dict[str, Plain]:
     return {
         "client": one.client,
         "member": one.member,
         "member_epoch": one.member_epoch,
         "session_epoch": one.session_epoch,
         "connected": one.connected,
-        "disconnected_ms": one.disconnected_ms,
-        "expiry_s": one.expiry_s,
+        "disconnected_ms": one.disconnected_ms or 0,
+        "expiry_s": NEVER_S if one.expiry_s is None else one.expiry_s,
         "opened_ms": one.opened_ms,
-        "has_will": one.has_will,
+        "has_will": one.will is not None if isinstance(one, SessionItem) else one.has_will,
         "subscriptions": [_subscription(sub) for sub in one.subscriptions],
     }
 
 
-def _subscription(one: pb.Subscription) -> dict[str, Plain]:
+def _subscription(one: pb.Subscription | SubscriptionItem) -> dict[str, Plain]:
     return {
         "filter": one.filter,
         "qos": one.qos,
@@ -156,7 +170,7 @@ def _locate(options: Namespace, stub: MqttStub) -> int:
         *((f"address {name}", place) for name, place in sorted(answer.addresses.items())),
         ("client is", _connected(session)),
         ("session epoch", session.session_epoch),
-        ("expiry", _expiry(session.expiry_s)),
+        ("expiry", _expiry(session)),
         ("will", "yes" if session.has_will else "none"),
         *(("subscribed", f"{one.filter} (qos {one.qos})") for one in session.subscriptions),
     ]

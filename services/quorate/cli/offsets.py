@@ -10,6 +10,7 @@ from typing import Any
 
 from quorate.cli.client import add_node
 from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.freshness import add_revision
 from quorate.cli.output import Plain, add_output, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel
 from quorate.errors import UsageError
@@ -23,7 +24,7 @@ def _arguments(parser: ArgumentParser) -> None:
     get = _action(actions, "get", "Where a group is, in all shards or in these; exit 1 when it is nowhere.")
     get.add_argument("group", metavar="GROUP")
     get.add_argument("shards", nargs="*", metavar="SHARD")
-    get.add_argument("--revision", type=int, default=0, metavar="N", help="as of this revision (default: now)")
+    add_revision(get)
     for reading in (listing, get):
         reading.add_argument("--stale", action="store_true", help="as the asked node has it, without asking the leader")
     commit = _action(actions, "commit", "A group has come so far; exit 1 when it is not where it was expected.")

@@ -17,7 +17,10 @@ from quorate.errors import UsageError
 from quorate.gateway.http.answers import Diff
 from quorate.model.diff import Change, Fields
 
-READS = ("status", "quorum", "brokers", "topics", "config", "elections", "why", "members", "state-hash", "log")
+READS = (
+    *("status", "quorum", "brokers", "topics", "config", "elections", "why", "members", "state-hash", "log"),
+    *("kv", "journal", "mqtt", "offsets"),
+)
 """The commands that can look at the past."""
 PAGE = 200
 CODES = ("failed_inputs",)
