@@ -4,6 +4,7 @@ Rules: the past is asked of a node, which replays its own log; ``at N`` is what 
 """
 
 from argparse import REMAINDER, ArgumentParser, Namespace
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -16,6 +17,8 @@ from quorate.cli.output import add_output, columns, show
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Diff
 from quorate.model.diff import Change, Fields
+from quorate.model.words import lease_number
+from quorate.terminal import visible_bytes
 
 READS = (
     *("status", "quorum", "brokers", "topics", "config", "elections", "why", "members", "state-hash", "log"),
@@ -73,20 +76,33 @@ def _table(answer: Diff) -> Iterable[str]:
     events = f"{answer.event_count} event{'' if answer.event_count == 1 else 's'}"
     entities = f"{answer.entity_count} {'entity' if answer.entity_count == 1 else 'entities'}"
     yield f"{events} from offset {answer.start} to {answer.offset}; {entities}"
-    rows = [(change.change, change.key, *row) for change in answer.entities for row in _fields(change)]
+    rows = [(change.change, _entity(change), *row) for change in answer.entities for row in _fields(change)]
     if rows:
         yield ""
         yield from columns(("", "entity", "field", "before", "after"), rows)
 
 
+def _entity(change: Change) -> str:
+    return f"lease/{lease_number(int(change.name))}" if change.kind == "lease" else change.key
+
+
 def _fields(change: Change) -> Iterable[tuple[str, str, str]]:
     """One line a value that differs, however deep; an entity that came or went was, or will be, nothing."""
-    before, after = _for_eyes(change.before or {}), _for_eyes(change.after or {})
+    before, after = (_for_eyes(_stored(change.kind, side or {})) for side in (change.before, change.after))
     rows = list[tuple[str, str, str]]()
     for name, value in (after or before).items():
         absent = type(value)() if isinstance(value, (dict, list)) else None
         rows += differences(_spoken(name), before.get(name, absent), after.get(name, absent))
     yield from rows or [("", "", "")]
+
+
+def _stored(kind: str, fields: Fields) -> Fields:
+    """A key or a lease as ``quorate kv`` and ``quorate lease`` show it; whatever else as it is."""
+    if kind not in ("key", "lease"):
+        return fields
+    leases = {name: lease_number(fields[name]) for name in ("lease", "lease_id") if fields.get(name)}
+    value = {"value": visible_bytes(b64decode(fields["value"]))} if "value" in fields else {}
+    return {**fields, **({"lease": None} if "lease" in fields else {}), **leases, **value}
 
 
 def _for_eyes(fields: Fields) -> Fields:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -216,6 +217,26 @@ def test_what_came_and_went_is_told_with_its_fields(node: Served, capsys: pytest
     assert all(len(row) == 5 and row[3] == "none" != row[4] for row in added)
     removed = told(node, capsys, finished(changes(world.state, EMPTY)))
     assert [row[1:3] + row[3:][::-1] for row in removed] == [row[1:] for row in added]
+
+
+def test_what_services_stored_is_told_as_their_commands_show_it(
+    node: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A value as text where it is, a lease by the number that ``etcdctl`` takes, none where there is none."""
+    lease = {"lease_id": -1, "ttl_s": 10}
+    key = {"key": "a", "value": b64encode(b"on\xff").decode(), "lease": 0}
+    granted = Change(key="lease/-1", kind="lease", name="-1", change="added", before=None, after=lease)
+    put = Change(key="key/a", kind="key", name="a", change="changed", before=key, after={"value": "b24=", "lease": 26})
+    named = Change(
+        key="config/c", kind="config", name="c", change="changed", before={"values": {"value": "1"}},
+        after={"values": {"value": "2"}},
+    )  # fmt: skip
+    rows = told(node, capsys, [granted, put, named])
+    number = "f" * 16
+    assert ["added", f"lease/{number}", "lease id", "none", number] in rows
+    assert ["changed", "key/a", "value", "base64:b27/", "on"] in rows
+    assert ["changed", "key/a", "lease", "none", "000000000000001a"] in rows
+    assert ["changed", "config/c", "values value", "1", "2"] in rows
 
 
 REPLICA = {"broker_id": 1, "address": "h:1", "fenced": False, "capabilities": {}, "topics": []}
