@@ -177,7 +177,8 @@ def _health(options: Namespace, made: grpc.Channel) -> int:
         **{name: getattr(answer, name) for name in figures},
         "at_risk": [{"segment": name, "level": level, "reasons": why} for name, level, why in risks],
     }
-    lines = [f"storage is {LEVELS.get(answer.level, '')}: {answer.segments} segments", ""]
+    count = f"{answer.segments} segment{'' if answer.segments == 1 else 's'}"
+    lines = [f"storage is {LEVELS.get(answer.level, '')}: {count}", ""]
     show(told, options.output, [*lines, *columns(("segment", "level", "why"), risks)] if risks else lines[:1])
     return REFUSED if answer.level == pb.STORAGE_LEVEL_RED else DONE
 
