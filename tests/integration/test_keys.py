@@ -51,6 +51,17 @@ def test_keys_are_put_read_and_deleted_at_every_node(cluster: Started) -> None:
     assert quorate("kv", "get", "/read/a", "--node", cluster.nodes[1]["http"]).returncode == 1
 
 
+def test_a_simulated_service_finds_the_nodes_that_answer(cluster: Started) -> None:
+    """By their HTTP addresses, as every command does; where none answers it says so."""
+    node = f"127.0.0.1:1,{cluster.nodes[1]['http']}"
+    with subprocess.Popen([*QUORATE, "simservice", "--node", node, "--key", "/sim/x"]) as service:
+        asked = ("kv", "get", "/sim/x", "--node", cluster.nodes[2]["http"])
+        until(lambda: quorate(*asked).returncode == 0, "its key")
+        service.kill()
+    lost = quorate("simservice", "--node", "127.0.0.1:1")
+    assert (lost.returncode, "no node answers" in lost.stderr) == (1, True), lost.stderr
+
+
 def test_a_lease_takes_its_keys_along(cluster: Started) -> None:
     """It is kept by a word, and ends when it is revoked, or when nobody says one; the log tells which."""
     lease = said(cluster, "lease", "grant", "60")["lease"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from quorate.asking import addresses
 from quorate.cli.client import Node, NodeError
 from quorate.cli.command import DONE
 from quorate.gateway.http.answers import Status
@@ -31,6 +32,21 @@ def channel(options: Namespace) -> Iterator[grpc.Channel]:
             yield made
         except grpc.RpcError as error:
             raise NodeError(told(error)) from error
+
+
+def places(options: Namespace) -> tuple[str, ...]:
+    """Where gRPC is spoken: by ``--nodes``, else what each node of ``--node`` that answers says. Raises NodeError."""
+    if options.nodes:
+        return addresses(options.nodes, "--nodes")
+    found, silent = list[str](), NodeError("none of these nodes listens for gRPC")
+    for address in addresses(options.node):
+        try:
+            found.append(Node(address, TIMEOUT_S).get("/v1/status", Status, level="stale").grpc)
+        except NodeError as error:
+            silent = error
+    if not any(found):
+        raise silent
+    return tuple(filter(None, found))
 
 
 def told(error: Any) -> str:

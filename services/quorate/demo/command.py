@@ -5,12 +5,12 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from quorate.asking import add_node
 from quorate.cli.command import Command
 from quorate.cli.processes import add_die_with
 from quorate.errors import UsageError
 
 BASE_PORT = 9870
-GRPC = "127.0.0.1:9874,127.0.0.1:9884,127.0.0.1:9894"
 CONTROLLERS = "127.0.0.1:9870;127.0.0.1:9880;127.0.0.1:9890"
 
 
@@ -103,10 +103,13 @@ def _run_broker(options: Namespace) -> int:
     return run(options)
 
 
+def _add_nodes(parser: ArgumentParser) -> None:
+    add_node(parser)
+    parser.add_argument("--nodes", default="", metavar="HOST:PORT,…", help="their grpc addresses instead")
+
+
 def _service_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--nodes", default=GRPC, metavar="HOST:PORT,…", help="their grpc addresses (default: the three of quorate up)"
-    )
+    _add_nodes(parser)
     parser.add_argument("--key", default="/services/sim/1", help="put under its lease (default: /services/sim/1)")
     parser.add_argument("--ttl", type=int, default=10, metavar="SECONDS", help="of its lease (default: 10)")
     add_die_with(parser)
@@ -119,9 +122,7 @@ def _run_service(options: Namespace) -> int:
 
 
 def _members_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--nodes", default=GRPC, metavar="HOST:PORT,…", help="their grpc addresses (default: the three of quorate up)"
-    )
+    _add_nodes(parser)
     parser.add_argument(
         "--member",
         action="append",

@@ -15,9 +15,9 @@ from typing import Final
 
 import grpc
 
-from quorate.asking import addresses
 from quorate.cli.command import DONE
 from quorate.cli.processes import die_with
+from quorate.cli.rpc import places
 from quorate.errors import UsageError
 from quorate.gateway.grpc.pb import journal_pb2, members_pb2, mqtt_pb2
 from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
@@ -161,14 +161,14 @@ def serve(members: Iterable[SimulatedMember], channel: grpc.Channel) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Until its process ends. Raises UsageError."""
+    """Until its process ends. Raises UsageError and NodeError."""
     chance, members = random.Random(), list[SimulatedMember]()
     for said in options.member:
         name, _, role = said.partition(":")
         if not name or role not in ROLES:
             raise UsageError(f"--member {said}: a name, a colon, and one of {', '.join(ROLES)}")
         members.append(SimulatedMember(name, role, chance))
-    nodes = addresses(options.nodes, "--nodes")
+    nodes = places(options)
     die_with(options.die_with)
     for address in cycle(nodes):
         try:

@@ -14,9 +14,9 @@ from itertools import cycle
 
 import grpc
 
-from quorate.asking import addresses
 from quorate.cli.command import DONE
 from quorate.cli.processes import die_with
+from quorate.cli.rpc import places
 from quorate.errors import UsageError
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub
@@ -31,8 +31,8 @@ PUT_EVERY = 5
 class SimulatedService:
     """One service, at one node after the other."""
 
-    def __init__(self, options: Namespace, chance: random.Random) -> None:
-        self._nodes = addresses(options.nodes, "--nodes")
+    def __init__(self, options: Namespace, nodes: tuple[str, ...], chance: random.Random) -> None:
+        self._nodes = nodes
         self._key: str = options.key
         self._ttl_s: int = options.ttl
         self._chance = chance
@@ -73,10 +73,10 @@ class SimulatedService:
 
 
 def run(options: Namespace) -> int:
-    """Until its process ends. Raises UsageError."""
+    """Until its process ends. Raises UsageError and NodeError."""
     if options.ttl < 1:
         raise UsageError(f"--ttl {options.ttl}: at least 1 second")
-    service = SimulatedService(options, random.Random())
+    service = SimulatedService(options, places(options), random.Random())
     die_with(options.die_with)
     service.run()
     return DONE

@@ -54,7 +54,7 @@ class Cluster:
 def _service(monkeypatch: pytest.MonkeyPatch) -> SimulatedService:
     """One that waits for nothing."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    return SimulatedService(Namespace(nodes="h:1", key="/s/1", ttl=6), random.Random(1))
+    return SimulatedService(Namespace(key="/s/1", ttl=6), ("h:1",), random.Random(1))
 
 
 def serve(service: SimulatedService, cluster: Any) -> list[str]:
