@@ -41,7 +41,7 @@ def said(cluster: Started, *words: str, node: int = 0) -> Any:
 
 
 def test_shards_are_shown_now_and_as_they_were(cluster: Started) -> None:
-    """At every node; before another leader was elected the segment had its first, and before that there was no shard."""
+    """At every node; before another leader was elected the segment had its first; before that there was no shard."""
     created = said(cluster, "journal", "create", "orders", "--copies", "2", "--min-in-sync", "1", node=1)
     assert (created["name"], created["start_offset"], created["end_offset"]) == ("orders/0", 0, None)
     assert sorted(created["copies"]) == ["store.1", "store.2"]

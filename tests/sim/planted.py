@@ -181,6 +181,11 @@ EDITED: Final[dict[str, Mutant]] = {
         "a member is answered that it is heard, and its time runs on",
         edit(MemberKeeper, "heard", "found.seen = found.heard =", "found.heard ="),
     ),
+    "a word answered before its time": Mutant(
+        "a heartbeat is answered by the tip, and does not wait until that is committed",
+        edit(Decider, "decide", "if decide(applied.state, pending.request, context) == decision:", "if True:"),
+        test=f"{UNIT}/controller/test_member_keeper.py::test_a_heartbeat_waits_for_what_is_in_flight_about_its_member",
+    ),
     "a stale member heard": Mutant(
         "a member that was replaced is told that it is there",
         edit(members, "checked", "member.epoch != epoch", "member.epoch < epoch"),

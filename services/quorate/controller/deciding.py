@@ -4,7 +4,9 @@ Rules: a decision is taken on the tip and proposed in the same breath, in the te
 leadership ends the tip is gone. An answer leaves only after commit and apply. An answer that writes nothing (a refusal,
 an unchanged fact) was read from the tip too: it waits for a leadership confirmed *after* it was read, and for the last
 entry it was read from. (That entry's commit alone proves nothing about now: the acknowledgements may be older than
-another leader, whose commits the tip does not know; a paused leader finds both in its sockets when it wakes up.)
+another leader, whose commits the tip does not know; a paused leader finds both in its sockets when it wakes up.) A word
+that somebody is there waits for no entry where what is applied answers it as the tip does: nothing in flight is about
+it, and heartbeats are not to take as long as others' writes.
 
 Theory: entries of a lost leadership stay *in doubt*: if one is seen committed after all, its caller still gets the
 answer; if another entry takes its index, or a later term of this node opens before it was seen, it provably never
@@ -147,6 +149,12 @@ class Decider(Listener):
         elif isinstance(pending.request, KeepLease):
             self._leases.heard(pending.request.lease)
         if not decision.events:
+            if self._in_flight and isinstance(pending.request, HearMember | KeepLease):
+                applied = self._machine
+                if decide(applied.state, pending.request, context) == decision:
+                    pending.stage = Stage.CONFIRMING
+                    self._when_confirmed(pending, Answered(decision.reply, applied.offset), None)
+                    return True
             self._after_tip(pending, Answered(decision.reply, tip.offset))
             return True
         lack = self._lacks_room(pending.request)
@@ -234,7 +242,10 @@ class Decider(Listener):
         """Answer what writes nothing once what it was read from is certain. A retry was proposed by its first run."""
         repeated = outcome.__class__ is Answered and outcome.repeated
         pending.stage = Stage.PROPOSED if repeated else Stage.CONFIRMING
-        last = self._in_flight[-1] if self._in_flight else None
+        self._when_confirmed(pending, outcome, self._in_flight[-1] if self._in_flight else None)
+
+    def _when_confirmed(self, pending: CommandPending, outcome: Outcome, last: InFlight | None) -> None:
+        """Answer once the leadership is confirmed, and this entry, if it rests on one, is executed."""
 
         def confirmed(index: Index | None) -> None:
             if index is None or (last is not None and last.fate is False):

@@ -92,6 +92,21 @@ def test_a_keep_alive_is_answered_by_who_leads_still() -> None:
     assert len(outcomes) == 1
 
 
+def test_a_keep_alive_waits_for_writes_about_its_lease_alone() -> None:
+    """Others' may be in flight; while its end is, nobody is told that it is kept."""
+    bench = keeping()
+    bench.done(GrantLease(lease=7, ttl_s=2))
+    applied = bench.machine.offset
+    written, kept = bench.submit(PutKey(key=b"k", lease=7)), bench.submit(KeepLease(lease=7))
+    bench.engine.confirm()
+    assert (written, kept) == ([], [Answered(LeaseIs(lease=7, ttl_s=2), applied)])
+    revoked, late = bench.submit(RevokeLease(lease=7)), bench.submit(KeepLease(lease=7))
+    bench.engine.confirm()
+    assert (revoked, late) == ([], [])
+    bench.engine.commit()
+    assert [type(outcome) for outcome in (*revoked, *late)] == [Answered, Refused]
+
+
 def test_a_revoked_lease_does_not_expire_too() -> None:
     """One end, and one that is granted anew under its number lives its own time."""
     bench = keeping()

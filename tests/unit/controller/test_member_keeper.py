@@ -10,6 +10,7 @@ from quorate.controller.settings import ControllerSettings
 from quorate.events import MemberFenced, MemberRegistered, MemberUnfenced
 from quorate.metadata.commands import (
     AskMember,
+    DrainMember,
     HearMember,
     MemberDescribed,
     MemberIs,
@@ -105,6 +106,33 @@ def test_a_heartbeat_is_answered_by_who_leads_still() -> None:
     assert not outcomes
     bench.engine.confirm()
     assert len(outcomes) == 1
+
+
+def test_a_heartbeat_does_not_wait_for_the_writes_of_others() -> None:
+    """What is in flight says nothing of this member: it is answered of what is applied, once the leader leads still."""
+    bench = keeping()
+    epoch = registered(bench)
+    applied = bench.machine.offset
+    written = bench.submit(PutKey(key=b"k", value=b"v"))
+    outcomes = bench.submit(HearMember(name="m", epoch=epoch, applied_revision=epoch))
+    assert not outcomes
+    bench.engine.confirm()
+    assert not written
+    assert outcomes == [Answered(MemberIs(name="m", epoch=epoch), applied)]
+
+
+def test_a_heartbeat_waits_for_what_is_in_flight_about_its_member() -> None:
+    """It is to leave, says the tip: told when that is sure, at the offset where it is so."""
+    bench = keeping()
+    epoch = registered(bench)
+    drained = bench.submit(DrainMember(name="m", epoch=epoch))
+    outcomes = bench.submit(HearMember(name="m", epoch=epoch, applied_revision=epoch))
+    bench.engine.confirm()
+    assert not outcomes
+    bench.engine.commit()
+    (told,) = outcomes
+    assert told.reply == MemberIs(name="m", epoch=epoch, draining=True, may_leave=True)
+    assert told.offset == drained[0].offset == bench.machine.offset
 
 
 def test_a_stale_heartbeat_keeps_nobody_alive() -> None:
