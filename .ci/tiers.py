@@ -46,6 +46,8 @@ ROOMS = (
     "test_slices.py",
 )
 LOOPS = "tests/unit/consensus/test_journal_crash.py"
+WHOLE_LIVES = ["tests/unit/sim", "tests/faults", LOOPS]
+"""Whole lives of clusters, a crash at every byte: a third of the time of all unit tests. ``test`` has them."""
 MEASURED = [*(f"tests/unit/{room}" for room in ROOMS), "tests/property", f"--ignore={LOOPS}"]
 """What the floors count: tests about the rooms of ``quorate``. The others (simulator, model, views, Spark, the page, a
 crash at every byte) go through the same code in loops that measuring makes three to five times as long, and not to
@@ -121,7 +123,7 @@ def check() -> list[Step]:
         Step("spelling", tool("codespell", "."), 60),
         Step("pyproject", tool("validate-pyproject", "pyproject.toml"), 60),
         Step("types", tool("mypy"), 240),
-        pytest("unit and property tests", 240, UNIT, "-n", "2"),
+        pytest("unit and property tests", 240, UNIT, "-n", "2", *(f"--ignore={path}" for path in WHOLE_LIVES)),
     ]
 
 
@@ -182,14 +184,7 @@ def at_length() -> list[Step]:
             *("-n", "2", "--dist", "loadfile"),
             marks=marks,
         ),
-        pytest(
-            "spark, at length",
-            1200,
-            ["tests/spark"],
-            *("-n", "2", "--dist", "loadfile"),
-            marks=marks,
-            JAVA_TOOL_OPTIONS=SHORT_LIVED,
-        ),
+        pytest("spark, at length", 1200, ["tests/spark"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("every reader, at length", 1200, ["tests/equality"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("every picture of the page", 300, ["tests/browser"], marks=marks),
     ]
