@@ -156,3 +156,10 @@ def resumed(folder: Path, *more: str) -> AbstractContextManager[Started]:
 def quorate(*words: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
     """Run a command of ``quorate`` to its end."""
     return subprocess.run([*QUORATE, *words], capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def said(cluster: Started, *words: str, node: int = 0) -> Any:
+    """What a command prints in JSON; it must end well."""
+    done = quorate(*words, "-o", "json", "--node", cluster.nodes[node]["http"])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

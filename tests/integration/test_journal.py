@@ -1,8 +1,6 @@
 """``quorate journal`` on three real nodes: what it makes, and what it shows, now and as it was."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import grpc
 import pytest
@@ -11,7 +9,7 @@ from quorate.gateway.grpc.pb import members_pb2
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
 from quorate.gateway.http.answers import Done
 from quorate.gateway.http.writing import FeatureBody
-from tests.clusters import Started, quorate, up
+from tests.clusters import Started, quorate, said, up
 
 PATIENT_MS = 600_000
 
@@ -31,13 +29,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
                 beat = members_pb2.MemberHeartbeatRequest(name=name, epoch=epoch, applied_revision=epoch)
                 assert not stub.Heartbeat(beat, timeout=5).fenced
         yield started
-
-
-def said(cluster: Started, *words: str, node: int = 0) -> Any:
-    """What a command prints in JSON; it must end well."""
-    done = quorate(*words, "-o", "json", "--node", cluster.nodes[node]["http"])
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_shards_are_shown_now_and_as_they_were(cluster: Started) -> None:

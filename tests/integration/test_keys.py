@@ -6,13 +6,12 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from quorate.gateway.http.answers import Done, Status
 from quorate.gateway.http.writing import FeatureBody
-from tests.clusters import QUORATE, Started, quorate, resumed, until, up
+from tests.clusters import QUORATE, Started, quorate, resumed, said, until, up
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +22,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         assert (refused.returncode, "needs feature level 2" in refused.stderr) == (1, True)
         started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         yield started
-
-
-def said(cluster: Started, *words: str, node: int = 0) -> Any:
-    """What a command prints in JSON; it must end well."""
-    done = quorate(*words, "-o", "json", "--node", cluster.nodes[node]["http"])
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_keys_are_put_read_and_deleted_at_every_node(cluster: Started) -> None:

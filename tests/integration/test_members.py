@@ -19,7 +19,7 @@ from quorate.gateway.grpc.pb import members_pb2 as pb
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
 from quorate.gateway.http.answers import Done, Status
 from quorate.gateway.http.writing import FeatureBody
-from tests.clusters import QUORATE, Started, quorate, until, up
+from tests.clusters import QUORATE, Started, quorate, said, until, up
 
 TIMEOUT_MS = 2_000
 
@@ -30,13 +30,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     with up(tmp_path_factory.mktemp("members") / "c") as started:
         started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         yield started
-
-
-def said(cluster: Started, *words: str, node: int = 0) -> Any:
-    """What a command prints in JSON; it must end well."""
-    done = quorate(*words, "-o", "json", "--node", cluster.nodes[node]["http"])
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @contextmanager

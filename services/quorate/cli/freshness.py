@@ -1,9 +1,12 @@
 """How fresh an answer must be, as arguments: what every read command shares (docs/reads.md)."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
 
 from quorate.cli.client import TIMEOUT_S, Node
 
+PAGE = 500
 PATIENCE_S = 15.0
 """Of a question about the past: a replay may take longer than an answer about now."""
 
@@ -34,6 +37,28 @@ def freshness(options: Namespace, default: str | None = None) -> dict[str, objec
     if options.at_least is not None:
         return {"level": "at_least", "min_offset": options.at_least}
     return {"level": "stale" if options.stale else "linearizable" if options.linearizable else default}
+
+
+class Paged(Protocol):
+    """A page of a list; ``next``: behind what the one after it begins, None if it is the last."""
+
+    @property
+    def next(self) -> object:
+        """To be asked for as ``after``."""
+
+
+P = TypeVar("P", bound=Paged)
+
+
+def pages(options: Namespace, path: str, kind: type[P], default: str | None = None, **asked: object) -> Iterator[P]:
+    """Every page of a list that is asked for so; ``default``: how fresh, where nothing was said."""
+    node, after = asked_node(options), None
+    while True:
+        page = node.get(path, kind, limit=PAGE, after=after, **asked, **freshness(options, default))
+        yield page
+        after = page.next
+        if after is None:
+            return
 
 
 def add_revision(parser: ArgumentParser) -> None:

@@ -14,7 +14,7 @@ import grpc
 from quorate.cli.client import Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.facts import facts
-from quorate.cli.freshness import add_freshness, asked_node, asks, freshness
+from quorate.cli.freshness import add_freshness, asks, pages
 from quorate.cli.output import Plain, add_output, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel, until_interrupted
 from quorate.errors import UsageError
@@ -22,8 +22,8 @@ from quorate.events import CopyCandidate, SegmentCreated, SegmentLeaderElected
 from quorate.gateway.grpc.pb import journal_pb2 as pb
 from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
 from quorate.gateway.http.answers import SegmentItem, ShardAnswer, ShardItem, Shards
+from quorate.model.words import plural
 
-PAGE = 500
 SEGMENTS = ("segment", "from", "to", "leader", "epoch", "in sync", "copies")
 SHARDS = ("shard", "epoch", "copies", "min in sync", "spread", "segments", "state")
 LEVELS = {pb.STORAGE_LEVEL_GREEN: "green", pb.STORAGE_LEVEL_YELLOW: "yellow", pb.STORAGE_LEVEL_RED: "red"}
@@ -59,13 +59,7 @@ def _run(options: Namespace) -> int:
 
 
 def _list(options: Namespace) -> int:
-    node, after, shards = asked_node(options), None, list[ShardItem]()
-    while True:
-        page = node.get("/v1/shards", Shards, limit=PAGE, after=after, **freshness(options, "linearizable"))
-        shards += page.shards
-        after = page.next
-        if after is None:
-            break
+    shards = [one for page in pages(options, "/v1/shards", Shards, "linearizable") for one in page.shards]
     show([_shard(one) for one in shards], options.output, columns(SHARDS, map(_shard_row, shards)))
     return DONE
 
@@ -95,13 +89,8 @@ def _describe(options: Namespace) -> int:
 
 
 def _segments(options: Namespace, shard: str) -> Iterator[SegmentItem]:
-    node, after, path = asked_node(options), None, f"/v1/shards/{quote(shard, safe='')}"
-    while True:
-        page = node.get(path, ShardAnswer, limit=PAGE, after=after, **freshness(options, "linearizable"))
+    for page in pages(options, f"/v1/shards/{quote(shard, safe='')}", ShardAnswer, "linearizable"):
         yield from page.segments
-        after = page.next
-        if after is None:
-            return
 
 
 def _segment(one: SegmentItem) -> Plain:
@@ -177,8 +166,7 @@ def _health(options: Namespace, made: grpc.Channel) -> int:
         **{name: getattr(answer, name) for name in figures},
         "at_risk": [{"segment": name, "level": level, "reasons": why} for name, level, why in risks],
     }
-    count = f"{answer.segments} segment{'' if answer.segments == 1 else 's'}"
-    lines = [f"storage is {LEVELS.get(answer.level, '')}: {count}", ""]
+    lines = [f"storage is {LEVELS.get(answer.level, '')}: {plural(answer.segments, 'segment')}", ""]
     show(told, options.output, [*lines, *columns(("segment", "level", "why"), risks)] if risks else lines[:1])
     return REFUSED if answer.level == pb.STORAGE_LEVEL_RED else DONE
 
@@ -250,5 +238,5 @@ CALLS: dict[str, Callable[[Namespace, grpc.Channel], int]] = {
     "whatif": _whatif,
     "watch": _watch,
 }
-ACTIONS = ("list", "describe", "create", "delete", "elect", "health", "why", "whatif", "watch")
+ACTIONS = (*READS, *CALLS)
 COMMAND = Command(_arguments, _run)

@@ -14,7 +14,7 @@ import msgspec
 from quorate.cli.client import add_node
 from quorate.cli.command import DONE, Command
 from quorate.cli.facts import clock
-from quorate.cli.freshness import add_freshness, asked_node, asks, freshness
+from quorate.cli.freshness import add_freshness, asked_node, asks, freshness, pages
 from quorate.cli.output import Plain, add_output, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel, until_interrupted
 from quorate.errors import UsageError
@@ -23,7 +23,6 @@ from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
 from quorate.gateway.http.answers import MemberAnswer, MemberItem, Members
 from quorate.model.words import size
 
-PAGE = 500
 STATES = ("active", "fenced", "draining")
 HEADER = ("name", "state", "roles", "incarnation", "epoch", "addresses", "labels")
 
@@ -49,14 +48,8 @@ def _run(options: Namespace) -> int:
 
 
 def _list(options: Namespace) -> int:
-    node, after, items = asked_node(options), None, list[MemberItem]()
     asked = {"role": options.role, "state": options.state, "label": options.label}
-    while True:
-        page = node.get("/v1/members", Members, limit=PAGE, after=after, **asked, **freshness(options))
-        items += page.members
-        after = page.next
-        if after is None:
-            break
+    items = [item for page in pages(options, "/v1/members", Members, **asked) for item in page.members]
     show([msgspec.to_builtins(item) for item in items], options.output, columns(HEADER, map(_row, items)))
     return DONE
 

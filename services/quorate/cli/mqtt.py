@@ -13,7 +13,7 @@ import grpc
 from quorate.cli.client import add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.facts import clock
-from quorate.cli.freshness import add_freshness, asked_node, freshness
+from quorate.cli.freshness import add_freshness, pages
 from quorate.cli.output import Plain, add_output, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
@@ -22,7 +22,6 @@ from quorate.gateway.http.answers import SessionItem, Sessions, SubscriptionItem
 from quorate.model.sessions import NEVER_S
 from quorate.model.words import span
 
-PAGE = 500
 SESSIONS = ("client", "member", "session epoch", "client is", "expiry", "subscriptions")
 MATCHES = ("member", "client", "client is", "qos", "filter")
 
@@ -75,14 +74,8 @@ def _sessions(options: Namespace) -> int:
 
 
 def _listed(options: Namespace) -> Iterator[SessionItem]:
-    node, after, member = asked_node(options), None, options.member or None
-    while True:
-        asked = {"limit": PAGE, "after": after, "member": member, **freshness(options, "linearizable")}
-        page = node.get("/v1/sessions", Sessions, **asked)
+    for page in pages(options, "/v1/sessions", Sessions, "linearizable", member=options.member or None):
         yield from page.sessions
-        after = page.next
-        if after is None:
-            return
 
 
 def _connected(one: pb.Session | SessionItem) -> str:

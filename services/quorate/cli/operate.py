@@ -8,7 +8,6 @@ Exit 1 when what was asked about is not well: no leader, a dead controller, a se
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from quorate.cli.changing import change_topic, elect, election_arguments, topic_arguments
 from quorate.cli.client import Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
-from quorate.cli.freshness import add_freshness, asked_node, freshness
+from quorate.cli.freshness import add_freshness, asked_node, freshness, pages
 from quorate.cli.output import add_output, columns, complain, show
 from quorate.errors import UsageError
 from quorate.events import Candidate
@@ -42,25 +41,11 @@ from quorate.gateway.http.writing import ConfigBody, FeatureBody
 from quorate.metadata.configs import unread
 from quorate.model.election_words import AnyElection, asker, kind_words, rule_words, verdict
 
-PAGE = 500
-Paged = TypeVar("Paged", BrokerSets, BrokerTopics, Topics, Configs, Elections)
-
 
 def _ask(parser: ArgumentParser) -> None:
     add_node(parser)
     add_output(parser)
     add_freshness(parser)
-
-
-def _pages(options: Namespace, path: str, kind: type[Paged]) -> Iterator[Paged]:
-    """Every page of a list."""
-    node, after = asked_node(options), None
-    while True:
-        page = node.get(path, kind, limit=PAGE, after=after, **freshness(options))
-        yield page
-        after = page.next
-        if after is None:
-            return
 
 
 def status(options: Namespace) -> int:
@@ -133,7 +118,7 @@ def brokers(options: Namespace) -> int:
     """Broker sets and their replicas; or the topics of one."""
     if options.topics and not options.broker_set:
         raise UsageError("--topics are of one set: name it")
-    items = [item for page in _pages(options, "/v1/brokers", BrokerSets) for item in page.brokers]
+    items = [item for page in pages(options, "/v1/brokers", BrokerSets) for item in page.brokers]
     if options.broker_set:
         items = [item for item in items if item.broker_set == options.broker_set]
         if not items:
@@ -149,9 +134,9 @@ def brokers(options: Namespace) -> int:
 def _told_topics(options: Namespace) -> int:
     """Which topics a set has, as its brokers told the node that is asked."""
     path = f"/v1/brokers/{quote(options.broker_set, safe='')}/topics"
-    pages = list(_pages(options, path, BrokerTopics))
-    version = pages[0].version
-    for broker in pages[0].brokers:
+    answers = list(pages(options, path, BrokerTopics))
+    version = answers[0].version
+    for broker in answers[0].brokers:
         complain(f"{broker.broker_id} at {broker.address}: heard {broker.silent_for_ms} ms ago")
     if version is None:
         complain("no broker of it has told this node its topics")
@@ -161,9 +146,9 @@ def _told_topics(options: Namespace) -> int:
     rows = [
         (t.topic, t.read_queues, t.write_queues, t.permission, t.filter_type, t.order,
          [f"{k}={v}" for k, v in t.attributes.items()])
-        for page in pages for t in page.topics
+        for page in answers for t in page.topics
     ]  # fmt: skip
-    show([msgspec.to_builtins(page) for page in pages], options.output, columns(header, rows))
+    show([msgspec.to_builtins(page) for page in answers], options.output, columns(header, rows))
     return DONE
 
 
@@ -180,7 +165,7 @@ def topics(options: Namespace) -> int:
     """Topics and their settings; or change one."""
     if options.action:
         return change_topic(options)
-    items = [item for page in _pages(options, "/v1/topics", Topics) for item in page.topics]
+    items = [item for page in pages(options, "/v1/topics", Topics) for item in page.topics]
     header = ("topic", "read", "write", "permission", "order", "attributes")
     rows = [
         (t.topic, t.read_queues, t.write_queues, t.permission, t.order, [f"{k}={v}" for k, v in t.attributes.items()])
@@ -204,7 +189,7 @@ def config(options: Namespace) -> int:
     if options.scope:
         items = [node.get(f"/v1/config/{quote(options.scope, safe='/')}", ConfigAnswer, **freshness(options)).config]
     else:
-        items = [item for page in _pages(options, "/v1/config", Configs) for item in page.config]
+        items = [item for page in pages(options, "/v1/config", Configs) for item in page.config]
         if options.at is None and (own := _in_force(node, items)) is not None:
             rows = [(item.name, item.value, item.source) for item in own]
             show(msgspec.to_builtins(own), options.output, columns(("setting", "value", "from"), rows))
@@ -262,7 +247,7 @@ def elections(options: Namespace) -> int:
     """The latest election of each set; or have one."""
     if options.action:
         return elect(options)
-    items = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
+    items = [item for page in pages(options, "/v1/elections", Elections) for item in page.elections]
     rows = [
         (i.broker_set, e.offset, i.master, i.master_epoch, rule_words(e.decided_by), e.explanation)
         for i, e in ((item, item.election) for item in items)
@@ -276,7 +261,7 @@ def why(options: Namespace) -> int:
     """Why that broker is the master, and why the others are not."""
     node, offset = asked_node(options), options.offset
     if offset is None:
-        items = [item for page in _pages(options, "/v1/elections", Elections) for item in page.elections]
+        items = [item for page in pages(options, "/v1/elections", Elections) for item in page.elections]
         offset = next((item.election.offset for item in items if item.broker_set == options.broker_set), None)
         if offset is None:
             raise NodeError(f"broker set {options.broker_set} never had an election")

@@ -20,11 +20,16 @@ from quorate.gateway.http.answers import Status
 TIMEOUT_S = 5.0
 
 
+def _place(node: Node) -> str:
+    """Where it speaks gRPC; empty: nowhere. Raises NodeError."""
+    return node.get("/v1/status", Status, level="stale").grpc
+
+
 @contextmanager
 def channel(options: Namespace) -> Iterator[grpc.Channel]:
     """To the first node that answers. Raises NodeError; of a call, too."""
     node = Node(options.node, TIMEOUT_S)
-    place = node.get("/v1/status", Status, level="stale").grpc
+    place = _place(node)
     if not place:
         raise NodeError(f"node {node.address} does not listen for gRPC: say listeners.grpc, or ask another one")
     with grpc.insecure_channel(place) as made:
@@ -41,7 +46,7 @@ def places(options: Namespace) -> tuple[str, ...]:
     found, silent = list[str](), NodeError("none of these nodes listens for gRPC")
     for address in addresses(options.node):
         try:
-            found.append(Node(address, TIMEOUT_S).get("/v1/status", Status, level="stale").grpc)
+            found.append(_place(Node(address, TIMEOUT_S)))
         except NodeError as error:
             silent = error
     if not any(found):

@@ -17,7 +17,7 @@ from quorate.cli.output import add_output, columns, show
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Diff
 from quorate.model.diff import Change, Fields
-from quorate.model.words import lease_number
+from quorate.model.words import lease_number, plural
 from quorate.terminal import visible_bytes
 
 READS = (
@@ -73,9 +73,8 @@ def diff(options: Namespace) -> int:
 
 
 def _table(answer: Diff) -> Iterable[str]:
-    events = f"{answer.event_count} event{'' if answer.event_count == 1 else 's'}"
-    entities = f"{answer.entity_count} {'entity' if answer.entity_count == 1 else 'entities'}"
-    yield f"{events} from offset {answer.start} to {answer.offset}; {entities}"
+    entities = plural(answer.entity_count, "entity", "entities")
+    yield f"{plural(answer.event_count, 'event')} from offset {answer.start} to {answer.offset}; {entities}"
     rows = [(change.change, _entity(change), *row) for change in answer.entities for row in _fields(change)]
     if rows:
         yield ""
