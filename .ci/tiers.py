@@ -48,6 +48,15 @@ ROOMS = (
 LOOPS = "tests/unit/consensus/test_journal_crash.py"
 WHOLE_LIVES = ["tests/unit/sim", "tests/faults", LOOPS]
 """Whole lives of clusters, a crash at every byte: a third of the time of all unit tests. ``test`` has them."""
+BYTES = [
+    "tests/unit/events",
+    "tests/unit/wire",
+    *(
+        f"tests/unit/consensus/test_{name}.py"
+        for name in ("codec", "engine", "entry", "event_log", "journal", "snapshots")
+    ),
+]
+"""Where bytes are made and read that the native leaf makes and reads where it was built: the same holds without it."""
 MEASURED = [*(f"tests/unit/{room}" for room in ROOMS), "tests/property", f"--ignore={LOOPS}"]
 """What the floors count: tests about the rooms of ``quorate``. The others (simulator, model, views, Spark, the page, a
 crash at every byte) go through the same code in loops that measuring makes three to five times as long, and not to
@@ -158,7 +167,7 @@ def test() -> list[Step]:
         ),
         pytest("integration, by the clock", 600, BY_THE_CLOCK),
         pytest("kills", 900, ["tests/kills", "tests/linearizability"]),
-        sim("simulator", "1..4000", 240, "--seconds", "110", "--at-least", "100"),
+        sim("simulator", "1..4000", 240, "--seconds", "120", "--at-least", "70"),
         pytest("stock kafka tools", 900, ["tests/kafka_tools"]),
         pytest("stock kafka clients", 900, ["tests/clients"]),
         pytest("mirror into a real kafka", 900, ["tests/mirror"]),
@@ -194,6 +203,7 @@ def everything() -> list[Step]:
     """Oracles, long loops, all seeds, fuzzing."""
     return [
         *(step for step in test() if step.name != "simulator"),  # All seeds hold those of the slice.
+        pytest("without the native leaf", 300, BYTES, "-n", "2", QUORATE_PURE="1"),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], "-n", "2", QUORATE_HYPOTHESIS="all"),
         *at_length(),
         sim("simulator, all seeds", "1..2000", 1800),

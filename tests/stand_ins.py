@@ -99,6 +99,9 @@ class MemoryStore:
         """What was written before cannot be lost any more."""
         self._undo.clear()
 
+    def forget_reads(self) -> None:
+        """There is no disk to read from."""
+
     def damaged(self, reason: object) -> StoreDamagedError:
         """The error to raise for what was read from the store and cannot be what was written; the node will stop."""
         error = StoreDamagedError.at("in memory", reason)

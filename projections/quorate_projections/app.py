@@ -44,13 +44,12 @@ class ProjectionApp(faust.App):
 
     def open_rows(self) -> MaterializedViews:
         """Open the rows. Raises UsageError, StorageError."""
-        materialized_views = MaterializedViews(self.projection_settings, _wall_ms)
         partition = self.table._partition  # noqa: SLF001  The table is ours.
 
         def heard() -> tuple[int, int] | None:
             return cast("DirectConsumer", self.consumer).heard(partition)
 
-        materialized_views.heard = heard
+        materialized_views = MaterializedViews(self.projection_settings, _wall_ms, heard)
         self.answers = Answers(materialized_views)
         return materialized_views
 

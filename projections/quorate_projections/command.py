@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from quorate.asking import add_node
 from quorate.errors import QuorateError
 from quorate.flags import add_flags, texts
@@ -70,8 +72,11 @@ def _serve(options: Namespace) -> int:
     import faust  # noqa: PLC0415  Half a second that `quorate --help` need not spend.
     import uvloop  # noqa: PLC0415
 
+    from quorate_projections.door import limits  # noqa: PLC0415
+
     settings = _settings(options)
     _look_at_port(settings)
+    settings = msgspec.structs.replace(settings, connections_max=limits(settings).connections_max)
     settings = _located(settings)
     os.environ.update(as_environment(settings))
     from quorate_projections.app import app  # noqa: PLC0415  Reads the environment when imported.

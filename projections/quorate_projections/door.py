@@ -1,25 +1,27 @@
-"""The worker's HTTP listener: Faust's own, behind our rules of who may stay and who may ask.
+"""The worker's HTTP listener: Faust's own, behind our rules of who may stay and who may ask (``quorate.guarded_web``).
 
-Rules: ``quorate.listening`` stands before each connection, ``quorate.origins`` before each request; every answer has
-the security headers. Nothing else of Faust's web is changed; what is used of its inside is gated by tests.
+Nothing else of Faust's web is changed; what is used of its inside is gated by tests.
 """
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Final
 
-from aiohttp import web
 from faust.web.drivers.aiohttp import Web
 
-from quorate.listening import ListeningLimits, ProtocolFactory
-from quorate.origins import SECURITY_HEADERS, allowed_names, judge
+from quorate.descriptors import SPARE, STORE_SPARE
+from quorate.guarded_web import GuardedRunner
+from quorate.listening import ListeningLimits, fitted
+from quorate.origins import allowed_names
 from quorate_projections.settings import ProjectionSettings
+from quorate_projections.store import OPEN_FILES_MAX
 
-if TYPE_CHECKING:
-    from aiohttp.web_server import Server
+BESIDE: Final = SPARE + 2 * (OPEN_FILES_MAX + STORE_SPARE)
+"""Descriptors of all else: a rebuild's rows are open beside those that are served."""
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+def limits(settings: ProjectionSettings) -> ListeningLimits:
+    """The listener's, as the descriptors allow. Raises UsageError when they allow none."""
+    asked = ListeningLimits(connections_max=settings.connections_max, head_timeout_s=settings.head_timeout_s)
+    return fitted(asked, BESIDE)
 
 
 class GuardedWeb(Web):
@@ -28,46 +30,9 @@ class GuardedWeb(Web):
     def __init__(self, app: Any, settings: ProjectionSettings) -> None:
         super().__init__(app)
         self._settings = settings
-        self._allowed = allowed_names([settings.host, *filter(None, settings.names.split(","))], setting="names")
-        self._keeper: ProtocolFactory | None = None
-        self._listener: asyncio.Server | None = None
-        self.web_app.middlewares.append(self._guard)
+        allowed = allowed_names([settings.host, *filter(None, settings.names.split(","))], setting="names")
+        self._runner: GuardedRunner = GuardedRunner(self.web_app, allowed)
 
     async def start_server(self) -> None:
-        """Listen. Raises OSError."""
-        await self._runner.setup()
-        limits = ListeningLimits(
-            connections_max=self._settings.connections_max, head_timeout_s=self._settings.head_timeout_s
-        )
-        self._keeper = ProtocolFactory(cast("Server", self._runner.server), limits)
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._keeper, self._settings.host, self._settings.port, backlog=1024
-        )
-
-    async def stop_server(self) -> None:
-        """Listen no longer, and end what is served."""
-        if self._keeper is not None and self._listener is not None:
-            self._keeper.close()
-            self._listener.close()
-        await super().stop_server()
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            refused = judge(request.method, request.headers, self._allowed, has_body=request.body_exists)
-            if refused is not None:
-                body = {"error": {"code": refused.code, "message": refused.message}}
-                response: web.StreamResponse = web.Response(
-                    status=refused.status, text=json.dumps(body), content_type="application/json"
-                )
-            else:
-                response = await handler(request)
-        except web.HTTPException as error:
-            error.headers.update(SECURITY_HEADERS)
-            raise
-        else:
-            response.headers.update(SECURITY_HEADERS)
-            return response
-        finally:
-            if self._keeper is not None:
-                self._keeper.answered(request.transport)
+        """Listen. Raises UsageError, OSError."""
+        await self._runner.listen(self._settings.host, self._settings.port, limits(self._settings))

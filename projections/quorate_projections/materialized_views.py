@@ -48,10 +48,16 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MaterializedViews:
-    """One worker's rows."""
+    """One worker's rows. ``heard``: Kafka offset of the end and Unix ms, of the last word of a node."""
 
-    def __init__(self, settings: ProjectionSettings, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: ProjectionSettings,
+        wall_ms: Callable[[], int],
+        heard: Callable[[], tuple[int, int] | None],
+    ) -> None:
         self.settings = settings
+        self.heard = heard
         self.generations = Generations(Path(settings.data_dir))
         self._wall_ms = wall_ms
         self._lock = self.generations.lock("serving")
@@ -61,8 +67,6 @@ class MaterializedViews:
         except BaseException:
             self._lock.close()
             raise
-        self.heard: Callable[[], tuple[int, int] | None] = lambda: None
-        """(Kafka offset of the end, Unix ms) of the last word of a node; the app sets it."""
         self.passed = 0
         """Kafka offset up to which only markers follow the position."""
         self.rewinds = 0

@@ -25,6 +25,8 @@ META: Final = b"\xff/position"
 """Sorts after every row: no view's name begins with that byte."""
 MODEL: Final = b"\xfe/"
 """Begins the keys of the model's entities."""
+OPEN_FILES_MAX: Final = 64
+"""Tables that are open at a time."""
 _UNKNOWN: Final[Any] = object()
 _encode = msgspec.json.Encoder().encode
 
@@ -209,6 +211,7 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_keep_log_file_num(2)
+    options.set_max_open_files(OPEN_FILES_MAX)
     return options
 
 

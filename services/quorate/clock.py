@@ -7,6 +7,7 @@ Chance is a ``random.Random`` argument, seeded by whoever composes the node.
 import asyncio
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Protocol
 
 
@@ -44,10 +45,13 @@ class Scheduler(Clock, Protocol):
 
 
 class LoopScheduler:
-    """The ``Scheduler`` of a running asyncio (uvloop) loop."""
+    """The ``Scheduler`` of a running asyncio (uvloop) loop. What it runs sees the context variables of its making,
+    whoever asked for it.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._context = copy_context()
         self.monotonic = time.monotonic
         self._in_turn = False
         self._ending: list[Callable[[], None]] = []
@@ -58,11 +62,11 @@ class LoopScheduler:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run it after what is already waiting."""
-        self._loop.call_soon(callback)
+        self._loop.call_soon(callback, context=self._context)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Run it once, ``delay_s`` seconds from now."""
-        return self._loop.call_later(delay_s, callback)
+        return self._loop.call_later(delay_s, callback, context=self._context)
 
     def take_turn(self, action: Callable[[], None]) -> None:
         """Run it now, and then what it put off to the turn's end, whether it raised or not. In a turn: part of it."""
@@ -83,7 +87,7 @@ class LoopScheduler:
         if self._in_turn:
             self._ending.append(callback)
         else:
-            self._loop.call_soon(callback)
+            self._loop.call_soon(callback, context=self._context)
 
     def _run(self, callback: Callable[[], None]) -> None:
         """As the loop would: an error is told, and keeps nobody else from running."""

@@ -3,23 +3,31 @@ every program of ours says of an address that it cannot listen on.
 
 Rules: a ``ProtocolFactory`` makes the protocols of a listener and stands before each: who is let in is a rule of
 ``quorate.admission``; the first byte, each head and the pause between requests have deadlines, looked at in one sweep.
-What a request says is not its business, but where its head ends. The application tells it what was answered
+What a request says is not its business, but where its head ends; who begins with TLS is told, in its words, that there
+is none. The application tells it what was answered
 (``answered``), for the server below does not say; a body has the application's own deadline.
 """
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
+from quorate import tls
 from quorate.admission import Admission
 from quorate.bounds import bounded
+from quorate.descriptors import raised, shared
 from quorate.errors import AddressError
 
+log = logging.getLogger(__name__)
+
+PLACES_LEAST: Final = 16
+"""Connections that a listener cannot do without."""
 _END = b"\r\n\r\n"
 _REMEDIES: Mapping[int | None, str] = {
     errno.EADDRINUSE: "end what listens there, or give another port",
@@ -60,6 +68,19 @@ class ListeningLimits(msgspec.Struct, frozen=True, kw_only=True):
         bounded(self)
 
 
+def fitted(limits: ListeningLimits, beside: int) -> ListeningLimits:
+    """The limits as they fit below what this process may open, which is raised as far as it may be; ``beside``: what
+    else it opens. Raises UsageError when too little is left to listen at all.
+    """
+    setting = "connections_max"
+    asked = {setting: limits.connections_max}
+    limit = raised(beside + limits.connections_max)
+    had = shared(asked, {setting: PLACES_LEAST}, limit - beside, limit)
+    if had != asked:
+        log.warning("few descriptors (%d): %d connections at a time, not %d", limit, had[setting], asked[setting])
+    return msgspec.structs.replace(limits, **had)
+
+
 class _Guest(asyncio.Protocol):
     """One connection, and the protocol that serves it."""
 
@@ -87,6 +108,10 @@ class _Guest(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Look for the end of a head, and pass all of it on."""
+        if not self._asked and tls.is_client_hello(data):
+            self.transport.write(tls.REFUSAL)
+            self.transport.close()
+            return
         if not self.busy:
             if not self.in_head:
                 self.in_head = self._asked = True

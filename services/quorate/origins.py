@@ -49,6 +49,11 @@ class Foreign(msgspec.Struct, frozen=True):
     code: str
     message: str
 
+    @property
+    def body(self) -> bytes:
+        """What it is answered, as JSON."""
+        return msgspec.json.encode({"error": {"code": self.code, "message": self.message}})
+
 
 def allowed_names(hosts: Iterable[str], origins: Iterable[str] = (), *, setting: str = "allowed_hosts") -> AllowedNames:
     """With names in any case."""

@@ -1,8 +1,9 @@
 """Tables for eyes: left-aligned columns that fit the terminal.
 
-Rules: nothing is left out and no word is broken. What is too wide is first wrapped within its columns; where the words
-themselves do not fit side by side, each row becomes a block of lines, a name and a value each. Into a pipe a row is one
-line, as wide as it is. Nothing a terminal would obey is printed (quorate/terminal.py).
+Rules: nothing is left out. What is too wide is first wrapped within its columns; where the words themselves do not fit
+side by side, each row becomes a block of lines, a name and a value each. A word is broken only where it is longer than
+all that is left of a line. Into a pipe a row is one line, as wide as it is. Nothing a terminal would obey is printed
+(quorate/terminal.py).
 """
 
 import re
@@ -14,6 +15,8 @@ from itertools import zip_longest
 from quorate.terminal import visible, visible_bytes
 
 GAP = "  "
+ROOM_MIN, BELOW = 40, 10
+"""A text that would have less beside its head stands below it, so far in."""
 _WORD = re.compile(r"\S+?(?:,|$|(?=\s))")
 
 
@@ -30,7 +33,7 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[object]], width: int 
     if width is not None and _whole(widths) > width:
         words = [max(len(word) for row in cells for word in _words(row[column])) for column in range(len(header))]
         if _whole(words) > width:
-            yield from _blocks(cells)
+            yield from _blocks(cells, width)
             return
         widths = _narrowed(widths, words, width)
     for row in cells:
@@ -53,7 +56,7 @@ def _text(value: object) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Its words in lines of this width; a comma ends a word too."""
+    """Its words in lines of this width; a comma ends a word too, and one that is longer than a line is broken."""
     lines, line = list[str](), ""
     for match in _WORD.finditer(text):
         glue = " " if line and text[match.start() - 1].isspace() else ""
@@ -61,7 +64,24 @@ def wrapped(text: str, width: int) -> list[str]:
             lines.append(line)
             line, glue = "", ""
         line += glue + match[0]
+        while len(line) > width:
+            lines.append(line[:width])
+            line = line[width:]
     return [*lines, line]
+
+
+def hanging(head: str, text: str, width: int | None = None) -> Iterator[str]:
+    """``text`` behind its head, wrapped on a terminal: under its beginning, or below the head where little is left."""
+    width = width or terminal_width()
+    if width is None or len(head) + len(text) <= width:
+        yield head + text
+        return
+    if width - len(head) < ROOM_MIN:
+        yield head.rstrip()
+        head = " " * min(BELOW, width // 2)
+    for line in wrapped(text, width - len(head)):
+        yield head + line
+        head = " " * len(head)
 
 
 def _words(text: str) -> list[str]:
@@ -87,11 +107,12 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
         yield GAP.join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
 
 
-def _blocks(cells: Sequence[Sequence[str]]) -> Iterator[str]:
+def _blocks(cells: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     header, *rows = cells
     name_width = max(map(len, header))
+    room = max(width - name_width - len(GAP), 1)
     for count, row in enumerate(rows):
         if count:
             yield ""
         for name, text in zip(header, row, strict=True):
-            yield f"{name.ljust(name_width)}{GAP}{text}".rstrip()
+            yield from _lines((name, text), (name_width, room))

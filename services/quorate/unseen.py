@@ -8,5 +8,7 @@ def unseen_by_git(folder: Path) -> None:
     """A folder of ours that stands in somebody's checkout is no part of it, least of all a secret. What is there stays;
     where it cannot be written (a disk that is full), nothing else needs it.
     """
-    with suppress(OSError), (folder / ".gitignore").open("x", encoding="ascii") as file:
-        file.write("*\n")
+    ignored = folder / ".gitignore"
+    with suppress(OSError):
+        ignored.touch(mode=0o600, exist_ok=False)
+        ignored.write_text("*\n", encoding="ascii")

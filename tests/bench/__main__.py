@@ -1,7 +1,8 @@
 """``make bench``: measure beside controls in the same run. Raw samples, figures and the report go to ``.run/bench``.
 
 A measure that fails, or does not end in time, is told in the report, and the next one goes on. The report is written
-anew after each. ``counts --write`` only counts, and writes the table that tests compare (``tests/bench/counts.toml``).
+anew after each. ``--beside CHECKOUT`` measures another checkout too, in turns with this one (``pairs``).
+``counts --write`` only counts, and writes the table that tests compare (``tests/bench/counts.toml``).
 """
 
 import argparse
@@ -30,13 +31,16 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="how often; two or more are compared")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="of each load")
     parser.add_argument("--write", action="store_true", help="with counts alone: write its table, and do nothing else")
+    parser.add_argument("--beside", metavar="CHECKOUT", default="", help="another checkout, for pairs")
     options = parser.parse_args()
     if options.write:
         if options.measures != ["counts"]:
             parser.error("--write goes with counts, and nothing else")
         counts.write(counts.whole())
         return 0
-    chosen = options.measures or list(MEASURES)
+    chosen = options.measures or [name for name in MEASURES if name != "pairs" or options.beside]
+    if "pairs" in chosen and not (Path(options.beside) / "services").is_dir():
+        parser.error("pairs needs --beside, a checkout of the project")
     if unknown := [name for name in chosen if name not in MEASURES]:
         parser.error(f"no such measure: {', '.join(unknown)}")
     folder = ROOT / ".run" / "bench" / time.strftime("%Y%m%d-%H%M%S")
@@ -50,7 +54,7 @@ def main() -> int:
         for place, name in enumerate(chosen, start=1):
             gone = time.monotonic() - began
             print(f"[{place}/{len(chosen)}] {name} (run {number} of {options.runs}, {gone:.0f} s so far)", flush=True)
-            runs[-1].update(apart(Run(where, tools, options.seconds, name)))
+            runs[-1].update(apart(Run(where, tools, options.seconds, name, options.beside)))
             report.write_text(render(runs, _machine(options.seconds, time.monotonic() - began)))
         draw([where], where)
     print(report.read_text())

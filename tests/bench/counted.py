@@ -451,8 +451,8 @@ class BrokerSet:
         self.client.ask(1004, seen, brokerName=self.name)
 
 
-def beat(name: str, broker: int) -> bytes:
-    """A heartbeat, as brokers send them: one-way."""
+def beat(name: str, broker: int, *, oneway: bool = True) -> bytes:
+    """A heartbeat; brokers send them one-way."""
     fields: dict[str, object] = {
         "clusterName": "bench",
         "brokerName": name,
@@ -464,7 +464,7 @@ def beat(name: str, broker: int) -> bytes:
         "heartbeatTimeoutMills": 60000,
         "electionPriority": 2147483647,
     }
-    return encode_request(904, 0, texts(fields), oneway=True, version=479)
+    return encode_request(904, 0, texts(fields), oneway=oneway, version=479)
 
 
 class Counted:
@@ -583,12 +583,13 @@ def operations(*, only_alone: bool = False) -> Table:
         return table
     take(f"commit among {CLIENTS}", [one.alter for one in sets], AMONG)
     take("read alone", [first.read], READS)
-    take(f"read among {CLIENTS}", [one.read for one in sets], AMONG, ("leader",))
+    take(f"read among {CLIENTS}", [one.read for one in sets], AMONG)
     take("read alone, asked of a follower", [there.read], READS)
     table |= {f"a second at rest: {role}": rest[role].over(REST_S) for role in ROLES}
-    table["heartbeat alone: leader"] = beaten(cluster, first.client, [beat("bench-0", 1)] * BEATS, rest)
     together = b"".join([beat("bench-0", 1 + number % 3) for number in range(100)])
-    table["heartbeat among 100: leader"] = beaten(cluster, first.client, [together] * 10, rest).over(100)
+    for role, client in zip(ROLES, (first.client, there.client), strict=True):
+        table[f"heartbeat alone: {role}"] = beaten(cluster, client, [beat("bench-0", 1)] * BEATS, rest, role)
+        table[f"heartbeat among 100: {role}"] = beaten(cluster, client, [together] * 10, rest, role).over(100)
     return table
 
 
@@ -612,14 +613,14 @@ def resting(cluster: Counted) -> Table:
     return rest
 
 
-def beaten(cluster: Counted, client: Client, pieces: list[bytes], rest: Table) -> Counts:
-    """What each piece costs the leader, when they come at an even pace, beside what it spends at rest."""
+def beaten(cluster: Counted, client: Client, pieces: list[bytes], rest: Table, role: str) -> Counts:
+    """What each piece costs who hears it, when they come at an even pace, beside what it spends at rest."""
     seconds = 0.1
     with cluster.metered() as found:
         for number, piece in enumerate(pieces):
             cluster.world.after(number * seconds / len(pieces), partial(client.send, piece))
         cluster.run(seconds)
-    return found["leader"].plus(rest["leader"], -seconds / REST_S).over(len(pieces))
+    return found[role].plus(rest[role], -seconds / REST_S).over(len(pieces))
 
 
 def grown(sets: int) -> Table:

@@ -2,9 +2,10 @@
 
 Rules: the cost of a heartbeat, a commit and an election is counted (``tests.bench.counted``), for a curve of times
 would be one of the machine's hours. A restart is timed: a node alone, whose log was made through ``node.submit`` as
-fast as it takes commands, is started again as a process of its own, until it is ready to decide.
+fast as it takes commands, is started again as a process of its own, until it is ready to decide. What a heartbeat, a
+commit and an election cost with that log is CPU of such a process, its client included: the median of several rounds.
 
-Usage, of its own processes: ``growth write|start FOLDER EVENTS``.
+Usage, of its own processes: ``growth write|start|cost FOLDER EVENTS``.
 """
 
 import asyncio
@@ -19,11 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from quorate.controller import Answered, ReadView
-from quorate.metadata.commands import PutTopic
+from quorate.metadata.commands import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    Command,
+    ElectMaster,
+    PutTopic,
+    RegisterBroker,
+)
 from quorate.node import Node
 from quorate.node.logs import configure
 from quorate.node.settings import LogSection, NodeSettings, build
-from tests.bench.counted import values
+from tests.bench.counted import beat, values
 from tests.bench.counts import ROOT, counted
 from tests.bench.harness import Figure, Run, ending, rss_mib, said
 from tests.clusters import free_ports
@@ -34,6 +42,8 @@ TOPICS = 1000
 AT_ONCE = 256
 WRITE_S = 240
 READY_S = 60.0
+ROUNDS, BEATS, ASKED = 7, 2000, 100
+"""Of heartbeats in each round; of commits and elections, one by one."""
 
 
 def growth(run: Run) -> None:
@@ -69,6 +79,9 @@ def _events(folder: Path, events: int) -> Figure:
         if offset < events:
             raise RuntimeError(f"after a {end} the log ends at {offset}, not at {events} or later")
         found |= {f"ready_s_after_{end.replace(' ', '_')}": round(took, 2), "rss_mib": round(resident, 1)}
+    with ending(_program("cost", folder, events)) as costing:
+        found |= json.loads(said(costing))
+        costing.wait(READY_S)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return found | {"disk_mib": round(size / 2**20, 1)}
 
@@ -118,7 +131,7 @@ async def _write(folder: Path, events: int) -> None:
     print(json.dumps({"events": end, "written_per_second": round(rate)}), flush=True)
 
 
-async def _start(folder: Path) -> None:
+async def _start(folder: Path, _: int) -> None:
     """Until it is ready; then wait to be killed."""
     async with Node(settings(folder)) as node:
         await node.ready(READY_S)
@@ -128,12 +141,73 @@ async def _start(folder: Path) -> None:
         await asyncio.Event().wait()
 
 
+async def _cost(folder: Path, events: int) -> None:
+    """CPU of this process, µs, for a heartbeat, a commit, and an election with the report that follows it."""
+    async with Node(settings(folder)) as node:
+        await node.ready(READY_S)
+        name, address = f"bench-{events}", "127.0.0.1:1"
+        for broker in (1, 2):
+            await _answered(node, ApplyBrokerId("bench", name, broker, f"{address};{broker}"))
+            await _answered(node, RegisterBroker("bench", name, broker, address))
+        host, _, port = node.addresses.rpc.rpartition(":")
+        answers, brokers = await asyncio.open_connection(host, int(port))
+
+        async def beats() -> None:
+            brokers.write((beat(name, 1) + beat(name, 2)) * (BEATS // 2 - 1))
+            brokers.write(beat(name, 1) + beat(name, 2, oneway=False))
+            await answers.read(4096)  # The last one's answer: all were heard.
+
+        async def commits() -> None:
+            for number in range(ASKED):
+                await _answered(node, PutTopic(topic="cost", read_queues=1 + number % 2, write_queues=1, permission=6))
+
+        async def elections() -> None:
+            for number in range(ASKED):
+                await _answered(node, ElectMaster(name, broker_id=1 + number % 2, designate=True))
+                await _both_in_sync(node, name)
+
+        await beats()
+        await _answered(node, ElectMaster(name, broker_id=2))
+        await _both_in_sync(node, name)
+        found: Figure = {}
+        for work, times in ((beats, BEATS), (commits, ASKED), (elections, ASKED)):
+            rounds = []
+            for _ in range(ROUNDS):
+                began = time.process_time()
+                await work()
+                rounds.append((time.process_time() - began) * 1e6 / times)
+            found[f"{work.__name__}_cpu_us"] = round(sorted(rounds)[ROUNDS // 2], 1)
+    print(json.dumps(found), flush=True)
+
+
+async def _both_in_sync(node: Node, name: str) -> None:
+    """As the master reports after each election: only who is in sync can be elected."""
+    found = node.core.controller.state.broker_sets[name]
+    assert found.master is not None
+    await _answered(
+        node,
+        AlterSyncStateSet(
+            broker_set=name,
+            master=found.master,
+            master_epoch=found.master_epoch,
+            sync_state_set=(1, 2),
+            sync_state_set_epoch=found.sync_state_set_epoch,
+        ),
+    )
+
+
+async def _answered(node: Node, command: Command) -> None:
+    outcome = await node.submit(command)
+    assert isinstance(outcome, Answered), outcome
+
+
 def main(what: str, folder: str, events: str) -> None:
     """One of its processes."""
     import uvloop
 
     configure(LogSection(level="error"))
-    uvloop.run(_write(Path(folder), int(events)) if what == "write" else _start(Path(folder)))
+    work = {"write": _write, "start": _start, "cost": _cost}[what]
+    uvloop.run(work(Path(folder), int(events)))
 
 
 if __name__ == "__main__":

@@ -86,6 +86,8 @@ class Run:
     tools: Path
     seconds: int
     measure: str
+    beside: str = ""
+    """Another checkout, for ``pairs``."""
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def take(self, name: str, work: Callable[[], Figure]) -> Figure:
@@ -247,7 +249,7 @@ def profile(run: Run, pid: int, name: str, work: Callable[[int], Figure]) -> Non
     seconds = 3
 
     def sampled() -> Figure:
-        stacks = run.folder / f"{name.replace(' ', '-')}.stacks"
+        stacks = run.folder / f"{name.replace(' ', '-').replace('/', '-')}.stacks"
         words = ["record", "-p", str(pid), "-d", str(seconds), "-r", "200", "-f", "raw", "-o", str(stacks)]
         program = Path(sys.executable).with_name("py-spy")
         spy = subprocess.Popen([str(program), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -267,23 +269,38 @@ def profile(run: Run, pid: int, name: str, work: Callable[[int], Figure]) -> Non
 ROOTS = ("threading.py)", "asyncio/runners.py)", "uvloop/__init__.py)", "<frozen runpy>)", "quorate/__main__.py)")
 """Everything is below these, and below the command line: they say nothing."""
 
-WAITING = "ThreadWorker._work "
-"""The disk's thread with nothing to do, which is taken for work."""
+WAITING = ("ThreadWorker._work ", "_worker (concurrent/futures/thread.py")
+"""Threads with nothing to do, which are taken for work."""
 
 
 def hottest(stacks: Path, count: int = 15) -> list[str]:
-    """The functions most samples were in, or below, as ``share function``."""
+    """The functions most samples were in, or below, as ``share function``; and first, what adds up to the whole: the
+    room (two folders) whose function it was that worked, or called what is not Python.
+    """
     inside: Counter[str] = Counter()
+    rooms: Counter[str] = Counter()
     total = 0
     for line in stacks.read_text().splitlines() if stacks.exists() else ():
         stack, _, times = line.rpartition(" ")
-        if WAITING in stack.rpartition(";")[2]:
+        last = stack.rpartition(";")[2]
+        if last.startswith(WAITING):
             continue
         total += int(times)
+        rooms[_room(last)] += int(times)
         for function in {frame.rpartition(":")[0] + ")" for frame in stack.split(";")}:
             inside[function] += int(times)
     told = [(times, name) for name, times in inside.most_common() if not name.endswith(ROOTS) and "/cli/" not in name]
-    return [f"{times * 100 / total:.0f} % {name}" for times, name in told[:count]]
+    shares = ", ".join(f"{room} {times * 100 / total:.0f} %" for room, times in rooms.most_common(8))
+    return [f"by room: {shares}"] * bool(total) + [
+        f"{times * 100 / total:.0f} % {name}" for times, name in told[:count]
+    ]
+
+
+def _room(frame: str) -> str:
+    """``consensus/raft`` of ``name (quorate/consensus/raft/engine.py:1)``; what is not ours by its first folder."""
+    path = frame.rpartition("(")[2].rpartition(":")[0]
+    folders = path.rpartition("quorate/")[2].split("/")[:-1] if "quorate/" in path else path.split("/")[:1]
+    return "/".join(folders[:2]) or "quorate"
 
 
 @contextmanager
@@ -374,3 +391,19 @@ def ours(run: Run, *words: str) -> Iterator[Ours]:
             cluster = Ours(up)
             cluster.leader()
             yield cluster
+
+
+def measured(run: Run, cluster: Ours, mode: str, connections: int, rate: float, name: str, seconds: int = 0) -> Figure:
+    """One load on the leader, with what it cost each node: CPU per operation, and syncs of the journal."""
+    leader = cluster.leader()
+    nodes = [leader, *(node for node in cluster.started.nodes if node is not leader)]
+    generator = start_load(run, mode, cluster.rpc(leader), connections, rate, name, seconds)
+    before, syncs = [cpu_s(node["pid"]) for node in nodes], cluster.syncs()
+    figure = finish_load(generator)
+    spent = [cpu_s(node["pid"]) - used for node, used in zip(nodes, before, strict=True)]
+    if cluster.leader() is not leader:
+        raise RuntimeError("the leader changed meanwhile")
+    figure["leader_cpu_us"] = round(spent[0] * 1e6 / figure["operations"], 1)
+    figure["follower_cpu_us"] = round(max(spent[1:]) * 1e6 / figure["operations"], 1)
+    figure["syncs"] = [after - earlier for after, earlier in zip(cluster.syncs(), syncs, strict=True)]
+    return figure

@@ -21,6 +21,7 @@ from tests.bench.harness import (
     finish_load,
     fsync_probe,
     load,
+    measured,
     middle,
     null_server,
     ours,
@@ -30,15 +31,20 @@ from tests.bench.harness import (
 )
 from tests.bench.java import java
 from tests.bench.keys import keys
+from tests.bench.links import links
 from tests.bench.machine_counts import machine_counts
 from tests.bench.page import page
+from tests.bench.pairs import pairs
 from tests.bench.projections import projections
+from tests.bench.snapshot import snapshot
 from tests.bench.spark_source import spark_source
 from tests.bench.watchers import watchers
 
 CLIENTS = (1, 16, 64)
 COMMITS = 150_000
 SYNC_PERIOD_S = 0.005
+SETTLE_S, REST_S = 2.0, 10.0
+"""After a cluster began; and how long it is watched at rest."""
 PROFILES = (
     ("closed 1", "commits", 1, 0.0),
     ("closed 64", "commits", 64, 0.0),
@@ -63,35 +69,33 @@ def controls(run: Run) -> None:
     run.take("null SIGKILL", partial(null_failover, run))
 
 
-def _measured(run: Run, cluster: Ours, mode: str, connections: int, rate: float, name: str, seconds: int = 0) -> Figure:
-    """One load on the leader, with what it cost each node: CPU per operation, and syncs of the journal."""
-    leader = cluster.leader()
-    nodes = [leader, *(node for node in cluster.started.nodes if node is not leader)]
-    generator = start_load(run, mode, cluster.rpc(leader), connections, rate, name, seconds)
-    before, syncs = [cpu_s(node["pid"]) for node in nodes], cluster.syncs()
-    figure = finish_load(generator)
-    spent = [cpu_s(node["pid"]) - used for node, used in zip(nodes, before, strict=True)]
-    if cluster.leader() is not leader:
-        raise RuntimeError("the leader changed meanwhile")
-    figure["leader_cpu_us"] = round(spent[0] * 1e6 / figure["operations"], 1)
-    figure["follower_cpu_us"] = round(max(spent[1:]) * 1e6 / figure["operations"], 1)
-    figure["syncs"] = [after - earlier for after, earlier in zip(cluster.syncs(), syncs, strict=True)]
-    return figure
-
-
 def commits(run: Run) -> None:
     """Closed loop with 1, 16 and 64 clients; open loop at 1,000 a second over 64 connections; CPU, syncs and memory."""
     loads = [(f"closed {clients}", "commits", clients, 0.0) for clients in CLIENTS]
     loads += [("open 1000", "commits", 64, 1000.0), ("reads 16", "reads", 16, 0.0), ("reads 64", "reads", 64, 0.0)]
     with ours(run) as cluster:
+        run.take("rest", partial(rest, cluster))
         for name, mode, clients, rate in loads:
-            run.take(name, partial(_measured, run, cluster, mode, clients, rate, name.replace(" ", "-")))
+            run.take(name, partial(measured, run, cluster, mode, clients, rate, name.replace(" ", "-")))
         leader = cluster.leader()
         for name, mode, clients, rate in PROFILES:
             file = f"profiled-{name.replace(' ', '-')}"
             again = partial(load, run, mode, cluster.rpc(leader), clients, rate, file)
             profile(run, leader["pid"], name, again)
+        follower = cluster.follower()
+        on_leader = partial(load, run, "commits", cluster.rpc(leader), 64, 0.0, "profiled-follower")
+        profile(run, follower["pid"], "follower, closed 64", on_leader)
+        there = partial(load, run, "reads", cluster.rpc(follower), 16, 500.0, "profiled-reads-follower")
+        profile(run, follower["pid"], "reads, follower", there)
+        profile(run, leader["pid"], "at rest", lambda seconds: {"share": cpu_share(leader["pid"], seconds)})
         run.take("memory", partial(memory, run, cluster))
+
+
+def rest(cluster: Ours) -> Figure:
+    """CPU of the leader and of a follower of whom nobody asks anything, in per cent of a core."""
+    time.sleep(SETTLE_S)
+    leader, follower = (cpu_share(node["pid"], REST_S) for node in (cluster.leader(), cluster.follower()))
+    return {"leader_pct": round(100 * leader, 2), "follower_pct": round(100 * follower, 2)}
 
 
 def memory(run: Run, cluster: Ours) -> Figure:
@@ -148,8 +152,9 @@ def heartbeats(run: Run) -> None:
         node = cluster.leader()
         for name, connections, rate in BEATS:
             run.take(name, partial(_beats, run, node["pid"], cluster.rpc(node), connections, rate, name))
-        again = partial(load, run, "beats", cluster.rpc(node), 500, 10_000, "profiled-beats")
-        profile(run, node["pid"], "heartbeats", again)
+        for name, connections, rate in BEATS:
+            again = partial(load, run, "beats", cluster.rpc(node), connections, rate, "profiled-beats")
+            profile(run, node["pid"], name, again)
 
 
 def _beats(run: Run, pid: int, port: int, connections: int, rate: float, name: str) -> Figure:
@@ -171,14 +176,18 @@ MEASURES: dict[str, Callable[[Run], None]] = {
     "etcd": etcd,
     "keys": keys,
     "reads": reads,
+    "links": links,
     "heartbeats": heartbeats,
     "failover": failover,
     "scale": scale,
     "growth": growth,
     "restart": restart,
+    "snapshot": snapshot,
     "consumers": consumers,
     "watchers": watchers,
     "page": page,
     "spark": spark_source,
     "projections": projections,
+    "pairs": pairs,
 }
+"""``pairs`` needs another checkout to compare with."""

@@ -100,6 +100,15 @@ BARS = (
     Bar("a lone put: p50 to (a lone commit by remoting + 1.2 × a bare call)", "keys lone", "p50_to_allowed", 1, "×"),
     Bar("event → page: p50", PAGE, "p50_ms", 500, "ms"),
     Bar("event → page: p99", PAGE, "p99_ms", 1500, "ms"),
+    Bar("64 clients, to the other checkout: commits/s", "pairs 64", "per_second_ratio", -1.8, "×"),
+    Bar("64 clients, to the other checkout: p99", "pairs 64", "p99_us_ratio", 0.6, "×"),
+    Bar("1 client, to the other checkout: p50", "pairs 1", "p50_us_ratio", 0.65, "×"),
+    Bar("1 client, with tags between voters to without: CPU of the leader for each", "links 1", "ratio", None, "×"),
+    Bar("what these tags add to a lone commit", "links 1", "added_us", None, "µs"),
+    Bar("64 clients, with these tags to without: CPU of the leader for each", "links 64", "ratio", None, "×"),
+    Bar("what these tags add to a commit among 64", "links 64", "added_us", None, "µs"),
+    Bar("a leader at rest, of a core", "rest", "leader_pct", 1, "%"),
+    Bar("a follower at rest, of a core", "rest", "follower_pct", 1, "%"),
     Bar("events through the Spark source, streaming", SOURCE, "per_second", -10_000, "/s", 1, LOG),
     Bar("through Spark's own Kafka connector", "spark stream kafka", "per_second", None, "/s", 1, LOG),
 )  # fmt: skip
@@ -196,13 +205,18 @@ PROFILE_OF = {
     "open 1000": "open 1000",
     L_IDLE: "reads",
     L_BUSY: "reads",
-    F_IDLE: "reads",
-    F_BUSY: "reads",
-    PIPED: "heartbeats",
-    PACED: "heartbeats",
-    "scale 2000": "heartbeats",
+    F_IDLE: "reads, follower",
+    F_BUSY: "reads, follower",
+    PIPED: PIPED,
+    PACED: PACED,
+    "scale 2000": PACED,
+    "rest": "at rest",
+    "pairs 64": "closed 64",
+    "pairs 1": "closed 1",
 }
 """Where the time of a figure goes: the leader, sampled under the same kind of load once more."""
+OF_KEY = {"follower_cpu_us": "follower, closed 64"}
+"""And where one figure of several has its own."""
 
 
 def profiles(figures: Figures) -> list[str]:
@@ -210,7 +224,7 @@ def profiles(figures: Figures) -> list[str]:
     missed: dict[str, list[str]] = {}
     for bar in BARS:
         if bar.kept(figures) is False:
-            missed.setdefault(PROFILE_OF.get(bar.name, ""), []).append(bar.what)
+            missed.setdefault(OF_KEY.get(bar.key) or PROFILE_OF.get(bar.name, ""), []).append(bar.what)
     found: list[str] = []
     for name, titles in missed.items():
         profile = figures.get(f"profile {name}", {})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.browser.screen import Screen, whole
+from tests.unit.model.test_words import SPANS
 
 PAGES = (
     "now",
@@ -282,3 +283,10 @@ def test_the_whole_page_is_light(fresh: Screen) -> None:
     assert len(sizes) > 20
     assert sum(size for _, size in sizes) < 300_000
     assert hosts == {fresh.url.split("/")[2]}
+
+
+def test_the_page_tells_a_span_as_the_server_does(screen: Screen) -> None:
+    """What both have to say of a time is the same to the letter, also where it is rounded."""
+    screen.open("/now")
+    script = "async spans => (({ span }) => spans.map(span))(await import('./js/format.js'))"
+    assert screen.page.evaluate(script, [ms for ms, _ in SPANS]) == [told for _, told in SPANS]

@@ -74,6 +74,25 @@ def test_good_data_stays_when_the_next_answer_fails(faulty: Screen) -> None:
     assert faulty.stamps() == {600}
 
 
+def test_an_alarm_of_a_node_is_the_sentence_and_the_first_reason(faulty: Screen) -> None:
+    """A node's words, whole: no link to a set, no event it came of."""
+    alarm = "node 2 stopped: its state was wrong at index 7: a reason"
+
+    def alarmed(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        told["data"] |= {"level": "unhealthy", "sentence": f"Alarm: {alarm}."}
+        told["data"]["reasons"].insert(0, {"kind": "alarm", "keys": [], "text": alarm, "since": None, "offset": None})
+        route.fulfill(response=answer, json=told)
+
+    faulty.page.route("**/api/health*", alarmed)
+    faulty.open("/now")
+    assert faulty.text("#p-health .big") == f"Unhealthy: Alarm: {alarm}."
+    assert faulty.text("#p-health .reasons tr") == alarm
+    assert not faulty.page.locator("#p-health .reasons tr").first.locator("a").count()
+    assert faulty.page.locator("#p-health .reasons tr").first.locator("svg.lost-c").count() == 1
+
+
 def test_an_offset_beyond_the_end_is_said_whatever_else_is_answered(faulty: Screen) -> None:
     """What was asked of now may be answered after what was refused: the page still says where the log ends."""
     held: list[Route] = []

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.clusters import free_ports
@@ -19,14 +21,16 @@ GROUP = "group1"
 
 
 class QuorateCluster:
-    """Nodes on loopback; everything it starts it also ends, by pid."""
+    """Nodes on loopback, with these settings of the environment; everything it starts it also ends, by pid."""
 
-    def __init__(self, directory: Path, nodes: int = 3) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] = MappingProxyType({}), *, nodes: int = 3) -> None:
         self.directory = directory
+        self._environment = {"QUORATE_CLUSTER__NAME": GROUP, **settings}
         directory.mkdir(parents=True, exist_ok=True)
         self._log = (directory / "up.log").open("ab")
         base = free_ports(10 * nodes)
         command = ["up", "--nodes", str(nodes), "--data-dir", str(directory / "data"), "--base-port", str(base)]
+        command += ["--feature-level", "1"]  # Some cases are recorded at it, others after ``raise_level``.
         self._up = self._start(command, stdout=subprocess.PIPE)
         self._served: dict[int, subprocess.Popen[bytes]] = {}
         self.nodes: dict[int, dict[str, Any]] = {}
@@ -39,7 +43,7 @@ class QuorateCluster:
             stdout=stdout or self._log,
             stderr=self._log,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "QUORATE_CLUSTER__NAME": GROUP},
+            env={**os.environ, **self._environment},
         )
 
     def _ready(self) -> dict[str, Any]:

@@ -61,7 +61,8 @@ from quorate.events import (
     WillDecided,
     WillHandedOver,
 )
-from quorate_spark.dashboard.fold import FIRST, LEARNER, fault_of
+from quorate.model.brokers import fault_of
+from quorate_spark.dashboard.fold import FIRST
 from quorate_spark.dashboard.model import RECENT_MAX, AcknowledgedRole, BrokerSet, Leader, Member, Node, settled
 
 _replace = msgspec.structs.replace
@@ -203,7 +204,11 @@ def _set_after(
                 return back
             return _replace(back, lost_at=None, lost_estimated=False, lost_offset=None)
         case BrokerRegistered() | BrokerAddressChanged():
-            return _with(found, _announced(_member(found, event.broker_id), event, stamp), stamp)
+            there = _with(found, _announced(_member(found, event.broker_id), event, stamp), stamp)
+            member = _member(there, event.broker_id)
+            if isinstance(event, BrokerAddressChanged) or event.broker_id != found.master or member.fenced:
+                return there
+            return _replace(there, lost_at=None, lost_estimated=False, lost_offset=None)
         case _:
             assert_never(event)
 
@@ -245,7 +250,7 @@ def _failed(found: BrokerSet, event: ElectionFailed, stamp: Stamp) -> BrokerSet:
     )
 
 
-def _lost(found: BrokerSet, event: ElectionFailed | BrokerFenced, stamp: Stamp) -> BrokerSet:
+def _lost(found: BrokerSet, event: ElectionFailed | BrokerFenced | BrokerDataCleaned, stamp: Stamp) -> BrokerSet:
     """From here on nobody serves; it began when the fault did, or now."""
     fault, estimated = fault_of(event)
     began = stamp.time_ms if fault is None else fault
@@ -280,11 +285,10 @@ def _acknowledged(found: BrokerSet, event: RoleChangeAcknowledged, stamp: Stamp)
 
 def _announced(member: Member, event: BrokerRegistered | BrokerAddressChanged, stamp: Stamp) -> Member:
     addr = event.address if isinstance(event, BrokerRegistered) else event.new_address
-    learner = event.capabilities.get(LEARNER, "").lower() == "true"
     if member.registered:
-        return _replace(member, addr=addr, learner=learner)
+        return _replace(member, addr=addr)
     why = member.why if member.fenced else ""
-    return _replace(member, addr=addr, learner=learner, registered=True, why=why, since=stamp.time_ms)
+    return _replace(member, addr=addr, registered=True, why=why, since=stamp.time_ms)
 
 
 def _applied(state: State, event: BrokerIdApplied, stamp: Stamp) -> BrokerSet:
@@ -309,7 +313,8 @@ def _cleaned(state: State, event: BrokerDataCleaned, stamp: Stamp) -> Map[str, B
     sync = tuple(broker_id for broker_id in found.sync if broker_id not in event.broker_ids)
     since = found.sync_since if sync == found.sync else stamp.time_ms
     smaller = _replace(found, members=left, sync=sync, sync_since=since, touched=stamp.offset)
-    return state.sets.set(found.name, settled(smaller))
+    gone = found.master in event.broker_ids and found.lost_at is None
+    return state.sets.set(found.name, settled(_lost(smaller, event, stamp) if gone else smaller))
 
 
 def _configured(state: State, event: ConfigChanged) -> Map[str, Config]:

@@ -7,12 +7,15 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.test_utils import TestClient
+from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
 
 from quorate.events import encode
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.panels.view import View
-from quorate_spark.dashboard.settings import Flapping
+from quorate_spark.dashboard.program import listen
+from quorate_spark.dashboard.service import Service
+from quorate_spark.dashboard.settings import Flapping, Settings
 from quorate_spark.dashboard.spool import Fact
 from tests.projections.history import History
 
@@ -20,6 +23,20 @@ RECORDED = Path(__file__).with_name("recorded.jsonl")
 Http = TestClient[web.Request, web.Application]
 FLAPPING = Flapping(elections=2, window_ms=60)
 """Made-up lives are short: some hundred milliseconds."""
+
+
+class Page(TestServer):
+    """A service behind the page's own door."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(service.app())
+        self._service = service
+
+    async def start_server(self, *_: Any, **__: Any) -> None:
+        self.runner = self._service.runner()
+        listener = await listen(self.runner, self._service, Settings(port=0))
+        self.port = listener.sockets[0].getsockname()[1]
+        self._root = URL(f"http://127.0.0.1:{self.port}")
 
 
 @cache

@@ -36,7 +36,7 @@ class Replay:
         self.segments: dict[str, Row] = {}
         self.sessions: dict[str, Row] = {}
         self.lost: dict[int, int] = {}
-        self.wills: set[int] = set()
+        self.wills: dict[int, tuple[Row, int]] = {}
         for row in self.rows:
             self.time = row["time_ms"]
             getattr(self, method(row["type"]))(row["event"], row["offset"], row["time_ms"], row["term"])
@@ -85,6 +85,9 @@ class Replay:
         member["addr"] = event.get("address", event.get("new_address"))
         member["said"] = {name: event[name] for name in ("capabilities", "topics") if event[name]}
         member["learner"] = event["capabilities"].get("asyncLearner", "").lower() == "true"
+        found = self.sets[event["broker_set"]]
+        if found["master"] == event["broker_id"] and "address" in event and not member["fenced"]:
+            self._serve(found, offset, time)
 
     _broker_address_changed = _broker_registered
 
@@ -179,6 +182,8 @@ class Replay:
                 sync_since=None, last_failed=None, elections=0, recent=[],
             )  # fmt: skip
             return
+        if found["master"] in ids:
+            self._lose(found, event, offset, time)
         kept = [number for number in found["sync"] if number not in ids]
         if kept != found["sync"]:
             found.update(sync=kept, sync_since=time)
@@ -348,11 +353,13 @@ class Replay:
     def _session_owner_settled(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         del self.lost[event["member_epoch"]]
 
-    def _will_handed_over(self, event: Row, _offset: int, _time: int, _term: int) -> None:
-        self.wills.add(event["session_epoch"])
+    def _will_handed_over(self, event: Row, _offset: int, time: int, _term: int) -> None:
+        said = {name: event[name] for name in ("client", "topic", "member")}
+        will = {"will": event["session_epoch"], **said, "since": time}
+        self.wills[event["session_epoch"]] = will, event["member_epoch"]
 
     def _will_acknowledged(self, event: Row, _offset: int, _time: int, _term: int) -> None:
-        self.wills.remove(event["session_epoch"])
+        del self.wills[event["session_epoch"]]
 
     def _topic_created(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.topics[event["topic"]] = event
@@ -504,7 +511,9 @@ class Replay:
             {
                 "id": number, "addr": member["addr"], "zone": labels.get(f"zone.{number}", ""),
                 "host": labels.get(f"host.{number}", ""), "alive": member["registered"] and not member["fenced"],
-                **{key: member[key] for key in ("why", "since", "priority", "learner", "reported")},
+                **{key: member[key] for key in ("why", "since", "reported")},
+                "priority": None if member["priority"] == 2**31 - 1 else member["priority"],
+                "learner": member["learner"] or str(number) in labels.get("learners", "").split(";"),
                 **member.get("said", {}),
             }
             for number, member in sorted(found["members"].items())
@@ -516,13 +525,30 @@ class Replay:
         row = {key: found[key] for key in same}
         flaps = recent >= flapping
         status = self._status(found, flaps)
-        return {**row, "status": status, "flapping": flaps, "elections_30m": recent, "members": members}
+        return {
+            **row,
+            "diverged": self._diverged(found),
+            "status": status,
+            "flapping": flaps,
+            "elections_30m": recent,
+            "members": members,
+        }
+
+    def _diverged(self, found: Row) -> list[int]:
+        """Who lives, follows a master that is there, and took an older epoch last."""
+        if found["master"] is None or found["lost_at"] is not None:
+            return []
+        return [
+            number
+            for number, member in sorted(found["members"].items())
+            if member["registered"] and not member["fenced"] and number not in found["sync"]
+            if member["reported"] and member["reported"]["epoch"] < found["epoch"]
+        ]
 
     def _status(self, found: Row, flaps: bool) -> str:
-        master = found["members"].get(found["master"])
         if found["master"] is None and found["epoch"] == 0:
             return "new"
-        if master is None or master["fenced"]:
+        if found["lost_at"] is not None:
             return "lost"
         if len(found["sync"]) == 1 and len(found["members"]) > 1:
             return "last"
@@ -562,6 +588,6 @@ def method(kind: str) -> str:
 
 def fault(event: Row) -> int | None:
     """When what a fencing or an election answers happened."""
-    if event["evidence"] == "heartbeat expired" and event["last_heartbeat_ms"] > 0:
+    if event.get("evidence") == "heartbeat expired" and event["last_heartbeat_ms"] > 0:
         return int(event["last_heartbeat_ms"])
-    return event["detected_ms"] or None
+    return event.get("detected_ms") or None

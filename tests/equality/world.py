@@ -11,6 +11,7 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,13 +21,11 @@ from typing import Any
 import grpc
 import psutil
 
-from quorate.gateway.grpc.pb import journal_pb2, members_pb2, mqtt_pb2, rpc_pb2
-from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
-from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
-from quorate.gateway.grpc.pb.mqtt_pb2_grpc import MqttStub
+from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub
 from tests.clusters import QUORATE, Started, free_ports, until
 from tests.clusters import up as cluster_up
+from tests.equality.services import Services
 from tests.projections.worker import Worker
 from tests.spark.streams import Stream
 
@@ -72,6 +71,7 @@ class World:
     folder: Path
     chance: random.Random
     brokers: dict[tuple[str, int], Process] = field(default_factory=dict)
+    services: Services = field(default_factory=Services)
     over: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class World:
             if number % 4 == 0:
                 address = self.cluster.nodes[number % len(self.cluster.nodes)]["grpc"]
                 self._write_keys(address, number)
-                self._write_members(address, number)
+                self.services.go_on(address)
             node = self.cluster.nodes[number % len(self.cluster.nodes)]["http"]
             method, path, body = self._change(number)
             data = None if body is None else json.dumps(body).encode()
@@ -126,29 +126,6 @@ class World:
             ended = number if number % 12 == 0 else number - 80
             if ended > 0:
                 leases.LeaseRevoke(rpc_pb2.LeaseRevokeRequest(ID=ended), timeout=5)
-
-    def _write_members(self, address: str, number: int) -> None:
-        """A member that is heard gets a shard and a client; now and then a shard and a session end."""
-        with suppress(grpc.RpcError), grpc.insecure_channel(address) as channel:
-            members, journal, mqtt = MembersStub(channel), JournalStub(channel), MqttStub(channel)
-            said = members_pb2.RegisterMemberRequest(
-                name="m", incarnation="1", roles=("journal", "mqtt"), timeout_ms=60_000
-            )
-            epoch = members.Register(said, timeout=5).epoch
-            beat = members_pb2.MemberHeartbeatRequest(name="m", epoch=epoch, applied_revision=epoch)
-            members.Heartbeat(beat, timeout=5)
-            opening = mqtt_pb2.OpenSessionRequest(
-                client=f"c{number % 3}", expiry_s=3600, member="m", member_epoch=epoch
-            )
-            session = mqtt.OpenSession(opening, timeout=5).session_epoch
-            if number % 8 == 0:
-                closing = mqtt_pb2.CloseSessionRequest(client=opening.client, session_epoch=session, end=True)
-                mqtt.CloseSession(closing, timeout=5)
-            shard = f"s{number % 5}"
-            if number % 16 == 0:
-                journal.DeleteShard(journal_pb2.DeleteShardRequest(shard=shard), timeout=5)
-            else:
-                journal.CreateShard(journal_pb2.CreateShardRequest(shard=shard, replication=1), timeout=5)
 
     def _change(self, number: int) -> tuple[str, str, Row | None]:
         if number % 50 == 1:
@@ -176,6 +153,25 @@ class World:
             broker.kill()
             self.over.wait(2.0)
             broker.start()
+
+    # -- what a client of keys sees
+
+    def keys_at(self, revision: int) -> list[Row] | None:
+        """All keys at a revision, as any node has them; None when it does not answer now, or is not so far."""
+        address = self.chance.choice(self.cluster.nodes)["grpc"]
+        with suppress(grpc.RpcError), grpc.insecure_channel(address) as channel:
+            everything = rpc_pb2.RangeRequest(key=b"\0", range_end=b"\0", revision=revision)
+            return [
+                {
+                    "name": found.key,
+                    "value": b64encode(found.value).decode(),
+                    "create_revision": found.create_revision,
+                    "mod_revision": found.mod_revision,
+                    "version": found.version,
+                }
+                for found in KVStub(channel).Range(everything, timeout=10).kvs
+            ]
+        return None
 
     # -- the kills
 

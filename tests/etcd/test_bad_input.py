@@ -2,6 +2,7 @@
 changes nothing: neither an offset nor the state's sum.
 """
 
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,12 +11,16 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from quorate.cli.client import Node
+from quorate.gateway.grpc.pb import journal_pb2 as journal
+from quorate.gateway.grpc.pb import members_pb2 as members
+from quorate.gateway.grpc.pb import mqtt_pb2 as mqtt
+from quorate.gateway.grpc.pb import offsets_pb2 as offsets
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.server import GrpcServer
-from quorate.gateway.http.answers import Done, StateHash, Status
-from quorate.gateway.http.writing import FeatureBody
+from quorate.gateway.http.answers import StateHash, Status
 from tests.clusters import Started, up
 from tests.unit.gateway.grpc.house import House
+from tests.unit.gateway.grpc.peer import ended
 
 WAYS: Final = ("leader", "follower")
 DEADLINE_S: Final = 20.0
@@ -88,6 +93,7 @@ EMPTY: Final[dict[str, Told]] = {
     "grpc.health.v1.Health/Check": OK,
     "grpc.health.v1.Health/List": OK,
     "grpc.health.v1.Health/Watch": OK,
+    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo": OK,
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": OK,
 }
 """What an empty message is told. An empty LeaseGrant is a request: any number, the shortest time."""
@@ -129,12 +135,121 @@ WRONG: Final[tuple[tuple[str, Any, Told], ...]] = (
     ("Maintenance/Alarm", _CLEARED, ("UNIMPLEMENTED", "quorate: an alarm stands for as long as its cause; see status")),
 )
 """Keys, leases, members and revisions that are not there, and what contradicts itself."""
+EPOCH: Final = 1
+"""Of no life, shard or session: an epoch is a revision, and others came first."""
+
+
+def _stale(name: str) -> Told:
+    return "FAILED_PRECONDITION", f"quorate: {name}"
+
+
+def _unknown(name: str) -> Told:
+    return "NOT_FOUND", f"quorate: {name}"
+
+
+_LED = journal.SegmentLeader(member="m", leader_epoch=EPOCH, member_epoch=EPOCH)
+_IN_SYNC = [journal.InSyncCopy(member="m", member_epoch=EPOCH)]
+_SECOND = members.RegisterMemberRequest(name="m", incarnation="2", timeout_ms=60_000)
+_OPENING = mqtt.OpenSessionRequest(client="c", member="m", member_epoch=EPOCH, expiry_s=60)
+_SUBSCRIBED = [mqtt.Subscription(filter="a/#", qos=1)]
+_MOVED = offsets.CommitOffset(shard="s", offset=9, expected_offset=8)
+_NOT_YET = offsets.CommitOffset(shard="s", offset=9, expected_revision=FAR)
+STALE: Final[dict[str, tuple[Any, Told]]] = {
+    "Members/Register": (_SECOND, ("ALREADY_EXISTS", "quorate: MemberExists")),
+    "Members/Heartbeat": (members.MemberHeartbeatRequest(name="m", epoch=EPOCH), _stale("StaleMemberEpoch")),
+    "Members/Heartbeats": (members.MemberHeartbeatRequest(name="m", epoch=EPOCH), _stale("StaleMemberEpoch")),
+    "Members/Drain": (members.DrainMemberRequest(name="m", epoch=EPOCH), _stale("StaleMemberEpoch")),
+    "Members/Unregister": (members.UnregisterMemberRequest(name="m", epoch=EPOCH), _stale("StaleMemberEpoch")),
+    "Journal/CreateShard": (journal.CreateShardRequest(shard="s", replication=3), ("ALREADY_EXISTS", "quorate: Shard")),
+    "Journal/NextSegment": (journal.NextSegmentRequest(shard="s", leader=_LED), _stale("StaleLeaderEpoch")),
+    "Journal/Seal": (journal.SealRequest(segment="s/0", leader=_LED), _stale("StaleLeaderEpoch")),
+    "Journal/AlterInSync": (
+        journal.AlterInSyncRequest(segment="s/0", set_epoch=EPOCH, in_sync=_IN_SYNC, leader=_LED),
+        _stale("StaleLeaderEpoch"),
+    ),
+    "Journal/DeleteShard": (journal.DeleteShardRequest(shard="s", epoch=EPOCH), _stale("StaleShardEpoch")),
+    "Journal/AckDeleted": (
+        journal.AckDeletedRequest(segment="s/0", shard_epoch=EPOCH, member="m", member_epoch=EPOCH),
+        _stale("StaleMemberEpoch"),
+    ),
+    "Mqtt/OpenSession": (_OPENING, _stale("StaleMemberEpoch")),
+    "Mqtt/CloseSession": (mqtt.CloseSessionRequest(client="c", session_epoch=EPOCH), _stale("StaleSessionEpoch")),
+    "Mqtt/PutSubscriptions": (
+        mqtt.PutSubscriptionsRequest(client="c", session_epoch=EPOCH, added=_SUBSCRIBED),
+        _stale("StaleSessionEpoch"),
+    ),
+    "Mqtt/AcknowledgeWill": (
+        mqtt.AcknowledgeWillRequest(will=UNKNOWN, member="m", member_epoch=EPOCH),
+        _stale("StaleMemberEpoch"),
+    ),
+    "Offsets/Commit": (offsets.CommitOffsetsRequest(group="g", positions=[_MOVED]), _stale("StaleOffset")),
+}
+"""An epoch, or a position, that is over, for each call that names one; and what is there already, and is another."""
+ABSENT: Final[dict[str, tuple[Any, Told]]] = {
+    "Members/Register": (
+        members.RegisterMemberRequest(name="n", incarnation="1", roles=["no role!"], timeout_ms=60_000),
+        ("INVALID_ARGUMENT", "quorate: BadMemberRole"),
+    ),
+    "Members/Heartbeat": (members.MemberHeartbeatRequest(name="n", epoch=UNKNOWN), _unknown("UnknownMember")),
+    "Members/Heartbeats": (members.MemberHeartbeatRequest(name="n", epoch=UNKNOWN), _unknown("UnknownMember")),
+    "Members/Drain": (members.DrainMemberRequest(name="n"), _unknown("UnknownMember")),
+    "Members/Unregister": (members.UnregisterMemberRequest(name="n", force=True), _unknown("UnknownMember")),
+    "Members/List": (members.ListMembersRequest(selector=members.MemberSelector(roles=["none"]), after="z"), OK),
+    "Members/Describe": (members.DescribeMemberRequest(name="n"), _unknown("UnknownMember")),
+    "Members/Watch": (members.WatchMembersRequest(start_revision=1), OK),
+    "Journal/CreateShard": (
+        journal.CreateShardRequest(shard="t", replication=1, require={"rack": "none"}),
+        _stale("NotEnoughMembers"),
+    ),
+    "Journal/NextSegment": (journal.NextSegmentRequest(shard="t", leader=_LED), _unknown("UnknownShard")),
+    "Journal/Seal": (journal.SealRequest(segment="s/7", leader=_LED), _unknown("UnknownSegment")),
+    "Journal/AlterInSync": (
+        journal.AlterInSyncRequest(segment="t/0", in_sync=_IN_SYNC, leader=_LED),
+        _unknown("UnknownShard"),
+    ),
+    "Journal/ElectLeader": (journal.ElectLeaderRequest(segment="t/0"), _unknown("UnknownShard")),
+    "Journal/DeleteShard": (journal.DeleteShardRequest(shard="t", epoch=UNKNOWN), _unknown("UnknownShard")),
+    "Journal/AckDeleted": (
+        journal.AckDeletedRequest(segment="t/0", member="n", member_epoch=UNKNOWN),
+        _unknown("UnknownMember"),
+    ),
+    "Journal/Describe": (journal.DescribeShardRequest(shard="t"), _unknown("UnknownShard")),
+    "Journal/List": (journal.ListShardsRequest(after="z"), OK),
+    "Journal/Health": (journal.StorageHealthRequest(), OK),
+    "Journal/WhatIf": (journal.JournalWhatIfRequest(members=["n"]), _unknown("UnknownMember")),
+    "Journal/Watch": (journal.WatchJournalRequest(start_revision=1), OK),
+    "Mqtt/OpenSession": (
+        mqtt.OpenSessionRequest(client="d", member="n", member_epoch=UNKNOWN),
+        _unknown("UnknownMember"),
+    ),
+    "Mqtt/CloseSession": (mqtt.CloseSessionRequest(client="d"), _unknown("UnknownSession")),
+    "Mqtt/PutSubscriptions": (
+        mqtt.PutSubscriptionsRequest(client="d", added=_SUBSCRIBED),
+        _unknown("UnknownSession"),
+    ),
+    "Mqtt/Match": (mqtt.MatchRequest(topic="of/nobody"), OK),
+    "Mqtt/Locate": (mqtt.LocateRequest(client="d"), _unknown("UnknownSession")),
+    "Mqtt/List": (mqtt.ListSessionsRequest(member="n"), OK),
+    "Mqtt/ListWills": (mqtt.ListWillsRequest(member="n"), OK),
+    "Mqtt/AcknowledgeWill": (
+        mqtt.AcknowledgeWillRequest(will=UNKNOWN, member="n", member_epoch=UNKNOWN),
+        _unknown("UnknownMember"),
+    ),
+    "Mqtt/Watch": (mqtt.WatchSessionsRequest(start_revision=1), OK),
+    "Offsets/Commit": (offsets.CommitOffsetsRequest(group="h", positions=[_NOT_YET]), _stale("StaleOffset")),
+    "Offsets/Fetch": (offsets.FetchOffsetsRequest(group="h", shards=["t"]), OK),
+    "Offsets/ListGroups": (offsets.ListGroupsRequest(after="z"), OK),
+    "Offsets/Delete": (offsets.DeleteOffsetsRequest(group="h", shards=["t"]), OK),
+}
+"""Members, shards, segments, clients, wills and groups that nobody made."""
+SERVICES: Final = ("Members", "Journal", "Mqtt", "Offsets")
 
 
 class Place:
     """One node: asked by bytes, and looked at."""
 
     def __init__(self, grpc_address: str, http_address: str) -> None:
+        self._address = grpc_address
         self._channel = grpc.insecure_channel(grpc_address, options=[("grpc.max_send_message_length", -1)])
         self._node = Node(http_address)
 
@@ -146,6 +261,16 @@ class Place:
         """How far it is, and what its state adds up to."""
         found = self._node.get("/v1/state-hash", StateHash)
         return found.offset, found.hash
+
+    def answer(self, method: str, request: Any) -> bytes:
+        """Of a service of ours; it must be answered."""
+        ask: Any = self._channel.unary_unary(f"/quorate.meta.v1.{method}")
+        answer: bytes = ask(request.SerializeToString(), timeout=DEADLINE_S, wait_for_ready=True)
+        return answer
+
+    def late(self, method: str) -> tuple[int, str]:
+        """How a call ends whose deadline was over when it came; no client of gRPC would send it."""
+        return ended(self._address, f"/{method}", grpc_timeout=b"1n")
 
     def ask(self, method: str, data: bytes) -> Told:
         """How it ends. A stream: its first answer, or its end; one that goes on is asked something more."""
@@ -169,7 +294,6 @@ class Place:
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
     """A leader and a follower that hold a key."""
     with up(tmp_path_factory.mktemp("bad") / "c") as cluster:
-        cluster.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         led = _leader(cluster)
         nodes = {"leader": cluster.nodes[led], "follower": cluster.nodes[(led + 1) % 3]}
         found = {way: Place(node["grpc"], node["http"]) for way, node in nodes.items()}
@@ -178,6 +302,35 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
         yield found
         for place in found.values():
             place.close()
+
+
+@pytest.fixture(scope="module")
+def settled(places: dict[str, Place]) -> Iterator[dict[str, Place]]:
+    """The same with a member that is heard, its shard, a client's session and a group's position."""
+    place = places["leader"]
+    register = members.RegisterMemberRequest(name="m", incarnation="1", roles=["journal", "mqtt"], timeout_ms=600_000)
+    epoch = members.RegisterMemberResponse.FromString(place.answer("Members/Register", register)).epoch
+    beat = members.MemberHeartbeatRequest(name="m", epoch=epoch, applied_revision=epoch)
+    session = mqtt.OpenSessionRequest(client="c", member="m", member_epoch=epoch, expiry_s=4_000_000_000)
+    position = offsets.CommitOffset(shard="s", offset=1)
+    for method, request in (
+        ("Members/Heartbeat", beat),
+        ("Journal/CreateShard", journal.CreateShardRequest(shard="s", replication=1)),
+        ("Mqtt/OpenSession", session),
+        ("Offsets/Commit", offsets.CommitOffsetsRequest(group="g", positions=[position])),
+    ):
+        place.answer(method, request)
+    over = threading.Event()
+
+    def beating() -> None:
+        while not over.wait(5):
+            place.answer("Members/Heartbeat", beat)
+
+    thread = threading.Thread(target=beating)
+    thread.start()
+    yield places
+    over.set()
+    thread.join()
 
 
 def _leader(cluster: Started) -> int:
@@ -250,6 +403,31 @@ def test_what_is_not_there(method: str, request_: Any, expected: Told, way: str,
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("method", "request_", "expected"),
+    [
+        pytest.param(method, *row, id=f"{method} {of}")
+        for of, rows in (("stale", STALE), ("unknown", ABSENT))
+        for method, row in rows.items()
+    ],
+)
+def test_what_is_over_or_nobody_made(
+    method: str, request_: Any, expected: Told, way: str, settled: dict[str, Place]
+) -> None:
+    """Epochs that are over, and what is not there, of every call of our own services."""
+    unchanged(settled[way], f"quorate.meta.v1.{method}", request_.SerializeToString(), expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_call_that_comes_after_its_deadline(method: str, way: str, places: dict[str, Place]) -> None:
+    """It is told so, whatever it asks."""
+    before = places[way].seen()
+    assert places[way].late(method) == (4, "context deadline exceeded")
+    assert places[way].seen() == before
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_services_and_methods_that_are_not_there(way: str, places: dict[str, Place]) -> None:
     """UNIMPLEMENTED, or an unknown service in the words of health."""
     for method in ("etcdserverpb.KV/Nothing", "etcdserverpb.Auth/AuthStatus", "no.such.Service/Call", "nothing"):
@@ -266,3 +444,5 @@ def test_every_method_is_in_the_tables() -> None:
         for method in methods
     }
     assert served == set(METHODS)
+    ours = {method.removeprefix("quorate.meta.v1.") for method in served}
+    assert {method for method in ours if method.startswith(SERVICES)} == set(ABSENT)

@@ -11,8 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from quorate.gateway.http.answers import Done, Status
-from quorate.gateway.http.writing import FeatureBody
+from quorate.gateway.http.answers import Status
 from tests.clusters import Started, quorate, until, up
 from tests.peers import peer
 
@@ -23,8 +22,8 @@ UNKNOWN = "etcdserver: request timed out"
 class Ctl:
     """The program, and where it asks."""
 
-    def __init__(self, cluster: Started, program: str) -> None:
-        endpoints = ",".join(node["grpc"] for node in cluster.nodes)
+    def __init__(self, program: str, *nodes: dict[str, Any]) -> None:
+        endpoints = ",".join(node["grpc"] for node in nodes)
         self._command = [program, "--endpoints", endpoints, "--dial-timeout", "5s", "--command-timeout", "10s"]
         self._environment = os.environ | {"ETCDCTL_API": "3"}
 
@@ -59,17 +58,23 @@ class Ctl:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Three nodes at feature level 2."""
+    """Three nodes."""
     peer("etcd-client")
     with up(tmp_path_factory.mktemp("etcdctl") / "c", "--restart") as started:
-        started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         yield started
 
 
-@pytest.fixture(scope="module")
-def ctl(cluster: Started) -> Ctl:
-    """``etcdctl``."""
-    return Ctl(cluster, str(peer("etcd-client") / "root/usr/bin/etcdctl"))
+def etcdctl() -> str:
+    """Where it is."""
+    return str(peer("etcd-client") / "root/usr/bin/etcdctl")
+
+
+@pytest.fixture(params=["leader", "follower"])
+def ctl(cluster: Started, request: pytest.FixtureRequest) -> Ctl:
+    """At one alone: what it does not answer nobody does."""
+    led = cluster.node().get("/v1/status", Status).leader
+    (node, *_) = [node for node in cluster.nodes if (node["id"] == led) == (request.param == "leader")]
+    return Ctl(etcdctl(), node)
 
 
 def test_keys_transactions_and_revisions(ctl: Ctl) -> None:
@@ -88,10 +93,11 @@ def test_members_and_health(ctl: Ctl, cluster: Started) -> None:
     """Three members, one of which leads, all healthy, all with the same keys."""
     members = ctl.json("member", "list")["members"]
     assert [member["clientURLs"] for member in members] == [[f"http://{node['grpc']}"] for node in cluster.nodes]
-    status = ctl.json("endpoint", "status")
+    status = ctl.json("endpoint", "status", "--cluster")
+    assert len(status) == 3
     assert {one["Status"]["leader"] for one in status} == {cluster.node().get("/v1/status", Status).leader}
-    assert all(one["health"] for one in ctl.json("endpoint", "health"))
-    assert len({one["HashKV"]["hash"] for one in ctl.json("endpoint", "hashkv")}) == 1
+    assert all(one["health"] for one in ctl.json("endpoint", "health", "--cluster"))
+    assert len({one["HashKV"]["hash"] for one in ctl.json("endpoint", "hashkv", "--cluster")}) == 1
 
 
 def test_a_lock_and_an_election(ctl: Ctl) -> None:
@@ -115,10 +121,11 @@ def test_a_lock_and_an_election(ctl: Ctl) -> None:
         boss.communicate()
 
 
-def test_a_watch_and_a_lease_outlive_the_leader(ctl: Ctl, cluster: Started) -> None:
+def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
     """Every change is told once, in order, through a SIGKILL of the leader; a lease that is kept alive stays, and one
     whose holder is gone ends with its key. The log says all of it.
     """
+    ctl = Ctl(etcdctl(), *cluster.nodes)
     lease = ctl("lease", "grant", "60").split()[1]
     ctl("put", "/kept", "x", "--lease", lease)
     alive = ctl.start("lease", "keep-alive", lease)

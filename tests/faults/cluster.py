@@ -121,10 +121,10 @@ class Member:
         cluster = self.cluster
         cluster.lives += 1
         chance = Random(cluster.lives)
-        self.worker, self.store_worker, reader = (SlowWorker(cluster.time) for _ in range(3))
+        self.worker, self.store_worker, self.reader = (SlowWorker(cluster.time) for _ in range(3))
         self.open_ports()
         self.directory, self.journal = open_directory(
-            Disks(voter_file=self.file, store=self.store, disk=self.disk, worker=self.worker, reader=reader),
+            Disks(voter_file=self.file, store=self.store, disk=self.disk, worker=self.worker, reader=self.reader),
             cluster_id="sim",
             node_id=self.id,
             alone=False,
@@ -150,6 +150,7 @@ class Member:
                 on_fatal=self.fail,
                 worker=self.worker,
                 store_worker=self.store_worker,
+                reader=self.reader,
             ),
             cluster.settings,
             founding(VOTERS),
@@ -187,7 +188,7 @@ class Member:
         if self.up:
             self.up = False
             self.core.stop()
-            self.worker.dead = self.store_worker.dead = True
+            self.worker.dead = self.store_worker.dead = self.reader.dead = True
             for other in self.cluster.members.values():
                 if other.up:
                     other.core.on_disconnected(self.id)
@@ -256,8 +257,9 @@ class Victim(Member):
     def scrub(self) -> Iterator[int]:
         """One pass over everything that lies there."""
         assert self.files is not None
+        assert self.rocks is not None
         log, journal = self.core.log, self.journal
-        return Scrub(self.store, log, journal, self.files, self.worker, self.cluster.time, SCRUB).slices()
+        return Scrub(self.rocks, log, journal, self.files, self.worker, self.cluster.time, SCRUB).slices()
 
 
 class Cluster:

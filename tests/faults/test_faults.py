@@ -7,7 +7,7 @@ import pytest
 from tests.faults import real
 from tests.faults.campaign import Outcome, play, table, trial
 from tests.faults.cluster import Image, prepare
-from tests.faults.damage import Damage, campaign, edges
+from tests.faults.damage import Damage, campaign, edges, kind_of
 
 
 def told(outcomes: list[Outcome]) -> str:
@@ -25,6 +25,12 @@ def silent(outcomes: list[Outcome]) -> list[Outcome]:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """Of a killed node whose journal is trimmed."""
     return prepare(tmp_path_factory.mktemp("faults"), retain=20, killed=True)
+
+
+def test_every_file_of_a_data_directory_can_be_hurt(image: Image) -> None:
+    """A further kind of file is drawn as well; left out is only what says nothing: locks, and what git is told."""
+    files = {str(path.relative_to(image.folder)) for path in image.folder.rglob("*") if path.is_file()}
+    assert {file for file in files if not kind_of(file)} <= {"lock", ".gitignore", "store/LOCK"}
 
 
 def test_a_slice_of_the_campaign(image: Image, tmp_path: Path) -> None:

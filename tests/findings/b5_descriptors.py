@@ -10,16 +10,15 @@ from tests.findings.lines import line
 from tests.findings.tree import Seen, cluster, until
 
 FILES, IDLE, WRITES = 256, 400, 40
+"""So many writes ask for another file."""
 LONG = {"changes": {f"k{key}": "x" * 2_000 for key in range(100)}}
-SEGMENT = ("--set", "storage.journal.segment_bytes=2097152")
-"""Small, so that the writes ask for another file."""
 
 
 def look(tree: Path) -> Seen:
     """A node that may open 256 files, 400 connections that stay, and writes that fill some files."""
     with cluster(tree, 1) as alone, ExitStack() as stack:
         (node,) = alone.nodes
-        node.start(*SEGMENT, files_max=FILES)
+        node.start(files_max=FILES)
         assert until(lambda: node.ready)
         unread = node.ask("PUT", "/v1/config/topic/t", LONG).status != 200
         body: dict[str, Any] = {**LONG, "unread": True} if unread else LONG

@@ -80,6 +80,12 @@ class Transport:
     def abort(self) -> None:
         pass
 
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def can_write_eof(self) -> bool:
         return True
 

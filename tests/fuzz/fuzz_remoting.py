@@ -27,6 +27,7 @@ with atheris.instrument_imports(include=["quorate.wire", "quorate.gateway.remoti
     from quorate.gateway.remoting.server import Connection, RemotingServer
     from quorate.gateway.remoting.service import RemotingService
     from quorate.gateway.remoting.settings import RemotingSettings
+    from quorate.tls import REFUSAL, is_client_hello
     from quorate.wire.remoting import (
         RESPONSE_FLAG,
         FrameSplitter,
@@ -38,7 +39,6 @@ with atheris.instrument_imports(include=["quorate.wire", "quorate.gateway.remoti
         decode_response,
         encode_request,
     )
-    from quorate.wire.tls import REFUSAL, is_client_hello
     from tests.unit.gateway.remoting.fakes import AtOnce, InstantController
 
 GOLDEN = ROOT / "tests" / "contract" / "golden" / "controller-traffic.jsonl"
@@ -78,7 +78,13 @@ class Transport:
     def close(self) -> None:
         self.closed = True
 
-    abort = close
+    abort = write_eof = close
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def is_closing(self) -> bool:
         return self.closed
@@ -116,7 +122,8 @@ def serve(data: bytes, owed: int) -> None:
     service = RemotingService(
         controller, AtOnce(controller), SETTINGS, node_id=1, group="g", addresses=NODES, now=controller.clock.monotonic
     )
-    server = RemotingServer(service, SETTINGS, loop=cast(asyncio.AbstractEventLoop, loop), now=loop.time)
+    asked = cast(asyncio.AbstractEventLoop, loop)
+    server = RemotingServer(service, SETTINGS, loop=asked, now=loop.time, at_turns_end=asked.call_soon)
     connection = Connection(server)
     transport = Transport()
     connection.connection_made(cast(asyncio.Transport, transport))

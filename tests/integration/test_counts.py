@@ -6,6 +6,7 @@ that a failure names.
 """
 
 import msgspec
+import pytest
 
 from tests.bench.counts import COLUMNS, NATIVE, SIZES, WRITE, advice, committed, counted, differences
 from tests.unit.leaf.kit import library
@@ -13,6 +14,9 @@ from tests.unit.leaf.kit import library
 ALONE = "commit alone: leader"
 SHARE = 0.12
 """By how much the planted loop makes a lone commit dearer, in steps."""
+TOGETHER = [
+    (f"commit among 64: {role}", column) for role in ("leader", "follower") for column in ("turns", "sends", "disk")
+]
 PER_ROUND = 3
 """Steps of a round of an empty loop: the next number, its name, and back."""
 
@@ -90,6 +94,15 @@ MemberKeeper.heard = all_of_them
     assert worse > 1.1 * steps[0]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_ten_thousand_members_cost_no_more_for_each_heartbeat() -> None:
+    """As many as are asked for: within a tenth with 2,000 and 10,000, in steps and in calls of Python."""
+    few, many = (counted(f"members {number}")["member heartbeat: leader"] for number in (2_000, 10_000))
+    assert abs(many.steps - few.steps) <= 0.1 * few.steps, (few, many)
+    assert abs(many.python - few.python) <= 0.1 * few.python, (few, many)
+
+
 def test_a_send_more_for_a_commit_is_found() -> None:
     """What is asked of the kernel is counted where it is asked: an answer that leaves in two pieces is named."""
     _, known = committed()
@@ -122,6 +135,13 @@ def test_the_comparison_names_what_moved_by_more_than_a_tenth() -> None:
             assert [line.split(": ")[2] for line in told] == ([word] if word else [])
             elsewhere = differences(known, known | {ALONE: moved}, version="2.7")
             assert bool(elsewhere) == bool(word and column != "steps")
+    for name, column in TOGETHER:  # Of what many operations share, each has little, and twice that is twice the price.
+        row = known[name]
+        twice = msgspec.structs.replace(row, **{column: 2 * getattr(row, column)})
+        (line,) = differences(known, known | {name: twice})
+        assert line.startswith(f"{name}: dearer: {column}")
+        assert line.endswith("(+100%)")
+    row = known[ALONE]
     assert differences(known, {name: known[name] for name in known if name != ALONE}) == [f"{ALONE}: no longer counted"]
     assert differences({}, {ALONE: row}) == [f"{ALONE}: not in the table"]
     assert WRITE in advice(["something"])

@@ -115,7 +115,7 @@ def mixed(folder: Path) -> Iterator[Mixed]:
             nodes.stop(node)
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_cluster_of_two_builds_raises_its_level_when_all_know_it(tmp_path: Path) -> None:
     """Below the level the further build's command is refused, and the level is, by the name of the node that could not
     read it; once all know it it is raised, and the new event is written. The other build then meets an event it does

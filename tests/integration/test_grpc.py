@@ -10,11 +10,14 @@ from typing import Any
 import grpc
 import psutil
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from quorate.events import LeaseEnded, decode
 from quorate.gateway.grpc.pb import cluster_pb2, cluster_pb2_grpc, rpc_pb2_grpc
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
+from quorate_projections.mirror.settings import EVENTS_TOPIC
 from tests.clusters import Started, quorate, until, up
 from tests.fuzz.fuzz_grpc_port import hammer
 
@@ -26,7 +29,8 @@ WAIT_S = 10.0
 class Node:
     """One node, by etcd's services."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, kafka: str) -> None:
+        self.kafka = kafka
         self.channel = channel = grpc.insecure_channel(address)
         self.kv = rpc_pb2_grpc.KVStub(channel)
         self.lease = rpc_pb2_grpc.LeaseStub(channel)
@@ -77,7 +81,7 @@ def three(folder: Path) -> Iterator[tuple[Started, list[Node]]]:
     with up(folder) as cluster:
         http = [node["http"] for node in cluster.nodes]
         until(lambda: quorate("feature", "raise", "2", "--node", ",".join(http)).returncode == 0, "feature level 2")
-        nodes = [Node(node["grpc"]) for node in cluster.nodes]
+        nodes = [Node(node["grpc"], node["kafka"]) for node in cluster.nodes]
         leader = nodes[0].leader()
         nodes.insert(0, nodes.pop(leader - 1))
         try:
@@ -155,6 +159,50 @@ def test_a_lease_holds_its_keys(nodes: list[Node], at: int) -> None:
     assert (asked.grantedTTL, list(asked.keys)) == (60, [b"held"])
     node.lease.LeaseRevoke(pb.LeaseRevokeRequest(ID=lease), timeout=WAIT_S)
     assert nodes[1].get(b"held") == []
+
+
+def _under(node: Node, lease: int, count: int, rest: bytes) -> None:
+    """So many keys with long names, put under a lease that is kept meanwhile."""
+    for at in range(0, count, 100):
+        puts = [pb.PutRequest(key=b"long/%04d/" % number + rest, lease=lease) for number in range(at, at + 100)]
+        node.kv.Txn(pb.TxnRequest(success=[pb.RequestOp(request_put=put) for put in puts]), timeout=WAIT_S)
+        next(node.lease.LeaseKeepAlive(iter([pb.LeaseKeepAliveRequest(ID=lease)]), timeout=WAIT_S))
+
+
+@pytest.mark.parametrize(("count", "rest"), [(1_500, b"k" * 500), (1_500, b"\xe9" * 100)])
+def test_a_lease_whose_keys_have_long_names_ends_on_every_node(nodes: list[Node], count: int, rest: bytes) -> None:
+    """Revoked at a follower and expired, in one entry each; and a stock reader of the log gets all of it."""
+    everything = pb.RangeRequest(key=b"long/", range_end=b"long0", count_only=True, serializable=True)
+    for ttl_s in 600, 4:
+        lease = nodes[1].lease.LeaseGrant(pb.LeaseGrantRequest(TTL=ttl_s), timeout=WAIT_S).ID
+        _under(nodes[1], lease, count, rest)
+        assert nodes[1].kv.Range(everything, timeout=WAIT_S).count == count
+        if ttl_s == 600:
+            nodes[1].lease.LeaseRevoke(pb.LeaseRevokeRequest(ID=lease), timeout=WAIT_S)
+        until(lambda: not any(node.kv.Range(everything, timeout=WAIT_S).count for node in nodes), "all keys gone")
+        ended = _ends(nodes[2].kafka)
+        assert [(end.reason, end.keys) for end in ended if end.lease == lease] == [
+            ("revoked" if ttl_s == 600 else "expired", count)
+        ]
+
+
+def _ends(kafka: str) -> list[LeaseEnded]:
+    """Of leases, as a stock consumer reads them from the log's beginning."""
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "none", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(EVENTS_TOPIC, 0, 0)])
+    found: list[LeaseEnded] = []
+    try:
+        while True:
+            record = consumer.poll(WAIT_S)
+            assert record is not None
+            if error := record.error():
+                assert error.code() == KafkaError._PARTITION_EOF
+                return found
+            event = decode(record.value() or b"")
+            if isinstance(event, LeaseEnded):
+                found.append(event)
+    finally:
+        consumer.close()
 
 
 def test_errors_are_etcds(nodes: list[Node]) -> None:

@@ -2,22 +2,63 @@
 
 import json
 import os
+import queue
+import re
 import signal
 import subprocess
+import threading
+from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
+from quorate.asking import Request, exchange
+from quorate.gateway.grpc.pb import rpc_pb2
+from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub
 from quorate.gateway.http.answers import Done, Status
 from quorate.gateway.http.writing import FeatureBody
 from tests.clusters import QUORATE, Started, quorate, resumed, said, until, up
 
 
+class Lines:
+    """What a command that lasts has told, line by line."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self._lines = queue.SimpleQueue[bytes]()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+        self._lines.put(b"")
+
+    def next(self) -> Any:
+        """The next, which must come."""
+        return json.loads(self._lines.get(timeout=30))
+
+    def rest(self) -> bytes:
+        """The next, or nothing at its end."""
+        return self._lines.get(timeout=30)
+
+
+def watches(cluster: Started, index: int) -> int:
+    """How many watchers a node has."""
+    _, body = exchange(cluster.nodes[index]["http"], Request("GET", "/metrics"), 5.0)
+    (count,) = re.findall(rb"^quorate_grpc_watches (\d+)", body, re.MULTILINE)
+    return int(count)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Three nodes at feature level 2."""
-    with up(tmp_path_factory.mktemp("keys") / "c") as started:
+    with up(tmp_path_factory.mktemp("keys") / "c", "--feature-level", "1") as started:
         refused = quorate("kv", "put", "/a", "1", "--node", started.nodes[0]["http"])
         assert (refused.returncode, "needs feature level 2" in refused.stderr) == (1, True)
         started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
@@ -43,6 +84,22 @@ def test_keys_are_put_read_and_deleted_at_every_node(cluster: Started) -> None:
     assert quorate("kv", "get", "/read/a", "--node", cluster.nodes[1]["http"]).returncode == 1
 
 
+def test_more_keys_than_a_node_deletes_at_once_go_in_portions(cluster: Started) -> None:
+    """All of them, whether they are many or their names are long; each portion is said, and the sum."""
+    names = [b"/many/%04d" % number for number in range(4_100)]
+    names += [b"/many/long%d" % number + b"k" * 400_000 for number in range(4)]
+    with grpc.insecure_channel(cluster.nodes[0]["grpc"]) as channel:
+        for at in range(0, 4_100, 100):
+            puts = [rpc_pb2.RequestOp(request_put=rpc_pb2.PutRequest(key=name)) for name in names[at : at + 100]]
+            KVStub(channel).Txn(rpc_pb2.TxnRequest(success=puts), timeout=10)
+        for name in names[4_100:]:
+            KVStub(channel).Put(rpc_pb2.PutRequest(key=name), timeout=10)
+    deleted = quorate("kv", "del", "/many/", "--prefix", "--node", cluster.nodes[1]["http"])
+    assert (deleted.returncode, deleted.stdout.split(" ")[0]) == (0, str(len(names))), deleted.stderr
+    assert deleted.stderr.startswith("1000 deleted so far")
+    assert quorate("kv", "get", "/many/", "--prefix", "--node", cluster.nodes[2]["http"]).returncode == 1
+
+
 def test_a_simulated_service_finds_the_nodes_that_answer(cluster: Started) -> None:
     """By their HTTP addresses, as every command does; where none answers it says so."""
     node = f"127.0.0.1:1,{cluster.nodes[1]['http']}"
@@ -60,8 +117,11 @@ def test_a_lease_takes_its_keys_along(cluster: Started) -> None:
     said(cluster, "kv", "put", "/held", "x", "--lease", lease, node=2)
     assert said(cluster, "lease", "ttl", lease, node=1)["keys"] == ["/held"]
     assert said(cluster, "lease", "keep-alive", lease, "--once", node=2)["ttl_s"] == 60
-    assert said(cluster, "lease", "list") == [lease]
+    assert lease in said(cluster, "lease", "list"), "beside those of other tests, until they end"
+    held = str(cluster.node().get("/v1/status", Status).offset)
     said(cluster, "lease", "revoke", lease, node=1)
+    assert lease in said(cluster, "at", held, "lease", "list", node=2)
+    assert lease not in said(cluster, "lease", "list")
     short = said(cluster, "lease", "grant", "8")["lease"]
     said(cluster, "kv", "put", "/held", "y", "--lease", short)
     until(lambda: not cluster.node().get("/v1/status", Status).leases, "the end of the lease")
@@ -93,6 +153,79 @@ def test_a_watch_tells_each_change_once(cluster: Started) -> None:
         ("put", "/watched/b"),
         ("delete", "/watched/a"),
     ]
+
+
+def test_keys_and_values_are_the_bytes_that_were_typed(cluster: Started) -> None:
+    """Those that are no UTF-8 too, in every command and as either end of a range."""
+    key, value = b"\xff/typed", b"\xfe\x80"
+
+    def run(*words: str | bytes) -> str:
+        done = subprocess.run(
+            [*QUORATE, "kv", *words, "--node", cluster.nodes[0]["http"]], capture_output=True, timeout=30, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode()
+
+    put = int(run("put", key, value).split()[-1])
+    (found,) = json.loads(run("get", b"\xff", "--prefix", "-o", "json"))["keys"]
+    assert b64decode(found["value"]) == value
+    assert json.loads(run("get", b"\xff", "--to", b"\xff\xff", "-o", "json"))["keys"] == [found]
+    watch = [*QUORATE, "kv", "watch", key, "--revision", str(put), "-o", "json", "--node", cluster.nodes[0]["http"]]
+    with subprocess.Popen(watch, stdout=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        assert json.loads(watching.stdout.readline())["key"] == found["key"]
+        watching.send_signal(signal.SIGINT)
+    assert run("del", key).startswith("1 deleted")
+
+
+def test_a_lease_is_a_word_of_kv_too(cluster: Started) -> None:
+    """Every action of ``quorate lease`` is there."""
+    lease = said(cluster, "kv", "lease", "grant", "60")["lease"]
+    assert lease in said(cluster, "kv", "lease", "list")
+    assert said(cluster, "kv", "lease", "keep-alive", lease, "--once")["ttl_s"] == 60
+    assert said(cluster, "kv", "lease", "ttl", lease)["keys"] == []
+    assert said(cluster, "kv", "lease", "revoke", lease)["lease"] == lease
+
+
+def test_a_watch_and_a_keep_alive_outlive_the_node_they_began_at(tmp_path: Path) -> None:
+    """At the next of those named a watch goes on behind what it told: nothing is lost, and nothing told twice. The
+    lease lives on. They end with an error when no node is left.
+    """
+    with ExitStack() as ends:
+        cluster = ends.enter_context(up(tmp_path / "c"))
+        node = ",".join(cluster.nodes[at]["http"] for at in (2, 0, 1))
+
+        def begun(*words: str) -> Lines:
+            process = subprocess.Popen([*QUORATE, *words, "-o", "json", "--node", node], stdout=subprocess.PIPE)
+            ends.callback(process.kill)
+            return Lines(process)
+
+        places = [ends.enter_context(grpc.insecure_channel(cluster.nodes[at]["grpc"])) for at in (0, 1)]
+
+        def put(name: str) -> int:
+            """At each of the two that live, by turns."""
+            request = rpc_pb2.PutRequest(key=f"/w/{name}".encode(), value=b"x")
+            return int(KVStub(places[int(name) % 2]).Put(request, timeout=20).header.revision)
+
+        lease = said(cluster, "lease", "grant", "30")["lease"]
+        first = put("0")
+        since = begun("kv", "watch", "/w/", "--prefix", "--revision", str(first))
+        kept = begun("lease", "keep-alive", lease)
+        assert (since.next()["key"], kept.next()["ttl_s"]) == ("/w/0", 30)
+        now = begun("kv", "watch", "/w/", "--prefix")
+        until(lambda: watches(cluster, 2) == 2, "both watches")
+        put("1")
+        assert [told.next()["key"] for told in (since, now)] == ["/w/1"] * 2
+        os.kill(cluster.nodes[2]["pid"], signal.SIGKILL)
+        numbers = range(2, 12)
+        for number in numbers:
+            put(str(number))
+        for told in (since, now):
+            assert [told.next()["key"] for _ in numbers] == [f"/w/{number}" for number in numbers]
+        assert [kept.next()["lease"] for _ in range(2)] == [lease] * 2
+        assert cluster.stop() == 0
+        for lasting in (since, now, kept):
+            assert (lasting.process.wait(30), lasting.rest()) == (1, b"")
 
 
 @pytest.mark.parametrize(

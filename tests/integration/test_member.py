@@ -3,14 +3,15 @@
 import re
 import shlex
 import shutil
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from quorate.cli.client import Node, NodeError
 from quorate.cli.cluster import NodePlace, found
-from quorate.gateway.http.answers import Quorum, StateHash
+from quorate.gateway.http.answers import Quorum, StateHash, Status
 from tests.clusters import free_ports, quorate, until
 from tests.integration.test_fail_stop import leader, served
 
@@ -85,6 +86,53 @@ def test_a_wiped_voter_comes_back_by_the_command_it_names(tmp_path: Path) -> Non
         until(lambda: text in (places[lost].folder / "node.log").read_text(), "the old directory is refused")
         members = Node(here.address).get("/v1/quorum", Quorum).voters
         assert [member.connected for member in members if member.id == places[lost].id] == [False]
+
+
+@contextmanager
+def all_served(places: list[NodePlace]) -> Iterator[None]:
+    """Every one of them runs, with a new log."""
+    with ExitStack() as stack:
+        for place in places:
+            log = stack.enter_context((place.folder / "node.log").open("wb"))
+            stack.enter_context(served(place, log.fileno(), buffered=False))
+        yield
+
+
+@pytest.mark.slow
+def test_all_but_one_of_five_are_wiped(tmp_path: Path) -> None:
+    """Nothing is founded: each wiped one names the command, whoever runs it hears that there is no leader, and the one
+    that is left keeps what it has. With their directories back they are five, and all is there.
+    """
+    places = list(found(tmp_path / "c", 5, free_ports(50)))
+    left, *wiped = places
+    with all_served(places):
+        until(lambda: all(Node(place.http, 1.0).serves() for place in places), "all nodes serve")
+        assert quorate("config", "cluster", "before=1", "--unread", "--node", left.http).returncode == 0
+        until(lambda: equal(places), "five equal nodes")
+        offset = Node(left.http).get("/v1/status", Status).offset
+    for place in wiped:
+        (place.folder / "data").rename(place.folder / "lost")
+
+    with all_served(places):
+        until(lambda: all(map(told, wiped)), "the commands")
+        for place in (left, wiped[0]):
+            ran = quorate(*shlex.split(told(wiped[0])), "--node", place.http)
+            assert (ran.returncode, "waiting for a leader" in ran.stderr) == (1, True)
+        for place, says in ((left, "knows no leader; it reaches 1 of 5"), (wiped[0], told(wiped[0]))):
+            asked = quorate("status", "--node", place.http)
+            assert (asked.returncode, says in " ".join(asked.stdout.split())) == (1, True)
+        alone = [Node(place.http).get("/v1/status", Status, level="stale") for place in places]
+        assert [status.leader for status in alone] == [None] * 5
+        assert alone[0].offset >= offset  # They said a last word when they stopped.
+        assert [status.offset for status in alone[1:]] == [0] * 4
+
+    for place in wiped:
+        shutil.rmtree(place.folder / "data")
+        (place.folder / "lost").rename(place.folder / "data")
+    with all_served(places):
+        until(lambda: all(Node(place.http, 1.0).serves() for place in places), "all nodes serve")
+        shown = quorate("config", "cluster", "--node", wiped[0].http, "--linearizable").stdout
+        assert "before" in shown
 
 
 def places_uuid(number: int) -> str:

@@ -15,7 +15,9 @@ import grpc
 import psutil
 import pytest
 
+from quorate.gateway.grpc.pb import journal_pb2
 from quorate.gateway.grpc.pb import members_pb2 as pb
+from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
 from quorate.gateway.http.answers import Done, Status
 from quorate.gateway.http.writing import FeatureBody
@@ -94,6 +96,21 @@ def test_a_silent_member_is_fenced_and_another_incarnation_takes_its_place(clust
         assert (found["incarnation"], found["draining"]) == ("2", False)
 
 
+def test_a_member_is_forgotten_from_the_command_line(cluster: Started) -> None:
+    """Not while it has the only copy of a segment, unless somebody insists; then it is gone at every node."""
+    with asking(cluster) as stub, grpc.insecure_channel(cluster.nodes[0]["grpc"]) as channel:
+        registered(stub, "lost.1", timeout_ms=60_000, roles=["journal"], labels={"only": "lost"})
+        request = journal_pb2.CreateShardRequest(shard="alone", replication=1, require={"only": "lost"})
+        assert JournalStub(channel).CreateShard(request, timeout=5).segment.leader.member == "lost.1"
+    forget = ("members", "forget", "lost.1", "--node", cluster.nodes[1]["http"])
+    refused = quorate(*forget)
+    assert (refused.returncode, "MemberStillLeads" in refused.stderr) == (1, True)
+    done = quorate(*forget, "--force")
+    assert (done.returncode, done.stdout) == (0, "member lost.1 is forgotten\n")
+    gone = quorate("members", "describe", "lost.1", "--node", cluster.nodes[2]["http"])
+    assert (gone.returncode, "there is no such member" in gone.stderr) == (1, True)
+
+
 def test_a_watch_from_the_command_line_tells_each_change(cluster: Started) -> None:
     """From a revision of the past on, and what happens while it watches; Ctrl-C ends it."""
     with asking(cluster, 2) as stub:
@@ -159,6 +176,9 @@ def beaten_through_a_kill(cluster: Started) -> list[bool]:
         (("members", "watch", "--stale"), 2, "how fresh"),
         (("members", "describe", "nobody"), 1, "there is no such member"),
         (("members", "drain", "nobody"), 1, "UnknownMember"),
+        (("members", "forget"), 2, "which member?"),
+        (("members", "forget", "nobody"), 1, "UnknownMember"),
+        (("members", "drain", "nobody", "--force"), 2, "--force is of forget"),
     ],
 )
 def test_what_is_refused_is_said(cluster: Started, words: tuple[str, ...], status: int, told: str) -> None:

@@ -82,6 +82,13 @@ def test_a_session_moves_when_its_member_is_lost_and_its_will_finds_another(clus
             b"\xff",
             first.session_epoch,
         )
+        (will,) = said(cluster, "wills", node=2)[1]
+        assert (will["will"], will["client"], will["member"], will["topic"]) == (
+            first.session_epoch,
+            "sensor/1",
+            "broker.a",
+            "gone",
+        )
         status, found = said(cluster, "match", "site/3/state", node=2)
         assert (status, found[0]["member"], found[0]["addresses"]) == (0, "broker.b", {})
         (subscriber,) = found[0]["subscribers"]
@@ -95,6 +102,7 @@ def test_a_session_moves_when_its_member_is_lost_and_its_will_finds_another(clus
         assert "StaleSessionEpoch" in (late.value.details() or "")
         acknowledged = pb.AcknowledgeWillRequest(will=change.will.will, member="broker.a", member_epoch=stays)
         here.AcknowledgeWill(acknowledged, timeout=5)
+    assert said(cluster, "wills") == (0, [])
     status, located = said(cluster, "locate", "sensor/1", node=1)
     assert (status, located["member"], located["connected"]) == (0, "broker.a", True)
     assert located["addresses"] == {"mqtt": "broker.a:1883"}
@@ -105,6 +113,8 @@ def test_a_session_moves_when_its_member_is_lost_and_its_will_finds_another(clus
     _, (before,) = said(cluster, "sessions", "--member", "broker.b", "--at", then)
     assert (before["session_epoch"], before["connected"]) == (first.session_epoch, False)
     assert said(cluster, "sessions", "--at", str(first.session_epoch)) == (0, [])
+    assert said(cluster, "locate", "sensor/1", "--at", then, node=2)[1]["member"] == "broker.b"
+    assert said(cluster, "match", "site/3/state", "--at", then)[1][0]["member"] == "broker.b"
     log = quorate("log", "tail", "-n", "30", "--node", cluster.nodes[0]["http"]).stdout
     for sentence in (
         "the clients of broker.b are gone, for it is fenced: 1 session",
@@ -138,7 +148,7 @@ def test_a_session_ends_in_its_time_though_the_leader_is_killed(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        (("mqtt",), 2, "sessions|match|locate"),
+        (("mqtt",), 2, "sessions|wills|match|locate"),
         (("mqtt", "match", "nobody/wants/it"), 1, ""),
         (("mqtt", "match", "a/#"), 1, "BadTopic"),
         (("mqtt", "locate", "nobody"), 1, ""),

@@ -117,6 +117,8 @@ def test_the_command_line_commits_tells_and_deletes(cluster: Started) -> None:
     status, told, _ = said(cluster, "delete", "cli", "--all")
     assert (status, told["deleted"]) == (0, 1)
     assert said(cluster, "get", "cli")[:2] == (1, [])
+    assert {"group": "cli", "keys": 1} in said(cluster, "list", "--revision", str(second), node=led)[1]
+    assert "cli" not in [one["group"] for one in said(cluster, "list")[1]]
     for wrong in (("commit", "cli", "s", "-1"), ("commit", "cli", "s", "x"), ("delete", "cli"), ("get",)):
         assert quorate("offsets", *wrong, "--node", cluster.nodes[0]["http"]).returncode == 2
     table = quorate("offsets", "list", "--node", cluster.nodes[0]["http"])

@@ -8,38 +8,14 @@ from pathlib import Path
 import pytest
 
 from quorate.cli.client import Node, NodeError
-from quorate.consensus.storage.directory import decode_voter
-from quorate.consensus.storage.disk import FileVoterFile
 from quorate.gateway.http.answers import Done, Status, TopicAnswer
 from tests.clusters import Started, until, up
+from tests.directories import may_not_vote, put_back
 from tests.integration.test_up import serving
 
 TOPIC = {"read_queues": 4, "write_queues": 4, "permission": 6}
 ALONE_S = 5.0
 """Many election timeouts."""
-
-
-def put_back(data: Path, copied: Path) -> None:
-    """The copy in the place of the directory, with a ``voter.json`` that stands where it says it was written: as the
-    image of a disk would have it.
-    """
-    shutil.rmtree(data)
-    shutil.copytree(copied, data)
-    file = FileVoterFile(str(data))
-    found = file.read()
-    assert found is not None
-    assert found.copied
-    file.replace(found.data)
-    again = file.read()
-    assert again is not None
-    assert (again.copied, again.data) == (False, found.data)
-
-
-def may_not_vote(data: Path) -> str:
-    """What the node's file says."""
-    found = FileVoterFile(str(data)).read()
-    voter = None if found is None else decode_voter(found.data)
-    return "" if voter is None else voter.may_not_vote
 
 
 def leads(node: Node) -> int | None:

@@ -33,7 +33,7 @@ V1, V2 = record(NUMBER), record(NUMBER, NOTE)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Three nodes at feature level 2; at level 1 a registration is refused by name."""
-    with up(tmp_path_factory.mktemp("schemas") / "c") as started:
+    with up(tmp_path_factory.mktemp("schemas") / "c", "--feature-level", "1") as started:
         status, _, told = ask(started, 0, "POST", "/subjects/early-value/versions", {"schema": V1})
         assert (status, told["error_code"], "feature level 2" in told["message"]) == (422, 42205, True)
         started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
@@ -92,6 +92,7 @@ def test_a_schema_is_registered_at_any_node_and_found_at_every_other(cluster: St
         latest = asked.get_latest_version("orders-value")
         assert (latest.version, latest.schema_id) == (2, other)
         assert asked.get_versions("orders-value") == [1, 2]
+        assert asked.get_referenced_by("orders-value", 2) == []
         assert {"orders-value", "orders2-value"} <= set(asked.get_subjects())
     uses = ask(cluster, 0, "GET", f"/schemas/ids/{number}/versions")[2]
     for subject in ("orders-value", "orders2-value"):

@@ -5,7 +5,7 @@ import socket
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,12 @@ from tests.kills.cluster import Cluster
 IDS = 10_000
 WINDOW = 64
 MEASURED = 300
+CALM_S = 0.33
+"""The largest timeout in force that allows 500 ms: the shorter of two waits, each evenly between one and two of it, is
+half of the times over after 1.3 of it. The rest is for the election, and for the chance of so few trials.
+"""
+START_FORGOTTEN_S = 40.0
+"""A node starts slowly, and what lagged is remembered for 30 s."""
 
 
 @contextmanager
@@ -57,18 +63,20 @@ class Line:
         return found
 
 
-def commit_p50(address: str, tag: str, count: int = MEASURED) -> float:
-    """Median seconds of a write, one after the other."""
-    took = []
-    with closing(Line(address)) as line:
-        for number in range(count):
+def commits(tag: str, *addresses: str) -> list[float]:
+    """Median seconds of a write at each of them: in turns, so that a busy machine is so for all."""
+    took = [list[float]() for _ in addresses]
+    with ExitStack() as stack:
+        lines = [stack.enter_context(closing(Line(address))) for address in addresses]
+        for number in range(MEASURED):
             fields = CreateTopicFields(topic=f"{tag}-{number}", read_queue_nums=1, write_queue_nums=1, perm=6)
-            started = time.perf_counter()
-            line.send(17, number, fields)
-            assert line.answers() == [0]
-            took.append(time.perf_counter() - started)
-            time.sleep(0.01)
-    return statistics.median(took)
+            for line, of_this in zip(lines, took, strict=True):
+                started = time.perf_counter()
+                line.send(17, number, fields)
+                assert line.answers() == [0]
+                of_this.append(time.perf_counter() - started)
+                time.sleep(0.005)
+    return [statistics.median(of_this) for of_this in took]
 
 
 def apply_for_ids(address: str) -> None:
@@ -89,21 +97,29 @@ def apply_for_ids(address: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_ids_applied_for_and_never_heard_slow_nobody_down(tmp_path: Path) -> None:
-    """10,000 ids without a broker, through the moments when each of them is found missing and fenced: a write takes at
-    most twice what it took, nobody else comes to lead, and a node that is started again serves within 5 s.
+    """10,000 ids without a broker, until each of them was found missing and fenced, and beside all of them: a write
+    takes at most twice what it takes in a cluster without, nobody else comes to lead, and a node that is started again
+    serves within 5 s.
     """
-    with three_nodes(tmp_path) as cluster:
-        leader = cluster.leader()
+    with three_nodes(tmp_path / "quiet") as control, three_nodes(tmp_path / "loud") as cluster:
+        quiet, leader = control.places[control.leader()], cluster.leader()
         place = cluster.places[leader]
         before = cluster.status(place)
         assert before is not None
-        quiet_s = min(commit_p50(place.rpc, f"quiet-{run}") for run in range(2))
         apply_for_ids(place.rpc)
-        loud = [commit_p50(place.rpc, f"loud-{run}") for run in range(8)]
+        while_fenced, fenced = list[list[float]](), 0
+        while fenced < IDS:
+            while_fenced.append(commits(f"while-{len(while_fenced)}", quiet.rpc, place.rpc))
+            now = cluster.status(place)
+            assert now is not None
+            fenced = now.offset - before.offset - IDS - MEASURED * len(while_fenced)  # An event for each id and write.
+        beside = [commits(f"beside-{run}", quiet.rpc, place.rpc) for run in range(3)]
         after = cluster.status(place)
         assert after is not None
         assert (after.leader, after.term) == (leader, before.term)
+        assert after.offset == before.offset + 2 * IDS + MEASURED * (len(while_fenced) + len(beside))
         follower = next(node for node in cluster.places if node != leader)
         cluster.send(follower, signal.SIGTERM)
         started = time.monotonic()
@@ -111,8 +127,11 @@ def test_ids_applied_for_and_never_heard_slow_nobody_down(tmp_path: Path) -> Non
         while (status := cluster.status(cluster.places[follower])) is None or not status.ready:
             assert time.monotonic() - started <= 5.0, "not ready within 5 s"
             time.sleep(0.05)
-        print(f"commit p50 {quiet_s * 1e3:.2f} ms, then {[round(one * 1e3, 2) for one in loud]} ms")
-        assert statistics.median(loud) <= 2 * quiet_s
+        print(f"a restart took {time.monotonic() - started:.1f} s")
+        for name, runs in (("while they are fenced", while_fenced), ("beside them all", beside)):
+            without, with_ids = (statistics.median(of_one) for of_one in zip(*runs, strict=True))
+            print(f"commit p50 {name}: {without * 1e3:.2f} -> {with_ids * 1e3:.2f} ms, {len(runs)} runs")
+            assert with_ids <= 2 * without
 
 
 def replaced(cluster: Cluster) -> float:
@@ -132,20 +151,37 @@ def replaced(cluster: Cluster) -> float:
     return took
 
 
+def in_force_s(cluster: Cluster) -> float:
+    """The largest of the smallest election timeouts that the nodes keep now."""
+    statuses = [cluster.status(place) for place in cluster.places.values()]
+    return max(status.election_timeout_ms or 0 for status in statuses if status is not None) / 1000
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_a_leader_that_hangs_is_replaced(tmp_path: Path) -> None:
-    """SIGSTOP, so that no connection closes, 20 times: half of the times within 500 ms, if the nodes keep time. If they
-    lag (the largest timeout in force says so) the stated limit of their settings holds.
+    """SIGSTOP, so that no connection closes, 20 times: half of the times within 500 ms, where the timeouts in force
+    allow it. Where nodes lag they have lengthened them, and stability wins (ADR 58): there the limit follows them.
     """
     with three_nodes(tmp_path) as cluster:
-        took, patience = [], []
+        cluster.leader()
+        forgotten = time.monotonic() + START_FORGOTTEN_S
+        while in_force_s(cluster) > CALM_S and time.monotonic() < forgotten:
+            time.sleep(0.5)
+        calm, lagging = list[float](), list[tuple[float, float]]()
         for _ in range(20):
             cluster.leader()
             time.sleep(2.0)
-            statuses = [cluster.status(place) for place in cluster.places.values()]
-            patience.append(max(status.election_timeout_ms or 0 for status in statuses if status is not None))
-            took.append(replaced(cluster))
-        took.sort()
-        print(f"replaced after p50 {statistics.median(took):.3f} s, max {took[-1]:.3f} s; timeouts {patience} ms")
-        limit_s = 0.5 if statistics.median(patience) <= 330 else 1.1
-        assert statistics.median(took) < limit_s
+            timeout_s = in_force_s(cluster)
+            took_s = replaced(cluster)
+            if timeout_s <= CALM_S:
+                calm.append(took_s)
+            else:
+                lagging.append((took_s, timeout_s))
+        for name, took in (("calm", calm), ("with lag", [took_s for took_s, _ in lagging])):
+            if took:
+                print(f"{name}, {len(took)} times: p50 {statistics.median(took):.3f} s, max {max(took):.3f} s")
+        if len(calm) >= 10:
+            assert statistics.median(calm) < 0.5
+        if len(lagging) >= 10:
+            assert statistics.median(took_s / timeout_s for took_s, timeout_s in lagging) < 1.7

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from quorate.cli.client import Node, NodeError
-from quorate.gateway.http.answers import Quorum, StateHash, Status
+from quorate.gateway.http.answers import Feature, Quorum, StateHash, Status
 from tests.clusters import QUORATE, Started, free_ports, gone, quorate, resumed, until, up
 
 
@@ -79,6 +79,20 @@ def test_resuming_goes_on_with_the_same_cluster(tmp_path: Path) -> None:
         shown = quorate("config", "cluster", "--node", cluster.nodes[2]["http"])
         assert "note     kept" in shown.stdout
         assert cluster.stop(signal.SIGINT) == 0
+
+
+def test_a_new_cluster_has_all_that_its_nodes_can_and_an_old_one_what_it_had(tmp_path: Path) -> None:
+    """The first key is taken without another command, and ``up`` says at which level; resumed, it is left as it is."""
+    with up(tmp_path / "new", nodes=1) as cluster:
+        node = cluster.nodes[0]["http"]
+        feature = cluster.node().get("/v1/feature", Feature)
+        assert feature.level == feature.highest > 1
+        assert cluster.stderr.read_text() == f"the feature level is {feature.level}\n"
+        assert quorate("kv", "put", "/first", "x", "--node", node).returncode == 0
+    with up(tmp_path / "old", "--feature-level", "1", nodes=1) as cluster:
+        assert cluster.stop() == 0
+    with resumed(tmp_path / "old") as cluster:
+        assert cluster.node().get("/v1/feature", Feature).level == 1
 
 
 def test_voters_are_fixed(tmp_path: Path) -> None:

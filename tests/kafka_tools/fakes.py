@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import uvloop
 
 from quorate.clock import LoopScheduler
+from quorate.consensus.ports import MAX_ENTRY_BYTES
 from quorate.controller import QuorumIs, VoterIs, WriteResult
 from quorate.events import BrokerFenced, Event, Stamp, TopicCreated
 from quorate.gateway.access import NoQuota, OpenAccess
@@ -182,7 +183,7 @@ class FakeView:
 
     @property
     def entry_bytes_max(self) -> int:
-        return 1 << 20
+        return MAX_ENTRY_BYTES
 
     def quorum(self, done: Callable[[QuorumIs | None], None]) -> None:
         voters = tuple(VoterIs(node.node_id, 90 + node.node_id, 0) for node in self.known)

@@ -79,7 +79,7 @@ def test_configurations_are_described(cluster: Started) -> None:
     """The topic's and each node's own."""
     topic = tool(cluster, "configs", "--describe", "--entity-type", "topics", "--entity-name", TOPIC, "--all")
     assert "cleanup.policy=delete" in topic
-    assert "max.message.bytes=1048576" in topic
+    assert "max.message.bytes=4190208" in topic
     node = tool(cluster, "configs", "--describe", "--entity-type", "brokers", "--entity-name", "3", "--all")
     assert "node.id=3" in node
     assert f"advertised.listeners=PLAINTEXT://{cluster.nodes[2]['kafka']}" in node

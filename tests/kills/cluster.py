@@ -91,6 +91,14 @@ class Cluster:
         for node in nodes:
             self._processes[node].wait(10)
 
+    def refused(self, node: int) -> str:
+        """Start a node that must not start: its last words."""
+        log = self.places[node].folder / "node.log"
+        before = log.stat().st_size
+        self.start(node)
+        assert self._processes[node].wait(30), f"node {node} ended well"
+        return log.read_bytes()[before:].decode()
+
     def send(self, node: int, number: signal.Signals) -> None:
         """A signal to one node: SIGSTOP and SIGCONT to pause it, SIGTERM to end it in order."""
         self._processes[node].send_signal(number)

@@ -106,7 +106,10 @@ class Services:
             self._finishing.append(group.create_task(self._paced(group, rate, change)))
 
     async def settle(self) -> None:
-        """Nobody begins anything any more; returns when all that was begun is done, and due."""
+        """One shard is deleted, whatever chance did; then nobody begins anything any more. Returns when all that was
+        begun is done, and due.
+        """
+        await self._certain(self._delete_one)
         self._ending.set()
         async with asyncio.timeout(SETTLE_S):
             await asyncio.gather(*self._finishing)
@@ -343,10 +346,7 @@ class Services:
     async def _lead(self, found: journal_pb2.DescribeShardResponse) -> None:
         last, chance = found.segments[-1], self._random.random()
         if chance < 0.1:
-            asked = journal_pb2.DeleteShardRequest(shard=found.shard.name, epoch=found.shard.epoch)
-            self.told.shards.discard(found.shard.name)
-            await self._calls.ask(JournalStub, "DeleteShard", asked)
-            self.told.deletions.add((found.shard.name, found.shard.epoch))
+            await self._delete(found)
         elif chance < 0.4:
             end = last.start_offset + 10
             following = journal_pb2.NextSegmentRequest(
@@ -362,6 +362,16 @@ class Services:
             answer = await self._calls.ask(JournalStub, "AlterInSync", altering)
             if answer.set_epoch != last.set_epoch:
                 self.told.sets.add((last.name, answer.set_epoch, frozenset(one.member for one in answer.in_sync)))
+
+    async def _delete_one(self) -> None:
+        """One that is to go already is answered so."""
+        await self._delete(await self._calls.ask(JournalStub, "Describe", journal_pb2.DescribeShardRequest(shard="s0")))
+
+    async def _delete(self, found: journal_pb2.DescribeShardResponse) -> None:
+        asked = journal_pb2.DeleteShardRequest(shard=found.shard.name, epoch=found.shard.epoch)
+        self.told.shards.discard(found.shard.name)
+        await self._calls.ask(JournalStub, "DeleteShard", asked)
+        self.told.deletions.add((found.shard.name, found.shard.epoch))
 
     async def _delete_copies(self, found: journal_pb2.DescribeShardResponse) -> None:
         for segment in found.segments:

@@ -169,6 +169,7 @@ def test_what_services_were_told_holds_through_kills(tmp_path: Path) -> None:
     assert counts["kills"] >= 3
     assert counts["leases"] > 0
     assert counts["brief"] > 0
+    assert counts["deletions"] > 0
     print(counts)
 
 

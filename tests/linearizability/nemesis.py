@@ -7,6 +7,7 @@ victim answers again. Nothing waits for time to pass (but an echo has a length);
 
 import asyncio
 import random
+import shutil
 import signal
 import time
 import tomllib
@@ -19,6 +20,7 @@ import msgspec
 from quorate.cli.cluster import node_tree, render
 from quorate.events import ControllerLeaderElected, Event, Stamp
 from quorate.wire.avro import decode_events
+from tests.directories import copy, kept, may_not_vote, put_back
 from tests.kills.cluster import PROGRAM, Cluster, verify
 from tests.linearizability.clients import Clients
 from tests.linearizability.history import History
@@ -30,6 +32,8 @@ LOOK_S = 0.03
 ECHO_S = 0.7
 ECHO_FACTOR = 10.0
 """So long the echo is, and so much slower it comes."""
+ALONE_S = 2.0
+"""Many election timeouts."""
 WRITES = 15
 READS = 30
 OWED = 10
@@ -75,7 +79,7 @@ class Nemesis:
     async def strike(self, kind: str) -> None:
         """One fault, from the first blow to the first answers after it."""
         leader = await self.leader(self._cluster.places)
-        of_leader, blow = KINDS[kind]
+        of_leader, blow = (KINDS | PUT_BACK)[kind]
         victim = leader if of_leader else self._rng.choice([node for node in self._cluster.places if node != leader])
         began = time.monotonic()
         outlived = await blow(self, victim)
@@ -137,6 +141,69 @@ class Nemesis:
         self._links.release()
         return since
 
+    async def _goes_back(self, victim: int, *, running: bool) -> float:
+        """It goes back to a copy of its directory, made while it ran, or while it was stopped and as the image of a
+        disk. What it acknowledged since is with one other node, and that one is away: nobody leads. Once that one is
+        back, so is the victim, and its vote.
+        """
+        cluster, data = self._cluster, self._data(victim)
+        copied = data.with_name("copied")
+        if running:
+            copy(data, copied)
+        else:
+            cluster.kill(victim)
+            shutil.copytree(data, copied)
+            cluster.start(victim)
+            await self.serves(time.monotonic(), [victim], "a copy is made")
+        away, witness = self._rng.sample([node for node in cluster.places if node != victim], 2)
+        cluster.kill(away)
+        since = time.monotonic()
+        await self._until(lambda: self._answered(since, [victim, witness], READS, WRITES), "two are a majority")
+        cluster.kill(victim, witness)
+
+        if running:
+            shutil.rmtree(data)
+            copied.rename(data)
+        else:
+            put_back(data, copied)
+        cluster.start(victim, away)
+        alone = time.monotonic()
+        async with asyncio.timeout(PATIENCE_S):
+            while time.monotonic() < alone + ALONE_S or not may_not_vote(data):
+                for node in (victim, away):
+                    status = await asyncio.to_thread(cluster.status, cluster.places[node])
+                    assert status is None or status.leader is None, f"node {node} says that {status.leader} leads"
+        cluster.start(witness)
+        back = time.monotonic()
+        await self.serves(back, cluster.places, "it went back")
+        await self._until(lambda: not may_not_vote(data), "its vote")
+        return back
+
+    async def _takes_a_peers(self, victim: int) -> float:
+        """A copy of a peer's directory is in the place of its own, whole and without the file that says so first: it is
+        refused by name, and left as it was. With its own in its place the victim goes on.
+        """
+        cluster, data = self._cluster, self._data(victim)
+        cluster.kill(victim)
+        own = data.rename(data.with_name("own"))
+        peer = self._rng.choice([node for node in cluster.places if node != victim])
+        copy(self._data(peer), data)
+        for named in (True, False):
+            if not named:
+                (data / "voter.json").unlink()
+            before = kept(data)
+            said = await asyncio.to_thread(cluster.refused, victim)
+            assert f"belongs to node_id {peer}, not {victim}" in said, said
+            assert kept(data) == before
+        since = await self._lived_with(victim, leads=False)
+        shutil.rmtree(data)
+        own.rename(data)
+        cluster.start(victim)
+        return since
+
+    def _data(self, node: int) -> Path:
+        return self._cluster.places[node].folder / "data"
+
     async def _lived_with(self, victim: int, *, leads: bool) -> float:
         """Return when the others do without it; since when they do."""
         others = [node for node in self._cluster.places if node != victim]
@@ -193,6 +260,12 @@ KINDS: dict[str, tuple[bool, Blow]] = {
     "the leader hears an echo": (True, Nemesis._echo),
 }
 """Kind → (is it the leader that is struck?, how)."""
+PUT_BACK: dict[str, tuple[bool, Blow]] = {
+    "a copy made while it was stopped": (False, partial(Nemesis._goes_back, running=False)),
+    "a copy made while it ran": (False, partial(Nemesis._goes_back, running=True)),
+    "a copy of a peer's": (False, Nemesis._takes_a_peers),
+}
+"""The same, of what is put in the place of a directory."""
 
 
 def rewire(cluster: Cluster, dialed: dict[tuple[int, int], str]) -> None:

@@ -5,6 +5,7 @@ Rules: a broker is a process with packages of its own. A client runs in threads 
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -50,6 +51,14 @@ class Broker:
         assert self._process.poll() is None, self.log.read_text()[-4000:]
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def freeze(self) -> None:
+        """SIGSTOP: it answers nobody, and its connections stand."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """It goes on."""
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -12,7 +12,7 @@ from threading import Event, Thread
 import pytest
 
 from quorate.cli.client import NodeError
-from quorate.events import WillAcknowledged, WillDecided, WillHandedOver
+from quorate.events import SessionOwnerLost, WillAcknowledged, WillDecided, WillHandedOver
 from quorate.gateway.http.answers import Done
 from quorate.gateway.http.writing import FeatureBody
 from tests.clusters import Started, until, up
@@ -111,6 +111,33 @@ def test_who_connects_elsewhere_is_let_go(cluster: Started, two: tuple[Broker, B
     assert (before.received, after.received) == ([], [b"hello"])
     had = owners(read(log(cluster)))
     assert [member for _, member in had["twin"]] == [one.name, other.name]
+
+
+def test_a_broker_that_was_lost_for_a_while_lets_go_whom_the_other_has(
+    cluster: Started, two: tuple[Broker, Broker], client: Make
+) -> None:
+    """Its connection of before still stands when it goes on, and is closed then: nobody took the client from it, for
+    it counted as lost.
+    """
+    one, other = two
+    before, after = client("stray", returns=False), client("stray")
+    before.connect(one)
+    before.subscribe("strays")
+    one.freeze()
+
+    def lost() -> bool:
+        return any(isinstance(event, SessionOwnerLost) and event.member == one.name for event in read(log(cluster)))
+
+    until(lost, "the log says that the broker is lost")
+    assert after.connect(other) is True
+    assert not before.gone.is_set()
+    one.thaw()
+    assert before.gone.wait(10), "the connection of before is closed"
+    after.publish("strays", b"hello")
+    until(lambda: after.received, "a message")
+    assert (before.received, after.received) == ([], [b"hello"])
+    had = owners(read(log(cluster)))
+    assert [member for _, member in had["stray"]] == [one.name, other.name]
 
 
 def test_a_broker_is_killed(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:

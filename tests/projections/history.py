@@ -153,7 +153,7 @@ class History:
 
     def _acknowledge(self, name: str) -> Command:
         found = self._state.broker_sets.get(name)
-        if found is None or found.election is None:
+        if found is None or found.election is None or found.master is None:  # One that failed is told to nobody.
             return self._elect(name)
         acks = tuple(
             commands.AcknowledgedBy(replica.broker_id, self._now_ms, self._now_ms + 1) for replica in found.replicas

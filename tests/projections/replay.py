@@ -35,7 +35,7 @@ class Replay:
             for name in (
                 "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "schemas", "subjects",
                 "shards", "segments", "broker_availability", "controller_terms", "audit",
-                "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "sessions",
+                "broker_sets", "elections", "topics", "configs", "keys", "leases", "members", "sessions", "wills",
                 "broker_availability", "controller_terms", "audit",
             )
         }  # fmt: skip
@@ -236,6 +236,13 @@ class Replay:
 
     def _WillDecided(self, e: Row, at: Row) -> None:  # noqa: N802
         self.views["sessions"][e["client"]] |= {"will_topic": None, "changed_ms": at["ms"]}
+
+    def _WillHandedOver(self, e: Row, at: Row) -> None:  # noqa: N802
+        same = ("session_epoch", "client", "topic", "qos", "retain", "member", "member_epoch")
+        self.views["wills"][str(e["session_epoch"])] = {name: e[name] for name in same} | {"handed_ms": at["ms"]}
+
+    def _WillAcknowledged(self, e: Row, at: Row) -> None:  # noqa: N802
+        del self.views["wills"][str(e["session_epoch"])]
 
     def _SessionEnded(self, e: Row, at: Row) -> None:  # noqa: N802
         del self.views["sessions"][e["client"]]

@@ -24,6 +24,7 @@ from quorate.model import queries, rows
 from quorate.model.evolve import evolve
 from quorate.model.keys import RangeKeys
 from quorate.model.state import EMPTY, BrokerSet, State, Subscription, Will
+from quorate.slices import finished
 from tests.facts import WRITTEN
 from tests.plain_sums import plain_sums
 from tests.policies import JAVA
@@ -543,7 +544,7 @@ def test_a_store_kept_row_by_row_is_the_state(history: list[Item], policy: Polic
     run = played(history, policy)
     assert run.store == dict(rows.rows(run.state))
     assert run.request_store == dict(run.requests.rows())
-    restarted = RequestTable.from_rows(run.request_store.items(), run.requests.settings)
+    restarted = finished(RequestTable.restoring(run.request_store.items(), run.requests.settings))
     assert restarted.replies == run.requests.replies
     assert plain_sums(rows.from_rows(run.store.items()), restarted, ()) == plain_sums(run.state, run.requests, ())
 

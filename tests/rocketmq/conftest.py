@@ -17,6 +17,6 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[World]:
-    """The same without a name server: the three controllers are all there is."""
-    with begun(tmp_path, name_server=False) as made:
+    """The same without a name server: the three controllers are all there is, and each broker has a node of its own."""
+    with begun(tmp_path, name_server=False, spread=True) as made:
         yield made

@@ -1,5 +1,7 @@
 """Stock brokers, producer, consumer and mqadmin with Quorate as their controller and their name server; no other."""
 
+import re
+
 import pytest
 
 from tests.rocketmq.world import World
@@ -7,12 +9,24 @@ from tests.rocketmq.world import World
 pytestmark = pytest.mark.timeout(600)
 
 
+SENT_TO = 3
+"""The node that has the highest weight for both brokers of the set (``spread_brokers``)."""
+
+
 def lives(world: World) -> set[int]:
-    """Two brokers, a topic made at the controller, of which the master is told, messages."""
+    """Two brokers, sent to a node that does not lead; a topic made at the controller, of which the master is told,
+    messages.
+    """
+    if world.cluster.leader() == SENT_TO:
+        world.cluster.kill(SENT_TO)
+        world.cluster.leader(without=SENT_TO)
+        world.cluster.restart(SENT_TO)
     world.start_broker(1)
     world.until_master(1)
     world.start_broker(2)
     world.until_in_sync(1, 2)
+    place = world.cluster.nodes[SENT_TO]["rpc"]
+    world.until("both turn to the node they are sent to", lambda: {sent_to(world, 1), sent_to(world, 2)} == {place})
     assert world.ask(17, topic="story", readQueueNums=4, writeQueueNums=4, perm=6).code == 0
     master = {"0": f"127.0.0.1:{world.ports[1]}"}
 
@@ -22,6 +36,13 @@ def lives(world: World) -> set[int]:
     world.until("the topic has a route", told_everywhere)
     world.peer.subscribe()
     return world.peer.send(0, 20)
+
+
+def sent_to(world: World, number: int) -> str:
+    """Which controller a broker turned to last, by its own log."""
+    log = world.stock.work / f"broker-{number}/logs/rocketmqlogs/broker.log"
+    said = re.findall(r"Update controller leader address to (\S+)", log.read_text(errors="replace"))
+    return said[-1] if said else ""
 
 
 def told(world: World) -> None:

@@ -17,11 +17,18 @@ def boot(world: World) -> set[int]:
     world.until_master(1)
     world.start_broker(2)
     world.until_in_sync(1, 2)
+    world.until("each broker acknowledged the news of the other", lambda: waiting(world) == 0)
     assert world.replica_info()[:2] == (1, 1)
     for number, port in world.ports.items():  # On both: a slave copies topics from its master only every 10 s.
         said = world.peer.admin("updateTopic", "-n", world.stock.names, "-b", f"127.0.0.1:{port}", "-t", "story")
         assert f"create topic to 127.0.0.1:{port} success" in said, (number, said)
     return world.peer.send(0, 20)
+
+
+def waiting(world: World) -> int:
+    """How many brokers the leader still has to tell of another one."""
+    found = world.metric(world.cluster.leader(), "quorate_member_news_waiting")
+    return int(found)
 
 
 def lose_the_master(world: World) -> set[int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -62,6 +63,12 @@ class World:
         master = answer.fields.get("masterBrokerId")
         members = set(read_json(answer.body)["syncStateSet"])
         return (int(master) if master else None), int(answer.fields["masterEpoch"]), members
+
+    def metric(self, node: int, name: str) -> float:
+        """What a node says of itself in /metrics."""
+        with urlopen(f"http://{self.cluster.nodes[node]['http']}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return float(next(line.rpartition(" ")[2] for line in lines if line.partition(" ")[0] == name))
 
     def route(self, address: str, topic: str) -> tuple[int, dict[str, str]]:
         """105, asked of one node: its code, and of ``broker-a`` id → address."""
@@ -129,13 +136,15 @@ class World:
 
 
 @contextmanager
-def begun(directory: Path, *, name_server: bool) -> Iterator[World]:
-    """Three controllers, a client and, if wanted, a stock name server; no broker yet. All of it ends afterwards."""
+def begun(directory: Path, *, name_server: bool, spread: bool = False) -> Iterator[World]:
+    """Three controllers, a client and, if wanted, a stock name server; no broker yet. All of it ends afterwards.
+    ``spread``: each broker is sent to a node of its own.
+    """
     jars = peer("rocketmq") / "lib"
     with ExitStack() as stack:
         stock = Stock(directory / "stock", jars)
         stack.callback(stock.stop)
-        cluster = QuorateCluster(directory / "quorate")
+        cluster = QuorateCluster(directory / "quorate", {"QUORATE_REMOTING__SPREAD_BROKERS": str(spread).lower()})
         stack.callback(cluster.stop)
         if name_server:
             stock.name_server()

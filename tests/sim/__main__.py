@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--at-least", type=int, default=0, help="fail when fewer seeds were run")
     parser.add_argument("--size", type=int, default=0, choices=(0, 1, 3, 5), help="nodes; 0: the seed chooses")
     parser.add_argument("--faults-seconds", type=float, default=0.0, help="virtual seconds of faults; 0: the default")
+    parser.add_argument("--learn", action="store_true", help="write what was seen as what later runs must see half of")
     parser.add_argument("--mutant", default="", choices=["", *sorted(MUTANTS)], help="run with a planted bug")
     parser.add_argument(
         "--mutants",
@@ -49,6 +50,7 @@ def main() -> int:
         mutant=arguments.mutant,
         size=arguments.size,
         faults_s=arguments.faults_seconds,
+        learn=arguments.learn,
     )
     return 0 if run(options).summary() else 1
 

@@ -11,6 +11,7 @@ restarts has forgotten what it asked for, so for ``QUARANTINE_S`` it acknowledge
 has happened or never will.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -271,6 +272,7 @@ class Fleet:
         self._messages = 0
         self._requests = 0
         self._stopped = False
+        self._elections: Counter[str] = Counter()
 
     def start(self) -> None:
         """Boot everybody within a moment, and let fate and the administrator begin."""
@@ -286,6 +288,18 @@ class Fleet:
         self._stopped = True
         for broker in self._by_address.values():
             broker.boot()
+
+    def bereave(self) -> Callable[[], bool]:
+        """A master dies for a while. The answer: was one elected in its set since?"""
+        brokers = [broker for broker in self._by_address.values() if broker.alive]
+        masters = [broker for broker in brokers if broker.broker_id and broker.master == broker.broker_id]
+        if not masters:
+            return lambda: True
+        master = self.cluster.world.random.choice(masters)
+        before = self._elections[master.broker_set]
+        master.die()
+        self.cluster.world.after(2.0, master.boot)
+        return lambda: self._elections[master.broker_set] > before
 
     def _fate(self) -> None:
         """Somebody dies, masters more often than others, and comes back later."""
@@ -344,6 +358,7 @@ class Fleet:
         """A committed election: the master must hold what was acknowledged."""
         (master,) = [broker for broker in self.sets[event.broker_set] if broker.broker_id == event.master]
         kept = self._acknowledged[event.broker_set]
+        self._elections[event.broker_set] += 1
         self.cluster.counts["masters elected"] += 1
         if master.log[: len(kept)] != kept:
             raise ViolationError(

@@ -5,7 +5,7 @@ holds (disk, store) outlives its processes. Every touch of a process from outsid
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -36,6 +36,7 @@ from tests.sim.disk import (
     Slowness,
 )
 from tests.sim.network import End, Fabric, SimNetwork
+from tests.sim.room import AFTERWARDS_S, FLOOR, PLENTY
 from tests.sim.world import Call, Loop, ViolationError, World
 
 
@@ -53,6 +54,12 @@ class Node(Service, Protocol):
     identity: PeerIdentity
     handlers: PeerHandlers
     """What its links to others ask and tell."""
+    short: bool
+    """Did it measure too little room on its disk?"""
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What it says about disks."""
 
     @property
     def incarnation(self) -> str:
@@ -282,6 +289,8 @@ class Cluster:
         """Who forgot something, and has not been seen to know it."""
         self.lost_at: dict[NodeId, float] = {}
         """When something durable was last taken from a node."""
+        self.low_until = 0.0
+        """When a disk that was low had room again."""
         self.coverage = Coverage(world)
         self.coverage.installing = lambda: any(getattr(p.node.engine, "installing", False) for p in self.processes())
         for host in self.hosts.values():
@@ -418,6 +427,20 @@ class Cluster:
         """The next sync of the host fails."""
         if self.hosts[node].process is not None:
             self.hosts[node].disk.failing = True
+
+    def set_free(self, nodes: Iterable[NodeId], free: int) -> None:
+        """So much is free on their disks from now on."""
+        for node in nodes:
+            if self.hosts[node].disk.free != PLENTY:
+                self.low_until = self.world.now
+            self.counts["disks low"] += free < FLOOR
+            self.hosts[node].disk.free = free
+
+    @property
+    def lacks_room(self) -> bool:
+        """Is a disk low, or was one a moment ago?"""
+        low = any(host.disk.free != PLENTY for host in self.hosts.values())
+        return low or self.world.now < self.low_until + AFTERWARDS_S
 
     # Clients.
 

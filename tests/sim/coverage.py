@@ -4,7 +4,7 @@ Rules: it only counts. A request *meets* a fault when it is under way as the fau
 
 Theory: faults and requests that are frequent each may still never meet (the bugs Jepsen found in TigerBeetle were
 missed by a simulator whose workload was too weak, not its faults). So the pairs are counted, and a run that saw too few
-of one fails (``runner.MET_MINIMA``).
+of one fails (``minima``).
 """
 
 from collections import Counter

@@ -27,6 +27,7 @@ from quorate.consensus.raft.snapshots import SNAPSHOT_FAMILIES
 from quorate.consensus.storage.directory import VoterFileContent
 from quorate.consensus.storage.store import FAMILIES, StoreDamagedError
 from quorate.errors import StorageError
+from tests.sim.room import PLENTY
 from tests.sim.world import Call, Loop, World
 
 Loss = Literal["kill", "power"]
@@ -150,6 +151,8 @@ class SimDisk:
         self.failing = False
         self.full = False
         self.unreadable = False
+        self.free = PLENTY
+        """Bytes, as who asks is told; what is written takes none of it."""
         self.bad: set[tuple[str, int]] = set()
         """Sectors of files that cannot be read any more, by number."""
         self.on_synced: Callable[[], None] = lambda: None

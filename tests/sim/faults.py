@@ -26,6 +26,7 @@ from tests.sim.cluster import Cluster, Host, Process
 from tests.sim.directories import Directories
 from tests.sim.disk import SECTOR, Loss, SimDisk
 from tests.sim.network import Weather
+from tests.sim.room import HARDLY, LITTLE, PLENTY
 
 WEIGHTS = {
     "crash": 4.0,
@@ -59,6 +60,8 @@ WEIGHTS = {
     "clone": 0.4,
     "exchange": 0.4,
     "store rot": 0.5,
+    "disk low": 0.7,
+    "voter file rot": 0.4,
 }
 """How often each kind of fault strikes, relative to the others."""
 AMONG_SEVERAL = {
@@ -79,6 +82,7 @@ AMONG_SEVERAL = {
     "clone",
     "exchange",
     "store rot",
+    "voter file rot",
 }
 LASTS_S = {
     "partition": 0.5,
@@ -95,6 +99,7 @@ LASTS_S = {
     "deafen": 0.8,
     "pair off": 0.6,
     "jump": 0.5,
+    "disk low": 0.7,
 }
 """How long a fault is held to go on when it is counted what it met (``coverage``)."""
 AIMED = {
@@ -197,6 +202,8 @@ class Nemesis:
             "clone": self._clone,
             "exchange": self._exchange,
             "store rot": self._rot_store,
+            "disk low": self._disk_low,
+            "voter file rot": self._rot_voter_file,
         }
 
     def start(self) -> None:
@@ -214,6 +221,7 @@ class Nemesis:
         cluster.fabric.heal()
         cluster.fabric.weather = Weather()
         cluster.client_loss = 0.0
+        cluster.set_free(cluster.voters, PLENTY)
         for host in cluster.hosts.values():
             host.slowness.factor = 1.0
             host.slowness.stalled_until = 0.0
@@ -434,6 +442,28 @@ class Nemesis:
         self._cluster.counts[f"store rot: {host.store.damage()}"] += 1
         return True
 
+    def _rot_voter_file(self) -> None:
+        """A bit of the voter file flips, or the file is cut short or gone: while its node is down. Its journal is
+        whole, and nothing says that its votes and acknowledgements are all there.
+        """
+        self._of_one(self._rot_voter_file_of)
+
+    def _rot_voter_file_of(self, node: NodeId, down_s: float) -> bool:
+        cluster, host, random = self._cluster, self._cluster.hosts[node], self._random
+        if not cluster.has_state(node):
+            return False
+        cluster.crash(node, self._loss(), down_s)
+        small = bytearray(host.disk.small or b"")
+        if host.process is not None or not small:
+            return True
+        kind = random.choice(("bit", "truncation", "deletion"))
+        at = random.randrange(len(small))
+        small[at] ^= 1 << random.randrange(8)
+        host.disk.small = {"bit": bytes(small), "truncation": bytes(small[:at]), "deletion": None}[kind]
+        cluster.counts[f"voter file rot: {kind}"] += 1
+        cluster.journal_lost(host)
+        return True
+
     def _wipe(self) -> None:
         self._of_one(self._wipe_of)
 
@@ -478,6 +508,21 @@ class Nemesis:
     def _disk_full(self) -> None:
         """ENOSPC, and after a while there is room again."""
         self._for_a_while("full", self._victim(), 0.05 + self._random.random() * 0.5)
+
+    def _disk_low(self) -> None:
+        """Less is free on one disk than the floor, or on all, for others grow too; then hardly more; then there is
+        room.
+        """
+        nodes = self._cluster.voters if self._random.random() < 0.3 else (self._victim(),)
+        for_s = 0.1 + self._random.random()
+        self._cluster.set_free(nodes, LITTLE)
+
+        def room(free: int) -> None:
+            if not self._stopped:  # A disk that is low later is not this fault's.
+                self._cluster.set_free(nodes, free)
+
+        for at_s, free in ((for_s, HARDLY), (for_s + 0.3, PLENTY)):
+            self._cluster.world.after(at_s, partial(room, free))
 
     def _unreadable(self) -> None:
         """EIO on every read, for a moment (a controller resets)."""

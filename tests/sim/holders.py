@@ -5,7 +5,8 @@ asked, for the leader counts from when it heard.
 
 Theory: a lease is a promise in both directions. It does not end within its time from a word that was answered, whoever
 leads by then and however fast its clock runs; and once its holder is silent it ends, with its keys, however often the
-leader changes (here: within the time a run has to come to rest).
+leader changes: its time, the period of notes and the grace later. What counts is the time in which something was
+committed, for nobody can end a lease without a leader.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,16 @@ from quorate.events import Event, KeyDeleted, KeyPut, LeaseEnded, LeaseGranted
 from quorate.metadata.commands import Command, GrantLease, KeepLease, PutKey
 from tests.sim.clients import Answer, Done, Result, Service
 from tests.sim.cluster import Cluster
-from tests.sim.nodes import CoreNode
+from tests.sim.nodes import LEASE_CHECKPOINT_S, LEASE_GRACE_S, CoreNode
 from tests.sim.world import ViolationError
 
 KEPT: Final = "a lease whose holder is heard does not end"
 WITH_KEYS: Final = "a lease ends with its keys, and with these alone"
+ENDS: Final = "a lease ends in its time, however often the leader changes"
+IDLE_S: Final = 0.5
+"""A pause between two commits that is longer counts as none of a leader's time."""
+LATE_S: Final = 3.5
+"""For a last word that is on its way, and what is noticed by sweeps and tried again."""
 TTL_S: Final = 1
 """The shortest: what is left of it must run out in the time a run has."""
 FAST: Final = 1.05
@@ -62,6 +68,7 @@ class Holder:
     def _ask(self, command: Command, told: Callable[[int, float, Result], None]) -> None:
         cluster, lease = self._holders.cluster, self.lease
         tag = self._holders.tag()
+        self._holders.asked[lease] = self._holders.led_s
 
         def call(service: Service, done: Answer) -> None:
             assert isinstance(service, CoreNode)
@@ -84,15 +91,21 @@ class Holder:
 
 
 class Holders:
-    """All of them, and what the log says of leases."""
+    """All of them, and what the log says of leases. ``in_time``: leaders have room to end what is due."""
 
-    def __init__(self, cluster: Cluster, count: int) -> None:
+    def __init__(self, cluster: Cluster, count: int, *, in_time: bool) -> None:
         self.cluster = cluster
+        self._in_time = in_time
         self.by_lease: dict[int, Holder] = {}
         self._holders = [Holder(self, number) for number in range(1, count + 1)]
         self._attached: dict[int, set[str]] = {}
         self._lease_of: dict[str, int] = {}
         self._asked = 0
+        self.asked: dict[int, float] = {}
+        """By lease, when its holder last said anything: in leaders' time."""
+        self.led_s = 0.0
+        """How long there was a leader that could commit."""
+        self._committed_s = 0.0
         self.stopped = False
 
     def start(self) -> None:
@@ -117,6 +130,7 @@ class Holders:
 
     def committed(self, event: Event) -> None:
         """The next event of the log. Raises ViolationError."""
+        self._time_passes()
         match event:
             case LeaseGranted():
                 self._attached[event.lease] = set()
@@ -133,6 +147,16 @@ class Holders:
                 self._ended(event)
             case _:
                 pass
+
+    def _time_passes(self) -> None:
+        now = self.cluster.world.now
+        if now - self._committed_s < IDLE_S:
+            self.led_s += now - self._committed_s
+        self._committed_s = now
+        latest_s = TTL_S * FAST + LEASE_CHECKPOINT_S + LEASE_GRACE_S + LATE_S
+        for lease in self._attached if self._in_time else ():
+            if (silent_s := self.led_s - self.asked[lease]) > latest_s:
+                raise ViolationError(ENDS, f"{lease} lives {silent_s:.3f} s after its holder's last word")
 
     def _detach(self, key: str) -> None:
         lease = self._lease_of.pop(key, 0)

@@ -10,7 +10,7 @@ entry counts if its decided term is the term it is stored under and its base is 
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
 import msgspec
@@ -29,7 +29,7 @@ from quorate.consensus.transport.codec import (
     decode,
     encode,
 )
-from quorate.events import Event
+from quorate.events import Event, Stamp
 from quorate.metadata.sums import RING_MAX, Mark, shown
 from quorate.wire.avro import decode_events
 from tests.batches import patch
@@ -37,6 +37,7 @@ from tests.sim.clients import Done, Nothing, Result
 from tests.sim.cluster import Cluster, Host, Process
 from tests.sim.levels_seen import KNOWN, LevelsSeen
 from tests.sim.network import End
+from tests.sim.room import REFUSED, grows
 from tests.sim.world import ViolationError
 
 ONE_LEADER = "one leader per term"
@@ -69,6 +70,8 @@ LIFE_KEPT = "a life is kept before it is heard"
 SILENT = "who forgot neither votes nor acknowledges before it came back"
 TRUE_LOSS = "a proof of loss is given only to who lost"
 FOUNDED_ONCE = "a cluster is founded once"
+HELD_BACK = "nothing grows while the leader's disk is low"
+ROOM = "growth is refused only while a disk is low"
 """Names of invariants; those of answers and progress are raised where they are checked."""
 
 MOMENTS = {
@@ -125,10 +128,28 @@ class Executed(msgspec.Struct, frozen=True, gc=False):
     request_id: str
 
 
+OWED_EVERY_S = 0.02
+"""How often a node is asked whether it owes an answer."""
+ADDED_UP_EVERY = 4
+"""Entries after which a node's rows are added up anew: a sum that is wrong once stays wrong."""
+
+
 class _Seen:
     """How far the checker has looked at one process."""
 
-    __slots__ = ("base", "committed", "generation", "index", "installing", "last", "led", "mark", "offset")
+    __slots__ = (
+        "base",
+        "committed",
+        "generation",
+        "index",
+        "installing",
+        "last",
+        "led",
+        "mark",
+        "offset",
+        "owes_at",
+        "short",
+    )
 
     def __init__(self, base: Index) -> None:
         self.base = base
@@ -140,6 +161,8 @@ class _Seen:
         self.offset = -1
         self.index = -1
         self.installing = False
+        self.owes_at = 0.0
+        self.short = False
 
 
 class Invariants:
@@ -149,6 +172,7 @@ class Invariants:
         self.cluster: Cluster
         self._levels = levels or LevelsSeen(mixed=False)
         self.on_event: Callable[[Event], None] = lambda _event: None
+        self.on_entry: Callable[[Sequence[tuple[Stamp, Event]]], None] = lambda _events: None
         self.on_moment: Callable[[str, NodeId], None] = lambda _moment, _node: None
         self._reader = reader
         self.durable: dict[NodeId, Durable] = {}
@@ -164,6 +188,8 @@ class Invariants:
         self.last_committed = Index(1)
         self.next_offset = 0
         self.log_ms = 0
+        self.grown = 0
+        """Events that add what nobody takes away by himself."""
         self.entries: list[tuple[Index, Term, bytes]] = []
         self.log: list[Executed] = []
         self._by_tag: dict[str, Executed] = {}
@@ -258,8 +284,11 @@ class Invariants:
             self._look_at_what_is_staged(process)
         if node.applied_index != seen.index:
             self._look_at_state(process, seen)
-        if (late := node.overdue()) is not None:
-            self._fail(IN_TIME, f"n{process.node_id} owes an answer to {late}")
+        if self.cluster.world.now >= seen.owes_at:
+            seen.owes_at = self.cluster.world.now + OWED_EVERY_S
+            if (late := node.overdue()) is not None:
+                self._fail(IN_TIME, f"n{process.node_id} owes an answer to {late}")
+        seen.short = node.short  # What it measured in this turn counts from the next on.
 
     def _says_so(self, node: NodeId) -> bool:
         """Does its voter file say that it may not vote? Else a crash makes it forget that it forgot."""
@@ -333,6 +362,10 @@ class Invariants:
 
     def answering(self, process: Process, result: Result) -> None:
         """No answer may reflect what is not committed."""
+        if result == Nothing(REFUSED):
+            self.cluster.counts["growth refused"] += 1
+            if not self.cluster.lacks_room:
+                self._fail(ROOM, f"n{process.node_id} has no room")
         if isinstance(result, Done):
             self.look_at_commits(process)
             if result.offset > self.next_offset:
@@ -358,13 +391,15 @@ class Invariants:
             self._read_journal(process, seen)
 
     def _read_journal(self, process: Process, seen: _Seen) -> None:
-        journal = process.node.journal
+        journal, engine = process.node.journal, process.node.engine
+        # Before this turn and at its end: it may have found room in it.
+        short = seen.short and process.node.short and engine.is_leader
         if journal.generation != seen.generation:
             installed = journal.base_index > seen.base and journal.base_index > seen.last
             if seen.generation >= 0:
                 self._moment(process, "snapshot installs" if installed else "truncations")
             seen.generation = journal.generation
-            seen.last = min(seen.last, max(journal.base_index, process.node.engine.commit_index))
+            seen.last = min(seen.last, max(journal.base_index, engine.commit_index))
         elif journal.base_index > seen.base:
             self._moment(process, "trims")
         seen.base = journal.base_index
@@ -382,6 +417,8 @@ class Invariants:
                     f"n{process.node_id} at {index} in term {term}: {self._entries[index, term]} and {mark}",
                 )
             self._bytes[index, term] = entry
+            if short and term == engine.term and any(map(grows, _events(entry))):
+                self._fail(HELD_BACK, f"n{process.node_id} at {index} in term {term}: {_events(entry)}")
         seen.last = journal.last_index
 
     def _moment(self, process: Process, name: str) -> None:
@@ -509,12 +546,15 @@ class Invariants:
         self.log.append(executed)
         batch = patch(entry.batch, entry.base_offset, term)
         self._batches[executed.base] = (entry.count, zlib.crc32(batch))
-        for stamp, event in decode_events(batch):
+        events = decode_events(batch)
+        for stamp, event in events:
             if stamp.time_ms < self.log_ms:
                 self._fail(TIME, f"{stamp.time_ms} at offset {stamp.offset}, {self.log_ms} before it")
             self.log_ms = stamp.time_ms
             self._levels.committed(event, stamp.offset)
+            self.grown += grows(event)
             self.on_event(event)
+        self.on_entry(events)
         if entry.request_id:
             if entry.request_id in self._by_request:
                 self._fail(ONCE, f"request {entry.request_id}: {self._by_request[entry.request_id]} and {executed}")
@@ -532,9 +572,9 @@ class Invariants:
             mark = node.sums.at(index)
             if mark is not None:
                 self._look_at_sums(process, mark)
-        seen.index = applied
+        before, seen.index = seen.index, applied
         marked, offset = node.marked, node.offset
-        if (marked.rows, marked.whole) != node.plain_sums():
+        if applied // ADDED_UP_EVERY != before // ADDED_UP_EVERY and (marked.rows, marked.whole) != node.plain_sums():
             self._fail(TRUE_SUMS, f"n{process.node_id} at index {seen.index}")
         if offset == seen.offset:
             return
@@ -584,6 +624,14 @@ class Invariants:
             executed = self._by_request.get(proof) or self._by_tag.get(proof)
             if executed is None or executed.base + executed.count != offset:
                 self._fail("nothing acknowledged is lost", f"{proof}, answered at offset {offset}: {executed}")
+
+
+def _events(data: bytes) -> list[Event]:
+    """Of an entry."""
+    entry = decode_entry(data) if data else None
+    if entry is None or entry.kind == "groups":
+        return []
+    return [event for _, event in decode_events(patch(entry.batch, entry.base_offset, entry.decided_term))]
 
 
 def _says_something(process: Process, next_index: int) -> bool:

@@ -20,11 +20,11 @@ import msgspec
 
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
-from quorate.consensus.raft import following, guard
+from quorate.consensus.raft import follower, guard
 from quorate.consensus.raft.core import Role
 from quorate.consensus.raft.elections import Elections
 from quorate.consensus.raft.engine import GuardedEngine
-from quorate.consensus.raft.following import Following
+from quorate.consensus.raft.follower import Follower
 from quorate.consensus.raft.guard import commit_ceiling
 from quorate.consensus.raft.leadership import Leadership
 from quorate.consensus.raft.membership import Membership
@@ -68,7 +68,7 @@ def _ack_not_durable() -> None:
         counts = self._membership.voting
         self._outbox.send(peer, Ack(self._core.term, self._answering_seq, next_index, reset, success, counts))
 
-    swap(Following, "acknowledge", acknowledge)
+    swap(Follower, "acknowledge", acknowledge)
 
 
 def _own_copy_at_once() -> None:
@@ -290,7 +290,7 @@ def _truncates_what_matches() -> None:
     def shape(message: Node, _log: Node, _commit: Index) -> guard.Show:
         return guard.Show(message.prev_index, message.prev_term, message.entries, message.commit)
 
-    swap(following, "shape_append", shape)
+    swap(follower, "shape_append", shape)
 
 
 def _forgets_that_it_forgot() -> None:

@@ -6,7 +6,7 @@ segments of a few kilobytes, snapshots after dozens of entries, elections within
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -59,6 +59,7 @@ from tests.sim.clients import Answer, Done, Nothing, Result, Unknown
 from tests.sim.cluster import Ports
 from tests.sim.desk import Desk
 from tests.sim.fresh_sums import FreshSums
+from tests.sim.room import ENOUGH, FLOOR, PERIOD_S
 from tests.sim.world import ViolationError
 
 IN_PRODUCTION = 0.25
@@ -78,6 +79,12 @@ LATE_S = 0.1
 """How late a turn may come."""
 PACE = frozenset({"heartbeat_s", "tick_s"})
 """Of these, nodes that work together have the same."""
+
+
+FEW_IN_FLIGHT: Final = 4
+"""So few that what a leader does by itself must often wait."""
+LEASE_CHECKPOINT_S: Final = 1.0
+LEASE_GRACE_S: Final = 0.3
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -116,7 +123,7 @@ class Limits(msgspec.Struct, frozen=True):
             ),
         )
         controller = ControllerSettings(
-            in_flight_max=random.choice((4, 4096)),
+            in_flight_max=random.choice((FEW_IN_FLIGHT, 4096)),
             answer_timeout_s=random.choice((0.4, 1.5)),
             heartbeat_timeout_s=0.8,
             heartbeat_timeout_max_s=2.0,
@@ -126,9 +133,14 @@ class Limits(msgspec.Struct, frozen=True):
             close_dial_retry_s=0.2,
             role_push_backoff_s=0.1,
             role_push_record_after_s=0.5,
+            lease_checkpoint_s=LEASE_CHECKPOINT_S,
+            lease_grace_s=LEASE_GRACE_S,
             clock_note_s=0.2,
             clock_alone_s=0.6,
             compare_period_s=0.05,
+            free_space_floor_bytes=FLOOR,
+            free_space_period_s=PERIOD_S,
+            key_history_max=12,
         )
         return Limits(
             core=CoreSettings(
@@ -228,6 +240,7 @@ class CoreNode:
     """Implements ``cluster.Node``."""
 
     remembers_requests = True
+    short = False
 
     def __init__(
         self,
@@ -243,13 +256,7 @@ class CoreNode:
             ports.store, ports.voter_file, ports.disk, cluster_id="sim", node_id=ports.node_id, alone=alone
         )
         self.directory, self.journal = open_directory(
-            Disks(
-                voter_file=ports.voter_file,
-                store=store,
-                disk=ports.disk,
-                worker=ports.worker,
-                reader=ports.reader,
-            ),
+            Disks(voter_file=ports.voter_file, store=store, disk=ports.disk, worker=ports.worker, reader=ports.reader),
             cluster_id="sim",
             node_id=ports.node_id,
             alone=alone,
@@ -276,6 +283,7 @@ class CoreNode:
                 on_fatal=ports.fatal,
                 worker=ports.worker,
                 store_worker=ports.store_worker,
+                reader=ports.reader,
                 command_log=command_log,
             ),
             mixed(limits.core, ports.node_id),
@@ -311,6 +319,19 @@ class CoreNode:
             feature_max=self.knows,
         )
         self.core.start(start)
+        self._ports.loop.call_soon(self._measure)
+
+    def _measure(self) -> None:
+        """What is free on its disk, once a period (node/running.py)."""
+        free = self._ports.disk.free
+        self.core.controller.space.measured(free)
+        self.short = free < (ENOUGH if self.short else FLOOR)
+        self._ports.loop.call_later(self.core.controller.settings.free_space_period_s, self._measure)
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What it says about disks."""
+        return self.core.controller.space.alarms()
 
     @property
     def incarnation(self) -> str:

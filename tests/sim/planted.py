@@ -8,7 +8,7 @@ from quorate.consensus.journal import journal
 from quorate.consensus.journal import recovery as journal_recovery
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.journal.read_back import ReadBack
-from quorate.consensus.raft import following, replication, staging
+from quorate.consensus.raft import follower, replication, staging
 from quorate.consensus.raft.applying import Applying
 from quorate.consensus.raft.election_timing import ElectionTiming
 from quorate.consensus.raft.elections import Elections
@@ -22,9 +22,10 @@ from quorate.consensus.raft.read_rounds import ReadRounds
 from quorate.consensus.raft.reads import Reads
 from quorate.consensus.raft.rejoin import Rejoin
 from quorate.consensus.raft.snapshots import Trimmer
+from quorate.consensus.storage import directory
 from quorate.consensus.storage.directory import Directory
 from quorate.consensus.transport import hello
-from quorate.controller import deciding
+from quorate.controller import deciding, space
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
 from quorate.controller.group_writer import GroupWriter
@@ -33,18 +34,20 @@ from quorate.controller.machine import ReplicatedState
 from quorate.controller.member_keeper import MemberKeeper
 from quorate.controller.segment_keeper import SegmentKeeper
 from quorate.controller.session_keeper import SessionKeeper
+from quorate.controller.space import DiskSpace
+from quorate.gateway.grpc.watching import WatchHub, WatchStream
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.metadata import cluster, members, segment_elections, sessions, wills
 from quorate.metadata import journal as journal_rules
-from quorate.metadata.commands import HandOverWills, RaiseFeatureLevel, RegisterMember
+from quorate.metadata.commands import ElectMaster, FenceBroker, HandOverWills, RaiseFeatureLevel, RegisterMember
 from quorate.metadata.decide import DECIDERS
 from quorate.model import evolve, evolve_sessions, segments
 from quorate.node import compose
 from quorate.node.compose import Core
 from quorate_projections.mirror.copying import MirrorCopier
 from quorate_projections.store import RowStore
-from tests.sim.planting import Mutant, edit, swap
+from tests.sim.planting import Mutant, edit, swap, together
 from tests.sim.replay import other_hash_seed
 
 UNIT: Final = "tests/unit"
@@ -138,7 +141,17 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "a lease not renewed": Mutant(
         "the holder of a lease is told that it is kept, and its time runs on",
-        edit(LeaseKeeper, "heard", "watched.ends = now + found.ttl_s", "pass"),
+        edit(LeaseKeeper, "heard", "watched.due = watched.ends = now + found.ttl_s", "pass"),
+    ),
+    "leases begin anew": Mutant(
+        "under every leader a lease has its whole time once more, whatever was written down of it",
+        edit(LeaseKeeper, "_left_s", "if not lease.remaining_s:", "if True:"),
+        test=f"{UNIT}/controller/test_lease_keeper.py",
+    ),
+    "short leaderships forgotten": Mutant(
+        "a leader that did not lead for long leaves no word of the leases whose holders it did not hear",
+        edit(LeaseKeeper, "opened", "at_once.append(lease.lease_id)", "pass"),
+        test=f"{UNIT}/controller/test_lease_keeper.py",
     ),
     "a keep-alive unconfirmed": Mutant(
         "a leader that may be none any more says that a lease is kept",
@@ -163,9 +176,7 @@ EDITED: Final[dict[str, Mutant]] = {
             Decider,
             "decide",
             "decision = decide(tip.state,",
-            "from quorate.metadata.commands import Transact\n"
-            "    state = self._machine.state if isinstance(pending.request, Transact) else tip.state\n"
-            "    decision = decide(state,",
+            "decision = decide(self._machine.state if type(pending.request).__name__ == 'Transact' else tip.state,",
         ),
     ),
     "an expiry forgotten": Mutant(
@@ -175,7 +186,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "members of the leader before": Mutant(
         "a new leader knows nothing of members that registered with another",
-        edit(MemberKeeper, "opened", "for member in self._state().members.values():", "for member in ():"),
+        edit(MemberKeeper, "opened", "for _, member in sorted(self._state().members.items()):", "for _, member in ():"),
     ),
     "a heartbeat not counted": Mutant(
         "a member is answered that it is heard, and its time runs on",
@@ -219,6 +230,33 @@ EDITED: Final[dict[str, Mutant]] = {
         "the end of a session that could not be decided is not tried again",
         edit(SessionKeeper, "_settled", "elif session is not None:", "elif False:"),
         test=f"{UNIT}/controller/test_session_keeper.py",
+    ),
+    "a change passed over at a resume": Mutant(
+        "a watch from a revision on begins behind it",
+        edit(WatchStream, "watch", "request.start_revision or now + 1", "(request.start_revision or now) + 1"),
+    ),
+    "a change told twice": Mutant(
+        "a watch that caught up is told once more what the others are still to be told",
+        edit(WatchHub, "_tell", "if change.revision >= watcher.next:", "if True:"),
+    ),
+    "a revision in pieces": Mutant(
+        "what one transaction wrote is told in several answers",
+        edit(
+            WatchStream,
+            "tell",
+            "for response in self._responses(watcher, events):",
+            "for response in [one for event in events for one in self._responses(watcher, [event])]:",
+        ),
+    ),
+    "a snapshot passed over": Mutant(
+        "a watch is not told what came in a snapshot, or is no longer in memory",
+        edit(WatchHub, "_pass", "if self.seen < history.floor:", "if False:"),
+    ),
+    "lost to a slow client": Mutant(
+        "a watch that falls behind passes over the change that did not fit",
+        edit(
+            WatchStream, "tell", "falls_behind(watcher, change.revision)", "falls_behind(watcher, change.revision + 1)"
+        ),
     ),
     "a command below its level": Mutant(
         "a command is run below the level of its events", edit(deciding, "decide", "> state.feature_level", "> 9")
@@ -423,7 +461,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "commit beyond what is matched": Mutant(
         "a follower believes a commit index for entries it was not shown",
-        edit(following, "shape_append", "upto = min(message.commit, verified)", "upto = message.commit"),
+        edit(follower, "shape_append", "upto = min(message.commit, verified)", "upto = message.commit"),
     ),
     "the core's own count": Mutant(
         "what pysyncobj counts is believed: the leader's copy before it is durable",
@@ -475,6 +513,29 @@ EDITED: Final[dict[str, Mutant]] = {
         "a projection's position is written before the rows it speaks of",
         edit(RowStore, "save", "batch.put(META, _encode(self.position))", "self._db.put(META, _encode(self.position))"),
         test=f"{UNIT}/projections/test_folding.py::test_a_save_that_is_cut_short_moves_no_position",
+    ),
+    "a lost voter file forgets nothing": Mutant(
+        "a node whose voter file is damaged votes on, and believes no peer that has met it",
+        together(
+            edit(directory, "_from_store", 'may_not_vote="" if had_none else lost', 'may_not_vote=""'),
+            edit(Lives, "judge", "if our_life == NO_LIFE or self._directory.knows(life):", "if True:"),
+        ),
+    ),
+    "a low disk holds nothing back": Mutant(
+        "a leader with too little room takes what grows, until its disk is full",
+        edit(DiskSpace, "lacks_room", "return self.lack()", "return None"),
+    ),
+    "another's low disk": Mutant(
+        "a leader with room takes what grows, and a voter's disk gets full",
+        edit(DiskSpace, "told", "self._said[peer] = (message.free_bytes, until)", "pass"),
+    ),
+    "low for ever": Mutant(
+        "a disk that was low once is never fine again",
+        edit(DiskSpace, "measured", "floor * ENOUGH if self._low", "1 << 62 if self._low"),
+    ),
+    "no master on a low disk": Mutant(
+        "fences and elections are refused like what grows",
+        lambda: swap(space, "GROWING", space.GROWING | {ElectMaster, FenceBroker}),
     ),
     "a target's end unproved": Mutant(
         "a mirror goes on behind a last record that is not the cluster's",

@@ -1,7 +1,7 @@
 """Many seeds on many processes: progress, a summary, and an exit code that does not flatter.
 
 Rules: a seed that fails, crashes, or does not finish fails the run; so does a run that saw less than it must
-(``MINIMA``), or fewer seeds than asked for. A failing seed prints the command that repeats it.
+(``minima``), or fewer seeds than asked for. A failing seed prints the command that repeats it.
 """
 
 import gc
@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
-from math import sqrt
 from pathlib import Path
 from types import FrameType
 
 import msgspec
 
+from tests.sim.minima import PATH, Expected, Learned, seen
 from tests.sim.mutants import MUTANTS
 from tests.sim.replay import ANY_ORDER, HASH_SEEDS, Retold, elsewhere
 from tests.sim.scripted import StageError
@@ -31,129 +31,12 @@ from tests.sim.world import ViolationError
 SEED_LIMIT_S = 120
 """Seconds of CPU after which a seed counts as hanging: a run waits for nothing real, so a busy machine is no fault."""
 
-MINIMA: dict[str, float] = {
-    "elections": 200,
-    "truncations": 20,
-    "snapshot installs": 20,
-    "unsynced bytes lost": 6_000,
-    "torn writes": 12,
-    "store writes undone": 100,
-    "frames lost": 2_000,
-    "frames duplicated": 500,
-    "frames reordered": 1_000,
-    "starts": 500,
-    "crashes: kill": 200,
-    "crashes: power": 100,
-    "aimed: crash at vote": 50,
-    "aimed: crash at trim": 10,
-    "aimed: cut at election": 5,
-    "pauses": 50,
-    "partitions": 100,
-    "one-way partitions": 30,
-    "disk stalls": 50,
-    "journals lost": 5,
-    "fail-stops": 20,
-    "hand-overs": 6,
-    "brokers killed": 200,
-    "commits ahead of the leader's disk": 20,
-    "answers": 2_000,
-    "reads": 1_000,
-    "reads by followers": 1_000,
-    "checkpoints": 300,
-    "masters elected": 200,
-    "messages acknowledged": 2_000,
-    "lives of a core alone": 30,
-    "left dead": 6,
-    "left asleep": 2,
-    "seeds with the product's timeouts": 8,
-    "disks full": 50,
-    "disks unreadable": 50,
-    "starts refused by a disk": 10,
-    "writes lost by a failed sync": 10,
-    "sectors lost": 3,
-    "rot: bit": 3,
-    "sectors gone bad": 5,
-    "unreadable journals taken away": 6,
-    "store rot: row lost": 1,
-    "store rot: bit of a row": 1,
-    "stores given up": 3,
-    "journals found damaged or gone": 20,
-    "trims": 500,
-    "dishonest request ids": 200,
-    "positions committed": 50,
-    "events mirrored": 200,
-    "projections checked": 8,
-    "directories wiped": 10,
-    "majorities lost": 5,
-    "voters rebuilt": 10,
-    "copies put back: told by peers": 0.5,
-    "copies put back: known by the file": 0.5,
-    "directories cloned": 15,
-    "exchanged: directory": 8,
-    "exchanged: journal": 8,
-    "exchanged: store": 8,
-    "exchanged: voter file": 8,
-    "refused: directory": 50,
-    "seeds with settings of each node's own": 15,
-    "seeds of mixed builds": 8,
-    "nodes upgraded": 10,
-    "levels raised": 5,
-    "leases expired": 60,
-    "leases kept alive": 150,
-    "members heard": 150,
-    "members heard of before": 1,
-    "members fenced": 30,
-    "stores drained": 14,
-    "stores that left": 12,
-    "segments moved for balance": 3,
-    "levels refused": 20,
-    "commands below their level refused": 20,
-    "commands of a level done": 8,
-}
-"""What every hundred seeds must see at least: about half of the average. Below ``MINIMA_FROM`` nothing is asked."""
-MET_MINIMA: dict[tuple[str, str], int] = dict.fromkeys(
-    (
-        (fault, request)
-        for fault in ("crash", "depose", "isolate", "partition", "pause", "stall", "disk full", "drift", "weather")
-        for request in ("alter", "config", "elect", "election", "read", "register", "topic")
-    ),
-    4,
-) | {
-    ("crash", "snapshot"): 4,
-    ("crash", "trim"): 20,
-    ("crash", "truncation"): 2,
-    ("depose", "snapshot"): 1,
-    ("crash", "commit"): 20,
-    ("crash", "group"): 100,
-    ("crash", "level"): 40,
-    ("crash", "lease"): 40,
-    ("crash", "member"): 20,
-    ("crash", "rebuild"): 10,
-}
-MET_MINIMA |= dict.fromkeys(
-    (
-        (fault, request)
-        for fault in ("wipe", "put back", "clone", "exchange", "rot", "store rot", "jump", "unreadable", "fail disk")
-        for request in ("config", "read", "register", "topic")
-    ),
-    4,
-)
-"""And which faults must have met which requests: an eighth of the average, and less."""
-MINIMA_FROM = 50
 RETOLD_EVERY = 10
 """Every so many seeds, one's log is told again by processes with other hash seeds (``replay``)."""
 
 
 SEEDS_PER_LIFE = 200
 """Of a process that runs them."""
-
-
-def due(minimum: float, seeds: int) -> int:
-    """The least that so many seeds must see of what a hundred must see ``minimum`` of. Of what is seldom, chance alone
-    may bring less than half of the average: three standard deviations are allowed for.
-    """
-    average = 2 * minimum * seeds / 100
-    return max(int(min(average / 2, average - 3 * sqrt(average))), 0)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -184,6 +67,7 @@ class Options(msgspec.Struct, frozen=True):
     faults_s: float = 0.0
     stop_at_first: bool = False
     quiet: bool = False
+    learn: bool = False
 
 
 def prepare(mutant: str) -> None:
@@ -243,6 +127,7 @@ class Tally:
         self.sizes: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
         self.met: Counter[tuple[str, str]] = Counter()
+        self.learned = Learned()
         self.cpu_s = 0.0
         self.told: list[Retold] = []
         self.bad: list[Outcome] = []
@@ -263,6 +148,7 @@ class Tally:
             self.sizes[outcome.size] += 1
             self.counts.update(outcome.counts)
             self.met.update(outcome.met)
+            self.learned.add(seen(outcome.counts, outcome.met))
             self.cpu_s += outcome.cpu_s
             self.told += [outcome.told] if outcome.told is not None else []
             self.trace = zlib.crc32(f"{outcome.seed} {outcome.trace}".encode(), self.trace)
@@ -297,14 +183,7 @@ class Tally:
 
     def shortfalls(self) -> list[str]:
         """What this run saw too little of."""
-        if self.seeds < MINIMA_FROM:
-            return []
-        counted = [(name, self.counts[name], due(minimum, self.seeds)) for name, minimum in MINIMA.items()]
-        counted += [
-            (f"{request} under {fault}", self.met[fault, request], minimum * self.seeds // 100)
-            for (fault, request), minimum in MET_MINIMA.items()
-        ]
-        return [f"{name} {count} < {least}" for name, count, least in counted if count < least]
+        return Expected.read().shortfalls(seen(self.counts, self.met), self.seeds)
 
     def tell_again(self) -> None:
         """The logs kept so far, in processes with other hash seeds."""
@@ -340,7 +219,10 @@ class Tally:
         for line in self.coverage():
             self.say(line)
         problems = [f"{len(self.bad)} bad seeds: {[outcome.seed for outcome in self.bad]}"] * bool(self.bad)
-        problems += self.unfinished + [f"too little seen: {short}" for short in self.shortfalls()]
+        problems += self.unfinished
+        if self.options.learn and not problems:
+            PATH.write_text(self.learned.text())
+        problems += [f"too little seen: {short}" for short in self.shortfalls()]
         if self.seeds < self.options.at_least:
             problems.append(f"{self.seeds} seeds, {self.options.at_least} were asked for")
         for problem in problems:

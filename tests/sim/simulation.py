@@ -28,15 +28,17 @@ from tests.sim.consumers import Circle
 from tests.sim.disk_image import DiskImageReader
 from tests.sim.faults import Climate, Nemesis
 from tests.sim.holders import Holders
-from tests.sim.invariants import FOUNDED_ONCE, Invariants
+from tests.sim.invariants import FOUNDED_ONCE, HELD_BACK, Invariants
 from tests.sim.levels import Builds, in_this_seed
 from tests.sim.levels_seen import LevelsSeen
 from tests.sim.members import Members
 from tests.sim.mqtt import Brokers
-from tests.sim.nodes import IN_PRODUCTION, CoreNode, Limits, own, unhurried
+from tests.sim.nodes import FEW_IN_FLIGHT, IN_PRODUCTION, CoreNode, Limits, own, unhurried
 from tests.sim.passengers import Mirrors, Projection
 from tests.sim.replay import Retold
+from tests.sim.room import LITTLE, PERIOD_S, PLENTY
 from tests.sim.stores import Stores
+from tests.sim.watches import Watches
 from tests.sim.world import START_S, ViolationError, World
 
 PROGRESS = "progress after the faults"
@@ -54,6 +56,8 @@ LONG_EVERY, LONG = 25, 4
 """Now and then the faults last that much longer."""
 ALL_LOST, LOST_S = 0.25, 3.0
 """Share of seeds at whose very end a majority of directories is lost; and how long it is watched then."""
+LOW_DISK = 0.15
+"""Share of seeds that live with a low disk before the end."""
 STORES_EVERY = 3
 BALANCE = BalanceSettings(period_s=0.4, rest_s=0.4, moves_max=2)
 """In seeds with stores: masters and leaders of segments are evened out, in small steps."""
@@ -118,11 +122,14 @@ class Simulation:
         self.circle = Circle(self.cluster, self.invariants, groups=1, members=members, clocks_hold=holds)
         self.mirrors = Mirrors(self.cluster) if plan.clients and random.random() < PASSENGERS else None
         self.projection = Projection(self.cluster) if plan.clients and random.random() < PASSENGERS else None
-        self.holders = Holders(self.cluster, random.choice((0, 1, 3)) if plan.clients else 0)
+        roomy = self.limits.core.controller.in_flight_max > FEW_IN_FLIGHT and not self.own_settings
+        self.holders = Holders(self.cluster, random.choice((0, 1, 3)) if plan.clients else 0, in_time=roomy)
         self.members = Members(self.cluster, plan.seed if plan.clients else 0)
         self.stores = Stores(self.cluster, plan.seed, 4 if stored else 0)
         self.mqtt = Brokers(self.cluster, plan.seed if plan.clients else 0, lambda: self.invariants.log_ms)
+        self.watches = Watches(self.cluster, plan.seed if plan.clients else 0)
         self.invariants.on_event = self._committed
+        self.invariants.on_entry = self.watches.committed
         self.clients = [self._client(number) for number in range(plan.clients)]
 
     def _build(self, ports: Ports) -> CoreNode:
@@ -171,6 +178,7 @@ class Simulation:
         self.members.start()
         self.stores.start()
         self.mqtt.start()
+        self.watches.start()
         self.builds.start(self.plan.faults_s)
         for passenger in (self.mirrors, self.projection):
             if passenger is not None:
@@ -191,17 +199,21 @@ class Simulation:
         self._wait("no position is kept", lambda: self._any_kept(kept))
         self._wait("a level that all know is not raised", lambda: self.builds.settled)
         self.builds.stop()
+        if self.clients and self.world.random.random() < LOW_DISK:
+            self._live_with_a_low_disk()
         self.holders.stop()
         self.members.stop()
         self.stores.stop()
         self._wait("a deletion does not end, or a segment that could be led is not", lambda: self.stores.settled)
         self.mqtt.stop()
+        self.watches.stop()
         self._wait("a lease whose holder is silent does not end", lambda: self.holders.settled)
         self._wait("a member that is silent is not fenced", lambda: self.members.settled)
         self._wait("a session whose member is lost does not end", lambda: self.mqtt.settled)
         for client in self.clients:
             client.stop()
         self._wait("the nodes do not become equal", self._equal)
+        self._wait("a watch is not told everything", lambda: self.watches.settled)
         self._break_links()
         self._set_down()
         self.invariants.check_kept(self.history.acknowledged)
@@ -211,6 +223,42 @@ class Simulation:
         if len(self.cluster.voters) > 1 and self.world.random.random() < ALL_LOST and not self._carries_passengers:
             self._lose_majority()
         return self._report()
+
+    def _live_with_a_low_disk(self) -> None:
+        """One disk has too little: what grows is refused, with an alarm that names it; who led is followed by another,
+        a master too; and with room again what grows is taken.
+        """
+        cluster, random, seen = self.cluster, self.world.random, self.invariants
+        everybody = len(cluster.voters)  # One that is still without its state could not help to elect a leader.
+        self._wait(
+            "not everybody votes",
+            lambda: sum(process.node.engine.voting for process in cluster.processes()) == everybody,
+        )
+        low, refused = random.choice(cluster.voters), cluster.counts["growth refused"]
+        cluster.set_free((low,), LITTLE)
+        self._wait("growth is not refused", lambda: cluster.counts["growth refused"] > refused)
+        self.world.run_until(self.world.now + 3 * PERIOD_S)
+        (leader, *_), grown = cluster.leaders(), seen.grown
+        if not any(f"the disk of node {low} has" in alarm for alarm in leader.node.alarms):
+            raise ViolationError(HELD_BACK, f"n{leader.node_id} does not say that the disk of n{low} is low")
+        leads, down = leader.node.engine.term, [leader.node_id] if leader.node_id != low else []
+        for node in down:  # Who comes back has not heard yet.
+            cluster.hosts[node].kept_down = True
+            cluster.crash(node, "kill", 0.0)
+        if not down and len(cluster.voters) > 1:
+            leader.loop.io(lambda: leader.node.engine.step_down("a disk is low"))
+        followed = self.fleet.bereave()
+        self._wait(
+            "nobody leads while a disk is low",
+            lambda: len(cluster.voters) == 1 or any(one.node.engine.term > leads for one in cluster.leaders()),
+        )
+        self._wait("no master is elected while a disk is low", followed)
+        if seen.grown > grown:
+            raise ViolationError(HELD_BACK, f"{seen.grown - grown} events, and the disk of n{low} is low")
+        cluster.counts["lives with a low disk"] += 1
+        cluster.set_free(cluster.voters, PLENTY)
+        self.nemesis.relent(down)
+        self._wait("nothing grows, though there is room", lambda: seen.grown > grown)
 
     @property
     def _carries_passengers(self) -> bool:
@@ -364,6 +412,7 @@ class Simulation:
         counts["store writes undone"] = sum(host.store.undone for host in hosts)
         counts["sectors lost"] = sum(host.disk.sectors_lost for host in hosts)
         counts["writes lost by a failed sync"] = sum(host.disk.pages_dropped for host in hosts)
+        counts["seeds with five nodes"] = int(len(self.cluster.voters) == 5)
         counts["seeds with settings of each node's own"] = int(self.own_settings)
         counts["seeds with the product's timeouts"] = int(
             self.limits.core.engine.heartbeat_s == EngineSettings().heartbeat_s

@@ -1,11 +1,14 @@
 """What ``make bench`` says of its figures: a reader must see what failed, what was disturbed, and if runs agree."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bench.harness import Run, middle
+from tests.bench.links import in_turns, priced
 from tests.bench.report import BARS, Figures, failures, render
 
 KEPT = {"per_second": 15_000.0, "p50_us": 4000, "p99_us": 8000, "leader_cpu_us": 60.0, "follower_cpu_us": 40.0}
@@ -65,6 +68,42 @@ def test_two_runs_agree_within_a_quarter(second: float, agree: str) -> None:
     runs = [{"closed 64": KEPT | CALM | {"per_second": value}} for value in (12_000.0, second)]
     told = render(runs, "").partition("agree within 25 %?")[2]
     assert agree in line(told, "closed loop, 64: commits/s")
+
+
+def test_the_price_of_tags_is_between_a_second_and_the_next() -> None:
+    """Odd seconds have them, and each is compared with the one after it."""
+    used = [0.0, 1.0, 1.5, 2.0, 2.6, 3.1, 3.8, 4.4]  # 5, 5, 6, 5, 7 and 6 ms for each of a hundred commits, from 11 on.
+    looks = [(10 + at, cpu, 100.0 * at) for at, cpu in enumerate(used)]
+    found = priced(looks)
+    assert (found["leader_cpu_us"], found["without_us"]) == (6000.0, 5000.0)
+    assert (found["added_us"], found["error_us"]) == (666.7, 333.3)
+    assert found["ratio"] == 1.2
+
+
+def test_nodes_that_tag_in_turns_make_real_tags_and_none(tmp_path: Path) -> None:
+    """The control is what it says: both ways are there, a packet of either way is taken by a node in the other, and
+    programs that are started afterwards are as they were.
+    """
+    code = """if True:
+        import time
+        from quorate.consensus.transport.packets import LENGTH, Tags, pack, unpack
+        seen = []
+        for second in (3.0, 4.0):
+            sender, taker = Tags(b"k", b"D", b"h", b"h"), Tags(b"k", b"D", b"h", b"h")
+            time.time = lambda: second
+            packet = pack(sender, [b"frame"], 1000)
+            time.time = lambda: second + 1
+            assert unpack(taker, packet, LENGTH.size, len(packet)) == [b"frame"]
+            seen.append(any(packet[LENGTH.size : LENGTH.size + 16]))
+        print(*seen)
+    """
+
+    def tags() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    with in_turns(tmp_path):
+        assert tags().stdout.split() == ["True", "False"]
+    assert tags().stdout.split() == ["True", "True"]
 
 
 def test_a_load_that_went_wrong_is_marked() -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from quorate.cli.program import commands, parser
+from quorate.model.rows import _TYPES as KINDS
 from quorate.node.settings import NodeSettings
 from tests.findings.__main__ import NAMES
 from tests.sim.mutants import MUTANTS
@@ -24,6 +25,13 @@ DOCUMENTS = [
     ROOT / "schemas/README.md",
 ]
 """Not ADRs, nor the changelog: they say what was so when they were written."""
+VALUES = [
+    ROOT / "README.md",
+    *(ROOT / f"docs/{name}.md" for name in ("grpc", "members", "journal", "mqtt", "offsets", "schemas", "http")),
+    *(ROOT / f"docs/{name}.md" for name in ("kafka", "remoting", "reads", "projections", "spark", "dashboard")),
+    *(ROOT / f"docs/{name}.md" for name in ("mirror", "operations")),
+]
+"""Pages about ways in and out, and about what is kept."""
 FOREIGN = {
     "AdjustFetchOffsetsFn",
     "trigger(availableNow=True)",
@@ -398,6 +406,19 @@ def test_what_does_not_exist_is_found(tmp_path: Path) -> None:
     assert ALONE.findall("test_a, `test_b` ::test_c test_d.py test_e*.py tests/test_f.py") == ["test_a", "test_b"]
     assert COMMIT.findall("469a1f7 1234567 defaced `469a1f`") == ["469a1f7"]
     assert unknown_commits({"0000a00"}) in ([], ["0000a00 missing"])
+
+
+@pytest.mark.parametrize("path", VALUES, ids=lambda path: str(path.name))
+def test_a_page_about_what_is_stored_says_that_it_is_public(path: Path) -> None:
+    """In the same words everywhere: there is no authentication yet."""
+    words = " ".join(path.read_text().replace("**", "").split())
+    assert "A stored value is public: whoever reads the log reads it" in words
+
+
+def test_every_kind_of_entity_is_named_where_spark_s_table_of_them_is_told() -> None:
+    """A kind that is new to the model is one of its rows too."""
+    (row,) = [line for line in (ROOT / "docs/spark.md").read_text().splitlines() if line.startswith("| `entities` |")]
+    assert set(re.findall(r"`([a-z-]+)`", row)) == {"entities", "value", *KINDS}
 
 
 def test_the_figures_of_a_run_stand_in_one_place() -> None:

@@ -65,10 +65,39 @@ def test_wrapping_loses_nothing(text: str, width: int) -> None:
 
 @given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4), st.integers(20, 90))
 def test_a_table_of_any_width_says_all_of_it(rows: list[tuple[str, str, str]], width: int) -> None:
-    """Whatever is done to make it fit, each cell's words are there; no line is wider, but for a lone long cell."""
+    """Whatever is done to make it fit, each cell's words are there, and no line is wider."""
     told = "\n".join(columns(("a", "b", "c"), rows, width))
     for row in rows:
         for text in row:
             for word in re.findall(r"[^\s,]+", text):
                 assert word in told
-    assert all(len(line) <= max(width, 3 + max(len(text) for row in rows for text in row)) for line in told.split("\n"))
+    assert all(len(line) <= width for line in told.split("\n"))
+
+
+def test_a_word_longer_than_what_is_left_is_broken() -> None:
+    """A hash, or an address in a setting: the lines below stand under its beginning, and nothing is lost."""
+    assert list(columns(("node", "hash"), [(1, "0123456789" * 2)], 14)) == [
+        "node  1",
+        "hash  01234567",
+        "      89012345",
+        "      6789",
+    ]
+
+
+@given(st.text(alphabet="ab, ", max_size=60), st.integers(2, 20), st.integers(0, 60))
+def test_a_text_behind_its_head_fits_too(text: str, width: int, head: int) -> None:
+    """On a terminal it is wrapped, under where it begins or below its head; into a pipe it is one line."""
+    lines = list(tables.hanging("h" * min(head, width), text, width))
+    assert all(len(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "h" * min(head, width) + "".join(text.split())
+    assert list(tables.hanging("7  ", text)) == ["7  " + text]
+
+
+def test_a_text_stands_below_its_head_where_little_is_left() -> None:
+    """Words in a column of a few letters are no sentence."""
+    text = "topic orders was created with 4 queues"
+    assert list(tables.hanging("       7  12:00  TopicCreated  ", text, 48)) == [
+        "       7  12:00  TopicCreated",
+        "          topic orders was created with 4 queues",
+    ]
+    assert list(tables.hanging("7  ", f"{text} {text}", 44)) == [f"7  {text}", f"   {text}"]

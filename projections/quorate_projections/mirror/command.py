@@ -19,6 +19,7 @@ from quorate.asking import add_node, addresses
 from quorate.errors import UsageError
 from quorate.flags import add_flags, typed
 from quorate.listening import address_error
+from quorate.origins import allowed_names
 from quorate_projections.mirror.copying import MirrorCopier, Progress
 from quorate_projections.mirror.kafka import EventSource, MirrorTopic
 from quorate_projections.mirror.node import HttpNode
@@ -33,7 +34,7 @@ by the next mirror, or by its timeout."""
 
 def arguments(parser: ArgumentParser) -> None:
     """The command line."""
-    parser.description = __doc__
+    parser.description = str(__doc__).replace("``", "")
     parser.add_argument("--to", required=True, metavar="HOST:PORT,…", help="bootstrap servers of the target")
     add_node(parser)
     parser.add_argument("--host", default="127.0.0.1", help="where /ready and /metrics listen (127.0.0.1)")
@@ -45,11 +46,12 @@ def _told(progress: Progress) -> None:
     sys.stderr.write(line(progress) + "\n")
 
 
-def _status(options: Namespace, copying: MirrorCopier) -> StatusServer:
+def _status(options: Namespace, copying: MirrorCopier, names: str) -> StatusServer:
     if not 0 < options.port < 1 << 16:
         raise UsageError(f"--port {options.port}: no such port")
+    allowed = allowed_names([options.host, *filter(None, names.split(","))], setting="--names")
     try:
-        return StatusServer(options.host, options.port, lambda: copying.progress)
+        return StatusServer(options.host, options.port, lambda: copying.progress, allowed)
     except OSError as error:
         raise address_error("--port", options.host, options.port, error) from error
 
@@ -95,7 +97,7 @@ def run(options: Namespace) -> int:
         now,
         _told,
     )
-    server = _status(options, copying) if options.port else None
+    server = _status(options, copying, asked.names) if options.port else None
     try:
         with _ended_in_time():
             copying.run(stop.wait)

@@ -13,11 +13,12 @@ EVENTS_TOPIC = "quorate.metadata.events"
 class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and periods. Each field is a flag of ``quorate mirror``."""
 
+    names: Annotated[str, Meta(description="names /ready and /metrics are asked by, besides the address: HOST,…")] = ""
     topic: Annotated[str, Meta(description="name of the topic in the target")] = EVENTS_TOPIC
     replication_factor: Annotated[int, Meta(description="of the topic when it is made here; 3 on a real cluster")] = 1
     min_insync_replicas: Annotated[int, Meta(description="of the topic when it is made here; 2 on a real cluster")] = 1
     message_bytes_max: Annotated[int, Meta(description="largest record; an entry of a node has at most half of it")] = (
-        2 * 1024 * 1024
+        8 * 1024 * 1024
     )
     batch_events_max: Annotated[int, Meta(description="events in one transaction")] = 500
     read_wait_s: Annotated[float, Meta(description="longest wait of a transaction for more events")] = 0.1

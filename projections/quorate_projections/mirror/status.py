@@ -1,15 +1,20 @@
 """How a mirror says how it is: one JSON line per change on standard error, and over HTTP if a port is given.
 
-``GET /ready`` is 200 while it copies or stands by, 503 otherwise; ``GET /metrics`` are Prometheus lines.
+``GET /ready`` is 200 while it copies or stands by, 503 otherwise; ``GET /metrics`` are Prometheus lines. Who may ask,
+and the headers of every answer, are those of all our HTTP listeners (``quorate.origins``).
 """
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 
+from quorate import tls
+from quorate.origins import SECURITY_HEADERS, AllowedNames, Foreign, judge
 from quorate_projections.mirror.copying import Progress
 
 _STATES = ("standing by", "copying", "failed", "stopped")
@@ -43,18 +48,40 @@ def metrics(progress: Progress) -> str:
 class StatusServer:
     """A small HTTP server on its own thread. Raises OSError when it cannot listen."""
 
-    def __init__(self, host: str, port: int, progress: Callable[[], Progress]) -> None:
+    def __init__(self, host: str, port: int, progress: Callable[[], Progress], allowed: AllowedNames) -> None:
         class Handler(BaseHTTPRequestHandler):
             timeout = REQUEST_TIMEOUT_S
+            default_request_version = "HTTP/1.0"  # Python's is 0.9: an answer to what has no version had no headers.
+
+            def handle(self) -> None:
+                with suppress(TimeoutError, ConnectionError):
+                    if tls.is_client_hello(self.rfile.peek(3)):  # type: ignore[attr-defined]  # It is buffered.
+                        self.wfile.write(tls.REFUSAL)
+                    else:
+                        super().handle()
 
             def do_GET(self) -> None:
-                status, kind, text = _answer(self.path, progress())
-                body = text.encode()
+                refused = _judged(self.headers, allowed)
+                if refused is not None:
+                    self._send(refused.status, "application/json", refused.body)
+                else:
+                    status, kind, text = _answer(self.path, progress())
+                    self._send(status, kind, text.encode())
+
+            def _send(self, status: int, kind: str, body: bytes) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def end_headers(self) -> None:
+                for name, value in SECURITY_HEADERS.items():
+                    self.send_header(name, value)
+                super().end_headers()
+
+            def handle_expect_100(self) -> bool:
+                return True  # No body is ever wanted.
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
                 """Requests are not news."""
@@ -68,6 +95,12 @@ class StatusServer:
         """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
+
+
+def _judged(fields: Message, allowed: AllowedNames) -> Foreign | None:
+    headers = {name.lower(): value for name, value in fields.items()}
+    has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+    return judge("GET", headers, allowed, has_body=has_body)
 
 
 def _answer(path: str, progress: Progress) -> tuple[HTTPStatus, str, str]:

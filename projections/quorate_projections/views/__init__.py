@@ -19,6 +19,7 @@ from quorate_projections.views import (
     shards,
     subjects,
     topics,
+    wills,
 )
 from quorate_projections.views.view import View
 
@@ -36,6 +37,7 @@ VIEWS: Final[tuple[View[Any, Any], ...]] = (
     shards.VIEW,
     segments.VIEW,
     sessions.VIEW,
+    wills.VIEW,
     broker_availability.VIEW,
     controller_terms.VIEW,
     audit.VIEW,

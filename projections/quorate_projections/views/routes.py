@@ -1,8 +1,6 @@
 """The view ``routes``: what a client needs to reach a topic, by topic: queues, permission, addresses per broker set.
 
-Rules: those of ``quorate.model.routes``, which every node answers clients by too. A set holds a topic when one of its
-brokers announced it; a set that announced no topics at all (stock brokers announce none to a controller) holds every
-topic.
+Rules: those of ``quorate.model.routes``, which every node answers clients by too.
 
 Theory: a topic and a set are a row each, so that an event changes one row; a route is put together when it is read.
 """
@@ -90,7 +88,7 @@ def compose(shelf: RowLookup[Part], row: Part) -> Route:
             ),
         )
         for _, part in shelf.under(SET)
-        if isinstance(part, SetPart) and _holds(part, topic.topic)
+        if isinstance(part, SetPart) and routes.holds(topic.topic, (broker.topics for broker in part.brokers))
     )
     conf = ";".join(f"{queue.broker_name}:{queue.write_queue_nums}" for queue in route.queue_datas)
     return Route(
@@ -99,12 +97,6 @@ def compose(shelf: RowLookup[Part], row: Part) -> Route:
         queue_datas=route.queue_datas,
         broker_datas=route.broker_datas,
     )
-
-
-def _holds(part: SetPart, topic: str) -> bool:
-    """Did one of its brokers announce the topic, or none any?"""
-    announced = {name for broker in part.brokers for name in broker.topics}
-    return not announced or topic in announced
 
 
 VIEW: View[Part, Any] = showing(

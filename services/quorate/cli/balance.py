@@ -1,20 +1,22 @@
 """``quorate balance``: which masters and leaders of segments should move, so that none leads far more; and the moves.
 
-Rules: a node plans, by the rules of metadata/balance.py. ``--dry-run`` prints its plan; without it each move of that
-plan is asked for, one after the other, as ``elections transfer`` would. A move that is refused by then is told, and the
-others are made; exit 1 when one was refused. Which members have too many clients is told, and left to them.
+Rules: the leader plans, by the rules of metadata/balance.py, whichever node is named. ``--dry-run`` prints its plan;
+without it each move of that plan is asked for, one after the other, as ``elections transfer`` would. A move that is
+refused by then is told, and the others are made; exit 1 when one was refused. Which members have too many clients is
+told, and left to them.
 """
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import msgspec
 
 from quorate.cli.client import Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.freshness import PATIENCE_S
-from quorate.cli.output import add_output, columns, show
-from quorate.gateway.http.answers import Balance, Done
+from quorate.cli.output import add_output, columns, complain, show
+from quorate.gateway.http.answers import Balance, Done, Quorum
 from quorate.gateway.http.writing import ElectBody, SegmentElectBody
 from quorate.metadata.balance import Move
 from quorate.metadata.segment_balance import SegmentMove
@@ -37,7 +39,7 @@ def _arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Print the plan, or carry it out; the exit status."""
     node = Node(options.node, PATIENCE_S)
-    plan = node.get("/v1/balance", Balance)
+    plan = _of_leader(node)
     if options.dry_run:
         show(msgspec.to_builtins(plan), options.output, _planned(plan))
         return DONE
@@ -45,6 +47,23 @@ def run(options: Namespace) -> int:
     made = [_make(node, move) for move in moves]
     show(msgspec.to_builtins(made), options.output, _told(made))
     return REFUSED if any(one.refused for one in made) else DONE
+
+
+def _of_leader(node: Node) -> Balance:
+    """Its plan; where it cannot be asked, that of the node that answers, which is told."""
+    plan = node.get("/v1/balance", Balance)
+    if plan.by == "leader":
+        return plan
+    with suppress(NodeError):
+        voters = node.get("/v1/quorum", Quorum, level="stale").voters
+        for leader in (voter for voter in voters if voter.leader):
+            of_leader = Node(leader.http, PATIENCE_S).get("/v1/balance", Balance)
+            if of_leader.by == "leader":
+                return of_leader
+    complain(
+        f"the plan of node {plan.node}, which follows: the leader, which knows whose disk is full, was not reached"
+    )
+    return plan
 
 
 def _make(node: Node, move: Move | SegmentMove) -> Made:

@@ -11,7 +11,7 @@ import msgspec
 
 from quorate.cli.client import Node, NodeError
 from quorate.cli.command import DONE, REFUSED
-from quorate.cli.freshness import asked_node
+from quorate.cli.freshness import asked_node, asks
 from quorate.cli.output import show
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Done, TopicAnswer, TopicItem
@@ -117,4 +117,6 @@ def elect(options: Namespace) -> int:
 def _changing(options: Namespace) -> Node:
     if options.at is not None:
         raise UsageError("the past cannot be changed")
+    if asks(options):
+        raise UsageError("--stale, --linearizable and --at-least are of reads, and this is a change")
     return asked_node(options)

@@ -6,18 +6,19 @@ a node calls wrongly asked is a ``UsageError``, as if we had seen it ourselves.
 """
 
 import http.client
+from argparse import ArgumentParser
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from quorate.asking import Request, UnreachedError, add_node, addresses, exchange, first
-from quorate.cli.output import complain
+from quorate.cli.output import add_output, complain
 from quorate.errors import QuorateError, UsageError
 from quorate.gateway.http.answers import Failed, Trouble
 
-__all__ = ["TIMEOUT_S", "Node", "NodeError", "add_node"]
+__all__ = ["TIMEOUT_S", "Node", "NodeError", "add_action", "add_node"]
 TIMEOUT_S = 5.0
 QUESTIONS = frozenset({"/v1/whatif"})
 """POSTs that change nothing."""
@@ -39,6 +40,14 @@ class NodeError(QuorateError):
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+def add_action(actions: Any, name: str, summary: str) -> ArgumentParser:
+    """A word behind a command's own, which asks a node and shows the answer."""
+    parser: ArgumentParser = actions.add_parser(name, help=summary, description=summary)
+    add_node(parser)
+    add_output(parser)
+    return parser
 
 
 class Node:

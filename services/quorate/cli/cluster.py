@@ -22,7 +22,8 @@ import msgspec
 from quorate.cli.client import Node, NodeError
 from quorate.cli.processes import Child, ChildError
 from quorate.errors import AddressError, UsageError
-from quorate.gateway.http.answers import Feature
+from quorate.gateway.http.answers import Done, Feature
+from quorate.gateway.http.writing import FeatureBody
 from quorate.unseen import unseen_by_git
 
 PORTS_PER_NODE = 10
@@ -231,6 +232,15 @@ class LocalCluster:
                 if all(one.feature_max is not None for one in levels if one.id in self.places):
                     return
             await asyncio.sleep(POLL_S)
+
+    def raise_level(self, level: int | None = None) -> int:
+        """Raise the feature level: to the highest that every node knows, if none is said. The level now. Raises
+        NodeError and UsageError.
+        """
+        node = Node(",".join(place.http for place in self.places.values()))
+        wanted = node.get("/v1/feature", Feature).highest if level is None else level
+        node.send("PUT", "/v1/feature", FeatureBody(level=wanted), Done)
+        return wanted
 
     def alive(self, node_id: int) -> bool:
         """Is its process running?"""

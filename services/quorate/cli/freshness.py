@@ -39,7 +39,7 @@ def freshness(options: Namespace, default: str | None = None) -> dict[str, objec
     return {"level": "stale" if options.stale else "linearizable" if options.linearizable else default}
 
 
-class Paged(Protocol):
+class Page(Protocol):
     """A page of a list; ``next``: behind what the one after it begins, None if it is the last."""
 
     @property
@@ -47,7 +47,7 @@ class Paged(Protocol):
         """To be asked for as ``after``."""
 
 
-P = TypeVar("P", bound=Paged)
+P = TypeVar("P", bound=Page)
 
 
 def pages(options: Namespace, path: str, kind: type[P], default: str | None = None, **asked: object) -> Iterator[P]:

@@ -21,6 +21,7 @@ from quorate.cli.output import add_output, yaml
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Log
 from quorate.model.words import sentence
+from quorate.tables import hanging
 from quorate.terminal import visible
 
 FOLLOW_S = 0.2
@@ -114,8 +115,8 @@ def stored(data_dir: Path, start: int, stop: int | None) -> Iterator[Fact]:
 def print_fact(fact: Fact, output: str) -> None:
     """One event, as asked."""
     if output == "table":
-        text = visible(sentence(fact.event))
-        print(f"{fact.stamp.offset:>8}  {fact.clock}  {type(fact.event).__name__:<23}  {text}", flush=True)
+        head = f"{fact.stamp.offset:>8}  {fact.clock}  {type(fact.event).__name__:<23}  "
+        print("\n".join(hanging(head, visible(sentence(fact.event)))), flush=True)
         return
     record = {
         **msgspec.to_builtins(fact.stamp),

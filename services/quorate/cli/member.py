@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from quorate.cli.client import Node, add_node
+from quorate.cli.client import Node, add_action
 from quorate.cli.command import DONE, Command
-from quorate.cli.output import add_output, complain, show
+from quorate.cli.output import complain, show
 from quorate.consensus.storage.directory import COPIED, Voter, decode_voter, encode_voter
 from quorate.consensus.storage.disk import DirectoryLock, FileVoterFile
 from quorate.errors import StorageError, UsageError
@@ -33,11 +33,9 @@ ADOPTED = (
 def _arguments(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     what = "Name the directory that a voter has now; the one it had is lost for good."
-    rebuild = actions.add_parser("rebuild", help=what, description=what)
+    rebuild = add_action(actions, "rebuild", what)
     rebuild.add_argument("voter", type=int, metavar="N", help="id of the node")
     rebuild.add_argument("--directory", required=True, metavar="UUID", help="as the node says that waits")
-    add_node(rebuild)
-    add_output(rebuild)
     what = "Take a copied directory for the original: only when all voters were stopped and moved together."
     adopt = actions.add_parser("adopt", help=what, description=what)
     adopt.add_argument("--data-dir", required=True, type=Path, metavar="DIR", help="of the stopped node")

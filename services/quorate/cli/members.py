@@ -1,7 +1,7 @@
 """``quorate members``: services that registered, and RocketMQ's brokers beside them.
 
 Rules: ``list`` and ``describe`` read, at any offset; what the leader hears of a member is told by the leader alone.
-``drain`` and ``watch`` go over gRPC.
+``drain``, ``forget`` and ``watch`` go over gRPC.
 """
 
 import sys
@@ -33,6 +33,7 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--role", metavar="ROLE", help="only those with this role; RocketMQ's brokers have broker")
     parser.add_argument("--state", choices=STATES, help="only those that are so")
     parser.add_argument("--label", metavar="NAME[=VALUE]", help="only those with this label")
+    parser.add_argument("--force", action="store_true", help="forget: though it has what others still need")
     parser.add_argument("--revision", type=int, default=0, metavar="N", help="watch: from this revision on")
     add_node(parser)
     add_output(parser)
@@ -44,6 +45,8 @@ def _run(options: Namespace) -> int:
         raise UsageError(f"members {options.action}: {'which member?' if options.action in NAMED else 'takes no name'}")
     if options.action not in READS and asks(options):
         raise UsageError(f"members {options.action}: how fresh an answer must be is asked of list and describe")
+    if options.force and options.action != "forget":
+        raise UsageError(f"members {options.action}: --force is of forget")
     return ACTIONS[options.action](options)
 
 
@@ -106,6 +109,14 @@ def _drain(options: Namespace) -> int:
     return DONE
 
 
+def _forget(options: Namespace) -> int:
+    request = members_pb2.UnregisterMemberRequest(name=options.name, force=options.force)
+    with channel(options) as made:
+        answer = MembersStub(made).Unregister(request, timeout=TIMEOUT_S)
+    show({"name": options.name, "revision": answer.revision}, options.output, [f"member {options.name} is forgotten"])
+    return DONE
+
+
 def _selector(options: Namespace) -> members_pb2.MemberSelector:
     label, _, value = (options.label or "").partition("=")
     if options.label is not None and not label:
@@ -133,11 +144,12 @@ def _tell(options: Namespace, answers: Iterable[members_pb2.WatchMembersResponse
 
 
 READS = ("list", "describe")
-NAMED = ("describe", "drain")
+NAMED = ("describe", "drain", "forget")
 ACTIONS: dict[str, Callable[[Namespace], int]] = {
     "list": _list,
     "describe": _describe,
     "drain": _drain,
+    "forget": _forget,
     "watch": _watch,
 }
 COMMAND = Command(_arguments, _run)

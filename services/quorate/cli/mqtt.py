@@ -1,56 +1,56 @@
 """``quorate mqtt``: the sessions of MQTT that brokers share: who has a client, and whom a message is for.
 
-Rules: reads alone, for what happens to sessions is for the brokers to say: ``sessions`` over HTTP, at any offset, what
-brokers ask over gRPC. Names come from whoever reaches a broker: eyes see them as ``visible`` shows them.
+Rules: reads alone, for what happens to sessions is for the brokers to say: ``sessions`` and ``wills`` over HTTP, what
+brokers ask over gRPC, all at any offset. Names come from whoever reaches a broker: eyes see them as ``visible`` shows
+them.
 """
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import grpc
+import msgspec
 
-from quorate.cli.client import add_node
+from quorate.cli.client import add_action
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.facts import clock
-from quorate.cli.freshness import add_freshness, pages
-from quorate.cli.output import Plain, add_output, columns, show
+from quorate.cli.freshness import add_freshness, add_revision, pages
+from quorate.cli.output import Plain, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.gateway.grpc.pb.mqtt_pb2_grpc import MqttStub
-from quorate.gateway.http.answers import SessionItem, Sessions, SubscriptionItem
+from quorate.gateway.http.answers import HandedWillItem, SessionItem, Sessions, SubscriptionItem, Wills
 from quorate.model.sessions import NEVER_S
 from quorate.model.words import span
 
 SESSIONS = ("client", "member", "session epoch", "client is", "expiry", "subscriptions")
+WILLS = ("will", "client", "topic", "to be published by", "since")
 MATCHES = ("member", "client", "client is", "qos", "filter")
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="sessions|match|locate")
-    sessions = _action(actions, "sessions", "Every persistent session, by client.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="sessions|wills|match|locate")
+    sessions = add_action(actions, "sessions", "Every persistent session, by client.")
     sessions.add_argument(
         "--member", default="", metavar="NAME", help="only those whose client this member has, or had"
     )
-    add_freshness(sessions)
-    match = _action(actions, "match", "Whom a message is for, by member; exit 1 when it is for nobody.")
+    wills = add_action(actions, "wills", "Wills that are to be published: decided, and acknowledged by nobody.")
+    wills.add_argument("--member", metavar="NAME", help="only those that this member is to publish")
+    for listing in (sessions, wills):
+        add_freshness(listing)
+    match = add_action(actions, "match", "Whom a message is for, by member; exit 1 when it is for nobody.")
     match.add_argument("topic", metavar="TOPIC")
-    locate = _action(actions, "locate", "Where a client is; exit 1 when it has no session.")
+    locate = add_action(actions, "locate", "Where a client is; exit 1 when it has no session.")
     locate.add_argument("client", metavar="CLIENT")
     for asking in (match, locate):
+        add_revision(asking)
         asking.add_argument("--stale", action="store_true", help="as the asked node has it, without asking the leader")
 
 
-def _action(actions: Any, name: str, summary: str) -> ArgumentParser:
-    parser: ArgumentParser = actions.add_parser(name, help=summary, description=summary)
-    add_node(parser)
-    add_output(parser)
-    return parser
-
-
 def _run(options: Namespace) -> int:
-    if options.action == "sessions":
-        return _sessions(options)
+    listings = {"sessions": _sessions, "wills": _wills}
+    if listing := listings.get(options.action):
+        return listing(options)
     run: dict[str, Callable[[Namespace, MqttStub], int]] = {"match": _match, "locate": _locate}
     with channel(options) as made:
         return run[options.action](options, MqttStub(made))
@@ -76,6 +76,20 @@ def _sessions(options: Namespace) -> int:
 def _listed(options: Namespace) -> Iterator[SessionItem]:
     for page in pages(options, "/v1/sessions", Sessions, "linearizable", member=options.member or None):
         yield from page.sessions
+
+
+def _wills(options: Namespace) -> int:
+    asked = pages(options, "/v1/wills", Wills, "linearizable", member=options.member)
+    found = [one for page in asked for one in page.wills]
+    rows = [(one.will, one.client, one.topic, _publisher(one), clock(one.handed_ms)) for one in found]
+    show(msgspec.to_builtins(found), options.output, columns(WILLS, rows))
+    return DONE
+
+
+def _publisher(one: HandedWillItem) -> str:
+    if not one.member:
+        return "nobody yet"
+    return one.member if one.member_lives else f"{one.member} (lost)"
 
 
 def _connected(one: pb.Session | SessionItem) -> str:
@@ -113,7 +127,8 @@ def _subscription(one: pb.Subscription | SubscriptionItem) -> dict[str, Plain]:
 
 
 def _match(options: Namespace, stub: MqttStub) -> int:
-    answer = stub.Match(pb.MatchRequest(topic=options.topic, stale=options.stale), timeout=TIMEOUT_S)
+    request = pb.MatchRequest(topic=options.topic, revision=options.revision, stale=options.stale)
+    answer = stub.Match(request, timeout=TIMEOUT_S)
     told: list[Plain] = [
         {
             "member": member.member,
@@ -148,8 +163,9 @@ def _match(options: Namespace, stub: MqttStub) -> int:
 
 
 def _locate(options: Namespace, stub: MqttStub) -> int:
+    request = pb.LocateRequest(client=options.client, revision=options.revision, stale=options.stale)
     try:
-        answer = stub.Locate(pb.LocateRequest(client=options.client, stale=options.stale), timeout=TIMEOUT_S)
+        answer = stub.Locate(request, timeout=TIMEOUT_S)
     except grpc.RpcError as error:
         if error.code() is not grpc.StatusCode.NOT_FOUND:
             raise

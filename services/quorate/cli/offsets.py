@@ -6,12 +6,11 @@ must be so, or nothing is written (exit 1).
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from quorate.cli.client import add_node
+from quorate.cli.client import add_action
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.freshness import add_revision
-from quorate.cli.output import Plain, add_output, columns, show
+from quorate.cli.output import Plain, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel
 from quorate.errors import UsageError
 from quorate.gateway.grpc.pb import offsets_pb2 as pb
@@ -20,14 +19,14 @@ from quorate.gateway.grpc.pb.offsets_pb2_grpc import OffsetsStub
 
 def _arguments(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|get|commit|delete")
-    listing = _action(actions, "list", "Every group that has a position.")
-    get = _action(actions, "get", "Where a group is, in all shards or in these; exit 1 when it is nowhere.")
+    listing = add_action(actions, "list", "Every group that has a position.")
+    get = add_action(actions, "get", "Where a group is, in all shards or in these; exit 1 when it is nowhere.")
     get.add_argument("group", metavar="GROUP")
     get.add_argument("shards", nargs="*", metavar="SHARD")
-    add_revision(get)
     for reading in (listing, get):
+        add_revision(reading)
         reading.add_argument("--stale", action="store_true", help="as the asked node has it, without asking the leader")
-    commit = _action(actions, "commit", "A group has come so far; exit 1 when it is not where it was expected.")
+    commit = add_action(actions, "commit", "A group has come so far; exit 1 when it is not where it was expected.")
     commit.add_argument("group", metavar="GROUP")
     commit.add_argument("shard", metavar="SHARD")
     commit.add_argument("offset", type=_number, metavar="OFFSET")
@@ -36,17 +35,10 @@ def _arguments(parser: ArgumentParser) -> None:
     expected.add_argument(
         "--expect-revision", type=_number, metavar="N", help="its last commit must be this one; 0: there is none"
     )
-    delete = _action(actions, "delete", "Forget positions of a group; exit 1 when there was none.")
+    delete = add_action(actions, "delete", "Forget positions of a group; exit 1 when there was none.")
     delete.add_argument("group", metavar="GROUP")
     delete.add_argument("shards", nargs="*", metavar="SHARD")
     delete.add_argument("--all", action="store_true", help="in every shard")
-
-
-def _action(actions: Any, name: str, summary: str) -> ArgumentParser:
-    parser: ArgumentParser = actions.add_parser(name, help=summary, description=summary)
-    add_node(parser)
-    add_output(parser)
-    return parser
 
 
 def _number(text: str) -> int:
@@ -77,12 +69,14 @@ def _list(options: Namespace, stub: OffsetsStub) -> int:
 
 
 def _groups(options: Namespace, stub: OffsetsStub) -> Iterator[pb.Group]:
-    after, more = "", True
+    """All of its pages, as of one revision."""
+    request, more = pb.ListGroupsRequest(revision=options.revision, stale=options.stale), True
     while more:
-        page = stub.ListGroups(pb.ListGroupsRequest(after=after, stale=options.stale), timeout=TIMEOUT_S)
+        page = stub.ListGroups(request, timeout=TIMEOUT_S)
         yield from page.groups
         more = page.more
-        after = page.groups[-1].group if page.groups else ""
+        request.revision = request.revision or page.revision
+        request.after = page.groups[-1].group if page.groups else ""
 
 
 def _get(options: Namespace, stub: OffsetsStub) -> int:

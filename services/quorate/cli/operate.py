@@ -7,6 +7,7 @@ Exit 1 when what was asked about is not well: no leader, a dead controller, a se
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -132,14 +133,15 @@ def brokers(options: Namespace) -> int:
 
 
 def _told_topics(options: Namespace) -> int:
-    """Which topics a set has, as its brokers told the node that is asked."""
-    path = f"/v1/brokers/{quote(options.broker_set, safe='')}/topics"
-    answers = list(pages(options, path, BrokerTopics))
+    """Which topics a set has, as its brokers told the node that is asked, or else another; or the log's names."""
+    answers = _asked_topics(options)
+    if answers[0].source == "log" and options.at is None:
+        answers = next(_elsewhere(options, answers[0].node), answers)
     version = answers[0].version
     for broker in answers[0].brokers:
         complain(f"{broker.broker_id} at {broker.address}: heard {broker.silent_for_ms} ms ago")
     if version is None:
-        complain("no broker of it has told this node its topics")
+        complain("no broker of it has told this node its topics: these are the names they registered with")
     else:
         complain(f"data version: state {version.state_version}, {version.timestamp_ms}, counter {version.counter}")
     header = ("topic", "read", "write", "permission", "type", "order", "attributes")
@@ -148,8 +150,26 @@ def _told_topics(options: Namespace) -> int:
          [f"{k}={v}" for k, v in t.attributes.items()])
         for page in answers for t in page.topics
     ]  # fmt: skip
-    show([msgspec.to_builtins(page) for page in answers], options.output, columns(header, rows))
+    table = columns(header, rows) if version else [name for page in answers for name in page.names]
+    show([msgspec.to_builtins(page) for page in answers], options.output, table)
     return DONE
+
+
+def _asked_topics(options: Namespace) -> list[BrokerTopics]:
+    path = f"/v1/brokers/{quote(options.broker_set, safe='')}/topics"
+    return list(pages(options, path, BrokerTopics))
+
+
+def _elsewhere(options: Namespace, asked: int) -> Iterator[list[BrokerTopics]]:
+    """What brokers told other nodes than the one that was asked, the leader first."""
+    voters = Node(options.node).get("/v1/quorum", Quorum, level="stale").voters
+    for voter in sorted(voters, key=lambda voter: not voter.leader):
+        with suppress(NodeError):
+            if voter.id != asked:
+                found = _asked_topics(Namespace(**{**vars(options), "node": voter.http}))
+                if found[0].source == "brokers":
+                    complain(f"brokers told node {voter.id}, not node {asked}")
+                    yield found
 
 
 def _replica_rows(item: BrokerSetItem) -> Iterator[tuple[object, ...]]:
@@ -277,7 +297,8 @@ def explain(event: AnyElection) -> Iterable[str]:
     """An election as an operator reads it: the reason, then every candidate and where it fell."""
     yield event.explanation
     epoch = f"epoch {event.master_epoch}, old master {event.old_master or 'none'}"
-    yield f"{epoch}; cause: {kind_words(event.evidence or event.trigger)}; asked by: {asker(event.trigger)}"
+    cause, asked = kind_words(event.evidence or event.trigger), f"asked by {asker(event.trigger)}"
+    yield f"{epoch}; {asked}" if cause == asked else f"{epoch}; cause: {cause}; {asked}"
     yield ""
     header = ("broker", "verdict", "alive", "in sync", "epoch", "log end", "confirmed", "priority")
     yield from columns(header, (_candidate_row(candidate, event) for candidate in event.candidates))

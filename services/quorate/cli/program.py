@@ -40,12 +40,15 @@ OWN: Mapping[str, tuple[str, str]] = {
     "log": ("cli.log:COMMAND", "The committed events: log tail, log dump."),
     "at": ("cli.travel:AT", "A read command on the state at an offset: at N status, at N brokers, …"),
     "diff": ("cli.travel:DIFF", "What changed between two offsets."),
-    "kv": ("cli.keys:KV", "Keys, as etcd has them: kv get, put, del, watch."),
+    "kv": ("cli.keys:KV", "Keys, as etcd has them: kv get, put, del, watch, lease."),
     "lease": ("cli.keys:LEASE", "Leases of keys: lease grant, revoke, keep-alive, ttl, list."),
     "balance": ("cli.balance:COMMAND", "Who leads much gives some away: balance --dry-run, balance."),
-    "members": ("cli.members:COMMAND", "Services that registered, and brokers: members list, describe, drain, watch."),
+    "members": (
+        "cli.members:COMMAND",
+        "Services that registered, and brokers: members list, describe, drain, forget, watch.",
+    ),
     "journal": ("cli.journal:COMMAND", "Shards and segments: journal list, describe, create, why, whatif, health, …"),
-    "mqtt": ("cli.mqtt:COMMAND", "Sessions of MQTT that brokers share: mqtt sessions, match, locate."),
+    "mqtt": ("cli.mqtt:COMMAND", "Sessions of MQTT that brokers share: mqtt sessions, wills, match, locate."),
     "offsets": ("cli.offsets:COMMAND", "How far groups have come in shards: offsets list, get, commit, delete."),
     "schemas": (
         "cli.schemas:COMMAND",

@@ -1,12 +1,14 @@
 """The gRPC of a node, from the command line: where it is, how a call that failed is told, a stream until Ctrl-C.
 
 Rules: ``--node`` takes HTTP addresses, as everywhere; a node says itself where it speaks gRPC. The first that answers
-is asked, and a change is asked for once.
+is asked, and a change is asked for once. What lasts, and may be asked again, goes on at the next when its node dies.
 """
 
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import cycle
 from signal import SIGINT, signal
 from typing import Any
 
@@ -15,9 +17,13 @@ import grpc
 from quorate.asking import addresses
 from quorate.cli.client import Node, NodeError
 from quorate.cli.command import DONE
+from quorate.cli.output import complain
 from quorate.gateway.http.answers import Status
 
 TIMEOUT_S = 5.0
+RETRY_S = 0.2
+GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+"""With these a node says nothing about what was asked, and another may."""
 
 
 def _place(node: Node) -> str:
@@ -25,13 +31,18 @@ def _place(node: Node) -> str:
     return node.get("/v1/status", Status, level="stale").grpc
 
 
-@contextmanager
-def channel(options: Namespace) -> Iterator[grpc.Channel]:
-    """To the first node that answers. Raises NodeError; of a call, too."""
-    node = Node(options.node, TIMEOUT_S)
+def _listening(node: Node) -> str:
+    """The same; nowhere is an error, too."""
     place = _place(node)
     if not place:
         raise NodeError(f"node {node.address} does not listen for gRPC: say listeners.grpc, or ask another one")
+    return place
+
+
+@contextmanager
+def channel(options: Namespace) -> Iterator[grpc.Channel]:
+    """To the first node that answers. Raises NodeError; of a call, too."""
+    place = _listening(Node(options.node, TIMEOUT_S))
     with grpc.insecure_channel(place) as made:
         try:
             yield made
@@ -39,18 +50,53 @@ def channel(options: Namespace) -> Iterator[grpc.Channel]:
             raise NodeError(told(error)) from error
 
 
+def going_on(options: Namespace, ask: Callable[[grpc.Channel, Callable[[], None]], int]) -> int:
+    """Ask at the first node that answers, and again at the next whenever that one does no more; ``ask`` calls what it
+    is given with each answer. Raises NodeError: of the call; or every node has failed, and for ``TIMEOUT_S``.
+    """
+    nodes = addresses(options.node)
+    turns = cycle(nodes)
+    _place(Node(options.node, TIMEOUT_S))  # Where nobody answers, all are named together, with what to do.
+    failed, since = 0, 0.0
+
+    def heard() -> None:
+        nonlocal failed
+        failed = 0
+
+    while True:
+        address = next(turns)
+        try:
+            place = _listening(Node(address, TIMEOUT_S))
+        except NodeError as error:
+            trouble = error
+        else:
+            with grpc.insecure_channel(place) as made:
+                try:
+                    return ask(made, heard)
+                except grpc.RpcError as error:
+                    trouble = NodeError(told(error))
+                    if error.code() not in GONE:
+                        raise trouble from error
+        if not failed:
+            since = time.monotonic()
+            complain(f"node {address}: {trouble}" + ("; going on at the next" if len(nodes) > 1 else ""))
+        failed += 1
+        if failed >= len(nodes) and time.monotonic() - since > TIMEOUT_S:
+            raise trouble
+        time.sleep(RETRY_S)
+
+
 def places(options: Namespace) -> tuple[str, ...]:
     """Where gRPC is spoken: by ``--nodes``, else what each node of ``--node`` that answers says. Raises NodeError."""
     if options.nodes:
         return addresses(options.nodes, "--nodes")
-    found, silent = list[str](), NodeError("none of these nodes listens for gRPC")
+    _place(Node(options.node, TIMEOUT_S))  # Where nobody answers, all are named together, with what to do.
+    found = list[str]()
     for address in addresses(options.node):
-        try:
+        with suppress(NodeError):
             found.append(_place(Node(address, TIMEOUT_S)))
-        except NodeError as error:
-            silent = error
     if not any(found):
-        raise silent
+        raise NodeError("no node that answers listens for gRPC")
     return tuple(filter(None, found))
 
 
@@ -63,10 +109,12 @@ def told(error: Any) -> str:
 
 def until_interrupted(answers: Any, tell: Callable[[Any], int]) -> int:
     """Tell a stream of answers until it ends, or Ctrl-C."""
-    signal(SIGINT, lambda *_: answers.cancel())  # An exception may be raised, and lost, inside of grpcio.
+    before = signal(SIGINT, lambda *_: answers.cancel())  # An exception may be raised, and lost, inside of grpcio.
     try:
         return tell(answers)
     except grpc.RpcError as error:
         if error.code() is grpc.StatusCode.CANCELLED:
             return DONE
         raise
+    finally:
+        signal(SIGINT, before)

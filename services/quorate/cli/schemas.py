@@ -8,14 +8,15 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
-from quorate.cli.client import TIMEOUT_S, Node, add_node
+from quorate.cli.client import TIMEOUT_S, Node, add_action
 from quorate.cli.command import DONE, REFUSED, Command
-from quorate.cli.output import Plain, add_output, columns, show
+from quorate.cli.freshness import add_freshness, asked_node, freshness
+from quorate.cli.output import Plain, columns, show
 from quorate.errors import UsageError
 from quorate.metadata.compatibility import LEVELS
 
@@ -49,21 +50,23 @@ class _Judged(msgspec.Struct):
 
 def _arguments(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|show|register|delete|compatibility")
-    listing = _action(actions, "list", "Every subject, with its latest version.")
+    listing = add_action(actions, "list", "Every subject, with its latest version.")
     listing.add_argument("--prefix", default="", metavar="TEXT", help="only those that begin with it")
     listing.add_argument("--deleted", action="store_true", help="those too of which all versions are deleted")
-    shown = _action(actions, "show", "A schema, and which versions its subject has.")
+    shown = add_action(actions, "show", "A schema, and which versions its subject has.")
     shown.add_argument("subject", metavar="SUBJECT")
     shown.add_argument("--version", default="latest", metavar="N", help="default: latest")
     shown.add_argument("--deleted", action="store_true", help="deleted versions too")
-    register = _action(actions, "register", "A new version of a subject; what is there already stays as it is.")
+    for reading in (listing, shown):
+        add_freshness(reading)
+    register = add_action(actions, "register", "A new version of a subject; what is there already stays as it is.")
     register.add_argument("subject", metavar="SUBJECT")
     register.add_argument("file", metavar="FILE", help="an Avro schema; - is read from stdin")
-    delete = _action(actions, "delete", "Hide a version, or all; what is hidden goes for good with --permanent.")
+    delete = add_action(actions, "delete", "Hide a version, or all; what is hidden goes for good with --permanent.")
     delete.add_argument("subject", metavar="SUBJECT")
     delete.add_argument("--version", default="", metavar="N", help="default: all")
     delete.add_argument("--permanent", action="store_true", help="for good, once it is hidden")
-    level = _action(
+    level = add_action(
         actions,
         "compatibility",
         "The level in force of a subject, or of all; or judge a schema by it: exit 1 when it would not be taken.",
@@ -75,17 +78,11 @@ def _arguments(parser: ArgumentParser) -> None:
     what.add_argument("--check", metavar="FILE", help="would this schema be taken? - is read from stdin")
 
 
-def _action(actions: Any, name: str, summary: str) -> ArgumentParser:
-    parser: ArgumentParser = actions.add_parser(name, help=summary, description=summary)
-    add_node(parser)
-    add_output(parser)
-    return parser
-
-
 def _run(options: Namespace) -> int:
+    reads: dict[str, Callable[[Namespace], int]] = {"list": _list, "show": _show}
+    if read := reads.get(options.action):
+        return read(options)
     run: dict[str, Callable[[Namespace, Node], int]] = {
-        "list": _list,
-        "show": _show,
         "register": _register,
         "delete": _delete,
         "compatibility": _compatibility,
@@ -93,16 +90,16 @@ def _run(options: Namespace) -> int:
     return run[options.action](options, Node(options.node, TIMEOUT_S))
 
 
-def _list(options: Namespace, node: Node) -> int:
-    found = list(_latest(options, node))
+def _list(options: Namespace) -> int:
+    found = list(_latest(options))
     told: list[Plain] = [{"subject": one.subject, "version": one.version, "id": one.id} for one in found]
     rows = [(one.subject, one.version, one.id) for one in found]
     show(told, options.output, columns(("subject", "version", "id"), rows))
     return DONE
 
 
-def _latest(options: Namespace, node: Node) -> Iterator[_Item]:
-    passed, page = 0, PAGE
+def _latest(options: Namespace) -> Iterator[_Item]:
+    node, passed, page = asked_node(options), 0, PAGE
     while page == PAGE:
         items = node.get(
             "/schemas",
@@ -112,16 +109,18 @@ def _latest(options: Namespace, node: Node) -> Iterator[_Item]:
             subjectPrefix=options.prefix or None,
             offset=passed,
             limit=PAGE,
+            **freshness(options),
         )
         yield from items
         page = len(items)
         passed += page
 
 
-def _show(options: Namespace, node: Node) -> int:
-    path, deleted = _path(options.subject), _truth(options.deleted)
-    item = node.get(f"{path}/versions/{quote(options.version, safe='')}", _Item, deleted=deleted)
-    versions = node.get(f"{path}/versions", list[int], deleted=deleted)
+def _show(options: Namespace) -> int:
+    node, path = asked_node(options), f"{_path(options.subject)}/versions"
+    asked = {"deleted": _truth(options.deleted), **freshness(options)}
+    item = node.get(f"{path}/{quote(options.version, safe='')}", _Item, **asked)
+    versions = node.get(path, list[int], **asked)
     told = {**msgspec.to_builtins(item), "versions": versions}
     lines = [
         f"subject   {item.subject}",

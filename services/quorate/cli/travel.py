@@ -17,15 +17,18 @@ from quorate.cli.output import add_output, columns, show
 from quorate.errors import UsageError
 from quorate.gateway.http.answers import Diff
 from quorate.model.diff import Change, Fields
+from quorate.model.election_words import asker, rule_words
 from quorate.model.words import lease_number, plural
 from quorate.terminal import visible_bytes
 
 READS = (
     *("status", "quorum", "brokers", "topics", "config", "elections", "why", "members", "state-hash", "log"),
-    *("kv", "journal", "mqtt", "offsets"),
+    *("kv", "lease", "journal", "mqtt", "offsets", "schemas", "feature", "whatif"),
 )
 """The commands that can look at the past."""
 PAGE = 200
+SAID = {"trigger": asker, "decided_by": rule_words}
+"""Fields of an election, and how all others say them."""
 CODES = ("failed_inputs",)
 """Fields that are no words: what a program keeps for itself."""
 
@@ -96,7 +99,10 @@ def _fields(change: Change) -> Iterable[tuple[str, str, str]]:
 
 
 def _stored(kind: str, fields: Fields) -> Fields:
-    """A key or a lease as ``quorate kv`` and ``quorate lease`` show it; whatever else as it is."""
+    """A key, a lease or an election as the commands about it show it; whatever else as it is."""
+    if election := fields.get("election"):
+        said = {name: SAID[name](value) if name in SAID else value for name, value in election.items()}
+        return {**fields, "election": said}
     if kind not in ("key", "lease"):
         return fields
     leases = {name: lease_number(fields[name]) for name in ("lease", "lease_id") if fields.get(name)}

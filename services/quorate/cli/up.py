@@ -11,7 +11,7 @@ from quorate.cli.cluster import LocalCluster, found, listeners, planned, resume,
 from quorate.cli.command import DONE, Command
 from quorate.cli.output import complain
 from quorate.cli.processes import add_die_with, die_with
-from quorate.errors import UsageError
+from quorate.errors import QuorateError, UsageError
 from quorate.node.private import only_ours
 
 BASE_PORT = 9870
@@ -75,6 +75,22 @@ def stop_asked() -> asyncio.Event:
     return asked
 
 
+def _arguments(parser: ArgumentParser) -> None:
+    add_cluster(parser)
+    text = "of a new cluster, as quorate feature raise (default: the highest that its nodes know)"
+    parser.add_argument("--feature-level", type=int, metavar="N", help=text)
+
+
+async def _raise_level(cluster: LocalCluster, options: Namespace) -> None:
+    """Of a new cluster, in which no older build can be. What fails here can be done by hand."""
+    if options.resume:
+        return
+    try:
+        complain(f"the feature level is {await asyncio.to_thread(cluster.raise_level, options.feature_level)}")
+    except QuorateError as error:
+        complain(f"the feature level is as it was founded (quorate feature raise tries again): {error}")
+
+
 async def _up(options: Namespace, folder: Path) -> None:
     asked = stop_asked()
     cluster = cluster_in(folder, options)
@@ -84,6 +100,7 @@ async def _up(options: Namespace, folder: Path) -> None:
     try:
         if not asked.is_set():
             await starting
+            await _raise_level(cluster, options)
             print(cluster.ready_line(), flush=True)
             await waiting
     finally:
@@ -101,4 +118,4 @@ def run(options: Namespace) -> int:
     return DONE
 
 
-COMMAND = Command(add_cluster, run)
+COMMAND = Command(_arguments, run)

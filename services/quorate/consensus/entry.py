@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from quorate.consensus.ports import Term
+from quorate.consensus.ports import MAX_ENTRY_BYTES, Term
 from quorate.errors import PeerError, UsageError
 from quorate.leaf import native
 
@@ -24,8 +24,6 @@ EntryKind = Literal["events", "groups", "membership"]
 
 FIRST, WITH_DIGEST, FORMAT = 1, 2, 3
 DIGEST_BYTES = 16
-MAX_ENTRY_BYTES = 1024 * 1024
-"""Default of ``JournalSettings.max_entry_bytes``."""
 MAX_REPLY_BYTES = 1024
 
 _HEAD = Layout("<BBHHHHIIQQQ")

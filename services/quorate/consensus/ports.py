@@ -18,6 +18,8 @@ TERM_MAX = Term((1 << 31) - 1)
 """The last one: a record batch says the term it was written in as an int32, its leader epoch."""
 Index = NewType("Index", int)
 """A Raft log position, from 1. (An *offset* counts events, from 0; the two are never mixed.)"""
+MAX_ENTRY_BYTES = 4 * 1024 * 1024 - 4096
+"""Every node takes entries of so many bytes, and none a longer one. A segment of the journal holds one."""
 
 Family = Literal["meta", "rows", "requests", "events", "groups", "history", "staged"]
 """Key spaces of the store: see consensus/storage/store.py for what each holds."""
@@ -200,6 +202,10 @@ class RaftEngine(Protocol):
     @property
     def applied_index(self) -> Index:
         """Highest index applied here."""
+
+    @property
+    def caught_up(self) -> bool:
+        """Has it applied all that is committed, or had it a moment ago (consensus/raft/caught_up.py)?"""
 
     @property
     def voting(self) -> bool:

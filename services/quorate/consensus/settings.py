@@ -6,6 +6,7 @@ Rules: every wait, queue and size of this room is here, in the unit its name end
 import msgspec
 
 from quorate.bounds import bounded
+from quorate.consensus.ports import MAX_ENTRY_BYTES
 from quorate.errors import UsageError
 
 
@@ -29,8 +30,8 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 10.0
     """No progress for so long: the sender gives up (and starts afresh), the receiver discards what it staged."""
     staged_bytes_max: int = 4 * 1024 * 1024 * 1024
-    """Rows a receiver stages in its store before it switches. A leader with a larger state cannot be followed: the
-    node stops and names this setting."""
+    """Keys and values a receiver stages in its store before it switches. A leader with a larger state cannot be
+    followed: the node stops and names this setting. At least twice ``controller.state_bytes_max``."""
     switch_rows: int = 256
     """Rows that one turn of the loop moves while a node switches to a snapshot, or clears away of one it dropped."""
     switch_slice_s: float = 0.002
@@ -65,7 +66,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     syncs. At rest a node wakes for what is due: its heartbeats, an election."""
     close_jitter_s: float = 0.02
     """After the leader's connection closed the survivors ask for pre-votes one after the other, so far apart."""
-    max_entry_bytes: int = 1024 * 1024
+    max_entry_bytes: int = MAX_ENTRY_BYTES
     commit_news_s: float = 0.002
     """How long a new commit index waits for entries to travel with before it is sent to the followers alone."""
     append_bytes: int = 256 * 1024

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from quorate.bounds import bounded
+from quorate.consensus.ports import MAX_ENTRY_BYTES
 from quorate.errors import UsageError
 
 FRAME_OVERHEAD_BYTES = 48
@@ -21,7 +22,7 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     segment_bytes: int = 4 * 1024 * 1024
     """One file. Small, because the next one is filled with zeros by the thread that also syncs."""
-    max_entry_bytes: int = 1024 * 1024
+    max_entry_bytes: int = MAX_ENTRY_BYTES
     """Largest entry; a segment must hold at least one."""
     tail_bytes: int = 8 * 1024 * 1024
     """Entry bytes kept in memory; older ones are read back from their segment."""

@@ -173,7 +173,8 @@ class Controller:
 
     def stop(self) -> None:
         """No request is taken any more; those under way end as their deadlines say."""
-        self._stopped = self._router.stopped = True
+        self._stopped = True
+        self._router.stop()
         self.clock.stop()
 
     def _opened(self, term: Term) -> None:

@@ -15,6 +15,7 @@ until then nobody knows.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -46,12 +47,13 @@ from quorate.events import Event, Stamp
 from quorate.events import key as event_key
 from quorate.metadata.commands import AnsweredBefore, Command, HearMember, KeepLease, Refusal, Reply
 from quorate.metadata.context import Context, Decision
-from quorate.metadata.decide import decide
+from quorate.metadata.decide import LEVELS, decide
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.requests import SHORT_STEP_MS, RequestTable, RowChange, command_digest
 from quorate.model.live import LiveView
 from quorate.model.state import State
+from quorate.slices import raises
 from quorate.wire.avro import encode_events
 
 Settle = Callable[[CommandPending, Outcome], None]
@@ -140,7 +142,18 @@ class Decider(Listener):
             if outcome is not None:
                 self._after_tip(pending, outcome)
                 return True
-        decision = decide(tip.state, pending.request, context)
+        try:
+            decision = decide(tip.state, pending.request, context)
+        except Exception as error:  # noqa: BLE001  It ends its command alone: a voter's link may have brought that.
+            self._scheduler.call_soon(partial(raises, error))  # It is logged once.
+            decision = refuse("CallFailed", "This call failed at the leader; its log says why")
+        request = pending.request
+        if (
+            isinstance(decision, Decision)
+            and isinstance(request, HearMember)
+            and request.applied_revision > tip.offset  # The end itself is what a Kafka client says.
+        ):
+            decision = refuse("FutureRevision", f"The log ends at revision {tip.offset - 1}")
         if isinstance(decision, Refusal):
             self._after_tip(pending, Refused(decision, tip.offset))
             return True
@@ -206,7 +219,7 @@ class Decider(Listener):
             entry = entry_bytes(
                 form, EVENTS, count, term, base, now_ms, principal, cause, request_id, kept, batch, digest
             )
-            if len(entry) > self._command_bytes_max:
+            if len(entry) > self._command_bytes_max and pending.request.__class__ not in LEVELS:
                 raise too_long(entry, self._command_bytes_max)
             index = self.engine.propose(entry, term)
         except UsageError as error:

@@ -1,39 +1,69 @@
 """Which leases live on: what the leader heard of their holders, and how long ago.
 
-Rules: soft state of the leader. A lease that is heard lives its whole time from then; under a new leader it lives what
-was left when that was last written down, and ``lease_grace_s`` for its holder to find it. What was not heard for
-``lease_checkpoint_s`` is written down (etcd ``--experimental-enable-lease-checkpoint-persist``), so that leaders that
-follow each other fast do not keep a lease alive whose holder is gone. What is due is ended one by one, each in a turn
-of its own.
+Rules: soft state. A lease that is heard lives its whole time from then. Of one that is not, what is left is written
+down in the log (a *note*; etcd ``--experimental-enable-lease-checkpoint-persist``); the next word of its holder takes
+the note back before it is answered. Whoever leads next gives the lease what the note left of it, less the time that he
+saw the note stand himself, and ``lease_grace_s``. What is due is ended one by one, each in a turn of its own.
+
+Theory: a lease must not live on from leader to leader while its holder is silent. Clocks of nodes may be apart, so no
+node tells another *when*; each node measures by its own clock how long a note stands since it executed it, which is
+never longer than it does. A note is written once a holder was silent for half of ``lease_checkpoint_s``. Where the
+last leader had not led for a whole one, what may have been silent under both is written down at once: so a holder's
+last word is at most ``lease_checkpoint_s`` and the change of leaders older than its note, however often they change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import ceil, inf
 from typing import Final
 
 from quorate.clock import Scheduler
+from quorate.consensus.ports import Index, LeaderCause, Term
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Outcome, Refused
-from quorate.controller.paced import Agenda
+from quorate.controller.paced import Agenda, PacedQueue
 from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, LeaseEnded, LeaseGranted
 from quorate.metadata.commands import CheckpointLeases, ExpireLease
-from quorate.model.state import State
+from quorate.model.state import Lease, State
 
 RETRY_S: Final = 0.5
-"""How soon the end of a lease is tried again that could not be decided."""
+"""How soon the end of a lease is tried again that could not be decided; one that is refused, each time twice as late:
+that costs much.
+"""
+RETRY_MAX_S: Final = 30.0
+NOTES: Final = 100
+"""Of one entry, when a leader begins with many."""
 
 
 class _Watched:
-    __slots__ = ("ends", "heard", "lease", "noted")
+    __slots__ = ("again_s", "due", "ends", "heard", "lease", "note_at")
 
-    def __init__(self, lease: int, heard: float, ends: float) -> None:
+    def __init__(self, lease: int, now: float, left_s: float, grace_s: float, within_s: float) -> None:
         self.lease = lease
-        self.heard = heard
+        self.heard = now
         """Monotonic, as the others: when its holder was last heard, or this node began to lead."""
-        self.ends = ends
-        self.noted = heard
-        """When what is left of it was last written down, or it was heard."""
+        self.due = now + left_s
+        self.ends = self.due + grace_s
+        """So much later its holder may still find a new leader."""
+        self.note_at = 0.0
+        """When what is left of it is written down, unless it is heard."""
+        self.again_s = RETRY_S
+        """How soon its end is tried again."""
+        self.note_within(within_s, now)
+
+    def note_within(self, seconds: float, now: float) -> None:
+        """At the last moment until then at which whole seconds are left: a note says neither more nor less."""
+        left_s = self.left_s(now + seconds)
+        self.note_at = self.due - left_s if left_s > 0 else inf
+
+    def left_s(self, at: float) -> int:
+        """In whole seconds; a part of one counts, but for what is lost in sums of floats."""
+        return ceil(self.due - at - 1e-3)
+
+    def next(self) -> float:
+        """When it is looked at again; a lease that ends before needs no word in the log."""
+        return min(self.ends, self.note_at)
 
 
 class LeaseKeeper(Listener):
@@ -51,6 +81,16 @@ class LeaseKeeper(Listener):
         self._leads = False
         self._watched: dict[int, _Watched] = {}
         self._agenda = Agenda[_Watched](scheduler, settings.lease_sweep_s, self._due)
+        self._first_notes = PacedQueue[tuple[int, ...]](scheduler, settings.segment_pause_s, self._note)
+        self._began = scheduler.monotonic()
+        """When this node began to see what is executed."""
+        self._noted: dict[int, float] = {}
+        """When it executed the note that stands. What is not here stands for longer than it sees."""
+        self._leader_since = self._began
+        self._last_led_s = 0.0
+        """How long it saw the leader before this one."""
+        self._without_s = 0.0
+        """How long there was none, when this node was elected."""
 
     def left_ms(self, lease: int) -> int:
         """Milliseconds until it expires; 0 when that is due, or nobody knows."""
@@ -61,17 +101,51 @@ class LeaseKeeper(Listener):
         """Its holder is there."""
         watched, found = self._watched.get(lease), self._state().leases.get(lease)
         if watched is not None and found is not None:
-            watched.heard = watched.noted = now = self._scheduler.monotonic()
-            watched.ends = now + found.ttl_s
+            watched.heard = now = self._scheduler.monotonic()
+            watched.due = watched.ends = now + found.ttl_s
+            watched.note_within(self._settings.lease_checkpoint_s / 2, now)
+
+    # -- as it hears of the machine, on every node
+
+    def leadership(self, term: Term, cause: LeaderCause | None) -> None:
+        """Nobody could be heard while there was no leader."""
+        self._without_s = cause.silent_for_ms / 1000 if cause is not None else 0.0
+
+    def leader_recorded(self) -> None:
+        """The time of the last one is over."""
+        now = self._scheduler.monotonic()
+        self._leader_since, self._last_led_s = now, now - self._leader_since
+
+    def leases_touched(self, rows: Iterable[bytes]) -> None:
+        """Notes that were written, or taken back."""
+        leases, now = self._state().leases, self._scheduler.monotonic()
+        for number in (int(row.rpartition(b"/")[2]) for row in rows if row.startswith(b"lease/")):
+            lease = leases.get(number)
+            if lease is not None and lease.remaining_s:
+                self._noted[number] = now
+            else:
+                self._noted.pop(number, None)
+
+    def installed(self, index: Index) -> None:
+        """Nothing was seen of how long the notes in it stand."""
+        self._noted.clear()
+        self._began = self._leader_since = self._scheduler.monotonic()
 
     # -- as it hears of the controller
 
     def opened(self, term: int) -> None:
-        """This node leads: every lease begins anew, with what was left of it."""
+        """This node leads: of every lease there is left what was, and its grace."""
         self._forget()
         self._leads = True
+        now, settings, at_once = self._scheduler.monotonic(), self._settings, list[int]()
         for lease in self._state().leases.values():
-            self._watch(lease.lease_id, (lease.remaining_s or lease.ttl_s) + self._settings.lease_grace_s)
+            within_s = settings.lease_checkpoint_s / 2
+            if lease.remaining_s:
+                within_s = 1.0
+            elif self._last_led_s < settings.lease_checkpoint_s:
+                at_once.append(lease.lease_id)
+            self._watch(_Watched(lease.lease_id, now, self._left_s(lease, now), settings.lease_grace_s, within_s))
+        self._first_notes.add(tuple(at_once[start : start + NOTES]) for start in range(0, len(at_once), NOTES))
 
     def lost(self) -> None:
         """Another one keeps them."""
@@ -80,38 +154,49 @@ class LeaseKeeper(Listener):
 
     def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """Leases that began, and ended; also after ``lost``, when that is another one's business."""
+        now, within_s = self._scheduler.monotonic(), self._settings.lease_checkpoint_s / 2
         for _, event in events:
             if isinstance(event, LeaseGranted) and self._leads:
-                self._watch(event.lease, event.ttl_s)
+                self._watch(_Watched(event.lease, now, event.ttl_s, 0.0, within_s))
             elif isinstance(event, LeaseEnded):
                 self._watched.pop(event.lease, None)
+
+    def _left_s(self, lease: Lease, now: float) -> float:
+        """Below 0: it should have ended."""
+        if not lease.remaining_s:
+            return lease.ttl_s
+        stood_s = now - self._noted.get(lease.lease_id, self._began)
+        return lease.remaining_s - max(0.0, stood_s - self._without_s)
 
     def _forget(self) -> None:
         self._watched.clear()
         self._agenda.clear()
+        self._first_notes.clear()
 
-    def _watch(self, lease: int, left_s: float) -> None:
-        now = self._scheduler.monotonic()
-        self._watched[lease] = watched = _Watched(lease, now, now + left_s)
-        self._agenda.add(self._next(watched) - now, watched)
+    def _watch(self, watched: _Watched) -> None:
+        self._watched[watched.lease] = watched
+        self._again(watched)
 
-    def _next(self, watched: _Watched) -> float:
-        """When it is looked at again; a lease that ends before needs no word in the log."""
-        return min(watched.ends, watched.noted + self._settings.lease_checkpoint_s)
+    def _again(self, watched: _Watched) -> None:
+        self._agenda.add(watched.next() - self._scheduler.monotonic(), watched)
 
     def _due(self, watched: _Watched) -> None:
         if self._watched.get(watched.lease) is not watched:
             return
         now = self._scheduler.monotonic()
-        if self._next(watched) > now:  # It was heard since.
-            self._agenda.add(self._next(watched) - now, watched)
-        elif watched.ends <= now:
+        if watched.ends <= now:
             self._end(watched, now)
-        else:
-            watched.noted = now
-            self._agenda.add(self._next(watched) - now, watched)
-            left_s = max(1, round(watched.ends - now))
-            self._submit(CheckpointLeases(leases=((watched.lease, left_s),)), _nothing)
+            return
+        if watched.note_at <= now:
+            self._note((watched.lease,))
+            watched.note_within(self._settings.lease_checkpoint_s, now)
+        self._again(watched)
+
+    def _note(self, leases: Iterable[int]) -> bool:
+        now, found = self._scheduler.monotonic(), map(self._watched.get, leases)
+        notes = tuple((lease.lease, max(1, lease.left_s(now))) for lease in found if lease is not None)
+        self._submit(CheckpointLeases(leases=notes), _nothing)
+        return True
 
     def _end(self, watched: _Watched, now: float) -> None:
         lease = watched.lease
@@ -121,6 +206,9 @@ class LeaseKeeper(Listener):
                 return  # It ended, or another one leads.
             if outcome.__class__ is Refused and lease not in self._state().leases:
                 del self._watched[lease]
+            elif outcome.__class__ is Refused:
+                watched.again_s = min(2 * watched.again_s, RETRY_MAX_S)
+                self._agenda.add(watched.again_s, watched)
             elif outcome.__class__ is not Answered:
                 self._agenda.add(RETRY_S, watched)
 

@@ -5,7 +5,7 @@ the other, in the turn in which it happened. Nobody is told of what was before h
 nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from quorate.consensus.ports import Index, LeaderCause, Term
@@ -39,6 +39,12 @@ class Listener:
 
     def kept(self, index: Index, term: Term) -> None:
         """A ``groups`` entry of the slice was executed."""
+
+    def leader_recorded(self) -> None:
+        """An entry was executed that says who leads from now on, whichever node it is."""
+
+    def leases_touched(self, rows: Iterable[bytes]) -> None:
+        """An entry was executed that changed leases; theirs are among these rows."""
 
     # -- of the controller
 
@@ -150,6 +156,16 @@ class Listeners(Listener):
         """Tell each which entry of groups was executed."""
         for tell in self._who["kept"]:
             tell(index, term)
+
+    def leader_recorded(self) -> None:
+        """Tell each that there is another leader."""
+        for tell in self._who["leader_recorded"]:
+            tell()
+
+    def leases_touched(self, rows: Iterable[bytes]) -> None:
+        """Tell each which rows changed."""
+        for tell in self._who["leases_touched"]:
+            tell(rows)
 
     def opened(self, term: int) -> None:
         """Tell each that this node decides."""

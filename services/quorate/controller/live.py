@@ -14,13 +14,13 @@ from typing import Protocol
 import msgspec
 
 from quorate.metadata.commands import Evidence
-from quorate.model.live import Spoken
+from quorate.model.live import LogReport
 
 LiveKey = tuple[str, str, int]
 """(cluster, broker set, broker id)."""
 
 
-class Beat(Spoken, Protocol):
+class Beat(LogReport, Protocol):
     """A heartbeat, whoever decoded it: such as wire.remoting_headers.HeartbeatFields."""
 
     @property

@@ -248,6 +248,9 @@ class ReplicatedState:
         self.state = state = made.state
         if state.leader is not before.leader:
             self._metrics.leader_changes += 1
+            self._listener.leader_recorded()
+        if state.leases is not before.leases:
+            self._listener.leases_touched(made.keys)
         for key in made.keys if count == 1 else dict.fromkeys(made.keys):
             self._touched[key] = written = row(state, key)
             sums.entity(before, key, written)

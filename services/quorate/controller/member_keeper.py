@@ -93,10 +93,12 @@ class MemberKeeper(Listener):
     # -- as it hears of the controller
 
     def opened(self, term: int) -> None:
-        """This node leads: everybody begins anew, with a whole timeout."""
+        """This node leads: everybody begins anew, with a whole timeout. In the order of names: that of a hash table is
+        another on each run.
+        """
         self._forget()
         self._leads = True
-        for member in self._state().members.values():
+        for _, member in sorted(self._state().members.items()):
             self._watch(member)
 
     def lost(self) -> None:

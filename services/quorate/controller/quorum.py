@@ -14,7 +14,7 @@ from quorate.controller.messages import KIND, QuorumAnswer, QuorumIs, QuorumQues
 from quorate.controller.ports import PeerLink
 from quorate.controller.settings import ControllerSettings
 
-Told = Callable[[QuorumIs | None], None]
+QuorumCallback = Callable[[QuorumIs | None], None]
 
 
 class QuorumQuestions:
@@ -27,9 +27,9 @@ class QuorumQuestions:
         self._settings = settings
         self._next_id = scheduler.time_ms() << 20
         """Never used by an earlier life of this node."""
-        self._waiting: dict[int, Told] = {}
+        self._waiting: dict[int, QuorumCallback] = {}
 
-    def ask(self, done: Told) -> None:
+    def ask(self, done: QuorumCallback) -> None:
         """``done`` is called once; with None when no leader answers in time."""
         leader = self._engine.leader_id
         if self._engine.is_leader:

@@ -59,8 +59,11 @@ class Router:
         )
         self._parked: deque[AnyPending] = deque()
         self._retry_armed = False
-        self.stopped = False
+        self._stopped = False
+
+    def stop(self) -> None:
         """No request is taken any more."""
+        self._stopped = True
 
     @property
     def parked(self) -> int:
@@ -70,7 +73,7 @@ class Router:
     def route(self, pending: AnyPending) -> None:
         """Bring it on its way."""
         engine = self._engine
-        if self.stopped:
+        if self._stopped:
             self._settle(pending, Unavailable("this node is stopping"))
         elif not pending.forward and not engine.is_leader:
             self._settle(pending, NotLeader(engine.leader_id))
@@ -95,7 +98,7 @@ class Router:
                 return
             if index is not None:
                 self._settle(pending, self._view())
-            elif self.stopped:
+            elif self._stopped:
                 self._settle(pending, Unavailable("this node is stopping"))
             else:
                 self._park(pending)
@@ -141,7 +144,7 @@ class Router:
     def _leaderless(self) -> bool:
         """Nobody decides, as far as this node knows, so that trying is in vain."""
         engine = self._engine
-        if self.stopped or self._terms.decidable():
+        if self._stopped or self._terms.decidable():
             return False
         return engine.is_leader or (engine.leader_id is None and all(pending.forward for pending in self._parked))
 

@@ -5,9 +5,10 @@ from typing import Literal
 import msgspec
 
 from quorate.bounds import bounded
-from quorate.consensus.entry import MAX_ENTRY_BYTES
 from quorate.errors import UsageError
 
+COMMAND_BYTES_MAX = 1 << 20
+"""Builds that know feature level 1 alone apply no longer entry."""
 WRONG_STOPS_WITHIN_S = 2.0
 """A node whose state is found to be wrong has stopped after so long."""
 
@@ -23,8 +24,9 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Commands sent to the leader and not yet answered; one more is answered Busy."""
     answer_timeout_s: float = 2.5
     """Every request is answered within this (Java clients give up, and close the channel, after 3 s)."""
-    command_bytes_max: int = 1 << 20
-    """Events of one command, encoded."""
+    command_bytes_max: int = COMMAND_BYTES_MAX
+    """Events of one command, encoded. What came with feature level 2 (keys, leases, members, sessions, …) may write
+    nearly 4 MiB: a name stands in a record twice, and the end of a lease names all of its keys."""
     heartbeat_timeout_s: float = 10.0
     """How long a broker may be silent when its heartbeats do not say (Java ``heartbeatTimeoutMillis``)."""
     heartbeat_timeout_max_s: float = 120.0
@@ -97,8 +99,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_sweep_s: float = 0.25
     """How late the end of a lease may be noticed."""
     lease_checkpoint_s: float = 60.0
-    """What is left of a lease is written down when its holder was not heard for so long: so much longer a lease may
-    live when the leader changes (etcd: 5 minutes)."""
+    """What is left of a lease is written down when its holder was not heard for half of this; where leaders follow each
+    other faster, at once. So much longer a lease may live, however often the leader changes (etcd: 5 minutes)."""
     lease_grace_s: float = 1.0
     """What a new leader adds to every lease, for its holder to find it."""
     member_sweep_s: float = 0.25
@@ -146,8 +148,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 "key_history_bytes_max",
             ),
         )
-        if self.command_bytes_max > MAX_ENTRY_BYTES:
-            raise UsageError(f"command_bytes_max must be from 1 to {MAX_ENTRY_BYTES}: no node applies a longer entry")
+        if self.command_bytes_max > COMMAND_BYTES_MAX:
+            raise UsageError(f"command_bytes_max must be from 1 to {COMMAND_BYTES_MAX}: older nodes apply no more")
         if self.deadline_sweep_s >= self.answer_timeout_s:
             raise UsageError("deadline_sweep_s must be below answer_timeout_s")
         compared_s = self.compare_again_s + 2 * self.compare_period_s

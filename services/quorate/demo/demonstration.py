@@ -29,8 +29,6 @@ from quorate.demo.screen import JsonTeller, LineTeller, TableTeller, Teller
 from quorate.demo.services import DOWN_S, Service, services
 from quorate.demo.story import Story
 from quorate.errors import QuorateError
-from quorate.gateway.http.answers import Done, Feature
-from quorate.gateway.http.writing import FeatureBody
 
 FOLLOW_S = 0.1
 SETTLE_TIMEOUT_S = 60.0
@@ -75,7 +73,7 @@ class Demonstration:
         size = Counter(broker.broker_set for broker in self.cast)
         try:
             async with asyncio.timeout(SETTLE_TIMEOUT_S):
-                while {name: len(state.sync_set) for name, state in self.story.sets.items()} != size:  # noqa: ASYNC110
+                while {name: len(known.sync_state_set) for name, known in self.story.sets.items()} != size:  # noqa: ASYNC110
                     await asyncio.sleep(FOLLOW_S)
         except TimeoutError:
             raise ChildError(f"not every broker was in sync within {SETTLE_TIMEOUT_S:.0f} s") from None
@@ -87,18 +85,12 @@ class Demonstration:
         if not self.services:
             return
         try:
-            await asyncio.to_thread(self._raise)
+            await asyncio.to_thread(self.cluster.raise_level)
         except QuorateError as error:
             self._note(f"no services: the feature level is as it was: {error}")
             return
         for service in self.services:
             await service.child.start()
-
-    def _raise(self) -> None:
-        node = Node(",".join(place.http for place in self.cluster.places.values()))
-        found = node.get("/v1/feature", Feature)
-        if found.highest > found.level:
-            node.send("PUT", "/v1/feature", FeatureBody(level=found.highest), Done)
 
     async def stand(self) -> None:
         """Return when the page and the views answer. Raises ChildError."""
@@ -186,10 +178,11 @@ class Demonstration:
     def _masters(self) -> list[Broker]:
         """Masters of sets that are whole and all in sync, whose loss therefore costs nothing."""
         masters = []
-        for name, state in self.story.sets.items():
+        for name, known in sorted(self.story.sets.items()):
             members = [broker for broker in self.cast if broker.broker_set == name]
-            if all(b.child.alive for b in members) and len(state.sync_set) == len(members) and not state.fenced:
-                masters += [b for b in members if b.address == state.master_address]
+            fenced = any(replica.fenced for replica in known.replicas)
+            if all(b.child.alive for b in members) and len(known.sync_state_set) == len(members) and not fenced:
+                masters += [b for b in members if b.address == known.address(known.master)]
         return masters
 
     async def _kill_node(self, number: int) -> None:

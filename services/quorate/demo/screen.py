@@ -166,19 +166,19 @@ def _sets(demo: Shown) -> Table:
     for name in ("set", "brokers", "master", "epoch", "in sync"):
         table.add_column(name, no_wrap=True)
     table.add_column("why this master")  # On a narrow terminal this gives way, in lines: names and numbers stay whole.
-    for name, state in sorted(demo.story.sets.items()):
-        brokers = Text()
+    for name, found in sorted(demo.story.sets.items()):
+        brokers, address = Text(), found.address(found.master)
         for broker in demo.cast:
             if broker.broker_set == name:
-                mark = "◆" if broker.address == state.master_address else "●"
+                mark = "◆" if broker.address == address else "●"
                 brokers.append(mark + " ", "green" if broker.child.alive else "red")
         master = (
             Text("nobody", "bold red")
-            if state.master is None
-            else Text(visible(f"{state.master} {state.master_address}"))
+            if found.master is None
+            else Text(visible(f"{found.master} {address or 'is gone'}"))
         )
-        in_sync = ",".join(map(str, sorted(state.sync_set)))
-        table.add_row(visible(name), brokers, master, str(state.epoch), in_sync, visible(state.why))
+        in_sync, why = ",".join(map(str, found.sync_state_set)), visible(demo.story.reasons.get(name, ""))
+        table.add_row(visible(name), brokers, master, str(found.master_epoch), in_sync, why)
     return table
 
 

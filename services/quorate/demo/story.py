@@ -1,17 +1,16 @@
 """The demonstration's memory: a fold over facts and faults, and what it makes of them. Pure.
 
-Rules: a fault is something we did (a SIGKILL, a restart). A change of leader or master with no fault near it is counted
-apart, because there should be none.
+Rules: ``quorate.model`` says how the cluster is; here are times and figures beside it. A fault is something we did (a
+SIGKILL, a restart). A change of leader or master with no fault near it is counted apart, because there should be none.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
+from immutables import Map
+
 from quorate.cli.facts import Fact
 from quorate.events import (
-    BrokerFenced,
-    BrokerRegistered,
-    BrokerUnfenced,
     ControllerLeaderElected,
     ElectionFailed,
     FeatureLevelChanged,
@@ -21,9 +20,10 @@ from quorate.events import (
     MemberFenced,
     MemberUnfenced,
     SegmentLeaderElected,
-    SyncStateSetAltered,
 )
+from quorate.model import state as model
 from quorate.model.election_words import kind_words, rule_words
+from quorate.model.evolve import evolve
 from quorate.model.words import lease_number, sentence
 
 NEAR_MS = 15_000
@@ -32,25 +32,13 @@ LINES_KEPT = 10
 
 
 @dataclass
-class SetStory:
-    """State of one broker set."""
-
-    master: int | None = None
-    master_address: str = ""
-    epoch: int = 0
-    sync_set: tuple[int, ...] = ()
-    members: set[int] = field(default_factory=set)
-    fenced: set[int] = field(default_factory=set)
-    why: str = ""
-
-
-@dataclass
 class Story:
     """Everything told so far. Times are epoch milliseconds."""
 
-    sets: dict[str, SetStory] = field(default_factory=dict)
-    leader: int | None = None
+    state: model.State = model.EMPTY
     offset: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Of each set why it has the master it was given last."""
     lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
     faults: int = 0
     leader_changes: int = 0
@@ -67,6 +55,16 @@ class Story:
     _stopped: dict[str, int] = field(default_factory=dict)
     _node_faults: list[int] = field(default_factory=list)
     _set_faults: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def sets(self) -> Map[str, model.BrokerSet]:
+        """Broker sets, by name."""
+        return self.state.broker_sets
+
+    @property
+    def leader(self) -> int | None:
+        """The controller that leads."""
+        return None if self.state.leader is None else self.state.leader.node_id
 
     def fault(self, time_ms: int, text: str, broker_set: str | None = None) -> str:
         """Something was done to a node (``broker_set`` None) or to a broker; the line to tell."""
@@ -97,18 +95,20 @@ class Story:
         return text
 
     def tell(self, fact: Fact) -> str | None:
-        """Take a fact in; the line to tell, None for what is not worth one."""
-        self.offset = fact.stamp.offset + 1
+        """Take a fact in; the line to tell, None for what is not worth one. Raises InvariantBrokenError for one that
+        does not follow from those before.
+        """
+        led = self.leader is not None
+        self.state, self.offset = evolve(self.state, fact.event, fact.stamp), fact.stamp.offset + 1
         event, now = fact.event, fact.stamp.time_ms
         match event:
             case MasterElected():
                 line = self._elected(event, now)
             case ElectionFailed():
                 self.failed_elections += 1
-                self._masterless(event.broker_set)
                 line = sentence(event)
             case ControllerLeaderElected():
-                line = self._leads(event, now)
+                line = self._leads(event, now, first=not led)
             case FeatureLevelChanged() | MemberFenced() | MemberUnfenced() | SegmentLeaderElected():
                 line = sentence(event)
             case KeyPut() if event.lease:
@@ -119,18 +119,6 @@ class Story:
                 line = f"{event.key} is there, under lease {lease_number(event.lease)}"
             case LeaseEnded():
                 line = self._ended(event, now)
-            case SyncStateSetAltered():
-                self._set(event.broker_set).sync_set = event.new
-                return None
-            case BrokerRegistered():
-                self._set(event.broker_set).members.add(event.broker_id)
-                return None
-            case BrokerFenced():
-                self._set(event.broker_set).fenced.add(event.broker_id)
-                return None
-            case BrokerUnfenced():
-                self._set(event.broker_set).fenced.discard(event.broker_id)
-                return None
             case _:
                 return None
         self.lines.append(("fact", now, line))
@@ -153,18 +141,9 @@ class Story:
             "events": self.offset,
         }
 
-    def _set(self, name: str) -> SetStory:
-        return self.sets.setdefault(name, SetStory())
-
-    def _masterless(self, name: str) -> None:
-        state = self._set(name)
-        state.master, state.master_address = None, ""
-
     def _elected(self, event: MasterElected, now: int) -> str:
-        state = self._set(event.broker_set)
-        state.master, state.epoch, state.sync_set = event.master, event.master_epoch, event.sync_state_set
-        state.why = f"{kind_words(event.evidence or event.trigger)}: {rule_words(event.decided_by)}"
-        state.master_address = event.master_address
+        why = f"{kind_words(event.evidence or event.trigger)}: {rule_words(event.decided_by)}"
+        self.reasons[event.broker_set] = why
         line = sentence(event)
         if event.master_epoch > 1:
             self.failovers += 1
@@ -192,9 +171,7 @@ class Story:
             return line
         return f"{line} [{now - stopped} ms after the stop]"
 
-    def _leads(self, event: ControllerLeaderElected, now: int) -> str:
-        first = self.leader is None
-        self.leader = event.node_id
+    def _leads(self, event: ControllerLeaderElected, now: int, *, first: bool) -> str:
         if not first:
             self.leader_changes += 1
             if not any(0 <= now - fault < NEAR_MS for fault in self._node_faults):

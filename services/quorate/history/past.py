@@ -22,7 +22,7 @@ from quorate.consensus.storage.event_log import EventLog, parse_batch
 from quorate.controller import ReadView, ReplicatedState
 from quorate.errors import QuorateError
 from quorate.history.checkpoints import Checkpoints, Pair
-from quorate.history.replay import Batches, Begin, Done, End, Failed, Order, Passed, Report, Rows, told
+from quorate.history.replay import Batches, Begin, Done, End, Failed, Order, Report, Rows, Waypoint, told
 from quorate.history.settings import HistorySettings
 from quorate.metadata.sums import digest, joined
 from quorate.metrics import Metrics
@@ -298,7 +298,7 @@ class _Runner:
         match report:
             case Rows(pairs):
                 self._pairs += pairs
-            case Passed(offset):
+            case Waypoint(offset):
                 pairs, self._pairs = self._pairs, []
                 self._past.checkpoints.keep(offset, pairs)
             case Done(kept):

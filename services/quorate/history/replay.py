@@ -50,7 +50,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
     """That was all."""
 
 
-class Passed(msgspec.Struct, frozen=True, tag=True):
+class Waypoint(msgspec.Struct, frozen=True, tag=True):
     """The rows sent before were those of the state at ``offset``, on the way."""
 
     offset: int
@@ -69,7 +69,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 Order = Begin | Rows | Batches | End
-Report = Rows | Passed | Done | Failed
+Report = Rows | Waypoint | Done | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
@@ -161,7 +161,7 @@ class Replay:
         if self._due <= self._offset < stop:
             self._due = self._offset + spacing(state, self._begin.checkpoint_events)
             yield from told(rows(state))
-            yield Passed(self._offset)
+            yield Waypoint(self._offset)
 
     def _end(self) -> Iterator[Report]:
         state, stop = self._at(), self._begin.stop

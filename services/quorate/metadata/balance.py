@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from quorate.metadata import elections
 from quorate.metadata.balance_settings import BalanceSettings
 from quorate.metadata.commands import Command, ElectionTrigger, ElectMaster, Refusal
 from quorate.metadata.context import Context
@@ -23,6 +22,7 @@ from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.segment_balance import SegmentMove, segment_command, segment_moves
 from quorate.metadata.session_balance import HandOver, hand_over
+from quorate.model.brokers import learners
 from quorate.model.live import LiveView
 from quorate.model.state import BrokerSet, Replica, State
 from quorate.slices import Steps
@@ -127,12 +127,12 @@ def asked(move: Move, trigger: ElectionTrigger) -> ElectMaster:
 
 
 def _led(state: State, broker_set: BrokerSet, master: int, live: LiveView, policy: PolicySettings, label: str) -> Led:
-    learners = elections.learners(state, broker_set) if policy.exclude_learners else frozenset[int]()
+    barred = learners(state, broker_set) if policy.exclude_learners else frozenset[int]()
     fit = tuple(
         Fit(replica.broker_id, place(replica, label), _priority(broker_set, replica, live))
         for replica in broker_set.replicas
         if replica.broker_id in broker_set.sync_state_set
-        and replica.broker_id not in learners
+        and replica.broker_id not in barred
         and live.alive(broker_set.cluster, broker_set.name, replica.broker_id) is True
     )
     leader = broker_set.replica(master)

@@ -8,7 +8,7 @@ before it exists and stay when it goes.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from quorate.metadata.limits import CHECKS, SCOPE
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.texts import fits
+from quorate.model.brokers import LEARNERS, values, values_in_force
 from quorate.model.state import State
 
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})
@@ -28,8 +29,6 @@ BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "rocketmqHo
 
 ENABLE_ELECT_UNCLEAN_MASTER: Final = "enableElectUncleanMaster"
 NOTIFY_BROKER_ROLE_CHANGED: Final = "notifyBrokerRoleChanged"
-LEARNERS: Final = "learners"
-"""In a ``broker-set/<name>`` scope: ids never elected, ``2;3``. Stock heartbeats do not say who is a learner."""
 
 _LABEL: Final = re.compile(r"(zone|host)\.[0-9]{1,18}")
 """In a ``broker-set/<name>`` scope: where a broker stands, for whoever looks at the page and asks what if."""
@@ -88,19 +87,20 @@ CONTROLLER_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {
 }
 """Java ``ControllerConfig`` by the names its setters take, each with what it accepts; the black-listed ones apart."""
 
+_EFFECTIVE: Final = (ENABLE_ELECT_UNCLEAN_MASTER, NOTIFY_BROKER_ROLE_CHANGED)
+"""Of these, what something here reads; Java's tools set and compare the others too."""
 _BROKER_SET_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {
-    ENABLE_ELECT_UNCLEAN_MASTER: _is_boolean,
-    NOTIFY_BROKER_ROLE_CHANGED: _is_boolean,
+    **{key: CONTROLLER_KEYS[key] for key in _EFFECTIVE},
     LEARNERS: _is_ids,
 }
 _SUBJECT_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {COMPATIBILITY: is_level}
 _CLUSTER_KEYS: Final[Mapping[str, Callable[[str], bool]]] = {**CHECKS, SCHEMAS_COMPATIBILITY: is_level}
 
 
-def heeded(scope: str) -> frozenset[str] | None:
-    """The settings that mean something in a scope; None: the rules themselves refuse what they do not know there."""
-    if scope == "controller" or scope.startswith("node/"):
-        return None
+def heeded(scope: str) -> frozenset[str]:
+    """The settings that mean something in a scope."""
+    if _is_closed(scope):
+        return frozenset(_EFFECTIVE)
     if scope == SCOPE:
         return frozenset(_CLUSTER_KEYS)
     if scope.startswith("subject/"):
@@ -108,16 +108,21 @@ def heeded(scope: str) -> frozenset[str] | None:
     return frozenset(_BROKER_SET_KEYS) if scope.startswith("broker-set/") else frozenset()
 
 
-def unread(scope: str, changes: Mapping[str, str | None]) -> str:
-    """Says which of these nothing would ever read, more likely a mistake than a wish; empty: none. To unset is none."""
-    keys = heeded(scope)
+def unread(scope: str, changes: Mapping[str, str | None], nodes: Collection[int] | None = None) -> str:
+    """Says which of these nothing would ever read, more likely a mistake than a wish; empty: none. To unset is none.
+    ``nodes``: those there are, if that is known.
+    """
+    keys, closed = heeded(scope), _is_closed(scope)
     named = scope.startswith(_NAMED_SCOPES) and not scope.endswith("/")
-    if keys is None or not (named or scope == SCOPE):
-        return ""  # The rules refuse what they do not know there, or the scope.
+    if not (named or closed or scope == SCOPE):
+        return ""  # The rules refuse the scope.
+    said = [name for name, value in changes.items() if value is not None]
+    if said and nodes is not None and scope.startswith("node/") and scope not in {f"node/{node}" for node in nodes}:
+        return f"nothing reads {said[0]} in {scope}: there is no such node"
     labels = scope.startswith("broker-set/")
-    wrong = (name for name, value in changes.items() if value is not None and name not in keys)
-    name = next((name for name in wrong if not (labels and _LABEL.fullmatch(name))), None)
-    if name is None:
+    wrong = (name for name in said if name not in keys and not (labels and _LABEL.fullmatch(name)))
+    name = next((name for name in wrong if not closed or name in CONTROLLER_KEYS), None)
+    if name is None:  # In the closed scopes the rules refuse what Java does not know either.
         return ""
     return f"nothing reads {name} in {scope}" + (f"; there it is {', '.join(sorted(keys))}" if keys else "")
 
@@ -147,24 +152,11 @@ def change_config(state: State, command: ChangeConfig, context: Context) -> Deci
     return Decision((ConfigChanged(scope=scope, changes=changes),) if changes else (), Accepted())
 
 
-def values(state: State, scope: str) -> Mapping[str, str]:
-    """The settings of a scope; empty when none was ever set."""
-    config = state.configs.get(scope)
-    return {} if config is None else config.values
-
-
 def policy_in_force(state: State, policy: PolicySettings, broker_set: str = "") -> PolicySettings:
-    """The policy of this node, overruled by the scopes ``controller``, ``node/<leader>``, ``broker-set/<name>``."""
+    """The policy of this node, overruled by what the log says."""
     if not state.configs:
         return policy
-    scopes = ["controller"]
-    if state.leader is not None:
-        scopes.append(f"node/{state.leader.node_id}")
-    if broker_set:
-        scopes.append(f"broker-set/{broker_set}")
-    merged: dict[str, str] = {}
-    for scope in scopes:
-        merged.update(values(state, scope))
+    merged = values_in_force(state, broker_set)
     unclean = merged.get(ENABLE_ELECT_UNCLEAN_MASTER)
     notify = merged.get(NOTIFY_BROKER_ROLE_CHANGED)
     if unclean is None and notify is None:
@@ -176,10 +168,15 @@ def policy_in_force(state: State, policy: PolicySettings, broker_set: str = "") 
     )
 
 
-def learners(state: State, broker_set: str) -> frozenset[int]:
-    """The ids an operator named as learners of a set."""
-    named = values(state, f"broker-set/{broker_set}").get(LEARNERS)
-    return frozenset(map(int, named.split(";"))) if named else frozenset()
+def of_set_in_force(state: State, policy: PolicySettings, broker_set: str) -> dict[str, str]:
+    """What its scope says, and what is in force for it of what may be said elsewhere too."""
+    found = policy_in_force(state, policy, broker_set)
+    switches = {
+        ENABLE_ELECT_UNCLEAN_MASTER: found.enable_elect_unclean_master,
+        NOTIFY_BROKER_ROLE_CHANGED: found.notify_broker_role_changed,
+    }
+    told = {name: "true" if on else "false" for name, on in switches.items()}
+    return {**values(state, f"broker-set/{broker_set}"), **told}
 
 
 def refused_scope(scope: str, policy: PolicySettings) -> Refusal | None:
@@ -192,10 +189,15 @@ def refused_scope(scope: str, policy: PolicySettings) -> Refusal | None:
     return refuse("InvalidConfigScope", f"There is no scope {scope!r}: there is {SCOPES}")
 
 
+def _is_closed(scope: str) -> bool:
+    """May only keys of Java's ``ControllerConfig`` be set there?"""
+    return scope == "controller" or _NODE.fullmatch(scope) is not None
+
+
 def _judge(scope: str, key: str, value: str | None, policy: PolicySettings) -> Refusal | None:
     if len(key) > policy.name_length_max or not _KEY.fullmatch(key):
         return refuse("UnknownConfigKey", f"{key!r} is not a name of a setting")
-    closed = scope == "controller" or scope.startswith("node/")
+    closed = _is_closed(scope)
     table = CONTROLLER_KEYS if closed else _BROKER_SET_KEYS if scope.startswith("broker-set/") else {}
     if scope == SCOPE:
         table = _CLUSTER_KEYS

@@ -16,6 +16,7 @@ from quorate.metadata.commands import ElectMaster, MasterIs, Refusal
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.refusals import NO_MASTER_REMARK, refuse
 from quorate.metadata.replica_set import DECIDED_BY, Member, Outcome
+from quorate.model.brokers import learners
 from quorate.model.evolve import inputs
 from quorate.model.live import LiveInfo
 from quorate.model.state import BrokerSet, State
@@ -24,7 +25,6 @@ EPOCH_MAX: Final = 2**31 - 1
 """Both epochs are a Java ``int`` on the wire."""
 NOBODY: Final = -1
 """How 1002 says that nobody in particular asks."""
-LEARNER_CAPABILITY: Final = "asyncLearner"
 
 
 class _Field(msgspec.Struct, frozen=True, gc=False):
@@ -116,12 +116,6 @@ def elect_moved_master(state: State, moved: BrokerAddressChanged, context: Conte
     outcome = replica_set.appoint(field.members, moved.broker_id, replica_set.MOVED)
     command = ElectMaster(broker_set=broker_set.name, broker_id=moved.broker_id)
     return (_event(there, moved.broker_id, field, outcome, command, context),)
-
-
-def learners(state: State, broker_set: BrokerSet) -> frozenset[int]:
-    """Who never leads: by the setting of the set, or by their own word."""
-    ids = [r.broker_id for r in broker_set.replicas if r.capabilities.get(LEARNER_CAPABILITY, "").lower() == "true"]
-    return configs.learners(state, broker_set.name).union(ids)
 
 
 def _field(broker_set: BrokerSet, learners: frozenset[int], context: Context) -> _Field:

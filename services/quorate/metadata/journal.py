@@ -65,7 +65,9 @@ _NOBODY: Final = -1
 
 
 def create_shard(state: State, command: CreateShard, context: Context) -> Decision | Refusal:
-    """With its first segment. Refuses BadShardName, BadReplication, BadShardLabel, ShardExists, NotEnoughMembers."""
+    """With its first segment. Refuses BadShardName, BadReplication, BadShardLabel, ShardExists, and what
+    ``place`` refuses.
+    """
     name = command.shard
     if len(name) > context.policy.name_length_max or not _WORD.fullmatch(name):
         return refuse(
@@ -186,7 +188,7 @@ def next_segment(state: State, command: NextSegment, context: Context) -> Decisi
     """Seal a shard's last segment, if it is not, and begin the next one; asked again it is answered alike.
 
     Refuses UnknownShard, UnknownSegment, ShardIsDeleting, SegmentIsSealed (at another end), BadOffset,
-    NotEnoughMembers, and what ``_fenced`` refuses.
+    and what ``_fenced`` and ``place`` refuse.
     """
     there = found_in_use(state, name_of(command.shard, command.current))
     if isinstance(there, Refusal):
@@ -234,13 +236,16 @@ def alter_in_sync(state: State, command: AlterInSync, context: Context) -> Decis
     anew is added again. A set that is so already is answered.
 
     Refuses BadSegmentName, UnknownShard, UnknownSegment, ShardIsDeleting, NotTheSegmentLeader, StaleLeaderEpoch,
-    StaleMemberEpoch, StaleInSyncEpoch, EmptyInSyncSet, NotACopy, CopyNotReady, LeaderNotInSync, EpochsExhausted.
+    StaleMemberEpoch, StaleInSyncEpoch, EmptyInSyncSet, MemberNamedTwice, NotACopy, CopyNotReady, LeaderNotInSync,
+    EpochsExhausted.
     """
     there = found_in_use(state, command.segment)
     if isinstance(there, Refusal):
         return there
     _, found = there
     claimed = {copy.member: copy.member_epoch for copy in command.new}
+    if len(claimed) < len(command.new):
+        return refuse("MemberNamedTwice", "Each member of a set is named once, in one life of it")
     now = InSync(
         leader=found.leader or None,
         leader_epoch=found.leader_epoch,

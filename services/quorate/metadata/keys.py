@@ -41,12 +41,18 @@ KEY_BYTES: Final = 128
 """At most, of what a key takes in it besides its name and its value."""
 DELETED_MAX: Final = 4096
 """Keys that one decision deletes; etcd has no such bound."""
+DELETED_BYTES_MAX: Final = 1280 * 1024
+"""Bytes of their names, as texts: each stands in its record twice, and all records are one entry."""
 LEASE_KEYS_MAX: Final = DELETED_MAX
 """Keys of one lease, which all go in one decision."""
 DEPTH_MAX: Final = 16
 """Transactions within transactions."""
 
 TOO_MANY_KEYS: Final = refuse("TooManyKeys", f"the ranges of one request look at {READ_MAX} keys at most: set limits")
+_NAMES_TOO_LONG: Final = refuse(
+    "TooManyKeys", f"the names of all keys that one request deletes have at most {DELETED_BYTES_MAX >> 10} KiB"
+)
+_LEASE_NOT_FOUND: Final = refuse("LeaseNotFound", "requested lease not found")
 ANSWER_TOO_LONG: Final = refuse(
     "TooManyKeys", f"a write is answered with {ANSWERED_MAX >> 20} MiB of keys at most: set limits"
 )
@@ -88,6 +94,8 @@ def _decided(state: State, operation: PutKey | DeleteKeys | Transact) -> Decisio
         _check(operation, OPERATIONS_MAX, DEPTH_MAX)
         if isinstance(operation, Transact):
             _check_written(operation)
+        elif isinstance(operation, PutKey) and operation.lease and operation.lease not in state.leases:
+            return _LEASE_NOT_FOUND  # As etcd: before the key is looked for, but not within a transaction.
         writes = _Writes(state)
         reply = writes.run(operation)
     except _Refused as refused:
@@ -202,7 +210,7 @@ class _Writes:
     """The keys as a decision has changed them so far, and its events."""
 
     def __init__(self, state: State) -> None:
-        self._leases, self._attached = state.leases, state.attached
+        self._leases, self._attached, self._attached_bytes = state.leases, state.attached, state.attached_bytes
         self.keys: OrderedMap[KeyValue] = state.keys
         self.events: list[KeyPut | KeyDeleted] = []
         self._found = state.keys
@@ -211,8 +219,9 @@ class _Writes:
         """Keys that it looked at."""
         self._answered = 0
         """Bytes of keys that it is answered with."""
-        self._joined: dict[int, int] = {}
-        """Keys that this decision attached, by lease."""
+        self._deleted_bytes = 0
+        self._joined: dict[int, tuple[int, int]] = {}
+        """Keys that this decision attached, by lease, and the bytes of their names."""
 
     def run(self, operation: KeyOperation) -> KeyReply:
         """Do it, and answer."""
@@ -256,9 +265,9 @@ class _Writes:
                 raise _Refused(refuse("KeyNotFound", "key not found"))
             value = before.value if put.keep_value else value
             lease = before.lease if put.keep_lease else lease
-        if lease:
-            self._attach(lease, 0 if before is None else before.lease)
         text = ordered_name(put.key)
+        if lease:
+            self._attach(lease, 0 if before is None else before.lease, len(text))
         self.events.append(KeyPut(key=text, value=value, lease=lease, following=0))
         self.keys = self.keys.set(
             put.key,
@@ -273,18 +282,26 @@ class _Writes:
         )
         return KeyIsPut(previous=before if put.previous else None)
 
-    def _attach(self, lease: int, before: int) -> None:
+    def _attach(self, lease: int, before: int, taken: int) -> None:
+        """A lease that could not end would live for ever: its end is one entry, and deletes all of its keys."""
         if lease not in self._leases:
-            raise _Refused(refuse("LeaseNotFound", "requested lease not found"))
+            raise _Refused(_LEASE_NOT_FOUND)
         if lease == before:
             return
-        joined = self._joined[lease] = self._joined.get(lease, 0) + 1
-        if len(self._attached.get(lease, OrderedMap())) + joined > LEASE_KEYS_MAX:
+        keys, size = self._joined.get(lease, (0, 0))
+        keys, size = self._joined[lease] = keys + 1, size + taken
+        if len(self._attached.get(lease, OrderedMap())) + keys > LEASE_KEYS_MAX:
             raise _Refused(refuse("LeaseIsFull", f"a lease holds at most {LEASE_KEYS_MAX} keys"))
+        if self._attached_bytes.get(lease, 0) + size > DELETED_BYTES_MAX:
+            most = f"{DELETED_BYTES_MAX >> 10} KiB"
+            raise _Refused(refuse("LeaseIsFull", f"the names of all keys of a lease have at most {most}"))
 
     def _delete(self, delete: DeleteKeys) -> KeysAreDeleted:
         start, end = bounds(delete.key, delete.range_end)
         found = [(name, before) for name, before in self.keys.items(start, end)] if self._fits(start, end) else []
+        self._deleted_bytes += sum([len(before.key) for _, before in found])
+        if self._deleted_bytes > DELETED_BYTES_MAX and len(self.events) + len(found) > 1:  # As its put, one key fits.
+            raise _Refused(_NAMES_TOO_LONG)
         if delete.previous:
             self._answer(before for _, before in found)
         for name, before in found:

@@ -1,4 +1,5 @@
-"""Limits that decide what state is: they stand in the log, so that every node, and every replay, has the same.
+"""Limits that decide what state is: they stand in the log, so that every node, and every replay, has the same
+(docs/adr/0085).
 
 Rules: what remembered requests are, how many rows consumer groups keep, when a position lapses, and whether a copy of a
 segment that is not in sync may lead, is decided by the scope ``cluster`` of the settings in the log, under the names

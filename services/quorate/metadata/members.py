@@ -36,7 +36,8 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.texts import LONG_MAX, fits, parse_address
-from quorate.model.members import broker_of, may_leave, named, stays_for
+from quorate.model.members import LAST_COPY, broker_of, may_leave, named, stays_for
+from quorate.model.segments import holds_last_copy
 from quorate.model.state import Member, State
 
 ROLES_MAX: Final = 16
@@ -54,7 +55,8 @@ def checked(state: State, name: str, epoch: int) -> Member | Refusal:
     """The member, if this is its epoch. Refuses UnknownMember, StaleMemberEpoch."""
     member = state.members.get(name)
     if member is None:
-        return refuse("UnknownMember", f"There is no member {name!r}; it registers first")
+        remark = "only read here: it is RocketMQ's broker, or none" if ":" in name else "it registers first"
+        return refuse("UnknownMember", f"There is no member {name!r}; {remark}")
     if member.epoch != epoch:
         remark = f"The epoch of member {name!r} is {member.epoch}, not {epoch}: another incarnation of it registered"
         return refuse("StaleMemberEpoch", remark)
@@ -185,17 +187,27 @@ def drain_member(state: State, command: DrainMember, context: Context) -> Decisi
 
 
 def unregister_member(state: State, command: UnregisterMember, context: Context) -> Decision | Refusal:
-    """One that is fenced leads nothing that counts. Refuses UnknownMember, StaleMemberEpoch, MemberStillLeads."""
+    """One that is fenced leads nothing that counts, and its clients are lost; but it may come back with what only it
+    has. Refuses UnknownMember, StaleMemberEpoch, MemberStillLeads.
+    """
     member = _meant(state, command.name, command.epoch)
     if isinstance(member, Refusal):
         return member
-    stays = "" if command.force or member.fenced else stays_for(state, member)
+    stays = "" if command.force else _kept_for(state, member)
     if stays:
-        return refuse("MemberStillLeads", f"Member {member.name!r} is drained first: {stays}")
+        return refuse("MemberStillLeads", f"Member {member.name!r} {stays}")
     itself = "drained" if may_leave(state, member) else "unregistered"
     reason = "forgotten" if command.epoch is None else itself
     event = MemberGone(member=member.name, epoch=member.epoch, incarnation=member.incarnation, reason=reason)
     return Decision((event,), MemberIs(name=member.name, epoch=member.epoch))
+
+
+def _kept_for(state: State, member: Member) -> str:
+    """Why it is not forgotten without force; empty: it is."""
+    if member.fenced:
+        return f"is fenced, and {LAST_COPY}: only force forgets it" if holds_last_copy(state, member) else ""
+    stays = stays_for(state, member)
+    return f"is drained first: {stays}" if stays else ""
 
 
 def _meant(state: State, name: str, epoch: int | None) -> Member | Refusal:

@@ -2,7 +2,8 @@
 
 Rules: pure; the same members and the same word of them give the same choice, in whatever order they come. Nobody is
 chosen that is fenced, silent, to leave, whose disk is full, or that lacks a label. How full a disk is is soft: the
-event says what was known of whoever was chosen.
+event says what was known of whoever was chosen. A new leader knows of no disk until the member beats: it is not chosen
+until then, and where that leaves too few, whoever asks is to come again.
 
 Theory: one after the other. Each time those are best whose place has the fewest copies of this segment so far, among
 them those that have the fewest copies of all, then those that lead the fewest. Of the chosen the one that leads the
@@ -24,6 +25,7 @@ from quorate.model.words import plural
 
 ROLE: Final = "journal"
 """What members do that store segments."""
+UNHEARD: Final = "not heard yet"
 
 
 class Wanted(msgspec.Struct, frozen=True, gc=False):
@@ -42,13 +44,14 @@ class _Site(msgspec.Struct, frozen=True, gc=False):
 
 
 def place(state: State, segment: str, wanted: Wanted, context: Context) -> tuple[tuple[PlacedCopy, ...], str] | Refusal:
-    """The copies, the leader first, and why these. Refuses NotEnoughMembers."""
+    """The copies, the leader first, and why these. Refuses NotEnoughMembers, MembersNotHeard."""
     sites, out = _sites(state, wanted, context)
     excluded = ", ".join(f"{count} {reason}" for reason, count in sorted(out.items()))
     if len(sites) < wanted.copies:
         among = f"; there are {excluded}" if excluded else ""
         remark = f"{plural(wanted.copies, 'copy', 'copies')} wanted, {plural(len(sites), 'member')} to take one{among}"
-        return refuse("NotEnoughMembers", remark)
+        enough_soon = len(sites) + out[UNHEARD] >= wanted.copies
+        return refuse("MembersNotHeard" if enough_soon else "NotEnoughMembers", remark)
     chosen = _chosen(sites, wanted.copies)
     leader = min(chosen, key=lambda site: (site.leads, site.holds, site.member.name))
     chosen.sort(key=lambda site: site is not leader)  # The others in the order in which they were chosen.
@@ -72,7 +75,7 @@ def _sites(state: State, wanted: Wanted, context: Context) -> tuple[list[_Site],
     for member in state.members.values():
         if ROLE not in member.roles:
             continue
-        reason = unsuited(member, wanted, context)
+        reason = unsuited(member, wanted, context) or _unheard(member, context)
         if reason:
             out[reason] += 1
             continue
@@ -98,6 +101,13 @@ def unsuited(member: Member, wanted: Wanted, context: Context) -> str:
     if health is not None and is_full(health.disk_used_bytes, health.disk_total_bytes, context):
         return "with a full disk"
     return ""
+
+
+def _unheard(member: Member, context: Context) -> str:
+    """Given time by this leader, which has no word of it yet?"""
+    heard = context.members
+    unheard = heard.alive(member.name, member.epoch) and heard.health(member.name, member.epoch) is None
+    return UNHEARD if unheard else ""
 
 
 def is_full(used_bytes: int, total_bytes: int, context: Context) -> bool:

@@ -246,7 +246,7 @@ class InSync(msgspec.Struct, Generic[Id], frozen=True, gc=False, kw_only=True):
     """Sorted, each once."""
 
 
-class Altered(msgspec.Struct, Generic[Id], frozen=True, gc=False):
+class InSyncChange(msgspec.Struct, Generic[Id], frozen=True, gc=False):
     """Who is in sync from now on, by the word of this leader."""
 
     leader: Id
@@ -270,7 +270,7 @@ def alter(
     epoch_max: int,
     equal_is_refused: bool = False,
     all_fit: bool = False,
-) -> Altered[Id] | Broken[Id]:
+) -> InSyncChange[Id] | Broken[Id]:
     """Who is in sync from now on; or the first fence, in this order, that forbids it.
 
     ``fit``: is this member alive, and is it the one that the leader saw catch up? Asked of those that are added, with
@@ -298,4 +298,4 @@ def alter(
         return Broken("without the leader")
     if now.set_epoch >= epoch_max:
         return Broken("exhausted")
-    return Altered(now.leader, asked.ids, now.set_epoch + 1)
+    return InSyncChange(now.leader, asked.ids, now.set_epoch + 1)

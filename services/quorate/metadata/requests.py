@@ -35,7 +35,7 @@ from quorate.errors import InvariantBrokenError
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.refusals import refuse
 from quorate.model.rows import ROWS_PER_STEP
-from quorate.slices import Steps, finished
+from quorate.slices import Steps
 
 REPLY_BYTES_MAX: Final = 1024
 """A longer reply is not kept; the retry is told where its events are."""
@@ -208,13 +208,8 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return b" ".join([b"%d" % self.horizon_ms, *[b"%d-%d" % span for span in self.spans]])
 
     @staticmethod
-    def from_rows(pairs: Iterable[tuple[bytes, bytes]], settings: RequestSettings) -> "RequestTable":
-        """The table whose rows these are. Raises InvariantBrokenError for a row that is none of ours."""
-        return finished(RequestTable.restoring(pairs, settings))
-
-    @staticmethod
     def restoring(pairs: Iterable[tuple[bytes, bytes]], settings: RequestSettings) -> Steps["RequestTable"]:
-        """``from_rows``, a few rows a step."""
+        """The table whose rows these are, a few a step. Raises InvariantBrokenError for a row that is none of ours."""
         horizon_ms, skipped_ms, entries = -1, 0, []
         spans: list[Span] = []
         try:

@@ -33,11 +33,10 @@ class SegmentAfter(msgspec.Struct, frozen=True, kw_only=True):
 def segments_whatif(
     state: State, failed: frozenset[str], policy: PolicySettings, now_ms: int
 ) -> Steps[list[SegmentAfter]]:
-    """By name of the segment; of shards that are to go none."""
+    """By name of the segment; of shards that are to go none. ``failed`` are members."""
     members = state.members
     for name in failed:
-        if (member := members.get(name)) is not None:
-            members = members.set(name, msgspec.structs.replace(member, fenced=True))
+        members = members.set(name, msgspec.structs.replace(members[name], fenced=True))
     after = msgspec.structs.replace(state, members=members)
     context = Context(now_ms=now_ms, term=1, policy=policy, live=Silence())
     rows: list[SegmentAfter] = []

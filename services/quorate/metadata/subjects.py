@@ -14,11 +14,12 @@ from quorate.events import Event, SchemaAdded, SchemaDeleted, SchemaRegistered
 from quorate.metadata.avro_schemas import canonical, types_of
 from quorate.metadata.commands import DeleteSchema, Refusal, RegisterSchema, SchemaIs, SchemasAreDeleted
 from quorate.metadata.compatibility import TooManyComparisonsError, breaks, is_level
-from quorate.metadata.configs import COMPATIBILITY, SCHEMAS_COMPATIBILITY, values
+from quorate.metadata.configs import COMPATIBILITY, SCHEMAS_COMPATIBILITY
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.limits import SCOPE
 from quorate.metadata.refusals import refuse
 from quorate.metadata.texts import fits
+from quorate.model.brokers import values
 from quorate.model.state import State, Subject, SubjectVersion
 
 FIRST_ID: Final = 1_000_001

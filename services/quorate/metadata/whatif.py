@@ -19,6 +19,7 @@ from quorate.metadata.commands import ElectMaster, Refusal
 from quorate.metadata.context import Context
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
+from quorate.model.brokers import values
 from quorate.model.live import LiveInfo, LiveView
 from quorate.model.state import BrokerSet, Config, State
 from quorate.slices import Steps
@@ -169,8 +170,8 @@ def overruled(state: State, broker_set: str, unclean: bool | None) -> State:
     if unclean is None:
         return state
     scope = f"broker-set/{broker_set}"
-    values = {**configs.values(state, scope), configs.ENABLE_ELECT_UNCLEAN_MASTER: str(unclean).lower()}
-    return msgspec.structs.replace(state, configs=state.configs.set(scope, Config(scope=scope, values=values)))
+    changed = {**values(state, scope), configs.ENABLE_ELECT_UNCLEAN_MASTER: str(unclean).lower()}
+    return msgspec.structs.replace(state, configs=state.configs.set(scope, Config(scope=scope, values=changed)))
 
 
 class _Judge:

@@ -7,6 +7,8 @@ a newer build may have written it.
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from quorate.events import Candidate, ElectionFailed, MasterElected
 from quorate.model.words import plural, size
 
@@ -58,6 +60,51 @@ _WON: Final[Mapping[str, str]] = {
     "higher priority": "had the best priority of those that could stand at its offset",
     "lower broker id": "had the lowest id of those that could stand, all else equal",
 }
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One question that candidates were asked, in the order of the rules."""
+
+    id: str
+    name: str
+    out_by: str
+    """The verdict of who fell here."""
+    decided: bool = False
+    """Here the winner was found."""
+
+
+_IN_SYNC, _ALIVE = "In sync set", "Alive"
+_COLUMNS: Final = (
+    (Column(id="alive", name=_ALIVE, out_by="not alive"), ""),
+    (Column(id="sync", name=_IN_SYNC, out_by="not in sync state set"), ""),
+    (Column(id="learner", name="No learner", out_by="learner"), ""),
+    (Column(id="named", name="Asked for", out_by="not asked for"), "old master is alive"),
+    (Column(id="epoch", name="Highest epoch", out_by="lower epoch"), "higher epoch"),
+    (Column(id="offset", name="Highest offset", out_by="lower max offset"), "higher max offset"),
+    (Column(id="priority", name="Best priority", out_by="lower priority"), "higher priority"),
+    (Column(id="lowest", name="Lowest id", out_by="higher broker id"), "lower broker id"),
+)
+"""With the rule that decides there."""
+_COMPARED: Final = ("epoch", "offset", "priority")
+"""Nobody is, where one was named."""
+
+
+def columns(event: AnyElection) -> list[Column]:
+    """What candidates of this election were asked; where it says nothing a question is left out."""
+    rule, fell = event.decided_by if isinstance(event, MasterElected) else "", {c.out_by for c in event.candidates}
+    named = rule in _APPOINTED
+    asked = {
+        "learner": "learner" in fell or any(candidate.learner for candidate in event.candidates),
+        "named": named or "not asked for" in fell,
+        "lowest": rule == "lower broker id",
+        **dict.fromkeys(_COMPARED, not named),
+    }
+    shown = [(column, by) for column, by in _COLUMNS if asked.get(column.id, True)]
+    if rule == "only candidate":  # The last question at which another fell.
+        deciding = [column for column, _ in shown if column.out_by in fell][-1:]
+    else:
+        deciding = [column for column, by in shown if rule and (by == rule or (named and column.id == "named"))]
+    return [msgspec.structs.replace(column, decided=column in deciding) for column, _ in shown]
 
 
 def kind_words(kind: str) -> str:
@@ -119,7 +166,7 @@ def caveat(event: AnyElection, policy: bool | None) -> str:
     if isinstance(event, MasterElected):
         risk = "Unclean: the winner was not in the sync set and may lack acknowledged messages."
         return risk if event.unclean else ""
-    passed = "In sync set" if any(candidate.alive for candidate in event.candidates) else "Alive"
+    passed = _IN_SYNC if any(candidate.alive for candidate in event.candidates) else _ALIVE
     unclean = "not set in the log" if policy is None else "on" if policy else "off"
     return (
         f"No candidate passed “{passed}”. Unclean election is {unclean}, "

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 from immutables import Map
 
 from quorate.events import Event, Stamp, key, raw_name
-from quorate.model.evolve import evolve, with_key
+from quorate.model.evolve import evolve, with_bytes, with_key
 from quorate.model.evolve_sessions import with_client, with_subscriptions
 from quorate.model.ordered import OrderedMap
 from quorate.model.rows import Entity, entity_at
@@ -60,8 +60,12 @@ def _alone(entity: Entity | None) -> State:
             return State(cluster=_UNLEVELLED, configs=Map({entity.scope: entity}))
         case KeyValue():
             name, held = raw_name(entity.key), Map[int, OrderedMap[None]]()
-            attached = with_key(held, entity.lease, name)
-            return State(cluster=_UNLEVELLED, keys=OrderedMap[KeyValue]().set(name, entity), attached=attached)
+            return State(
+                cluster=_UNLEVELLED,
+                keys=OrderedMap[KeyValue]().set(name, entity),
+                attached=with_key(held, entity.lease, name),
+                attached_bytes=with_bytes(Map[int, int](), entity.lease, len(entity.key)),
+            )
         case Lease():
             return State(cluster=_UNLEVELLED, leases=Map({entity.lease_id: entity}))
         case Member():

@@ -281,10 +281,13 @@ def _stored(state: State, event: KeyPut | KeyDeleted, revision: int) -> State:
         keys, lease = state.keys.delete(name), 0
     else:
         raise InvariantBrokenError(f"a deletion of the key {event.key!r}, which is not there")
-    attached, was = state.attached, 0 if before is None else before.lease
-    if was != lease:
-        attached = with_key(without_key(attached, was, name), lease, name)
-    return _replace(state, keys=keys, attached=attached)
+    was = 0 if before is None else before.lease
+    if was == lease:
+        return _replace(state, keys=keys)
+    attached = with_key(without_key(state.attached, was, name), lease, name)
+    taken = len(event.key)
+    attached_bytes = with_bytes(with_bytes(state.attached_bytes, was, -taken), lease, taken)
+    return _replace(state, keys=keys, attached=attached, attached_bytes=attached_bytes)
 
 
 def with_key(attached: Map[int, OrderedMap[None]], lease: int, name: bytes) -> Map[int, OrderedMap[None]]:
@@ -297,6 +300,14 @@ def without_key(attached: Map[int, OrderedMap[None]], lease: int, name: bytes) -
     if not lease:
         return attached
     left = attached[lease].delete(name)
+    return attached.set(lease, left) if left else attached.delete(lease)
+
+
+def with_bytes(attached: Map[int, int], lease: int, more: int) -> Map[int, int]:
+    """The bytes of names by lease, with so many more, or less."""
+    if not lease:
+        return attached
+    left = attached.get(lease, 0) + more
     return attached.set(lease, left) if left else attached.delete(lease)
 
 

@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 
-class Spoken(Protocol):
+class LogReport(Protocol):
     """What a heartbeat says of its broker's log."""
 
     @property
@@ -25,7 +25,7 @@ class Spoken(Protocol):
         """Election priority; the lower value is preferred."""
 
 
-class LiveInfo(Spoken, Protocol):
+class LiveInfo(LogReport, Protocol):
     """What a broker said of itself in its heartbeats (RocketMQ ``BrokerLiveInfo``)."""
 
     @property

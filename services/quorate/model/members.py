@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
 
-from quorate.model.names import following
+from quorate.model.names import following, is_number
 from quorate.model.segments import holds_last_copy, leads_segments
 from quorate.model.sessions import holds_clients
 from quorate.model.state import BrokerSet, Member, Replica, State
@@ -23,9 +23,10 @@ BROKER_ROLE: Final = "broker"
 """What RocketMQ's brokers do."""
 PER_STEP: Final = 64
 """Broker sets or members that are looked at in one step."""
+LAST_COPY: Final = "it has the last copy in sync of a segment"
 STAYS: Final[tuple[tuple[Callable[[State, Member], bool], str], ...]] = (
     (leads_segments, "it leads segments"),
-    (holds_last_copy, "it has the last copy in sync of a segment"),
+    (holds_last_copy, LAST_COPY),
     (holds_clients, "it has clients"),
 )
 """What a member may not leave behind, and the word for it. Asked only of members that are to leave."""
@@ -103,7 +104,7 @@ def named(state: State, name: str) -> Member | None:
     if not colon:
         return state.members.get(name)
     found = state.broker_sets.get(broker_set)
-    replica = found.replica(int(broker_id)) if found is not None and broker_id.isdecimal() else None
+    replica = found.replica(int(broker_id)) if found is not None and is_number(broker_id) else None
     return None if found is None or replica is None else _broker(found, replica)
 
 

@@ -11,9 +11,18 @@ from quorate.model.ordered import OrderedMap, after_prefix, building
 from quorate.slices import Steps
 
 Names = OrderedMap[None]
-NO_NAMES: Final = Names()
 _ANY: Final = "surrogatepass"
 """What is asked for may be no name at all."""
+
+
+NUMBER_DIGITS_MAX: Final = 19
+"""Of a number in a name: an int64 has no more, and Python reads 4,300 at most."""
+
+
+def is_number(text: str) -> bool:
+    """Is this part of a name a number, as it is written?"""
+    plain = text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
+    return plain and (text == "0" or text[0] != "0")
 
 
 def with_name(names: Names, name: str) -> Names:

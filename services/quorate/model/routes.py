@@ -1,7 +1,9 @@
 """Routes: where a topic's queues are, and who serves them, as RocketMQ's clients want to know it.
 
 Rules: shaped and named as RocketMQ's ``TopicRouteData``. A set's master stands under id 0, slaves under their own ids;
-a broker that is fenced, or has not said where it serves, is in no route; nor is a set none of whose brokers is.
+a broker that is fenced, or has not said where it serves, is in no route; nor is a set none of whose brokers is. A set
+holds a topic when one of its brokers announced it; a set that announced no topics at all (stock brokers announce none
+to a controller) holds every topic.
 """
 
 from collections.abc import Iterable
@@ -61,6 +63,12 @@ class TopicRoute(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     queue_datas: tuple[QueueData, ...] = ()
     broker_datas: tuple[BrokerData, ...] = ()
     filter_server_table: dict[str, list[str]] = {}
+
+
+def holds(topic: str, announced: Iterable[Iterable[str]]) -> bool:
+    """Does a set hold a topic, whose brokers announced these?"""
+    names = {name for one in announced for name in one}
+    return not names or topic in names
 
 
 def addresses(master: int | None, brokers: Iterable[Serving]) -> dict[str, str]:

@@ -17,11 +17,11 @@ from immutables import Map
 from quorate.errors import InvariantBrokenError
 from quorate.events import raw_name
 from quorate.events.codec import entity_key, entity_name
-from quorate.model.evolve import with_key
+from quorate.model.evolve import with_bytes, with_key
 from quorate.model.evolve_sessions import Clients, with_client
 from quorate.model.names import naming
 from quorate.model.ordered import OrderedMap, building
-from quorate.model.segments import Held, held, parsed, segment
+from quorate.model.segments import Holdings, held, parsed, segment
 from quorate.model.state import (
     BrokerSet,
     Cluster,
@@ -183,7 +183,7 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     keys.sort(key=itemgetter(0))  # Of rows in the order of a store: they are sorted, and looked through once.
     subscriptions.sort(key=itemgetter(0))
     ordered = yield from building(keys)
-    attached = yield from _attaching(keys)
+    attached, attached_bytes = yield from _attaching(keys)
     numbered, holding, leading = yield from _numbering(segments)
     subscribed: Subscriptions = yield from building(subscriptions)
     all_found = {kind: entities.finish() for kind, entities in found.items()}
@@ -204,6 +204,7 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
         keys=ordered,
         leases=all_found[Lease],
         attached=attached,
+        attached_bytes=attached_bytes,
         members=all_found[Member],
         schemas=all_found[Schema],
         subjects=all_found[Subject],
@@ -223,19 +224,20 @@ def restoring(pairs: Iterable[tuple[bytes, bytes]]) -> Steps[State]:
     )
 
 
-def _attaching(keys: Iterable[tuple[bytes, KeyValue]]) -> Steps[Map[int, OrderedMap[None]]]:
-    """Of each lease its keys."""
-    attached = Map[int, OrderedMap[None]]()
+def _attaching(keys: Iterable[tuple[bytes, KeyValue]]) -> Steps[tuple[Map[int, OrderedMap[None]], Map[int, int]]]:
+    """Of each lease its keys, and the bytes of their names."""
+    attached, attached_bytes = Map[int, OrderedMap[None]](), Map[int, int]()
     for count, (name, entity) in enumerate(keys, start=1):
         attached = with_key(attached, entity.lease, name)
+        attached_bytes = with_bytes(attached_bytes, entity.lease, len(entity.key))
         if count % ROWS_PER_STEP == 0:
             yield
-    return attached
+    return attached, attached_bytes
 
 
-def _numbering(found: Iterable[Segment]) -> Steps[tuple[Map[str, Map[int, Segment]], Held, Held]]:
+def _numbering(found: Iterable[Segment]) -> Steps[tuple[Map[str, Map[int, Segment]], Holdings, Holdings]]:
     """The segments by shard and number, and by who holds and who leads them."""
-    numbered, holding, leading = Map[str, Map[int, Segment]](), Held(), Held()
+    numbered, holding, leading = Map[str, Map[int, Segment]](), Holdings(), Holdings()
     for count, entity in enumerate(found, start=1):
         place = parsed(entity.name)
         if place is None:

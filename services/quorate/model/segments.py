@@ -24,13 +24,13 @@ from quorate.events import (
     ShardGone,
     Stamp,
 )
-from quorate.model.names import with_name, without_name
+from quorate.model.names import is_number, with_name, without_name
 from quorate.model.state import Election, Member, Segment, Shard, State
 
 _replace = msgspec.structs.replace
 OfShards = ShardCreated | ShardDeleting | ShardGone
 OfSegments = SegmentCreated | SegmentSealed | SegmentLeaderElected | SegmentInSyncAltered | SegmentCopyDeleted
-Held = Map[str, Map[str, int]]
+Holdings = Map[str, Map[str, int]]
 """By member: its segments, and the member epoch that is written there (0 where none is)."""
 NOBODY: Final = ""
 
@@ -46,8 +46,7 @@ def name_of(shard: str, number: int) -> str:
 def parsed(name: str) -> tuple[str, int] | None:
     """Shard and number of a segment; None for what is no segment's name."""
     shard, _, number = name.rpartition("/")
-    plain = shard and number.isascii() and number.isdecimal() and (number == "0" or number[0] != "0")
-    return (shard, int(number)) if plain else None
+    return (shard, int(number)) if shard and is_number(number) else None
 
 
 def segment(state: State, name: str) -> Segment | None:
@@ -229,7 +228,9 @@ def with_segment(state: State, before: Segment | None, after: Segment | None) ->
     )
 
 
-def held(holding: Held, leading: Held, before: Segment | None, after: Segment | None) -> tuple[Held, Held]:
+def held(
+    holding: Holdings, leading: Holdings, before: Segment | None, after: Segment | None
+) -> tuple[Holdings, Holdings]:
     """Who holds and who leads what, when this segment becomes that one."""
     had, has = () if before is None else before.copies, () if after is None else after.copies
     if had != has:
@@ -249,11 +250,11 @@ def held(holding: Held, leading: Held, before: Segment | None, after: Segment | 
     return holding, leading
 
 
-def _added(of: Held, member: str, name: str, epoch: int) -> Held:
+def _added(of: Holdings, member: str, name: str, epoch: int) -> Holdings:
     return of.set(member, of.get(member, _NO_NAMES).set(name, epoch))
 
 
-def _dropped(of: Held, member: str, name: str) -> Held:
+def _dropped(of: Holdings, member: str, name: str) -> Holdings:
     left = of[member].delete(name)
     return of.set(member, left) if left else of.delete(member)
 

@@ -79,9 +79,13 @@ def _epoch_of(handed: HandedWill) -> int:
     return handed.session_epoch
 
 
-def subscribers(state: State, topic: str) -> Iterator[Subscriber]:
-    """Every subscription that matches the topic, with its session; it is found as it is read."""
-    for client, subscription in matching(state.subscriptions, topic):
+def subscribers(state: State, topic: str) -> Iterator[Subscriber | None]:
+    """Every subscription that matches the topic, with its session; it is found as it is read. None: a step is over."""
+    for found in matching(state.subscriptions, topic):
+        if found is None:
+            yield None
+            continue
+        client, subscription = found
         session = state.sessions[client]
         yield Subscriber(session, subscription, connected=not since_ms(state, session))
 

@@ -349,6 +349,8 @@ class State(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     leases: Map[int, Lease] = Map()
     attached: Map[int, OrderedMap[None]] = Map()
     """Of each lease its keys: what ``keys`` say, the other way round. No row."""
+    attached_bytes: Map[int, int] = Map()
+    """Of each lease the bytes of their names, as texts. No row."""
     members: Map[str, Member] = Map()
     schemas: Map[int, Schema] = Map()
     """Ids follow one another and are never given back, so their number tells the next one."""

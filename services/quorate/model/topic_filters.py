@@ -5,11 +5,13 @@ number of them, none too. A wildcard in the first place stands for no level that
 ``$share/group/filter`` the filter is what topics are compared with. No text holds a NUL, so it ends a name here.
 
 Theory: subscriptions lie in one ordered map under filter, NUL, client, NUL, group. A filter and its beginnings are
-ranges of it, so a topic is walked level by level along the beginnings that some filter has. What that costs follows
-from those, and from whoever is found, and not from how many filters there are.
+ranges of it, so a topic is walked along the beginnings that some filter has, and from one where filters part to the
+next, as in a radix tree (Morrison 1968, "PATRICIA"). What that costs follows from those, and from whoever is found: it
+is twice as many as there are filters at the worst, however many levels they have.
 """
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Final
 
 from quorate.model.ordered import OrderedMap, after_prefix
@@ -21,6 +23,8 @@ LEVELS_MAX: Final = 128
 """Of a filter; MQTT has no such bound. A topic may have more: no filter without ``#`` reaches that far."""
 QOS_MAX: Final = 2
 SHARE: Final = "$share/"
+PER_STEP: Final = 16
+"""Beginnings of filters that a match looks at in one step."""
 _WILD: Final = ("+", "#")
 
 
@@ -95,25 +99,46 @@ def _name(client: str, topic_filter: str) -> bytes:
     return f"{compared}\0{client}\0{group}".encode()
 
 
-def matching(index: Subscriptions, topic: str) -> Iterator[tuple[str, Subscription]]:
-    """Client and subscription of all whose filters match the topic. A client comes once for each."""
+def matching(index: Subscriptions, topic: str) -> Iterator[tuple[str, Subscription] | None]:
+    """Client and subscription of all whose filters match the topic. A client comes once for each. None comes now and
+    then, for what was looked at in vain: whoever asks may let others have a turn.
+    """
     levels = topic.encode().split(b"/")
-    last = len(levels) - 1
-    beginnings = [b""]
-    for depth, level in enumerate(levels):
-        steps = (level,) if not depth and level.startswith(b"$") else (level, b"+")
-        longer: list[bytes] = []
-        for beginning in beginnings:
-            if len(steps) > 1:
-                yield from _at(index, beginning + b"#")
-            for step in steps:
-                reached = beginning + step
-                if depth == last:
-                    yield from _at(index, reached)
-                    yield from _at(index, reached + b"/#")
-                elif _any(index, reached + b"/"):
-                    longer.append(reached + b"/")
-        beginnings = longer
+    looked, ways = 0, [(b"", 0)]
+    while ways:
+        beginning, depth = ways.pop()
+        steps = levels[depth : depth + 1]
+        if depth or not topic.startswith("$"):
+            yield from _at(index, beginning + b"#")
+            steps += [b"+"] * len(steps)
+        for step in steps:
+            if depth + 1 == len(levels):
+                yield from _at(index, beginning + step)
+            longer = _parting(index, beginning + step + b"/", levels, depth + 1)
+            if longer is not None:
+                ways.append(longer)
+        looked += 1
+        if not looked % PER_STEP:
+            yield None
+
+
+def _parting(
+    index: OrderedMap[Subscription], beginning: bytes, levels: list[bytes], depth: int
+) -> tuple[bytes, int] | None:
+    """The longest beginning, in whole levels, that all filters with this one share; None: there are none, or the topic
+    has other levels.
+    """
+    end = after_prefix(beginning)
+    first = next(index.items(beginning, end), None)
+    if first is None:
+        return None
+    (last, _) = next(index.items(beginning, end, reverse=True))
+    behind = (name.partition(b"\0")[0][len(beginning) :].split(b"/")[:-1] for name in (first[0], last))
+    more = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(*behind, strict=False))]
+    there = levels[depth : depth + len(more)]
+    if len(there) < len(more) or any(level not in (b"+", its) for level, its in zip(more, there, strict=True)):
+        return None
+    return b"".join((beginning, *(level + b"/" for level in more))), depth + len(more)
 
 
 def _at(index: Subscriptions, compared: bytes) -> Iterator[tuple[str, Subscription]]:
@@ -121,8 +146,3 @@ def _at(index: Subscriptions, compared: bytes) -> Iterator[tuple[str, Subscripti
     start = len(compared) + 1
     for name, subscription in index.items(compared + b"\0", compared + b"\x01"):
         yield name[start : name.index(b"\0", start)].decode(), subscription
-
-
-def _any(index: OrderedMap[Subscription], beginning: bytes) -> bool:
-    """Does some filter begin so?"""
-    return next(index.items(beginning, after_prefix(beginning)), None) is not None

@@ -77,10 +77,10 @@ def size(count: int) -> str:
 
 def span(ms: int) -> str:
     """``17 ms``, ``9.2 s``, ``48 s``, ``3 min 05 s``, ``14 min``, ``2 h 14 min``, ``3 d 4 h``."""
-    seconds = round(ms / 1000)
+    seconds, tenths = (ms + 500) // 1000, (ms + 50) // 100  # Halves go up, as in a browser.
     minutes, hours = seconds // 60, seconds // 3600
     if ms < 9_950:
-        return f"{ms} ms" if ms < 1_000 else f"{ms / 1000:.1f} s"
+        return f"{ms} ms" if ms < 1_000 else f"{tenths / 10:.1f} s"
     if minutes < 10:
         return f"{minutes} min {seconds % 60:02} s" if minutes else f"{seconds} s"
     if hours < 48:

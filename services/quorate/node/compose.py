@@ -274,6 +274,7 @@ class CorePorts(msgspec.Struct, frozen=True, kw_only=True):
     directory: Directory
     worker: DiskWorker
     store_worker: DiskWorker
+    reader: DiskWorker
     network: Network
     brokers: BrokerLink
     scheduler: Scheduler
@@ -348,6 +349,7 @@ class Core:
             network=ports.network,
             worker=ports.worker,
             store_worker=ports.store_worker,
+            reader=ports.reader,
             scheduler=ports.scheduler,
             rng=ports.rng,
             on_fatal=ports.on_fatal,

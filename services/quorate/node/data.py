@@ -165,7 +165,8 @@ def give_up_damaged(
 
 def _make(data: Path) -> None:
     try:
-        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in reversed((data, *data.parents)):
+            folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise UsageError(f"node.data_dir: {data} cannot be made: {error.strerror or error}") from error
     sync_directory(str(data.resolve().parent))

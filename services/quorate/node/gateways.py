@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol
 
 from quorate.clock import LoopScheduler
+from quorate.consensus.ports import MAX_ENTRY_BYTES
 from quorate.controller import QuorumIs, ReadResult, ReadView, WhenApplied
 from quorate.gateway.access import Access, NoQuota, OpenAccess, Quota
 from quorate.gateway.first_answers import FirstAnswers
@@ -148,7 +149,7 @@ class ClusterView:
     @property
     def entry_bytes_max(self) -> int:
         """The events of one command are at most this long, encoded."""
-        return self._node.settings.controller.command_bytes_max
+        return MAX_ENTRY_BYTES
 
 
 class Gateways:
@@ -344,6 +345,8 @@ def unready(node: Host) -> str:
         return core.waits_for or "this node is not serving"
     if not controller.offset or controller.leader_id is None:
         return core.waits_for or "there is no leader"
+    if not core.engine.caught_up:
+        return "this node has not caught up with what is committed"
     if not core.comparison.agrees:
         return "this node's state differs from another's"
     return ""

@@ -1,7 +1,7 @@
 """The settings in force at a node, and where each value comes from.
 
 Rules: pure. Default, file, environment, flag; over them the log, whose word holds wherever it has one (docs/rules.md).
-A secret is never shown.
+A listener without an address of its own has its voter's. A secret is never shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from quorate.gateway.http.answers import SettingItem
-from quorate.metadata.configs import ENABLE_ELECT_UNCLEAN_MASTER, NOTIFY_BROKER_ROLE_CHANGED, values
+from quorate.metadata.configs import ENABLE_ELECT_UNCLEAN_MASTER, NOTIFY_BROKER_ROLE_CHANGED
 from quorate.metadata.limits import SCOPE, UNSAID, in_words
 from quorate.metadata.limits import in_force as limit_in_force
+from quorate.model.brokers import values
 from quorate.model.state import State
 from quorate.node.settings import NodeSettings
 
@@ -25,12 +26,20 @@ JAVA_KEYS = {
 
 def in_force(settings: NodeSettings, sources: Mapping[str, str], state: State) -> list[SettingItem]:
     """Every setting of this node, in the order of the settings."""
-    logged = dict(_logged(state))
+    logged, listened = dict(_logged(state)), dict(_listened(settings))
     items = []
     for name, value in _leaves(settings, ""):
         item = SettingItem(name=name, value=_text(name, value), source=sources.get(name, "default"))
-        items.append(logged.get(name, item))
+        items.append(listened.get(name) or logged.get(name, item))
     return items
+
+
+def _listened(settings: NodeSettings) -> Iterator[tuple[str, SettingItem]]:
+    """Where it listens at the address that the others dial, no other having been given."""
+    for listener in settings.listening:
+        if not getattr(settings.listeners, listener):
+            name, source = f"listeners.{listener}", f"cluster.voters[{settings.node.id}].{listener}"
+            yield name, SettingItem(name=name, value=getattr(settings.me, listener), source=source)
 
 
 def _leaves(part: msgspec.Struct, path: str) -> Iterator[tuple[str, object]]:

@@ -2,8 +2,9 @@
 
 Rules: configured once, by the composition. ``warning`` means that someone should look. Each command leaves exactly one
 canonical line (``command``), with how it ended and how long it took. Names used everywhere: node, term, offset,
-request_id. Lines go to stderr; stdout belongs to answers. A line that cannot be written is lost, and nothing else:
-the node that must stop because its disk is full is the one whose log is full too.
+request_id. Lines go to stderr; stdout belongs to answers. What a terminal would obey is escaped in text, as everywhere
+(``quorate.terminal``); JSON is for programs. A line that cannot be written is lost, and nothing else: the node that
+must stop because its disk is full is the one whose log is full too.
 """
 
 import datetime as dt
@@ -20,18 +21,18 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from quorate.controller.ports import CommandLine
 from quorate.node.settings import LogSection
+from quorate.terminal import visible_lines
 
 
 def configure(settings: LogSection, stream: TextIO = sys.stderr) -> None:
     """Set up structlog for this process."""
     as_text = _as_text(settings, stream)
-    shape: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=stream.isatty(), sort_keys=False)]
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(
+            colors=stream.isatty(), sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+        )
         if as_text
-        else [
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(ensure_ascii=False, separators=(",", ":")),  # As the lines of commands.
-        ]
+        else structlog.processors.JSONRenderer(ensure_ascii=False, separators=(",", ":"))  # As the lines of commands.
     )
     structlog.configure(
         processors=[
@@ -39,7 +40,9 @@ def configure(settings: LogSection, stream: TextIO = sys.stderr) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
             _ordered,
-            *shape,
+            structlog.processors.format_exc_info,
+            *([_for_eyes] if as_text else []),
+            renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.level.upper()]),
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Lossy(stream))),
@@ -51,6 +54,11 @@ def _ordered(_: object, __: str, fields: EventDict) -> EventDict:
     """Every line begins alike: when, how bad, what, which node."""
     head = {name: fields.pop(name) for name in ("ts", "level", "event", "node") if name in fields}
     return {**head, **fields}
+
+
+def _for_eyes(_: object, __: str, fields: EventDict) -> EventDict:
+    """A person's terminal obeys nothing of what a stranger sent; values that are no text are shown as Python does."""
+    return {name: visible_lines(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 class _Lossy(io.TextIOBase):

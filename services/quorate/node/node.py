@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Self, TypeVar
 
+from structlog.contextvars import bound_contextvars
+
 from quorate.controller import Caller, Listener, Outcome, ReadResult, ReadView
 from quorate.controller.views import Level
 from quorate.errors import QuorateError, UsageError
@@ -54,8 +56,10 @@ class Node:
         """Take part; once in the life of this object. Raises UsageError and StorageError, the node being as it was."""
         if self._running is not None:
             raise UsageError("this node was started already: make another Node")
-        running = Running(self.settings, logger(self.settings.node.id), self._sources)
-        await running.start()
+        node_id = self.settings.node.id
+        with bound_contextvars(node=node_id):  # Whatever runs from here on, of itself, names it in its log.
+            running = Running(self.settings, logger(node_id), self._sources)
+            await running.start()
         self._running = running
 
     async def stop(self, *, handover: bool = True) -> None:

@@ -1,7 +1,8 @@
 """Closes a node's folders (0700) and files (0600) to everybody but their owner; refuses a secret that others can read.
 
-Rules: what is new is made so (``only_ours``); what was there before is tightened, but nothing that is not ours: the
-folder of another user, or one that everybody shares, is named and left alone.
+Rules: what is new is made so, whatever the process's umask is, but for the files of RocksDB, which stand in a folder
+that is closed; a process of our own sets its umask too (``only_ours``). What was there before is tightened, but nothing
+that is not ours: the folder of another user, or one that everybody shares, is named and left alone.
 """
 
 import os
@@ -23,9 +24,10 @@ def only_ours() -> None:
 def tightened(folder: Path) -> tuple[int, list[Path]]:
     """Make a data directory that exists, and what is ours in it, its owner's alone.
 
-    Answers how many entries were open to others, and which still are. Raises OSError.
+    Answers how many entries others could reach, and which they still may. Raises OSError.
     """
     closed, still = 0, []
+    reached = bool(stat.S_IMODE(folder.stat().st_mode) & OTHERS)
     for path in _entries(folder):
         try:
             status = path.lstat()
@@ -38,7 +40,7 @@ def tightened(folder: Path) -> tuple[int, list[Path]]:
             still.append(path)
             continue
         path.chmod(mode & ~OTHERS)
-        closed += 1
+        closed += reached
     return closed, still
 
 

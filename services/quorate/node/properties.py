@@ -93,7 +93,7 @@ def read_properties(path: Path, environ: Mapping[str, str], overrides: Mapping[s
     except UsageError as error:
         raise SettingsError([f"{path}: {error}"]) from error
     try:
-        return build(tree, environ, overrides, path.resolve().parent)
+        return build(tree, environ, overrides, path.resolve().parent, file=path)
     except SettingsError as error:
         raise SettingsError(_as_written(problem, given, path) for problem in error.problems) from error
 

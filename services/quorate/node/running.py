@@ -22,6 +22,7 @@ from quorate.consensus.storage.store import StoreDamagedError
 from quorate.consensus.transport.hello import PeerIdentity
 from quorate.consensus.transport.peers import Peers
 from quorate.controller import Listener, MemberNews, StateIsWrongError, TopicPushes
+from quorate.descriptors import raised
 from quorate.errors import QuorateError, StorageError
 from quorate.events import NodeAddresses, Voter
 from quorate.gateway.remoting.pusher import RolePusher
@@ -109,7 +110,7 @@ class Running:
 
     def _fitted(self, settings: NodeSettings) -> NodeSettings:
         """Share out the descriptors among all that may be open at a time. Raises UsageError when there are too few."""
-        limit = descriptors.raised(descriptors.wanted(settings))
+        limit = raised(descriptors.wanted(settings))
         fitted, smaller = descriptors.fitted(settings, limit)
         if smaller:
             self.log.warning("few descriptors: less at a time than the settings say", limit=limit, **smaller)
@@ -193,6 +194,7 @@ class Running:
                 on_fatal=self.fail,
                 worker=data.worker,
                 store_worker=data.store_worker,
+                reader=data.reader,
                 directory=data.directory,
                 command_log=CommandLogWriter(settings.log, me, self.scheduler.at_turns_end, self.scheduler.time_ms),
             ),

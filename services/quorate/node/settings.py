@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
+from quorate.consensus.ports import MAX_ENTRY_BYTES
 from quorate.consensus.settings import EngineSettings, PeerSettings
 from quorate.consensus.storage_settings import StorageSettings
 from quorate.controller.settings import ControllerSettings
@@ -87,7 +88,8 @@ class ClusterSection(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "quorate"
     """Name for operators; the group that RocketMQ's 1005 answers."""
     key: str = ""
-    """Shared secret of the voters; or ``key_file``. Only a cluster wholly on loopback may go without."""
+    """Shared secret of the voters; or ``key_file``. Only a cluster wholly on loopback may go without. A file that says
+    it is its owner's alone."""
     key_file: str = ""
     """File that holds the key; surrounding white space is not part of it."""
 
@@ -178,14 +180,23 @@ def read_settings(path: Path, environ: Mapping[str, str], overrides: Mapping[str
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError([f"{path}: {error}"]) from error
-    return build(tree, environ, overrides, path.resolve().parent)
+    return build(tree, environ, overrides, path.resolve().parent, file=path)
 
 
 def build(
-    tree: Mapping[str, Any], environ: Mapping[str, str], overrides: Mapping[str, str], base: Path
+    tree: Mapping[str, Any],
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str],
+    base: Path,
+    file: Path | None = None,
 ) -> NodeSettings:
-    """Settings from a parsed tree, where texts from ``environ`` and ``overrides`` win. Raises SettingsError."""
+    """Settings from a parsed tree, where texts from ``environ`` and ``overrides`` win. Raises SettingsError.
+
+    ``base``: where relative paths begin; ``file``: what the tree was read from, if it was.
+    """
     problems: list[str] = []
+    if file is not None and "cluster.key" in _named(tree, ""):
+        problems += _open_secret("cluster.key", file)
     merged = _copy(tree)
     for source, name, text in [*_from_environment(environ), *((f"--set {n}", n, t) for n, t in overrides.items())]:
         if not _place(merged, name.split("."), Text(text)):
@@ -302,7 +313,7 @@ def _resolved(settings: NodeSettings, base: Path, problems: list[str]) -> NodeSe
     cluster = settings.cluster
     if cluster.key_file:
         try:
-            problems += _open_key(base / cluster.key_file)
+            problems += _open_secret("cluster.key_file", base / cluster.key_file)
             key = (base / cluster.key_file).read_text(encoding="utf-8").strip()
             cluster = msgspec.structs.replace(cluster, key=key)
         except (OSError, UnicodeDecodeError) as error:
@@ -310,13 +321,13 @@ def _resolved(settings: NodeSettings, base: Path, problems: list[str]) -> NodeSe
     return msgspec.structs.replace(settings, node=node, cluster=cluster)
 
 
-def _open_key(path: Path) -> list[str]:
+def _open_secret(setting: str, path: Path) -> list[str]:
     """A secret that others can read is none. Root may own it for a group that we are in, as secrets are mounted."""
     status = path.stat()
     mode = stat.S_IMODE(status.st_mode)
     lent = status.st_uid == 0 and os.geteuid() != 0
     if mode & (0o037 if lent else 0o077):
-        return [f"cluster.key_file: {path} is open to other users (mode {mode:04o}): chmod 600 {path}"]
+        return [f"{setting}: {path} is open to other users (mode {mode:04o}): chmod 600 {path}"]
     return []
 
 
@@ -332,6 +343,18 @@ def _contradictions(settings: NodeSettings) -> list[str]:
         problems.append(f"node.id: {settings.node.id} is not among cluster.voters ({', '.join(map(str, ids))})")
     if not settings.cluster.id.strip():
         problems.append("cluster.id: must not be empty")
+    state, staged = settings.controller.state_bytes_max, settings.engine.snapshots.staged_bytes_max
+    if staged < 2 * state:  # Elections and positions are not refused: they go on beyond the limit of the state.
+        problems.append(
+            f"engine.snapshots.staged_bytes_max: {staged} is less than twice controller.state_bytes_max ({state}): "
+            "no voter could take the snapshot of a state that is allowed"
+        )
+    most = {"engine": settings.engine.max_entry_bytes, "storage.journal": settings.storage.journal.max_entry_bytes}
+    problems += [
+        f"{section}.max_entry_bytes: must be at least {MAX_ENTRY_BYTES}: other nodes write such entries"
+        for section, bytes_max in most.items()
+        if bytes_max < MAX_ENTRY_BYTES
+    ]
     if problems:
         return problems
     return _too_open(settings)

@@ -249,7 +249,7 @@ class OtherRequest(Head, frozen=True):
     other_code: int = 0
 
 
-Known = (
+ServedRequest = (
     HeartbeatRequest
     | ReplicaInfoRequest
     | AlterSyncStateSetRequest
@@ -269,10 +269,10 @@ Known = (
     | GetTopicRequest
     | NameServerRequest
 )
-Request = Known | OtherRequest
+Request = ServedRequest | OtherRequest
 
-_fast: msgspec.json.Decoder[Known] = msgspec.json.Decoder(Known, strict=False)
-REQUEST_TYPES: dict[int, type[Known]] = {kind.__struct_config__.tag: kind for kind in get_args(Known)}
+_fast: msgspec.json.Decoder[ServedRequest] = msgspec.json.Decoder(ServedRequest, strict=False)
+REQUEST_TYPES: dict[int, type[ServedRequest]] = {kind.__struct_config__.tag: kind for kind in get_args(ServedRequest)}
 
 
 def code_of(request: Request) -> int:

@@ -12,12 +12,9 @@ from quorate.model.words import lease_of
 STATUS: Final[Mapping[str, int]] = {
     "invalid": 400,
     "not_found": 404,
-    "cross_origin": 403,
     "method_not_allowed": 405,
     "too_large": 413,
-    "not_json": 415,
     "beyond_end": 416,
-    "wrong_host": 421,
     "node_failed": 502,
     "busy": 503,
     "not_followed": 503,

@@ -11,8 +11,10 @@ import msgspec
 from immutables import Map
 
 from quorate.events import (
+    BrokerDataCleaned,
     BrokerFenced,
     BrokerIdApplied,
+    BrokerRegistered,
     BrokerUnfenced,
     ClusterCreated,
     ControllerLeaderElected,
@@ -28,6 +30,7 @@ from quorate.events import (
 )
 from quorate.model import evolve as model
 from quorate.model import state as true
+from quorate.model.brokers import fault_of
 from quorate_spark.dashboard.model import (
     RECENT_MAX,
     AcknowledgedRole,
@@ -40,26 +43,10 @@ from quorate_spark.dashboard.model import (
     settled,
 )
 
-SILENCE: Final = "heartbeat expired"
-"""The evidence by which the moment of the fault is only estimated."""
 FIRST: Final = "first election"
 """The rule that names the first master of a set; nothing was lost before it."""
-LEARNER: Final = "asyncLearner"
-"""The capability by which a broker says it is a learner."""
 
 _replace = msgspec.structs.replace
-
-
-def fault_of(event: MasterElected | ElectionFailed | BrokerFenced) -> tuple[int | None, bool]:
-    """When what the event answers happened, and whether that is an estimate.
-
-    A closed connection is seen when it closes; silence begins, at the latest, with the last heartbeat.
-    """
-    if event.evidence == SILENCE and event.last_heartbeat_ms > 0:
-        return event.last_heartbeat_ms, True
-    if event.detected_ms > 0:
-        return event.detected_ms, False
-    return None, False
 
 
 def evolve(state: State, event: Event, stamp: Stamp) -> State:
@@ -124,18 +111,16 @@ def _as_is(model_set: true.BrokerSet, kept: BrokerSet, members: dict[int, Member
 
 
 def _member(replica: true.Replica, before: Member | None, stamp: Stamp) -> Member:
-    learner = replica.capabilities.get(LEARNER, "").lower() == "true"
     if before is None:
         before = Member(id=replica.broker_id, addr=replica.address, since=stamp.time_ms)
     is_now, was = (replica.registered, replica.fenced), (before.registered, before.fenced)
-    if (is_now, replica.address, learner) == (was, before.addr, before.learner):
+    if (is_now, replica.address) == (was, before.addr):
         return before
     return _replace(
         before,
         addr=replica.address,
         registered=replica.registered,
         fenced=replica.fenced,
-        learner=learner,
         since=before.since if is_now == was else stamp.time_ms,
         why="" if is_now == (True, False) else before.why,
     )
@@ -154,11 +139,13 @@ def _dated(broker_set: BrokerSet, event: Event, stamp: Stamp) -> BrokerSet:
             return _acknowledged(broker_set, event, stamp)
         case BrokerFenced():
             fenced = _replace(broker_set, members=_fenced(broker_set, event))
-            if event.broker_id != broker_set.master or broker_set.lost_at is not None:
-                return fenced
-            return _lost(fenced, event, stamp)
-        case BrokerUnfenced():
-            if event.broker_id != broker_set.master:
+            return _lost(fenced, event, stamp) if event.broker_id == broker_set.master else fenced
+        case BrokerDataCleaned():
+            gone = broker_set.master is not None and broker_set.member(broker_set.master) is None
+            return _lost(broker_set, event, stamp) if gone else broker_set
+        case BrokerUnfenced() | BrokerRegistered():
+            master = broker_set.member(broker_set.master)
+            if master is None or master.id != event.broker_id or master.fenced:
                 return broker_set
             return _replace(broker_set, lost_at=None, lost_estimated=False, lost_offset=None)
         case _:
@@ -189,7 +176,7 @@ def _elected(broker_set: BrokerSet, event: MasterElected, stamp: Stamp) -> Broke
 
 def _failed(broker_set: BrokerSet, event: ElectionFailed, stamp: Stamp) -> BrokerSet:
     return _replace(
-        broker_set if broker_set.lost_at is not None else _lost(broker_set, event, stamp),
+        _lost(broker_set, event, stamp),
         members=_judged(broker_set, event),
         master_since=None,
         master_offset=None,
@@ -198,8 +185,10 @@ def _failed(broker_set: BrokerSet, event: ElectionFailed, stamp: Stamp) -> Broke
     )
 
 
-def _lost(broker_set: BrokerSet, event: ElectionFailed | BrokerFenced, stamp: Stamp) -> BrokerSet:
-    """From here on nobody serves; it began when the fault did, or now."""
+def _lost(broker_set: BrokerSet, event: ElectionFailed | BrokerFenced | BrokerDataCleaned, stamp: Stamp) -> BrokerSet:
+    """From here on nobody serves, unless nobody did before; it began when the fault did, or now."""
+    if broker_set.lost_at is not None:
+        return broker_set
     fault, estimated = fault_of(event)
     began = stamp.time_ms if fault is None else fault
     return _replace(broker_set, lost_at=began, lost_estimated=estimated, lost_offset=stamp.offset)

@@ -27,7 +27,8 @@ from quorate.events import (
     TopicUpdated,
     VoterRebuilt,
 )
-from quorate_spark.dashboard.fold import FIRST, fault_of
+from quorate.model.brokers import fault_of
+from quorate_spark.dashboard.fold import FIRST
 from quorate_spark.dashboard.model import BrokerSet, State
 from quorate_spark.dashboard.rows import NOTHING, Names, Rows
 from quorate_spark.dashboard.spool import Fact

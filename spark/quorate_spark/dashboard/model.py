@@ -8,6 +8,7 @@ import msgspec
 from immutables import Map
 
 from quorate.events import NodeAddresses
+from quorate.model.brokers import UNSET_PRIORITY
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import State as Model
 
@@ -43,7 +44,6 @@ class Member(_Value, frozen=True, kw_only=True):
     """When it became alive, or stopped being so."""
     priority: int | None = None
     """As the last election saw it."""
-    learner: bool = False
     reported: AcknowledgedRole | None = None
 
     @property
@@ -69,7 +69,7 @@ class BrokerSet(_Value, frozen=True, kw_only=True):
     sync_epoch: int = 0
     sync_since: int | None = None
     lost_at: int | None = None
-    """Since when nobody is master, or the master is fenced (``fold.fault_of``)."""
+    """Since when there is no master, or it is away: fenced or cleaned since it was elected (``brokers.fault_of``)."""
     lost_estimated: bool = False
     """Is that the last heartbeat of a master that fell silent?"""
     lost_offset: int | None = None
@@ -108,6 +108,11 @@ class Leader(_Value, frozen=True, kw_only=True):
     silent_for_ms: int
 
 
+def said_priority(reported: int | None) -> int | None:
+    """None too for a broker that set none."""
+    return None if reported == UNSET_PRIORITY else reported
+
+
 def settled(broker_set: BrokerSet) -> BrokerSet:
     """The set with what follows from its other fields."""
     return msgspec.structs.replace(
@@ -119,11 +124,11 @@ def settled(broker_set: BrokerSet) -> BrokerSet:
 
 
 def _status(broker_set: BrokerSet) -> str:
-    if broker_set.master is None:
-        return "new" if broker_set.epoch == 0 else "lost"
-    master = broker_set.member(broker_set.master)
-    if master is None or master.fenced:
+    """A master that is elected while it is fenced is not lost: only what comes after its election says so."""
+    if broker_set.lost_at is not None:
         return "lost"
+    if broker_set.master is None:
+        return "new"
     if len(broker_set.sync) == 1 and len(broker_set.members) > 1:
         return "last"
     return "full" if len(broker_set.sync) >= len(broker_set.members) else "shrunk"
@@ -162,11 +167,6 @@ class State(_Value, frozen=True, kw_only=True):
     """Each as the model has it, with its times."""
     leases: OrderedMap[int] = OrderedMap()
     """In the order of their numbers (``lease_name``): the event that granted each."""
-
-    def setting(self, scope: str, name: str) -> str:
-        """A setting of the log; empty when it is not set."""
-        config = self.model.configs.get(scope)
-        return "" if config is None else config.values.get(name, "")
 
 
 def lease_name(lease: int) -> bytes:

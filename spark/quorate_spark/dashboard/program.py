@@ -7,15 +7,21 @@ import sys
 import time
 from argparse import Namespace
 from functools import partial
+from typing import Final
 
-from aiohttp import web
+import uvloop
 
 from quorate.asking import addresses, kafka_addresses
+from quorate.descriptors import SPARE
 from quorate.flags import typed
-from quorate.listening import ProtocolFactory, address_error
+from quorate.guarded_web import GuardedRunner
+from quorate.listening import address_error, fitted
 from quorate.log_filter import throttle_repeats
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
+
+ASKING_MAX: Final = 100
+"""Connections on which nodes are asked: aiohttp's own limit."""
 
 
 def settings_of(options: Namespace) -> Settings:
@@ -44,7 +50,8 @@ def serve(options: Namespace) -> int:
     settings = settings_of(options)
     throttle_repeats()
     service = Service(settings, lambda: time.time_ns() // 1_000_000)  # noqa: TID251  The one reader of the clock here.
-    return asyncio.run(_serve(service, settings, as_json=options.output == "json"))
+    # Not asyncio's own loop: it takes a thousand connections before it lets our door close one.
+    return uvloop.run(_serve(service, settings, as_json=options.output == "json"))
 
 
 async def _serve(service: Service, settings: Settings, *, as_json: bool) -> int:
@@ -52,10 +59,8 @@ async def _serve(service: Service, settings: Settings, *, as_json: bool) -> int:
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
-    runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=2.0)
-    listener: asyncio.Server | None = None
+    runner = service.runner()
     try:
-        await runner.setup()
         listener = await listen(runner, service, settings)
         port = listener.sockets[0].getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -66,22 +71,16 @@ async def _serve(service: Service, settings: Settings, *, as_json: bool) -> int:
         sys.stdout.flush()
         await asked.wait()
     finally:
-        if service.keeper is not None:
-            service.keeper.close()
-        if listener is not None:
-            listener.close()
         await runner.cleanup()
     return 0
 
 
-async def listen(runner: web.AppRunner, service: Service, settings: Settings) -> asyncio.Server:
-    """Listen, behind a door. Raises AddressError when the address cannot be had."""
-    if runner.server is None:
-        raise RuntimeError("the application is not set up")
-    service.keeper = ProtocolFactory(runner.server, settings.listening)
+async def listen(runner: GuardedRunner, service: Service, settings: Settings) -> asyncio.Server:
+    """Listen, behind a door. Raises UsageError, and AddressError when the address cannot be had."""
+    limits = fitted(settings.listening, SPARE + ASKING_MAX + len(settings.projections))
     try:
-        return await asyncio.get_running_loop().create_server(
-            service.keeper, settings.host, settings.port, backlog=1024
-        )
+        listener = await runner.listen(settings.host, settings.port, limits)
     except OSError as error:
         raise address_error("--port", settings.host, settings.port, error) from error
+    service.keeper = runner.keeper
+    return listener

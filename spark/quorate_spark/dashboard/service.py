@@ -16,8 +16,9 @@ import msgspec
 from aiohttp import web
 
 from quorate.errors import QuorateError, UsageError
+from quorate.guarded_web import GuardedRunner
 from quorate.listening import ProtocolFactory
-from quorate.origins import allowed_names, judge
+from quorate.origins import allowed_names
 from quorate_spark.dashboard.announced import PARAMETERS, NodeTopics, announced, path
 from quorate_spark.dashboard.answering import (
     LEASES,
@@ -128,6 +129,10 @@ class Service:
 
     # Life.
 
+    def runner(self) -> GuardedRunner:
+        """Runs the application behind its door."""
+        return GuardedRunner(self.app(), self._allowed, HEADERS)
+
     def app(self) -> web.Application:
         """The web application; it begins to follow when it starts."""
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_MAX)
@@ -220,27 +225,19 @@ class Service:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         try:
-            refused = judge(request.method, request.headers, self._allowed, has_body=request.body_exists)
-            if refused is not None:
-                raise ApiError(refused.code, refused.message)
-            response = await handler(request)
+            return await handler(request)
         except ApiError as error:
-            response = _json(error.body(), error.status)
+            return _json(error.body(), error.status)
         except UsageError as error:
-            response = _json(ApiError("invalid", str(error)).body(), 400)
+            return _json(ApiError("invalid", str(error)).body(), 400)
         except web.HTTPMethodNotAllowed as error:
             response = _json(ApiError("method_not_allowed", f"{request.method} is not for this path").body(), 405)
             response.headers["Allow"] = error.headers.get("Allow", "GET")
+            return response
         except web.HTTPRequestEntityTooLarge:
-            response = _json(ApiError("too_large", f"a body has at most {BODY_MAX} bytes").body(), 413)
+            return _json(ApiError("too_large", f"a body has at most {BODY_MAX} bytes").body(), 413)
         except web.HTTPException as error:
-            response = _json(ApiError("not_found", "there is nothing here").body(), error.status)
-        finally:
-            if self.keeper is not None:
-                self.keeper.answered(request.transport)
-        if not response.prepared:
-            response.headers.update(HEADERS)
-        return response
+            return _json(ApiError("not_found", "there is nothing here").body(), error.status)
 
     async def _panel(self, request: web.Request) -> web.StreamResponse:
         parameters, make = self._panels.routes.get(request.match_info["panel"], (None, None))

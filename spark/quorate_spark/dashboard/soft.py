@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from quorate.model.words import lease_number, lease_of
-from quorate_spark.dashboard.model import BrokerSet, State
+from quorate_spark.dashboard.model import BrokerSet, State, said_priority
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft_state import HealthSoft, HeardSoft, LeaseSoft, MemberSoft, NodeSoft, Soft
 
@@ -359,7 +359,7 @@ def members(item: _BrokerSet, broker_set: BrokerSet | None, now: int) -> dict[in
             max_offset=mine,
             behind=None if mine is None or end is None else max(0, end - mine),
             epoch=one.epoch,
-            priority=one.priority,
+            priority=said_priority(one.priority),
             heartbeat_age_ms=None if not one.last_heartbeat_ms else max(0, now - one.last_heartbeat_ms),
         )
     return by_id

@@ -35,6 +35,7 @@ class MemberSoft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Bytes behind its master (behind the furthest member where there is none)."""
     epoch: int | None
     priority: int | None
+    """Null too: it set none."""
     heartbeat_age_ms: int | None
 
 

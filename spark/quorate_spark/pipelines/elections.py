@@ -22,11 +22,10 @@ from quorate.events import (
     MasterElected,
     RoleChangeAcknowledged,
 )
+from quorate.model.brokers import fault_of
 from quorate_spark.pipelines.facts import Fact
 from quorate_spark.pipelines.fold import Fold
 from quorate_spark.serving import Election, Outage, Row
-
-EXPIRED: Final = "heartbeat expired"
 
 _replace = msgspec.structs.replace
 
@@ -72,10 +71,8 @@ def step(watch: Watch, fact: Fact) -> tuple[Watch, Iterable[Row]]:
 
 def _lost(fact: Fact, master: int, event: BrokerFenced | MasterElected | ElectionFailed | BrokerDataCleaned) -> Outage:
     """The outage that begins with this event."""
-    evidence, heartbeat_ms, detected = "", 0, 0
-    if not isinstance(event, BrokerDataCleaned):
-        evidence, heartbeat_ms, detected = event.evidence, event.last_heartbeat_ms, event.detected_ms
-    silent = evidence == EXPIRED and heartbeat_ms > 0
+    evidence, detected = ("", 0) if isinstance(event, BrokerDataCleaned) else (event.evidence, event.detected_ms)
+    fault, estimated = fault_of(event)
     return Outage(
         event_offset=fact.stamp.offset,
         broker_set=event.broker_set,
@@ -84,8 +81,8 @@ def _lost(fact: Fact, master: int, event: BrokerFenced | MasterElected | Electio
         lost_by=fact.type,
         lost_master=master,
         evidence=evidence,
-        fault_ms=heartbeat_ms if silent else detected or fact.stamp.time_ms,
-        fault_estimated=silent,
+        fault_ms=fact.stamp.time_ms if fault is None else fault,
+        fault_estimated=estimated,
         detected_ms=detected or fact.stamp.time_ms,
         failed_elections=0,
         ended_by=None,

@@ -15,6 +15,7 @@ import asyncio
 import base64
 import json
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -218,6 +219,7 @@ class Plugin(BaseAuthPlugin, BaseTopicPlugin):  # type: ignore[misc]
             will={**will, "retain": session.will_retain} if session.will_flag else None,
             member=self._me,
             member_epoch=self._epoch,
+            request_id=f"{time.time_ns() // 1_000_000}-{uuid.uuid4()}",  # It may be asked again: one connection.
         )
 
     async def on_broker_client_connected(self, client_id: str, client_session: Any) -> None:

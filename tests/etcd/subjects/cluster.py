@@ -56,3 +56,8 @@ def every_answer_names_the_same_cluster_and_member(etcd: Teller) -> None:
     etcd.ask("LeaseLeases")
     etcd.ask("Status")
     etcd.ask("MemberList")
+
+
+@case
+def leadership_for_the_number_0(etcd: Teller) -> None:
+    etcd.ask("MoveLeader", targetID=0)

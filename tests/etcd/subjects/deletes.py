@@ -114,3 +114,28 @@ def three_hundred_keys(etcd: Teller) -> None:
         etcd.quietly("Put", etcd.putting(f"{number:03}"))
     etcd.delete("100", to="300")
     etcd.all(count_only=True)
+
+
+def many_keys(etcd: Teller, count: int) -> None:
+    """So many, without a step."""
+    for at in range(0, count, 128):
+        puts = [etcd.put_op(f"{number:05}") for number in range(at, min(at + 128, count))]
+        etcd.quietly("Txn", {"success": puts})
+
+
+@case
+def more_keys_than_one_request_deletes(etcd: Teller) -> None:
+    many_keys(etcd, 4_097)
+    etcd.delete("", range_end=etcd.behind)
+    for hundred in range(41):  # What is left is deleted a little at a time.
+        etcd.quietly("DeleteRange", etcd.spanned(f"{hundred:03}", {"to": f"{hundred:03}a"}))
+
+
+@case
+def more_bytes_of_names_than_one_request_deletes(etcd: Teller) -> None:
+    keys = [f"{number}" + "k" * 400_000 for number in range(4)]
+    for key in keys:
+        etcd.quietly("Put", etcd.putting(key))
+    etcd.delete("", range_end=etcd.behind)
+    for key in keys:
+        etcd.quietly("DeleteRange", etcd.spanned(key, {}))

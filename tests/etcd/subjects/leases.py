@@ -238,3 +238,13 @@ def binary_keys(etcd: Teller) -> None:
     etcd.ask("LeaseTimeToLive", ID=lease, keys=True)
     etcd.ask("LeaseRevoke", ID=lease)
     etcd.all()
+
+
+@case
+def more_bytes_of_names_than_a_lease_holds(etcd: Teller) -> None:
+    lease = etcd.grant()
+    for number in range(3):
+        etcd.put(f"{number}" + "k" * 400_000, lease=lease)
+    etcd.put("3" + "k" * 400_000, lease=lease)
+    etcd.ask("LeaseRevoke", ID=lease)
+    etcd.all(count_only=True)

@@ -192,3 +192,23 @@ def five_long_values_in_one_answer(etcd: Teller) -> None:
     for key in "a", "b", "c", "d", "e":
         etcd.put(key, key.encode() * 1_000_000)
     etcd.all()
+
+
+@case
+def a_kept_value_that_is_not_there_under_a_lease_that_is_not_there(etcd: Teller) -> None:
+    lease = etcd.own_lease()
+    etcd.put("a", ignore_value=True, lease=lease)
+    etcd.txn(then=[etcd.put_op("a", ignore_value=True, lease=lease)])
+    etcd.txn(then=[etcd.put_op("a", "1", lease=lease)])
+
+
+@case
+def a_name_that_is_no_text(etcd: Teller) -> None:
+    etcd.put(b"\xff" * 200_000, "1")
+    etcd.put("a" * 350_000, b"1" * 400_000)
+    etcd.delete("", range_end=etcd.behind)
+
+
+@case
+def much_of_a_name_that_is_no_text(etcd: Teller) -> None:
+    etcd.put(b"\xff" * 800_000, "1")

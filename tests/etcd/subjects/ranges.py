@@ -270,3 +270,11 @@ def a_sort_of_equal_values_downwards(etcd: Teller) -> None:
         etcd.put(key, "same")
     etcd.all(sort_target="VALUE", sort_order="DESCEND")
     etcd.all(sort_target="VERSION", sort_order="DESCEND")
+
+
+@case
+def an_order_that_nobody_knows(etcd: Teller) -> None:
+    etcd.put("b", "1")
+    etcd.put("a", "2")
+    etcd.all(sort_order=9)
+    etcd.all(sort_order=-1, sort_target="VALUE")

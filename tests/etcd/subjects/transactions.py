@@ -3,6 +3,7 @@
 from itertools import product
 
 from tests.etcd.registry import add, case
+from tests.etcd.subjects.deletes import many_keys
 from tests.etcd.teller import FAR, Case, Fields, Teller
 
 RESULTS = ("EQUAL", "NOT_EQUAL", "GREATER", "LESS")
@@ -519,3 +520,39 @@ def a_swap_by_mod_revision(etcd: Teller) -> None:
     revision = seen[0].mod_revision if seen else 1
     for value in "2", "3":
         etcd.txn([etcd.compared("a", "EQUAL", mod_revision=revision)], [etcd.put_op("a", value)], [etcd.get_op("a")])
+
+
+# -- bounds that etcd does not have; each is in docs/grpc.md
+
+
+@case
+def seventeen_deep(etcd: Teller) -> None:
+    inner = etcd.put_op("a", "1")
+    for _ in range(16):
+        inner = etcd.txn_op(then=[inner])
+    etcd.txn(then=[inner])
+
+
+@case
+def more_operations_than_it_has_with_those_within(etcd: Teller) -> None:
+    inner = etcd.txn_op(then=[etcd.get_op("a")] * 17)
+    etcd.txn(other=[inner] * 60)
+
+
+@case
+def more_revisions_than_it_asks_at(etcd: Teller) -> None:
+    parts = [range(at, at + 52) for at in range(1, 257, 52)]
+    inner = [etcd.txn_op(then=[etcd.get_op("a", revision=number) for number in part]) for part in parts]
+    etcd.txn(other=inner)
+
+
+@case
+def a_longer_answer_than_a_write_has(etcd: Teller) -> None:
+    etcd.put("a", b"x" * 900_000)
+    etcd.txn(then=[etcd.get_op("a")] * 8)
+
+
+@case
+def more_keys_than_it_looks_at(etcd: Teller) -> None:
+    many_keys(etcd, 1_100)
+    etcd.txn([etcd.compared("", "GREATER", version=0, range_end=etcd.behind)] * 60)

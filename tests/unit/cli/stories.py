@@ -1,13 +1,20 @@
 """Facts for tests of what is told."""
 
 from quorate.cli.facts import Fact
-from quorate.events import Candidate, ControllerLeaderElected, Event, MasterElected, Stamp
+from quorate.events import BrokerIdApplied, Candidate, ControllerLeaderElected, Event, MasterElected, Stamp
 
 T0 = 1_700_000_000_000
 
 
 def fact(offset: int, time_ms: int, event: Event) -> Fact:
     return Fact(Stamp(offset=offset, term=1, time_ms=T0 + time_ms), event)
+
+
+def applied(broker_id: int, broker_set: str = "broker-a", address: str = "") -> BrokerIdApplied:
+    where = address or f"h:{broker_id}"
+    return BrokerIdApplied(
+        cluster="c", broker_set=broker_set, broker_id=broker_id, address=where, register_check_code=""
+    )
 
 
 def candidate(broker_id: int, out_by: str = "", *, alive: bool = True) -> Candidate:

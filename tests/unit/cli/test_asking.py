@@ -110,6 +110,16 @@ def test_nobody_answers_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> No
     assert "$QUORATE_NODE" in said[2]
 
 
+def test_whoever_looks_for_grpc_names_every_silent_node(capsys: pytest.CaptureFixture[str]) -> None:
+    """A simulated service that finds nobody says whom it asked, and what to do once."""
+    assert program.main(["simservice", "--node", f"{DEAD},127.0.0.1:2"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"quorate: node {DEAD}: [Errno 111] Connection refused",
+        "node 127.0.0.1:2: [Errno 111] Connection refused",
+        f"no node answers: {asking.REMEDY}",
+    ]
+
+
 @pytest.mark.parametrize("says", [b"", b"\x00\x00\x00\x10hello of a voter"])
 def test_a_port_that_is_not_http_is_named(says: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     """rpc and kafka close the line, raft says hello: no raw bytes are shown, and the port that is meant is said."""

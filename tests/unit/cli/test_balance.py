@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from quorate.cli import program
-from quorate.gateway.http.answers import Balance, Done
+from quorate.gateway.http.answers import Balance, Done, Quorum, QuorumMember
 from quorate.metadata.balance import SPREAD, Move
 from quorate.metadata.commands import MasterIs
 from quorate.metadata.segment_balance import SegmentMove
@@ -16,14 +17,16 @@ from tests.unit.cli.served import Served, serving
 MOVE = Move(
     broker_set="a", old=1, new=2, from_place="h1", to_place="h2", rule=SPREAD, why="h1 leads 2 sets, h2 leads 0"
 )
-PLAN = Balance(offset=9, time_ms=5, node=1, moves=(MOVE,), before={"h1": 2, "h2": 0}, after={"h1": 1, "h2": 1})
+PLAN = Balance(
+    offset=9, time_ms=5, node=1, by="leader", moves=(MOVE,), before={"h1": 2, "h2": 0}, after={"h1": 1, "h2": 1}
+)
 SEGMENT = SegmentMove(
     segment="orders/3", old="m1", new="m2", from_place="r1", to_place="r2", rule="a member that leads less",
     why="m1 leads 4 open segments, m2 leads 0",
 )  # fmt: skip
 ADVICE = HandOver(member="mq1", clients=12, hand_over=6, why="mq1 has 12 clients, and its share of all would be 6")
 WHOLE = Balance(
-    offset=9, time_ms=5, node=1, moves=(MOVE,), before={"h1": 2, "h2": 0}, after={"h1": 1, "h2": 1},
+    offset=9, time_ms=5, node=1, by="leader", moves=(MOVE,), before={"h1": 2, "h2": 0}, after={"h1": 1, "h2": 1},
     segments=(SEGMENT,), segments_before={"m1": 4, "m2": 0}, segments_after={"m1": 3, "m2": 1}, hand_over=(ADVICE,),
 )  # fmt: skip
 DONE = Done(
@@ -49,6 +52,32 @@ def test_a_dry_run_prints_the_plan_and_asks_for_nothing(node: Served, capsys: py
     assert "h1 leads 2 sets, h2 leads 0" in out
     assert out.lower().rsplit("place", 1)[1].split() == ["leads", "then", "h1", "2", "1", "h2", "0", "1"]
     assert [(method, path) for method, path, _, _ in node.asked] == [("GET", "/v1/balance")]
+
+
+def test_the_plan_is_the_leader_s_whoever_is_asked(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """A follower says that it follows, and the leader is asked; where that cannot be, whose plan it is is told."""
+    node.answers["/v1/balance"] = msgspec.structs.replace(PLAN, by="follower", node=2, moves=())
+    addresses = dict.fromkeys(("rpc", "raft", "kafka"), "h:1")
+    with serving() as leader:
+        voters = [
+            QuorumMember(
+                id=number, leader=number == 1, connected=True, version="1", started_ms=0, dir_uuid="", http=http,
+                **addresses,
+            )
+            for number, http in ((1, leader.address), (2, node.address))
+        ]  # fmt: skip
+        node.answers["/v1/quorum"] = Quorum(
+            offset=9, time_ms=5, node=2, cluster_id="c", leader=1, term=3, role="follower", voting=True,
+            commit_index=1, applied_index=1, leader_since_ms=0, leader_cause="silent", voters=voters,
+        )  # fmt: skip
+        assert program.main(["balance", "--dry-run", "--node", node.address]) == 0
+        said = capsys.readouterr()
+        assert "nothing to move" in said.out
+        assert "the plan of node 2, which follows" in said.err
+        leader.answers["/v1/balance"] = PLAN
+        assert program.main(["balance", "--dry-run", "--node", node.address]) == 0
+        said = capsys.readouterr()
+        assert (MOVE.why in said.out, said.err) == (True, "")
 
 
 def test_the_moves_are_those_of_the_plan(node: Served, capsys: pytest.CaptureFixture[str]) -> None:

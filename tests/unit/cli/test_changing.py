@@ -132,12 +132,16 @@ def test_a_master_is_elected_or_named(node: Served, capsys: pytest.CaptureFixtur
     [
         "topics create",
         "topics create orders --at 5",
+        "topics create orders --stale",
+        "topics change orders --at-least 5",
+        "topics delete orders --linearizable",
         "topics create orders --attribute x",
         "topics make orders",
         "elections elect",
         "elections elect a 2",
         "elections transfer a",
         "elections elect a --at 5",
+        "elections elect a --stale",
     ],
 )
 def test_what_cannot_be_asked_changes_nothing(node: Served, words: str) -> None:

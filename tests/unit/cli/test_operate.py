@@ -95,6 +95,16 @@ def test_status_names_what_the_node_runs_on(node: Served, capsys: pytest.Capture
     assert not {"runs", "journal"} & {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
 
 
+def test_status_has_a_row_for_each_alarm(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the words of the node, in its order; without an alarm there is no such row, nor of the past."""
+    told = ["node 2 stopped: its state was wrong at index 7: a reason", "node 3 lost entries"]
+    for alarms, rows in ((told, told), ([], []), (None, [])):
+        node.answers["/v1/status"] = msgspec.structs.replace(a_status(healthy=False), alarms=alarms)
+        assert run(node, "status") == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if line.startswith("alarm")] == [f"{'alarm':<12}  {row}" for row in rows]
+
+
 def test_config_shows_what_is_in_force_and_whence(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
     """Every setting with its source, and what the log says beside; an older build tells the log's alone."""
     held = [
@@ -275,17 +285,48 @@ def test_the_topics_of_a_set_are_those_its_brokers_told_the_node(
         topic="orders", read_queues=8, write_queues=8, permission=6, filter_type="SINGLE_TAG", system_flags=0,
         order=True, attributes={"message.type": "FIFO"},
     )  # fmt: skip
-    told = BrokerTopics(**AT, broker_set="a", brokers=[broker], version=version, topics=[topic], next=None)
+    told = BrokerTopics(
+        **AT, broker_set="a", source="brokers", names=["orders"], brokers=[broker], version=version, topics=[topic],
+        next=None,
+    )  # fmt: skip
     node.answers["/v1/brokers/a/topics"] = told
     assert run(node, "brokers", "a", "--topics") == 0
     said = capsys.readouterr()
     assert "0 at h:1: heard 30 ms ago" in said.err
     assert "data version: state 2, 77, counter 5" in said.err
     assert "message.type=FIFO" in said.out
-    node.answers["/v1/brokers/a/topics"] = msgspec.structs.replace(told, brokers=[], version=None, topics=[])
-    assert run(node, "brokers", "a", "--topics", "-o", "json") == 0
-    assert "no broker of it has told this node its topics" in capsys.readouterr().err
     assert run(node, "brokers", "--topics") == 2
+
+
+def test_topics_that_brokers_told_another_node_are_asked_of_it(
+    node: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The leader first. Where no node was told, or none answers, the names of the log are shown, and whose they are."""
+    node.answers["/v1/brokers"] = BrokerSets(**AT, brokers=[a_set("a", 1)], next=None)
+    of_log = BrokerTopics(
+        **AT, broker_set="a", source="log", names=["bills", "orders"], brokers=[], version=None, topics=[], next=None
+    )
+    node.answers["/v1/brokers/a/topics"] = of_log
+    with serving() as other:
+        quorum = a_quorum(3, 3)
+        places = (node.address, node.address, other.address)
+        voters = [msgspec.structs.replace(one, http=http) for one, http in zip(quorum.voters, places, strict=True)]
+        node.answers["/v1/quorum"] = msgspec.structs.replace(quorum, voters=voters)
+        other.answers["/v1/brokers/a/topics"] = of_log
+        assert run(node, "brokers", "a", "--topics") == 0
+        said = capsys.readouterr()
+        assert said.out.splitlines() == ["bills", "orders"]
+        assert "these are the names they registered with" in said.err
+        version = DataVersion(state_version=2, timestamp_ms=77, counter=5)
+        told = msgspec.structs.replace(of_log, node=3, source="brokers", version=version)
+        other.answers["/v1/brokers/a/topics"] = told
+        assert run(node, "brokers", "a", "--topics", "-o", "json") == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out)[0]["node"] == 3
+        assert "brokers told node 3, not node 1" in said.err
+        asked = len(other.asked)
+        assert run(node, "brokers", "a", "--topics", "--at", "5") == 0
+        assert (len(other.asked), node.asked[-1][2]["at"]) == (asked, "5")
 
 
 def test_a_broker_shows_what_it_said_of_itself(node: Served, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,13 +54,15 @@ def test_a_command_s_own_status_is_the_program_s(monkeypatch: pytest.MonkeyPatch
     assert program.main(["quorum"]) == REFUSED
 
 
-@pytest.mark.parametrize("word", program.OWN)
+@pytest.mark.parametrize("word", [*program.OWN, *program.BESIDE])
 def test_every_word_loads_and_has_help(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table of words points at commands that exist."""
+    """The table of words points at commands that exist, and their help is plain text."""
     with pytest.raises(SystemExit) as ended:
         program.main([word, "--help"])
     assert ended.value.code == 0
-    assert f"usage: quorate {word}" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"usage: quorate {word}" in told
+    assert "``" not in told
 
 
 @pytest.mark.parametrize("typed", [[], ["no-such-word"], ["why"], ["log"], ["status", "--no-such-flag"]])

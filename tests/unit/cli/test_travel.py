@@ -2,6 +2,7 @@
 
 import json
 import re
+from argparse import ArgumentParser, _SubParsersAction
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -10,8 +11,9 @@ import pytest
 
 from quorate.cli import program
 from quorate.cli.facts import clock
+from quorate.cli.travel import READS
 from quorate.events import TopicDeleted
-from quorate.gateway.http.answers import Diff, Log, LogEvent, StateHash, Topics
+from quorate.gateway.http.answers import Diff, Feature, Log, LogEvent, StateHash, Topics
 from quorate.metadata.commands import FenceBroker, PutTopic
 from quorate.model.diff import Change, changes
 from quorate.model.state import EMPTY
@@ -56,11 +58,76 @@ def test_at_runs_a_read_command_on_the_past(node: Served, capsys: pytest.Capture
     assert json.loads(capsys.readouterr().out) == []
 
 
-@pytest.mark.parametrize("words", [("at", "7"), ("at", "7", "demo"), ("at", "7", "config", "cluster", "a=b")])
+def test_the_feature_level_and_what_if_have_a_past_too(node: Served) -> None:
+    """As every command that takes ``--at`` has."""
+    node.answers["/v1/feature"] = Feature(**AT, level=1, highest=2, nodes=[])
+    assert run(node, "at", "7", "feature") == 0
+    assert node.asked[-1][2]["at"] == "7"
+    run(node, "at", "7", "whatif", "--fail", "node/2")
+    assert json.loads(node.asked[-1][3])["at"] == 7
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("at", "7"),
+        ("at", "7", "demo"),
+        ("at", "7", "config", "cluster", "a=b"),
+        ("at", "7", "feature", "raise"),
+    ],
+)
 def test_the_past_can_only_be_read(node: Served, words: tuple[str, ...]) -> None:
     """No command, a command that reads nothing, and a change are used wrongly; nothing is sent."""
     assert run(node, *words) == 2
     assert node.asked == []
+
+
+OF_NOW = {
+    *(("kv", "put"), ("kv", "del"), ("kv", "watch"), ("kv", "lease")),
+    *(("lease", "grant"), ("lease", "revoke"), ("lease", "keep-alive"), ("lease", "ttl")),
+    *(("offsets", "commit"), ("offsets", "delete")),
+    *(("schemas", "register"), ("schemas", "delete"), ("schemas", "compatibility")),
+}
+"""What changes something, waits for what comes, or tells what no log has. A level is a setting: see ``config``.
+``kv lease`` is ``lease``."""
+
+
+def actions(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+    """The words behind a command's own that have arguments of their own; itself, where there are none."""
+    (found, *_) = [act.choices for act in parser._actions if isinstance(act, _SubParsersAction)] or [{"": parser}]
+    return dict(found)
+
+
+@pytest.mark.parametrize("word", READS)
+def test_whatever_can_be_looked_at_can_be_looked_at_in_the_past(word: str) -> None:
+    """Every action of a command that ``at`` takes has ``--at``; whoever adds one that has not says why, above."""
+    command = actions(program.parser(word))[word]
+    without = {(word, name) for name, own in actions(command).items() if "--at" not in own._option_string_actions}
+    assert without == {one for one in OF_NOW if one[0] == word}
+
+
+def test_leases_and_schemas_of_the_past_are_asked_for_by_offset(node: Served) -> None:
+    """Page by page, a schema with its versions."""
+    lease = {"ttl_s": 9, "granted_ms": 1, "remaining_s": 0, "keys": 0, "left_ms": None}
+    pages = {None: ("a", "a"), "a": ("b", None)}
+
+    def leases(query: dict[str, str]) -> dict[str, Any]:
+        number, more = pages[query.get("after")]
+        return {**AT, "leases": [{"lease": number, **lease}], "next": more}
+
+    node.answers["/v1/leases"] = leases
+    assert run(node, "at", "7", "lease", "list") == 0
+    node.answers["/schemas"] = []
+    assert run(node, "at", "7", "schemas", "list") == 0
+    node.answers["/subjects/s/versions"] = [1]
+    node.answers["/subjects/s/versions/latest"] = {"subject": "s", "version": 1, "id": 3, "schema": "x"}
+    assert run(node, "at", "7", "schemas", "show", "s") == 0
+    assert [(path, query["at"]) for _, path, query, _ in node.asked] == [
+        *[("/v1/leases", "7")] * 2,
+        ("/schemas", "7"),
+        ("/subjects/s/versions/latest", "7"),
+        ("/subjects/s/versions", "7"),
+    ]
 
 
 def log(query: dict[str, str]) -> Log:
@@ -260,6 +327,22 @@ ELECTION = {"offset": 3, "trigger": "heartbeat lost", "explanation": "It was fit
             {"election": ELECTION},
             {"election": {**ELECTION, "acknowledged": True}},
             [["election acknowledged", "no", "yes"]],
+        ),
+        (
+            {"election": {**ELECTION, "decided_by": "higher epoch"}},
+            {"election": {**ELECTION, "trigger": "admin", "decided_by": "designated"}},
+            [
+                ["election trigger", "heartbeat lost", "an operator"],
+                ["election decided by", "highest epoch", "named by the operator"],
+            ],
+        ),
+        (
+            {"election": {**ELECTION, "decided_by": "designated"}, "values": {"trigger": "admin"}},
+            {"election": {**ELECTION, "decided_by": ""}, "values": {"trigger": "broker"}},
+            [
+                ["election decided by", "named by the operator", "nobody may stand"],
+                ["values trigger", "admin", "broker"],
+            ],
         ),
         (
             {"election": None, "sync_state_set": [1, 2]},

@@ -322,7 +322,7 @@ class ListMachine:
             self.led()
 
     def snapshot_rows(self) -> Iterable[tuple[Family, bytes, bytes]]:
-        return [("rows", key, value) for key, value in self.store.scan("rows")]
+        return (("rows", key, value) for key, value in self.store.scan("rows"))
 
     def prepare(self) -> Iterator[None]:
         yield
@@ -393,6 +393,7 @@ class Node:
             network=_NodeNetwork(cluster.wires, self.id),
             worker=self.worker,
             store_worker=self.store_worker,
+            reader=self.reader,
             scheduler=cluster.time,
             rng=random.Random(cluster.seed * 1000 + self.id * 100 + self.lives),
             on_fatal=self.fatal.append,

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -165,9 +167,9 @@ def test_jobs_that_end_while_the_loop_is_busy_cost_one_wake_up(node: Loop) -> No
     wakes: list[int] = []
     call = node.loop.call_soon_threadsafe
 
-    def counted(callback: Callable[[], None]) -> asyncio.Handle:
+    def counted(callback: Callable[[], None], context: Context) -> asyncio.Handle:
         wakes.append(1)
-        return call(callback)
+        return call(callback, context=context)
 
     node.loop.call_soon_threadsafe = counted  # type: ignore[method-assign, assignment]
     ended = threading.Event()
@@ -179,6 +181,22 @@ def test_jobs_that_end_while_the_loop_is_busy_cost_one_wake_up(node: Loop) -> No
     node.run(lambda: len(done) == 51)
     assert len(wakes) <= 2
     node.close()
+
+
+def test_a_report_runs_in_the_context_of_the_worker_s_maker() -> None:
+    """What tells in the log whose line it is outlives the way over the thread, for each of several workers."""
+    whose, seen = ContextVar("whose", default=0), list[int]()
+
+    def made(number: int) -> Loop:
+        whose.set(number)
+        return Loop()
+
+    nodes = [copy_context().run(made, number) for number in (1, 2)]
+    for number, node in enumerate(nodes, 1):
+        node.worker.submit(lambda: None, lambda: seen.append(whose.get()))
+        node.run(partial(lambda number: len(seen) == number, number))
+        node.close()
+    assert seen == [1, 2]
 
 
 def test_a_failed_job_stops_everything(node: Loop) -> None:

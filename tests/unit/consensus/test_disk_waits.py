@@ -1,6 +1,7 @@
 """Nothing that a peer or a client waits for is behind a slow disk but the sync it rests on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from quorate.consensus.ports import Index
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.errors import StorageError
 from tests.unit.consensus.raft_cluster import Cluster, Node
+from tests.unit.consensus.test_snapshots import PATIENT, behind
 
 EAGER = EngineSettings(
     snapshots=SnapshotSettings(check_period_s=0.01, retain_entries=4, trim_slack_entries=4), disk_stall_fatal_s=5.0
@@ -189,6 +191,34 @@ def test_a_read_that_hangs_holds_up_only_the_follower_that_lags() -> None:
     assert (behind.journal.last_index, leader.reader.pending()) == (lacked, 1)
     answer([leader])
     cluster.settle()
+
+
+def test_a_read_of_the_store_that_hangs_holds_up_only_who_is_sent_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower needs a snapshot, and the leader's store does not answer: heartbeats go on and entries are committed
+    with the other follower as fast as ever; then the one that lags gets its state.
+    """
+    cluster, leader, lagging = behind(settings=PATIENT)
+    hang(leader)
+    scan = leader.store.scan
+
+    def hanging(*place: Any) -> Iterator[tuple[bytes, bytes]]:
+        return map(read, scan(*place))
+
+    def read(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        assert not leader.disk.hangs, "the loop waits for the store"
+        return pair
+
+    monkeypatch.setattr(leader.store, "scan", hanging)
+    cluster.wires.heal()
+    term, had = leader.engine.term, lagging.engine.applied_index
+    for i in range(300):
+        assert commit_s(cluster, leader, b"later %d" % i) <= 0.006
+        cluster.run(0.01)
+    assert (leader.engine.is_leader, leader.engine.term, lagging.engine.leader_id) == (True, term, leader.id)
+    assert (lagging.engine.applied_index, leader.reader.pending()) == (had, 1)
+    answer([leader])
+    cluster.settle()
+    assert lagging.machine.values() == leader.machine.values()
 
 
 def test_what_is_applied_late_is_not_waited_for_on_the_loop() -> None:

@@ -11,6 +11,7 @@ import pytest
 from pysyncobj import syncobj
 
 from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.raft.caught_up import CAUGHT_UP_S
 from quorate.consensus.raft.pysyncobj_engine import PYSYNCOBJ_SHA256, check_pysyncobj
 from quorate.consensus.settings import EngineSettings
 from quorate.consensus.transport import codec
@@ -651,6 +652,76 @@ def test_a_lagging_follower_is_fed_in_bounded_messages() -> None:
     cluster.settle()
     assert max(sizes) == 4
     assert lagging.machine.values() == leader.machine.values()
+
+
+def moments_behind(cluster: Cluster, node: Node, committed: int) -> int:
+    """Let it apply so much; how many times it knew a leader, and said that it had not caught up. It never said it had
+    before it was so.
+    """
+    behind = 0
+    while not node.engine.caught_up:
+        behind += node.engine.leader_id is not None
+        cluster.run(0.001)
+        assert node.engine.applied_index >= committed or not node.engine.caught_up
+    return behind
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["restarted", "cut off for longer than it may lag"])
+def test_a_follower_that_is_behind_says_so_until_it_has_applied_what_was_committed(anew: bool) -> None:
+    """It knows its leader long before; a leader of the same term, as a restarted node finds it."""
+    cluster = Cluster(3, settings=EngineSettings(append_entries=4, append_bytes=400, window_bytes=400))
+    leader = cluster.elect()
+    write(cluster, leader, 10)
+    cluster.settle()
+    lagging = next(node for node in cluster.nodes.values() if node is not leader)
+    cluster.run_until(lambda: lagging.engine.caught_up)
+    if anew:
+        cluster.wires.isolate(lagging.id)
+        cluster.run(CAUGHT_UP_S + 1)
+        write(cluster, leader, 200)
+        assert not lagging.engine.caught_up
+        cluster.wires.heal()
+    else:
+        lagging.kill()
+        write(cluster, leader, 200)
+        lagging.start()
+    assert moments_behind(cluster, lagging, leader.engine.commit_index) > 10
+    assert lagging.engine.term == leader.engine.term
+    assert lagging.machine.values() == leader.machine.values()
+
+
+def test_a_change_of_leaders_leaves_those_caught_up_who_were() -> None:
+    """Neither its followers nor the new leader say otherwise at any moment: nobody who asks sees it come and go."""
+    cluster = Cluster(5)
+    cluster.elect().kill()
+    write(cluster, cluster.elect(), 10)
+    cluster.settle()
+    rest = [node for node in cluster.nodes.values() if node.up]
+    cluster.run_until(lambda: all(node.engine.caught_up for node in rest))
+    rest.remove(first := cluster.elect())
+    first.kill()
+    while cluster.leader is None:
+        cluster.run(0.001)
+        assert all(node.engine.caught_up for node in rest)
+    write(cluster, cluster.elect(), 10)
+    assert all(node.engine.caught_up for node in rest)
+
+
+@SIZES
+def test_a_leader_of_restarted_nodes_has_caught_up_when_its_own_entry_is_applied(count: int) -> None:
+    """Before, it does not know what is committed; and neither do those who follow it."""
+    cluster = Cluster(count)
+    write(cluster, cluster.elect(), 10)
+    cluster.settle()
+    for node in cluster.nodes.values():
+        node.kill()
+    for node in cluster.nodes.values():
+        node.start()
+    while cluster.leader is None:
+        assert not any(node.engine.caught_up for node in cluster.nodes.values())
+        cluster.run(0.0005)
+    assert cluster.leader.engine.caught_up
+    cluster.run_until(lambda: all(node.engine.caught_up for node in cluster.nodes.values()))
 
 
 def test_many_proposals_of_one_turn_are_one_message() -> None:

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from structlog.testing import capture_logs
 
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
 from quorate.consensus.raft.flow import PeerFlow
@@ -379,8 +380,19 @@ def test_a_leader_that_holds_an_acknowledgement_proves_the_loss_of_it() -> None:
     cluster, leader, node = went_back()
     other = next(n for n in cluster.nodes.values() if n not in {leader, node})
     cluster.wires.hold(other.id, node.id)  # Not every term can be known.
-    node.start()
-    cluster.run_until(lambda: leader.engine.followers_that_lost)
+    acknowledged = leader.engine._core.match(NodeId(node.id))
+    with capture_logs() as logged:
+        node.start()
+        cluster.run_until(lambda: leader.engine.followers_that_lost)
+        cluster.run(0.1)
+    assert [line for line in logged if line["event"].startswith("a follower lost")] == [
+        {
+            "event": "a follower lost entries that it had acknowledged",
+            "log_level": "critical",
+            "follower": node.id,
+            "up_to": acknowledged,
+        }
+    ]
     assert leader.engine._core.match(NodeId(node.id)) == 0
     assert leader.engine.alarms == (
         f"node {node.id} lost entries that it had acknowledged, and does not count before it has come back",

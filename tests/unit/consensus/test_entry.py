@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.consensus.entry import MAX_REPLY_BYTES, Entry, EntryFormatError, decode_entry, encode_entry
-from quorate.consensus.ports import Term
+from quorate.consensus.entry import (
+    MAX_REPLY_BYTES,
+    Entry,
+    EntryFormatError,
+    decode_entry,
+    encode_entry,
+)
+from quorate.consensus.ports import MAX_ENTRY_BYTES, Term
 from quorate.errors import UsageError
 
 numbers = st.integers(0, 2**64 - 1)
@@ -99,7 +105,7 @@ def test_a_changed_header_never_raises_anything_else(position: int, change: int)
         {"base_offset": -1},
         {"count": 2**32},
         {"decided_term": 2**64},
-        {"batch": bytes(1024 * 1024)},
+        {"batch": bytes(MAX_ENTRY_BYTES)},
     ],
 )
 def test_what_does_not_fit_is_refused(wrong: dict[str, object]) -> None:

@@ -45,6 +45,7 @@ def test_nothing_is_founded_while_one_voter_is_missing(count: int) -> None:
     for node in cluster.nodes.values():
         if node.id != count:
             node.start()
+            assert node.engine.waits_for.endswith("by all of its voters, and the first round of asking is not over")
     cluster.run(20.0)
     assert cluster.leader is None
     assert f"of node {count}" in cluster.nodes[1].engine.waits_for

@@ -437,7 +437,7 @@ def test_the_largest_entry_fits_and_is_read_back(tmp_path: Path) -> None:
     "wrong",
     [
         {"segment_bytes": 4096},
-        {"segment_bytes": 2_000_001},
+        {"segment_bytes": 8_000_001},
         {"segment_bytes": 1 << 32},
         {"tail_bytes": -1},
         {"read_bytes": 100},

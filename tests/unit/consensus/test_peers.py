@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
@@ -58,6 +59,7 @@ class End:
                 refused=lambda peer, reason: self.refused.append((peer, reason)),
                 directory_of=self.directories.get,
             ),
+            at_turns_end=lambda callback: asyncio.get_running_loop().call_soon(callback),
         )
 
     def _frame(self, peer: NodeId, frame: bytes) -> None:
@@ -701,3 +703,14 @@ def test_who_must_be_told_of_another_life_first_says_hello_again() -> None:
         assert second.told[-1] == ELSEWHERE
 
     with_ends(scenario, one, two)
+
+
+def test_a_tls_client_is_told_at_once() -> None:
+    """On a listener without TLS, by an alert of its own protocol; it is counted as what is malformed."""
+
+    async def scenario(end: End) -> None:
+        with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
+            await asyncio.open_connection("127.0.0.1", end.port, ssl=ssl.create_default_context(), server_hostname="n")
+        assert end.refused == [(None, "malformed")]
+
+    with_ends(scenario, End(1, ports_of(1)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,35 @@ def test_a_pass_reads_everything_in_slices(rig: Rig) -> None:
     assert sealed >= 3
     assert sum(slices) > 40 * 100 + 2 * 40 * 100 + (sealed - 1) * 5000
     assert max(slices) <= 3100
+
+
+def test_a_pass_reads_the_disk_and_not_what_memory_remembers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store forgets what it read once, before anything is read of it; the kernel each segment, before its head."""
+    done: list[str] = []
+    forget, peek, scan = rig.store.forget_reads, rig.disk.peek, rig.store.scan
+
+    def noted(call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
+        def noting(*args: Any) -> Any:
+            done.append(name(*args))
+            return call(*args)
+
+        return noting
+
+    monkeypatch.setattr(rig.store, "forget_reads", noted(forget, lambda: "forget the store"))
+    monkeypatch.setattr(rig.store, "scan", noted(scan, lambda *_: "scan"))
+    monkeypatch.setattr(rig.disk, "forget_reads", noted(rig.disk.forget_reads, lambda name: f"forget {name}"))
+    monkeypatch.setattr(rig.disk, "peek", noted(peek, lambda name, *_: f"read {name}"))
+    list(rig.scrub.slices())
+    segments = [segment_name(number) for number in rig.journal.sealed_segments()]
+    assert list(dict.fromkeys(done)) == [
+        "forget the store",
+        "scan",
+        *(did for name in segments for did in (f"forget {name}", f"read {name}")),
+    ]
+    assert [what for what in done if what.startswith("forget")] == [
+        "forget the store",
+        *(f"forget {name}" for name in segments),
+    ]
 
 
 def test_a_pass_takes_its_time_and_comes_again(rig: Rig) -> None:

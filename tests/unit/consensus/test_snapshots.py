@@ -1,7 +1,7 @@
 """Trimming and snapshots: a follower too far behind gets the state, whole or not at all, whatever dies meanwhile."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.consensus.ports import Index, NodeId, StoreOp, Term
-from quorate.consensus.raft.snapshots import SnapshotSender, pack_batches, pack_rows, unpack_batches, unpack_rows
+from quorate.consensus.raft.snapshots import (
+    AHEAD,
+    Row,
+    SnapshotSender,
+    pack_batches,
+    pack_rows,
+    unpack_batches,
+    unpack_rows,
+)
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.transport import codec
 from quorate.consensus.transport.codec import (
@@ -484,11 +492,25 @@ def test_random_payloads_raise_peer_error_only(payload: bytes) -> None:
             continue
 
 
+BEGIN = SnapshotBegin(Term(3), 7, Index(50), Term(2), 0, 0)
+
+
 def make_sender(rows: int = 10) -> SnapshotSender:
     """Of that many rows and no batches, one row per chunk."""
-    begin = SnapshotBegin(Term(3), 7, Index(50), Term(2), 0, 0)
     settings = SnapshotSettings(chunk_bytes=1, window_chunks=2, resend_s=0.5, timeout_s=2.0)
-    return SnapshotSender(begin, [("rows", b"%02d" % i, b"v") for i in range(rows)], lambda _: iter(()), settings, 0.0)
+    read: list[Row] = [("rows", b"%02d" % i, b"v") for i in range(rows)]
+    return SnapshotSender(BEGIN, read, lambda _: iter(()), AtOnce(), lambda: None, settings, 0.0)
+
+
+class AtOnce:
+    """A DiskWorker that has done everything when it is asked to."""
+
+    def submit(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        job()
+        done()
+
+    def pending(self) -> int:
+        return 0
 
 
 def ack(chunk: int, status: int = SNAPSHOT_ARRIVING) -> SnapshotAck:
@@ -508,6 +530,36 @@ def test_the_window_bounds_what_is_in_flight() -> None:
     assert sender.messages(0.7) == first
     sender.on_ack(ack(1), 0.8)
     assert [chunk.number for chunk in sender.messages(0.8)] == [2]  # type: ignore[attr-defined]
+
+
+def test_the_loop_reads_no_row_and_the_reader_a_bounded_number_at_a_time() -> None:
+    """Of 200,000 rows: each is read in a job of the reader's, and no job reads more than a window of chunks holds."""
+    settings = SnapshotSettings()
+    per_job: list[int] = []
+
+    class Counting(AtOnce):
+        def submit(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+            per_job.append(0)
+            job()
+            per_job.append(0)  # What the loop reads until the next job.
+            done()
+
+    def rows() -> Iterator[Row]:
+        for number in range(200_000):
+            per_job[-1] += 1
+            yield "rows", b"%010d" % number, bytes(54)
+
+    sender = SnapshotSender(BEGIN, rows(), lambda _: iter(()), Counting(), lambda: None, settings, 0.0)
+    sender.messages(0.0)
+    acknowledged = 0
+    while not sender.on_ack(ack(acknowledged), 0.0):
+        chunks = [message for message in sender.messages(0.0) if isinstance(message, SnapshotChunk)]
+        if not chunks:
+            break
+        acknowledged = chunks[-1].number + 1
+    assert sum(per_job[::2]) == 200_000
+    assert set(per_job[1::2]) == {0}
+    assert max(per_job) <= AHEAD * settings.window_chunks * settings.chunk_bytes // 64
 
 
 def test_a_sender_gives_up_without_progress_or_when_it_is_unknown() -> None:

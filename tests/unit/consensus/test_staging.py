@@ -1,6 +1,7 @@
 """Rows of a snapshot are staged in the store and become the state in bounded steps, whatever dies in between."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from quorate.consensus.transport.codec import SnapshotBegin
 from quorate.errors import StorageError
 from quorate.metadata.sums import RunningSums
 from tests.stand_ins import MemoryStore
+from tests.unit.consensus.raft_cluster import Cluster, Node
 from tests.unit.consensus.test_snapshots import PATIENT, at_step, behind, creep, same
 
 BEGIN = SnapshotBegin(Term(3), 77, Index(500), Term(2), 400, 1234)
@@ -229,24 +231,47 @@ def test_a_switch_that_an_earlier_build_began_is_ended() -> None:
 
 
 def test_rows_are_those_of_the_moment_they_were_asked_for(tmp_path: Path) -> None:
-    """A scan of a real store goes on to show what was there when it was opened, whatever is written meanwhile."""
+    """A scan of a real store goes on to show what was there when it was opened, whatever is written meanwhile and
+    whichever thread reads it.
+    """
     store = RocksStore(str(tmp_path / "store"))
     store.write([StoreOp("rows", b"%04d" % number, b"old") for number in range(1000)])
-    scan = store.scan("rows")
-    first = next(scan)
+    begun, opened = store.scan("rows"), store.scan("rows")
+    first = next(begun)
     store.write([StoreOp("rows", b"%04d" % number, b"new" if number % 2 else None) for number in range(1000)])
     store.sync()
-    assert {value for _, value in [first, *scan]} == {b"old"}
+    with ThreadPoolExecutor() as others:
+        read = [others.submit(list, scan).result() for scan in (begun, opened)]
+    assert {value for _, value in [first, *read[0], *read[1]]} == {b"old"}
+    assert (len(read[0]), len(read[1])) == (999, 1000)
     store.close()
 
 
 def test_a_state_that_is_too_large_stops_the_node_and_names_the_setting() -> None:
     """It would come again and again: the node says what to raise instead."""
-    small = msgspec.structs.replace(PATIENT, snapshots=msgspec.structs.replace(PATIENT.snapshots, staged_bytes_max=500))
-    cluster, _, lagging = behind(settings=small)
+    cluster, leader, lagging = behind(settings=PATIENT)
+    most = sum(len(key) + len(value) for _, key, value in leader.machine.snapshot_rows())
     cluster.wires.heal()
-    with pytest.raises(StorageError, match=r"staged_bytes_max \(500 bytes\)"):
+    with_at_most(cluster, lagging, most - 1)
+    with pytest.raises(StorageError, match=rf"staged_bytes_max \({most - 1} bytes\)"):
         creep(cluster, lambda: bool(lagging.fatal), 5.0)
+
+
+def with_at_most(cluster: Cluster, node: Node, staged_bytes: int) -> None:
+    """It is started again, and stages so much."""
+    snapshots = msgspec.structs.replace(PATIENT.snapshots, staged_bytes_max=staged_bytes)
+    cluster.settings = msgspec.structs.replace(PATIENT, snapshots=snapshots)
+    node.kill()
+    node.start()
+
+
+def test_a_state_as_large_as_is_allowed_is_taken() -> None:
+    """Staging counts what the state's size counts, keys and values: to the last byte it fits, whatever carries it."""
+    cluster, leader, lagging = behind(settings=PATIENT)
+    with_at_most(cluster, lagging, sum(len(key) + len(value) for _, key, value in leader.machine.snapshot_rows()))
+    cluster.wires.heal()
+    cluster.run_until(lambda: lagging.machine.values() == leader.machine.values())
+    same(cluster)
 
 
 def test_a_long_switch_is_waited_for() -> None:

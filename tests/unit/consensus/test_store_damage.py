@@ -1,5 +1,6 @@
 """A store whose bytes were changed says so: nothing is served as if it were all there is."""
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,14 @@ import pytest
 
 from quorate.consensus.ports import StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage.store import RocksStore, StoreDamagedError, applied_ops, offset_key, read_applied
+from quorate.consensus.storage.store import (
+    RocksStore,
+    StoreDamagedError,
+    applied_ops,
+    forget_pages,
+    offset_key,
+    read_applied,
+)
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.errors import StorageError
 from tests.stand_ins import MemoryStore
@@ -83,6 +91,40 @@ def test_the_last_row_is_not_another_because_its_block_is_bad(table: Path) -> No
         store.last("rows")
     with pytest.raises(StoreDamagedError, match=REMEDY):
         store.get("rows", b"%06d" % (ROWS - 1))
+    store.close()
+
+
+def test_a_block_that_is_remembered_hides_the_disk_only_until_it_is_forgotten(table: Path) -> None:
+    """A row that was read is served from memory, whatever the disk has now; once reads are forgotten it is read again,
+    by this store and of the kernel, which is told to forget the table.
+    """
+    store = RocksStore(str(table.parent))
+    assert len(list(store.scan("rows"))) == ROWS
+    with table.open("r+b") as file:
+        file.seek(table.stat().st_size // 2)
+        was = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([was[0] ^ 0x10]))
+    assert len(list(store.scan("rows"))) == ROWS
+    store.forget_reads()
+    with pytest.raises(StoreDamagedError, match=REMEDY):
+        list(store.scan("rows"))
+    store.close()
+
+
+def test_the_kernel_is_told_to_forget_every_table(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file of the store's rows, whole; one that was merged away meanwhile is nobody's trouble."""
+    told: list[tuple[Path, int, int, int]] = []
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda fd, *how: told.append((Path(f"/proc/self/fd/{fd}").readlink(), *how))
+    )
+    store = RocksStore(str(table.parent))
+    store.forget_reads()
+    tables = [(path, 0, 0, os.POSIX_FADV_DONTNEED) for path in table.parent.glob("*.sst")]
+    assert sorted(told) == sorted(tables)
+    assert table in {path for path, *_ in told}
+    forget_pages(table.parent / "gone.sst")
+    assert len(told) == len(tables)
     store.close()
 
 

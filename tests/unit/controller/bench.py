@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from quorate.consensus.ports import Index, LeaderCause, NodeId, Term
+from quorate.consensus.ports import MAX_ENTRY_BYTES, Index, LeaderCause, NodeId, Term
 from quorate.consensus.storage.event_log import EventLog
 from quorate.controller import (
     Caller,
@@ -49,9 +49,10 @@ class ScriptedEngine:
         self.reads: list[Callable[[Index | None], None]] = []
         self.stepped_down: list[str] = []
         self.election_timeout_s = 0.25
-        self.entry_bytes_max = 1 << 20
+        self.entry_bytes_max = MAX_ENTRY_BYTES
         self.founders: dict[NodeId, str] = {}
         self.waits_for = ""
+        self.caught_up = True
         self.followers_that_lost = 0
         self.alarms: tuple[str, ...] = ()
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from quorate.consensus.entry import MAX_ENTRY_BYTES
-from quorate.consensus.ports import Family, Index, StoreOp, Term
+from quorate.consensus.ports import MAX_ENTRY_BYTES, Family, Index, StoreOp, Term
 from quorate.consensus.storage.event_log import EventLog
 from quorate.controller import (
     Answered,
@@ -24,6 +23,7 @@ from quorate.controller import (
 )
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
 from quorate.controller.routing import UNPARKED_PER_TURN
+from quorate.controller.settings import WRONG_STOPS_WITHIN_S
 from quorate.errors import UsageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic, RecordNodeStart
 from quorate.metadata.refusals import response
@@ -469,6 +469,21 @@ def test_settings_that_cannot_work_are_refused() -> None:
     for make in bad:
         with pytest.raises(UsageError):
             make()
+
+
+@pytest.mark.parametrize("name", ["compare_again_s", "compare_period_s", "verdict_after_s", "wrong_hand_over_s"])
+def test_a_wrong_node_stops_in_time_whatever_the_settings(name: str) -> None:
+    """What passes from an entry to the end of a node that is wrong there, together: an answer, two periods, the looking
+    at oneself and the handing over. More than is promised is refused by these names; all of what is promised is not.
+    """
+    known = ControllerSettings()
+    times = 2 if name == "compare_period_s" else 1
+    spent_s = known.compare_again_s + 2 * known.compare_period_s + known.verdict_after_s + known.wrong_hand_over_s
+    fits_s = getattr(known, name) + (WRONG_STOPS_WITHIN_S - spent_s) / times
+    assert WRONG_STOPS_WITHIN_S == 2.0
+    ControllerSettings(**{name: fits_s - 0.001})
+    with pytest.raises(UsageError, match=r"compare_\*_s, verdict_after_s and wrong_hand_over_s.*within 2 s"):
+        ControllerSettings(**{name: fits_s + 0.001})
 
 
 # -- reads

@@ -54,6 +54,7 @@ class Voter:
         self.loop = Loop(rig.world, f"n{node}", lambda: None)
         self.store = MemoryStore()
         self.log = EventLog(self.store)
+        self.metrics = Metrics()
         self.stopped: list[Exception] = []
         self.stopped_at = 0.0
         listeners = Listeners()
@@ -70,7 +71,7 @@ class Voter:
             self.loop,
             self,
             rig.settings,
-            Metrics(),
+            self.metrics,
             self.replayed,
             Reread(self.machine, rig, 100_000),
             self.fail,
@@ -81,6 +82,11 @@ class Voter:
     def replayed(self, agreed: int, offset: int) -> Steps[int | None]:
         """By what is in ``refold`` now."""
         return self.refold(agreed, offset)
+
+    def gauges(self) -> tuple[float, ...]:
+        """Comparisons, differences, alarms: as they are scraped."""
+        read = {gauge.name: gauge.read for gauge in self.metrics.gauges}
+        return read["state_comparisons"](), read["state_differences"](), read["state_alarms"]()
 
     def fail(self, error: Exception) -> None:
         self.stopped.append(error)
@@ -306,6 +312,29 @@ def test_two_nodes_that_nobody_can_tell_apart_say_so_and_go_on() -> None:
     rig.after(3.0)
     assert [voter.comparison.alarms() for voter in rig.voters.values()] == [(), ()]
     assert all(voter.comparison.agrees for voter in rig.voters.values())
+
+
+def test_what_is_scraped_is_what_was_compared_and_found() -> None:
+    """A follower counts each comparison, the leader none; a difference is counted on both sides of it, once; an alarm
+    stands at everybody who knows of a node that differs, and ends when that node agrees.
+    """
+    rig = Rig(3)
+    assert [voter.gauges()[1:] for voter in rig.voters.values()] == [(0, 0)] * 3
+    counted = [voter.gauges()[0] for voter in rig.voters.values()]
+    rig.done(topic("t", 7))
+    rig.after(0.2)
+    assert [voter.gauges()[0] for voter in rig.voters.values()] == [counted[0], counted[1] + 1, counted[2] + 1]
+    assert counted[0] == 0
+    rig.voters[3].flip("t")
+    rig.done(topic("t", 8))
+    rig.after(WITHIN_S)
+    assert rig.stopped() == [3]
+    assert [rig.voters[node].gauges()[1:] for node in (1, 2)] == [(1, 1), (0, 1)]
+    assert rig.voters[3].gauges()[1:] == (1, 1)
+    mark = rig.voters[1].machine.marked
+    rig.voters[1].comparison.sums_told(3, SumsOf(mark.index, packed(mark)))  # It is back, and equal.
+    rig.after(1.0)
+    assert [rig.voters[node].gauges()[2] for node in (1, 2)] == [0, 0]
 
 
 def test_a_difference_is_looked_into_again_only_now_and_then() -> None:

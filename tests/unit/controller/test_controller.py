@@ -1,5 +1,6 @@
 """Every request gets exactly one outcome, and the outcome says what is known."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -32,19 +33,24 @@ from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.metadata.commands import (
     Accepted,
+    Command,
     DeleteTopic,
     PutKey,
     PutTopic,
     RaiseFeatureLevel,
     RecordNodeStart,
+    Refusal,
     Transact,
 )
+from quorate.metadata.context import Context, Decision
+from quorate.metadata.decide import decide
 from quorate.metadata.group_rows import decode_changes
 from quorate.metadata.limits import GROUP_EXPIRY_S, GROUP_ROWS_MAX, in_force, limits_of_requests, own_limits
 from quorate.metadata.requests import RequestSettings
 from quorate.metadata.sums import Mark
 from quorate.model.keys import RangeKeys
 from quorate.model.queries import TopicConfig
+from quorate.model.state import State
 from quorate.wire.avro import decode_events
 from quorate.wire.kafka_requests import JoinGroupRequest, OffsetCommitPartition, OffsetCommitRequest, SyncGroupRequest
 from quorate.wire.kafka_responses import JoinedGroup
@@ -293,6 +299,36 @@ def test_what_was_forwarded_here_is_answered_over_the_link() -> None:
     reply = messages.decode(bench.wire.sent[-1][1])
     assert isinstance(reply, CommandOutcome)
     assert isinstance(reply.outcome, Answered)
+
+
+def test_a_rule_that_fails_ends_its_command_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked is told that it failed, here and over the link, which stays; the error is raised once, where the
+    loop tells it; what is asked after it is decided.
+    """
+
+    def failing(state: State, command: Command, context: Context) -> Decision | Refusal:
+        if command == topic("bad"):
+            raise ValueError("a planted error")
+        return decide(state, command, context)
+
+    bench = Bench()
+    bench.open()
+    later: list[Callable[[], None]] = []
+    monkeypatch.setattr("quorate.controller.deciding.decide", failing)
+    monkeypatch.setattr(bench.loop, "call_soon", later.append)
+    bench.controller.receive(3, messages.encode(ForwardedCommand(5, 2500, CALLER, "17", "", topic("bad"))))
+    outcomes = bench.submit(topic("bad"))
+    assert len(later) == 2
+    for told in later:
+        with pytest.raises(ValueError, match="planted"):
+            told()
+    bench.engine.confirm()
+    reply = messages.decode(bench.wire.sent[-1][1])
+    assert isinstance(reply, CommandOutcome)
+    for outcome in (reply.outcome, *outcomes):
+        assert isinstance(outcome, Refused)
+        assert outcome.refusal.code == "CallFailed"
+    assert isinstance(bench.done(topic("good")), Answered)
 
 
 def test_an_answer_that_is_too_long_for_the_link_is_told_as_unknown() -> None:

@@ -1,7 +1,11 @@
 """A lease lives as long as its holder is heard, on whichever node leads."""
 
+from math import ceil
 from typing import Any
 
+import pytest
+
+from quorate.consensus.ports import Index, LeaderCause, NodeId
 from quorate.controller import Answered, Refused
 from quorate.controller.settings import ControllerSettings
 from quorate.events import KeyDeleted, LeaseCheckpointed, LeaseEnded
@@ -39,6 +43,11 @@ def passing(bench: Bench, seconds: float) -> None:
 def ends(bench: Bench) -> list[LeaseEnded]:
     """Of leases, so far."""
     return [event for event in facts(bench, 0) if isinstance(event, LeaseEnded)]
+
+
+def notes(bench: Bench) -> list[int]:
+    """What was written down to be left of leases, so far; 0: a holder was heard."""
+    return [event.remaining_s for event in facts(bench, 0) if isinstance(event, LeaseCheckpointed)]
 
 
 def left_s(bench: Bench, lease: int) -> int:
@@ -138,7 +147,7 @@ def test_a_new_leader_gives_a_lease_its_time_and_grace() -> None:
 
 def test_what_is_left_is_written_down_so_that_leaders_do_not_begin_anew() -> None:
     """A holder that is gone is not kept alive by one fail-over after the other."""
-    bench = keeping(lease_checkpoint_s=1.0, lease_grace_s=0.0)
+    bench = keeping(lease_checkpoint_s=2.0, lease_grace_s=0.0)
     bench.done(GrantLease(lease=7, ttl_s=3))
     term = 1
     for _ in range(2):
@@ -146,19 +155,94 @@ def test_what_is_left_is_written_down_so_that_leaders_do_not_begin_anew() -> Non
         bench.engine.lose(leader=2)
         term += 1
         bench.open(term)
-    noted = [event.remaining_s for event in facts(bench, 0) if isinstance(event, LeaseCheckpointed)]
-    assert noted == [2, 1]
-    passing(bench, 1.3)
+    assert notes(bench) == [2, 1]
+    passing(bench, 1.0)
     assert [ended.lease for ended in ends(bench)] == [7]
+
+
+@pytest.mark.parametrize("reign_s", [0.6, 1.0, 1.7, 4.0, 7.9])
+def test_leaders_that_follow_each_other_fast_keep_no_lease_alive(reign_s: float) -> None:
+    """Its time, one leadership, the grace, and what a note may be late in each; the period of notes is far longer."""
+    bench = keeping(lease_checkpoint_s=60.0, lease_grace_s=1.0)
+    bench.done(GrantLease(lease=7, ttl_s=8))
+    bench.done(PutKey(key=b"a", lease=7))
+    for term in range(2, 2 + ceil((8 + reign_s + 1) * 1.2 / reign_s)):
+        passing(bench, reign_s)
+        bench.engine.lose(leader=2)
+        bench.open(term)
+    assert [ended.lease for ended in ends(bench)] == [7]
+    assert b"a" not in bench.machine.state.keys
+
+
+def test_a_holder_that_is_heard_is_kept_by_leaders_that_follow_each_other_fast() -> None:
+    """However often what is left of its lease was written down."""
+    bench = keeping(lease_grace_s=0.0)
+    bench.done(GrantLease(lease=7, ttl_s=3))
+    for term in range(2, 12):
+        passing(bench, 1.0)
+        bench.engine.lose(leader=2)
+        bench.open(term)
+        passing(bench, 1.0)
+        bench.done(KeepLease(lease=7))
+    assert not ends(bench)
+    assert notes(bench)[:3] == [3, 0, 3]
+
+
+def test_a_leader_that_led_for_long_leaves_nothing_to_be_written_down_at_once() -> None:
+    """Whoever was not heard under it has a note; after a short one every lease gets one, many in an entry."""
+    bench = keeping(lease_checkpoint_s=4.0)
+    for lease in range(1, 251):
+        bench.done(GrantLease(lease=lease, ttl_s=100))
+    for _ in range(3):
+        passing(bench, 1.5)
+        for lease in range(1, 251):
+            bench.done(KeepLease(lease=lease))
+    bench.engine.lose(leader=2)
+    bench.open(2)
+    passing(bench, 0.5)
+    assert notes(bench) == []
+    bench.engine.lose(leader=2)
+    entries = len(bench.engine.log)
+    bench.open(3)
+    passing(bench, 0.5)
+    assert notes(bench) == [100] * 250
+    assert len(bench.engine.log) - entries == 5  # The leader, and what comes before him; then 100, 100 and 50.
+
+
+def test_a_node_that_saw_nothing_of_a_note_takes_nothing_from_it() -> None:
+    """After a snapshot nobody here knows how long what was written down stands: it counts from then."""
+    bench = keeping(lease_checkpoint_s=2.0, lease_grace_s=0.0)
+    bench.done(GrantLease(lease=7, ttl_s=9))
+    passing(bench, 4.0)
+    bench.engine.lose(leader=2)
+    passing(bench, 3.0)
+    bench.controller.leases.installed(Index(1))
+    passing(bench, 1.0)
+    (left_s,) = {notes(bench)[-1]}
+    bench.open(2)
+    assert left_s - 1.2 <= bench.controller.leases.left_ms(7) / 1000 <= left_s - 0.8
+
+
+def test_the_time_without_a_leader_is_not_taken_from_a_note() -> None:
+    """Nobody could be heard in it."""
+    bench = keeping(lease_checkpoint_s=2.0, lease_grace_s=0.0)
+    bench.done(GrantLease(lease=7, ttl_s=9))
+    passing(bench, 2.0)
+    left_s = bench.controller.leases.left_ms(7) / 1000
+    bench.engine.lose(leader=2)
+    passing(bench, 5.0)
+    bench.engine.lead(2, LeaderCause("silent", NodeId(2), 5_000))
+    bench.engine.commit()
+    assert left_s - 0.3 <= bench.controller.leases.left_ms(7) / 1000 <= left_s + 0.3
 
 
 def test_a_word_of_its_holder_takes_back_what_was_written_down() -> None:
     """Or the next leader would end it too early."""
-    bench = keeping(lease_checkpoint_s=1.0, lease_grace_s=0.0)
+    bench = keeping(lease_checkpoint_s=2.0, lease_grace_s=0.0)
     bench.done(GrantLease(lease=7, ttl_s=3))
     passing(bench, 1.3)
     bench.done(KeepLease(lease=7))
-    assert [event.remaining_s for event in facts(bench, 0) if isinstance(event, LeaseCheckpointed)] == [2, 0]
+    assert notes(bench) == [2, 0]
     bench.engine.lose(leader=2)
     bench.open(2)
     assert 2 <= left_s(bench, 7) <= 3

@@ -1,6 +1,6 @@
 """Who hears of what a controller does, and in which order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from quorate.consensus.ports import Index, LeaderCause, Term
 from quorate.controller import Listener, Listeners
@@ -39,6 +39,12 @@ class Recorder(Listener):
 
     def kept(self, index: Index, term: Term) -> None:
         self._hear("kept")
+
+    def leader_recorded(self) -> None:
+        self._hear("leader_recorded")
+
+    def leases_touched(self, rows: Iterable[bytes]) -> None:
+        self._hear("leases_touched")
 
     def clock_said(self, text: str, ahead_ms: int) -> None:
         self._hear("clock_said")

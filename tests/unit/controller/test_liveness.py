@@ -312,7 +312,7 @@ def test_those_that_died_long_ago_do_not_hide_a_mass_loss() -> None:
     assert len(bench.engine.log) == before
 
 
-def test_a_node_that_slept_listens_before_it_buries() -> None:
+def test_a_node_that_slept_listens_before_it_fences() -> None:
     """Paused for longer than the brokers' patience: their heartbeats wait in its sockets, so nobody is dead yet."""
     bench, lines, _ = watched()
     before = bench.controller.offset

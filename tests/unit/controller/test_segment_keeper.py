@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from quorate.controller import Refused
 from quorate.controller.segment_keeper import BATCH
 from quorate.events import InSyncCopy, SegmentCopyDeleted, SegmentLeaderElected, ShardGone
 from quorate.metadata.commands import (
@@ -17,6 +18,7 @@ from quorate.metadata.commands import (
     SegmentIs,
     UnregisterMember,
 )
+from quorate.model.live import MemberHealth
 from quorate.model.segments import is_led, segment
 from quorate.model.state import Segment
 from tests.segments import speaks
@@ -210,3 +212,28 @@ def test_who_leads_no_more_asks_for_nothing() -> None:
     entries = len(store.bench.engine.log)
     store.bench.after(2)
     assert len(store.bench.engine.log) == entries
+
+
+def test_a_full_disk_gets_no_copy_after_a_change_of_leaders() -> None:
+    """The new leader knows of none until the members beat, and says so; then the full one is left out as before."""
+    store = Store("full", "free")
+    full = MemberHealth(disk_used_bytes=95, disk_total_bytes=100)
+
+    def beat(name: str, health: MemberHealth) -> None:
+        epoch = store.epochs[name]
+        store.bench.done(HearMember(name=name, epoch=epoch, applied_revision=epoch, health=health))
+
+    def code(shard: str, replication: int) -> str:
+        outcome = store.bench.done(CreateShard(shard=shard, replication=replication))
+        return outcome.refusal.code if isinstance(outcome, Refused) else outcome.reply.leader
+
+    beat("full", full)
+    beat("free", MemberHealth())
+    assert (code("one", 1), code("two", 2)) == ("free", "NotEnoughMembers")
+    store.bench.engine.lose(leader=2)
+    store.bench.open(term=3)
+    assert (code("three", 1), code("four", 2)) == ("MembersNotHeard", "MembersNotHeard")
+    beat("full", full)
+    assert code("five", 1) == "MembersNotHeard"
+    beat("free", MemberHealth())
+    assert (code("six", 1), code("seven", 2)) == ("free", "NotEnoughMembers")

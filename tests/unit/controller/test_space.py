@@ -9,14 +9,31 @@ from quorate.controller.group_writer import GroupWriter, WriteResult
 from quorate.controller.space import SAID_FOR
 from quorate.metadata.commands import (
     ApplyBrokerId,
+    ByLeader,
     ChangeConfig,
     CleanBrokerData,
+    CloseSession,
+    CreateShard,
+    DeleteKeys,
+    DeleteSchema,
     DeleteTopic,
     ElectMaster,
     FenceBroker,
+    GrantLease,
+    HearMember,
+    KeepLease,
+    NextSegment,
+    OpenSession,
+    PutKey,
+    PutSubscriptions,
     PutTopic,
     RecordNodeStart,
     RegisterBroker,
+    RegisterMember,
+    RegisterSchema,
+    RevokeLease,
+    SealSegment,
+    Transact,
 )
 from tests.unit.controller.bench import ADDRESSES, Bench, Line
 
@@ -34,6 +51,31 @@ GOING_ON: list[Any] = [
     ElectMaster(cluster="c", broker_set="b", broker_id=1),
     ChangeConfig(scope="cluster", changes={"set": None}),
     RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=1),
+]
+
+BY = ByLeader(leader="m", leader_epoch=1, member_epoch=1)
+PUT, DELETE = PutKey(key=b"k"), DeleteKeys(key=b"k")
+MORE: list[Any] = [
+    PUT,
+    Transact(success=(PUT,)),
+    Transact(success=(DELETE,), failure=(Transact(failure=(PUT,)),)),
+    GrantLease(lease=7, ttl_s=60),
+    RegisterMember(name="m", incarnation="1", timeout_ms=1_000),
+    RegisterSchema(subject="s", schema="{}"),
+    CreateShard(shard="s", replication=1),
+    NextSegment(shard="s", current=0, end_offset=1, by=BY),
+    OpenSession(client="c", clean_start=True, expiry_s=1, member="m", member_epoch=1),
+    PutSubscriptions(client="c", session_epoch=1),
+]
+NO_MORE: list[Any] = [
+    DELETE,
+    Transact(success=(DELETE,), failure=(Transact(success=(DELETE,)),)),
+    RevokeLease(lease=7),
+    KeepLease(lease=7),
+    HearMember(name="m", epoch=1, applied_revision=0),
+    DeleteSchema(subject="s"),
+    SealSegment(segment="s/0", end_offset=1, by=BY),
+    CloseSession(client="c", session_epoch=1),
 ]
 
 
@@ -62,6 +104,23 @@ def test_what_grows_is_refused_by_name_and_changes_nothing(command: Any) -> None
     assert outcome.refusal.remark.startswith("the disk of node 1 has 127 MiB free, less than 128")
     assert bench.controller.space.alarms() == (outcome.refusal.remark,)
     assert bench.controller.offset == before
+
+
+@pytest.mark.parametrize("command", MORE, ids=lambda command: type(command).__name__)
+def test_what_services_store_needs_room(command: Any) -> None:
+    """A key, a lease, a member, a schema, a shard, a segment, a session: each is refused on a low disk."""
+    bench = leading()
+    assert bench.controller.space.lacks_room(command) is None
+    bench.controller.space.measured(0)
+    assert bench.controller.space.lacks_room(command) is not None
+
+
+@pytest.mark.parametrize("command", NO_MORE, ids=lambda command: type(command).__name__)
+def test_what_takes_away_or_keeps_alive_needs_none(command: Any) -> None:
+    """A transaction that puts nothing, whichever way it goes; what ends, deletes, seals, and says that it is there."""
+    bench = leading()
+    bench.controller.space.measured(0)
+    assert bench.controller.space.lacks_room(command) is None
 
 
 @pytest.mark.parametrize("command", GOING_ON, ids=lambda command: type(command).__name__)

@@ -1,6 +1,7 @@
 """What surrounds the fold: soft state from nodes, what-if questions, the streams of others."""
 
 import asyncio
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from immutables import Map
 
 from quorate.errors import UsageError
-from quorate.events import ConfigChange, ConfigChanged, Stamp, encode
+from quorate.events import ConfigChange, ConfigChanged, NodeAddresses, Stamp, encode
 from quorate_spark.dashboard import soft
 from quorate_spark.dashboard.asking import ApiError
-from quorate_spark.dashboard.panels import elections
+from quorate_spark.dashboard.panels import elections, health
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
@@ -22,7 +24,7 @@ from quorate_spark.dashboard.spool import Fact
 from quorate_spark.dashboard.whatif import WhatIf, spelled_out, worded
 from quorate_spark.serving import Election, Progress
 from quorate_spark.sinks.sql import connect, tables, upsert
-from tests.dashboard.lives import RECORDED, Http, folded, plain, view
+from tests.dashboard.lives import RECORDED, Http, Page, folded, plain, view
 
 FACTS = list(recorded(RECORDED))
 END = len(FACTS)
@@ -41,15 +43,55 @@ def test_a_histogram_is_read_between_two_looks() -> None:
 
 
 def test_members_are_behind_their_master() -> None:
-    """Bytes behind the master; behind the furthest where there is no master; unknown where nothing was told."""
+    """Bytes behind the master; behind the furthest where there is no master; unknown where nothing was told. A
+    priority that a broker did not set is none.
+    """
     told = msgspec.json.decode(
         b'{"broker_set": "broker-a", "replicas": [{"broker_id": 1, "max_offset": 100, "last_heartbeat_ms": 990}, '
-        b'{"broker_id": 2, "max_offset": 70}, {"broker_id": 3, "max_offset": -1}]}',
+        b'{"broker_id": 2, "max_offset": 70, "priority": 4}, '
+        b'{"broker_id": 3, "max_offset": -1, "priority": 2147483647}]}',
         type=soft._BrokerSet,
     )
     found = soft.members(told, None, 1_000)
     assert [found[number].behind for number in (1, 2, 3)] == [0, 30, None]
     assert [found[number].heartbeat_age_ms for number in (1, 2, 3)] == [10, None, None]
+    assert [found[number].priority for number in (1, 2, 3)] == [None, 4, None]
+
+
+def test_the_alarms_of_a_node_reach_the_page() -> None:
+    """What the leader's status says is wrong is the page's first reason; once it says so no more, it is gone."""
+    alarms = ["node 2 stopped: its state was wrong at index 7: a reason"]
+    replies: dict[str, Any] = {
+        "/v1/quorum": {"offset": END, "cluster_id": "", "leader": 1, "voters": []},
+        "/v1/status": {"sentence": "Alarm.", "healthy": False, "alarms": alarms},
+        "/v1/brokers": {"brokers": [], "next": None},
+        "/metrics": {},
+    }
+
+    async def told(request: web.Request) -> web.Response:
+        return web.json_response(replies[request.path])
+
+    async def run() -> list[Any]:
+        app, log = web.Application(), folded(FACTS)
+        app.router.add_get("/{path:.*}", told)
+        assert log.tip.model.cluster is not None
+        replies["/v1/quorum"]["cluster_id"] = log.tip.model.cluster.cluster_id
+        async with TestServer(app) as server:
+            where = NodeAddresses(rpc="", raft="", kafka="", http=f"{server.host}:{server.port}")
+            node = msgspec.structs.replace(log.tip.nodes[1], addresses=where)
+            state = msgspec.structs.replace(log.tip, nodes=Map({1: node}))
+            asking = soft.SoftState(Settings(), lambda: state, lambda: NOW, dict)
+            found = [await asking.ask_all()]
+            replies["/v1/status"] |= {"alarms": []}
+            found.append(await asking.ask_all())
+            await asking.close()
+        return [health.health(dataclasses.replace(view(log, END), soft=one)) for one in found]
+
+    alarmed, calm = asyncio.run(run())
+    assert (alarmed.level, alarmed.sentence) == ("unhealthy", f"Alarm: {alarms[0]}.")
+    assert [reason.text for reason in alarmed.reasons if reason.kind == "alarm"] == alarms
+    assert "alarm" not in {reason.kind for reason in calm.reasons}
+    assert "Alarm" not in calm.sentence
 
 
 def test_zones_and_hosts_are_spelled_out() -> None:
@@ -129,7 +171,7 @@ def with_streams(act: Any, **settings: Any) -> Any:
 
     async def run() -> Any:
         service = Service(Settings(recorded=RECORDED, poll_ms=20, **settings), lambda: 0)
-        async with Http(TestServer(service.app())) as client:
+        async with Http(Page(service)) as client:
             return await act(client)
 
     return asyncio.run(run())
@@ -214,7 +256,7 @@ def test_projections_say_how_they_are() -> None:
         async with TestServer(app) as worker:
             address = f"127.0.0.1:{worker.port}"
             service = Service(Settings(recorded=RECORDED, poll_ms=20, projections=(address, "127.0.0.1:1")), lambda: 0)
-            async with Http(TestServer(service.app())) as client:
+            async with Http(Page(service)) as client:
                 first = await streams_when(client, "behind")
                 assert (first["name"], first["offset"], first["lag"], first["message"]) == (
                     address,

@@ -2,12 +2,17 @@
 
 import pytest
 
+from quorate.events import Event, Stamp, about
+from quorate.model import state as model
 from quorate_spark.dashboard import fold
-from quorate_spark.dashboard.model import EMPTY
+from quorate_spark.dashboard.model import EMPTY, BrokerSet
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.spool import Fact
+from quorate_spark.pipelines.elections import ELECTIONS, Watch
+from quorate_spark.pipelines.facts import Fact as Told
 from tests.dashboard import former
 from tests.dashboard.lives import RECORDED, life
+from tests.spark.story import story
 
 
 def compare(facts: list[Fact]) -> None:
@@ -39,3 +44,43 @@ def test_a_made_up_life_is_folded_as_before(seed: int) -> None:
 def test_a_recorded_life_is_folded_as_before() -> None:
     """Events as a cluster under a demonstration wrote them."""
     compare(list(recorded(RECORDED)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_page_and_the_pipeline_tell_of_the_same_outages(seed: int) -> None:
+    """After each event a set that had a master is lost on the page if its outage lasts in Spark's tables, since the
+    same moment and by the same event; also where the master's id was cleaned, until it registers again.
+    """
+    for facts in ([(fact.stamp, fact.event) for fact in life(seed, 1500)], story(seed, 800)):
+        state, watches = EMPTY, dict[str, Watch]()
+        for stamp, event in facts:
+            was, state = state.model, fold.evolve(state, event, stamp)
+            kind, name = about(event)
+            if kind == "broker-set":
+                before, after = was.broker_sets.get(name), state.model.broker_sets.get(name)
+                watches[name] = watched(watches.get(name, Watch()), stamp, event, before, after)
+                agree(state.sets.get(name), watches[name])
+
+
+def watched(
+    watch: Watch, stamp: Stamp, event: Event, before: model.BrokerSet | None, after: model.BrokerSet | None
+) -> Watch:
+    """What the pipeline knows of a set after an event."""
+    if type(event) not in ELECTIONS.reads:
+        return watch
+    told = Told(
+        stamp=stamp, type=type(event).__name__, key="", schema_id=0, event=event, text="", before=before, after=after
+    )
+    return ELECTIONS.step(watch, told)[0]
+
+
+def agree(shown: BrokerSet | None, watch: Watch) -> None:
+    """The page's row of a set and the pipeline's state."""
+    lost = shown is not None and shown.lost_at is not None
+    assert lost == (shown is not None and shown.status == "lost")
+    if watch.outage is not None:
+        assert shown is not None
+        assert (shown.lost_at, shown.lost_estimated) == (watch.outage.fault_ms, watch.outage.fault_estimated)
+        assert shown.lost_offset == watch.outage.outage_offset
+    elif watch.ever:
+        assert not lost

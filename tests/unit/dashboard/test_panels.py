@@ -5,15 +5,32 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.errors import UsageError
+from quorate.events import (
+    BrokerDataCleaned,
+    BrokerFenced,
+    BrokerIdApplied,
+    ClusterCreated,
+    ConfigChange,
+    ConfigChanged,
+    Event,
+    MasterElected,
+    encode,
+)
+from quorate.model.brokers import learners
+from quorate.model.diff import changes
+from quorate.model.state import EMPTY, HandedWill, KeyValue, Schema, Subject, SubjectVersion, Will
+from quorate.slices import finished
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.panels import density, diff, elections, events, health, quorum, sets, timeline
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.soft_state import Soft
+from quorate_spark.dashboard.spool import Fact
 from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
 from tests.dashboard.replay import Replay
 
@@ -46,6 +63,61 @@ def test_sets_are_what_a_replay_says(seed: int, share: float) -> None:
     rule = (FLAPPING.elections, FLAPPING.window_ms)
     assert answer["sets"] == [replay.set_row(name, seen.now, *rule) for name in sorted(replay.sets)]
     assert answer["total"] == len(replay.sets)
+
+
+def longer(facts: tuple[Fact, ...], *then: Event) -> FoldedLog:
+    """The log in which these events follow, at the time of the last."""
+    stamps = (msgspec.structs.replace(facts[-1].stamp, offset=len(facts) + place) for place in range(len(then)))
+    return folded([*facts, *(Fact(stamp, event, encode(event)) for stamp, event in zip(stamps, then, strict=True))])
+
+
+def test_a_learner_that_an_operator_named_is_one_on_the_page() -> None:
+    """Whoever may not lead is shown as a learner, whether it said so itself or a setting of its set does; a diff that
+    tells of the set names the learners alone.
+    """
+    named = ConfigChanged(scope="broker-set/d", changes=(ConfigChange(name="learners", old=None, new="4;6"),))
+    log = longer(life(3, EVENTS), named)
+    (row,) = plain(sets.sets(view(log, log.tip.offset), only=frozenset({"d"})))["sets"]
+    model = log.tip.model
+    assert {member["id"] for member in row["members"] if member["learner"]} >= {4, 6}
+    assert {m["id"] for m in row["members"] if m["learner"]} == learners(model, model.broker_sets["d"])
+    changed = plain(diff.diff(view(log, log.tip.offset), log.history.at(0), limit=10_000))["changed"]
+    (fields,) = (one["fields"] for one in changed if (one["kind"], one["name"]) == ("broker-set", "d"))
+    assert [f["field"] for f in fields if f["field"].endswith(".learner")] == [
+        f"members.{member['id']}.learner" for member in row["members"] if member["learner"]
+    ]
+
+
+def test_a_master_that_was_cleaned_and_applied_again_is_said_to_be_not_registered() -> None:
+    """Its set is lost until it registers, and the reason says what is so: it is not fenced."""
+    facts = life(3, EVENTS)
+    (broker_set,) = (one for one in folded(facts).tip.sets.values() if one.name == "d")
+    master = broker_set.member(broker_set.master)
+    assert master is not None
+    assert master.alive
+    whose = {"cluster": broker_set.cluster, "broker_set": "d"}
+    cleaned = BrokerDataCleaned(**whose, broker_ids=(master.id,), whole_set=False)
+    applied = BrokerIdApplied(**whose, broker_id=master.id, address=master.addr, register_check_code="again")
+    for events_, why in (((cleaned,), "gone"), ((cleaned, applied), "not registered yet")):
+        lost = longer(facts, *events_).tip.sets["d"]
+        assert (lost.status, lost.master) == ("lost", master.id)
+        assert health.why_lost(lost) == f"broker {master.id} is {why}"
+
+
+def test_a_master_that_is_elected_while_it_is_fenced_makes_no_set_lost() -> None:
+    """Fenced since its election it does; elected again after that it does not, though it is not alive."""
+    facts = life(3, EVENTS)
+    won = [f.event for f in facts if isinstance(f.event, MasterElected) and f.event.broker_set == "d"][-1]
+    fenced = BrokerFenced(
+        cluster=won.cluster, broker_set="d", broker_id=won.master,
+        evidence="shut down", last_heartbeat_ms=0, detected_ms=0, proposed_ms=0,
+    )  # fmt: skip
+    again = msgspec.structs.replace(
+        won, old_master=won.master, master_epoch=won.master_epoch + 1, sync_state_set_epoch=won.sync_state_set_epoch + 1
+    )
+    said = [longer(facts, *events_).tip.sets["d"] for events_ in ((fenced,), (fenced, again))]
+    assert [(one.status == "lost", one.lost_at is None) for one in said] == [(True, False), (False, True)]
+    assert not any(member.alive for one in said for member in one.members if member.id == one.master)
 
 
 @given(SEEDS, SHARES, SHARES)
@@ -108,6 +180,8 @@ def test_the_quorum_is_what_a_replay_says(seed: int, share: float) -> None:
     assert {node["id"]: node["started"] for node in answer["nodes"]} == {
         number: node["started"] for number, node in replay.nodes.items()
     }
+    voters = len(replay.nodes)
+    assert not voters or 2 * (voters - answer["may_fail"]) > voters >= 2 * (voters - answer["may_fail"] - 1)
 
 
 @given(SEEDS, SHARES)
@@ -315,6 +389,68 @@ def test_a_diff_names_every_field_that_differs(seed: int, share: float, earlier:
         n for n in former.configs.keys() | replay.configs.keys() if former.configs.get(n) != replay.configs.get(n)
     }
     assert answer["events"] == seen.offset - start == sum(answer["types"].values())
+
+
+def test_a_diff_leaves_out_no_kind() -> None:
+    """Whatever the model says is different the diff tells: every kind of entity, and each by its name."""
+    log = folded(life(3, 900))
+    answer = plain(diff.diff(view(log, log.tip.offset), log.history.at(0), limit=10_000))
+    changed = finished(changes(EMPTY, log.tip.model))
+    assert {one["kind"] for one in answer["changed"]} == {one.kind for one in changed}
+    told_ = [(one["kind"], one["name"]) for one in answer["changed"] if one["kind"] != "lease"]
+    assert sorted(told_) == sorted((one.kind, one.name) for one in changed if one.kind != "lease")
+
+
+def test_a_diff_over_the_founding_tells_what_it_made() -> None:
+    """The cluster's event names the cluster alone; its nodes, by number, and its feature level are told as well."""
+    first, *_ = life(3, EVENTS)
+    founded = first.event
+    assert isinstance(founded, ClusterCreated)
+    voters = tuple(msgspec.structs.replace(founded.voters[0], id=number) for number in (10, 2, 1))
+    founded = msgspec.structs.replace(founded, voters=voters)
+    log = folded([Fact(first.stamp, founded, encode(founded))])
+    answer = plain(diff.diff(view(log, 1), log.history.at(0)))
+    assert {one["change"] for one in answer["changed"]} == {"added"}
+    assert [(one["kind"], one["name"]) for one in answer["changed"]] == [
+        ("node", "1"), ("node", "2"), ("node", "10"), ("feature-level", "cluster"), ("cluster", founded.cluster_id),
+    ]  # fmt: skip
+
+
+def fields_of(before: msgspec.Struct | None, after: msgspec.Struct) -> dict[str, Any]:
+    """The fields of a diff between two values: before and after."""
+    found = diff._change("any", "one", diff._flat(before), diff._flat(after))
+    return {field.field: (field.before, field.after) for one in found for field in one.fields}
+
+
+def test_a_diff_tells_what_it_has_no_words_for_as_the_model_has_it() -> None:
+    """Schemas, versions and wills are told field by field, each a value for people; a long one is cut. A number 0 in a
+    list's element says something; what is not set does not.
+    """
+    schema, will = "s" * 999, Will(topic="gone", payload=b"\xff", qos=1)
+    versions = (SubjectVersion(version=0, schema_id=7), SubjectVersion(version=2, schema_id=8, deleted=True))
+    assert fields_of(None, Schema(schema_id=7, schema=schema)) == {
+        "schema_id": (None, 7),
+        "schema": (None, "s" * 160 + "…"),
+    }
+    assert fields_of(None, Subject(subject="s", versions=versions)) == {
+        "subject": (None, "s"),
+        "versions": (None, ["version 0, schema id 7", "version 2, schema id 8, deleted True"]),
+    }
+    handed = fields_of(None, HandedWill(session_epoch=3, client="c", will=will))
+    assert handed["will.payload"] == (None, "1 B that are no text")
+
+
+def test_a_diff_compares_whole_values() -> None:
+    """Values that differ beyond what is shown of them differ; of a text and of a key's bytes."""
+    cut = "s" * 160 + "…"
+    before, after = (Schema(schema_id=7, schema="s" * 200 + end) for end in "ab")
+    assert fields_of(before, after) == {"schema": (cut, cut)}
+    assert fields_of(before, before) == {}
+    keys = [
+        KeyValue(key="k", value=b"s" * 200 + end, create_revision=1, mod_revision=1, version=1) for end in (b"a", b"b")
+    ]
+    (changed,) = diff._change("key", "k", *map(diff._key, keys))
+    assert [(field.field, field.before, field.after) for field in changed.fields] == [("value", cut, cut)]
 
 
 def test_the_lives_reach_what_the_laws_are_about() -> None:

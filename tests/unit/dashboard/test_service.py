@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
-from aiohttp.test_utils import TestServer
+from aiohttp import ClientSession
 
 from quorate.errors import UsageError
 from quorate.listening import ListeningLimits
@@ -26,7 +25,8 @@ from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.site import Site
 from tests.clusters import quorate
-from tests.dashboard.lives import RECORDED, Http, folded, life, plain, view
+from tests.dashboard.lives import RECORDED, Http, Page, folded, life, plain, view
+from tests.dribbling import ENDLESS, dribble
 
 FACTS = list(recorded(RECORDED))
 END = len(FACTS)
@@ -47,7 +47,7 @@ def served(act: Act, **settings: Any) -> Any:
 
     async def run() -> Any:
         service = Service(Settings(recorded=RECORDED, **settings), lambda: 0, Site(Path(__file__).parent / "no"))
-        async with Http(TestServer(service.app())) as client:
+        async with Http(Page(service)) as client:
             return await act(client)
 
     return asyncio.run(run())
@@ -279,8 +279,7 @@ def test_the_silent_keep_nobody_from_the_page() -> None:
     async def run() -> None:
         settings = Settings(recorded=RECORDED, port=0, listening=ListeningLimits(connections_max=20))
         service = Service(settings, lambda: 0, Site(Path(__file__).parent / "no"))
-        runner = web.AppRunner(service.app())
-        await runner.setup()
+        runner = service.runner()
         listener = await listen(runner, service, settings)
         port = listener.sockets[0].getsockname()[1]
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
@@ -295,12 +294,46 @@ def test_the_silent_keep_nobody_from_the_page() -> None:
                 assert one.recv(1) == b""
         for one in silent:
             one.close()
+        await runner.cleanup()
+
+    asyncio.run(run())
+
+
+def test_a_body_that_dribbles_is_ended_at_its_deadline() -> None:
+    """Bytes come all the while, and the question does not: the answer says so when ``body_ms`` is over, and whoever
+    goes on dribbling after it is hung up on.
+    """
+
+    async def run() -> tuple[bytes, float]:
+        limits = ListeningLimits(head_timeout_s=0.2, sweep_period_s=0.05)
+        settings = Settings(recorded=RECORDED, port=0, body_ms=300, listening=limits)
+        service = Service(settings, lambda: 0, Site(Path(__file__).parent / "no"))
+        runner = service.runner()
+        listener = await listen(runner, service, settings)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.write(ENDLESS % b"/api/whatif")
+        dribbling = asyncio.create_task(dribble(writer))
+        rest = b""
+        async with asyncio.timeout(8):
+            head = await reader.readuntil(b"\r\n")
+            took = loop.time() - began
+            with contextlib.suppress(ConnectionError):
+                while more := await reader.read(65536):
+                    rest += more
+        dribbling.cancel()
+        writer.transport.abort()
         listener.close()
         assert service.keeper is not None
         service.keeper.close()
         await runner.cleanup()
+        return head + rest, took
 
-    asyncio.run(run())
+    answer, took = asyncio.run(run())
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"the question did not come to its end in time" in answer
+    assert took >= 0.3
 
 
 def test_a_port_in_use_is_named() -> None:
@@ -395,7 +428,7 @@ def test_nothing_is_answered_before_anything_was_read() -> None:
 
     async def run() -> None:
         service = Service(Settings(nodes=("127.0.0.1:1",)), lambda: 0)
-        async with Http(TestServer(service.app())) as client:
+        async with Http(Page(service)) as client:
             status, body = await ask(client, "health")
             assert (status, body["error"]["code"]) == (503, "not_followed")
             status, body = await ask(client, "streams")

@@ -44,6 +44,8 @@ def test_sessions_are_what_a_replay_says(seed: int, share: float, limit: int) ->
     assert answer["total"] == len(rows)
     assert answer["subscriptions"] == sum(row["subscriptions"] for row in rows)
     assert (answer["wills"], answer["looked"]) == (len(replay.wills), None)
+    waiting = [replay.wills[number] for number in sorted(replay.wills)][: sessions.WAITING_MAX]
+    assert answer["waiting"] == [{**told, "there": replay._fit(told["member"], life)} for told, life in waiting]
 
 
 @given(SEEDS, SHARES, st.sampled_from(["", *sessions.WHERE]), st.sampled_from(["", "store.1", "mqtt@h"]))

@@ -14,7 +14,7 @@ from quorate.demo.demonstration import Demonstration
 from quorate.demo.screen import TableTeller
 from quorate.demo.services import services
 from quorate.events import ElectionFailed, KeyPut
-from tests.unit.cli.stories import T0, candidate, elected, fact, leads
+from tests.unit.cli.stories import T0, applied, candidate, elected, fact, leads
 
 REASON = "master’s connection closed: lower max offset"
 
@@ -27,10 +27,12 @@ def a_demonstration(folder: Path) -> Demonstration:
     demo = Demonstration(cluster, brokers(folder, options, "h:1"), [], TableTeller(), random.Random(1), held)
     story = demo.story
     story.tell(fact(0, 0, leads(2)))
+    address = demo.cast[1].address
+    for event in (applied(1), applied(2, address=address), applied(1, "broker-b")):
+        story.tell(fact(1, 1, event))
     story.tell(fact(1, 1, elected(1, 1)))
     story.tell(fact(1, 2, KeyPut(key="/services/orders/2", value=b"", lease=1, following=0)))
     story.fault(T0 + 1000, "SIGKILL to the master of broker-a", "broker-a")
-    address = demo.cast[1].address
     story.tell(fact(2, 1012, msgspec.structs.replace(elected(2, 2, 1), master_address=address)))
     story.tell(
         fact(
@@ -78,7 +80,7 @@ def test_the_table_fits_and_says_why(picture: tuple[int, list[str]]) -> None:
     assert max(map(len, lines)) <= width
     assert rows(lines) == [
         ["broker-a", "● ◆", "2 127.0.0.1:9971", "2", "2", REASON],
-        ["broker-b", "● ●", "nobody", "0", "", ""],
+        ["broker-b", "● ●", "nobody", "4", "", ""],
     ]
 
 

@@ -2,24 +2,37 @@
 
 from typing import Any
 
+import pytest
+
 from quorate.demo.screen import figures
 from quorate.demo.story import NEAR_MS, Story
+from quorate.errors import InvariantBrokenError
 from quorate.events import (
+    BrokerAddressChanged,
     BrokerFenced,
-    BrokerRegistered,
     BrokerUnfenced,
     ElectionFailed,
     FeatureLevelChanged,
     KeyPut,
     LeaseEnded,
+    LeaseGranted,
     SyncStateSetAltered,
 )
-from tests.unit.cli.stories import T0, elected, fact, leads
+from tests.unit.cli.stories import T0, applied, elected, fact, leads
+
+
+def a_story() -> Story:
+    """Of two sets with two brokers each, which have no master yet."""
+    story = Story()
+    for broker_set in ("broker-a", "broker-b"):
+        for broker_id in (1, 2):
+            story.tell(fact(0, 0, applied(broker_id, broker_set)))
+    return story
 
 
 def test_a_failover_after_a_kill_is_put_down_to_it_and_timed() -> None:
     """The time from kill to election is told, once per kill."""
-    story = Story()
+    story = a_story()
     story.tell(fact(0, 0, elected(1, 1)))
     story.fault(T0 + 1000, "kill", "broker-a")
     line = story.tell(fact(1, 1012, elected(2, 2, 1)))
@@ -31,7 +44,7 @@ def test_a_failover_after_a_kill_is_put_down_to_it_and_timed() -> None:
 
 def test_a_failover_without_a_kill_is_counted_apart() -> None:
     """A second election after one kill, or one long after it, has no fault to explain it."""
-    story = Story()
+    story = a_story()
     story.fault(T0, "kill", "broker-a")
     story.tell(fact(0, 10, elected(2, 2)))
     story.tell(fact(1, 20, elected(1, 3)))
@@ -42,7 +55,7 @@ def test_a_failover_without_a_kill_is_counted_apart() -> None:
 
 def test_the_first_election_of_a_set_is_no_failover() -> None:
     """Epoch 1 is how a set begins."""
-    story = Story()
+    story = a_story()
     story.tell(fact(0, 0, elected(1, 1)))
     assert story.summary()["failovers"] == 0
 
@@ -74,6 +87,8 @@ def test_a_lease_that_expires_after_a_stop_is_put_down_to_it() -> None:
     assert story.tell(fact(3, 0, KeyPut(key="/other", lease=0, **put))) is None
     assert story.services == {"/s/1": True}
     story.stopped(T0 + 1_000, "stop", "/s/1")
+    for number in (7, 8, 9, 10):
+        story.tell(fact(3, 0, LeaseGranted(lease=number, ttl_s=6)))
     ended: dict[str, Any] = {"keys": 1, "silent_ms": 6_000}
     line = story.tell(fact(4, 7_500, LeaseEnded(lease=7, reason="expired", **ended)))
     assert line is not None
@@ -98,17 +113,24 @@ def test_a_note_excuses_nothing() -> None:
 
 
 def test_sets_are_followed_through_their_events() -> None:
-    """Members, in-sync replicas, fencing and the loss of a master are kept per set."""
-    story = Story()
+    """Members, in-sync replicas, fencing, addresses and the loss of a master are as the model folds them; what it
+    cannot fold is no story.
+    """
+    with pytest.raises(InvariantBrokenError):
+        Story().tell(fact(0, 0, elected(1, 1)))
+    story = a_story()
     who: dict[str, Any] = {"cluster": "c", "broker_set": "broker-a", "broker_id": 2}
-    story.tell(fact(0, 0, BrokerRegistered(**who, address="h:2")))
+    story.tell(fact(1, 0, elected(2, 1)))
+    story.tell(fact(1, 0, BrokerAddressChanged(**who, old_address="h:2", new_address="h:9")))
+    assert story.sets["broker-a"].address(2) == "h:9"
     story.tell(fact(1, 0, elected(1, 1)))
     change: dict[str, Any] = {"master": 1, "master_epoch": 1, "old": (1,), "new": (1, 2), "sync_state_set_epoch": 2}
     story.tell(fact(2, 0, SyncStateSetAltered(cluster="c", broker_set="broker-a", **change)))
     times: dict[str, Any] = {"detected_ms": 0, "proposed_ms": 0}
     story.tell(fact(3, 0, BrokerFenced(**who, evidence="heartbeat expired", last_heartbeat_ms=0, **times)))
     known = story.sets["broker-a"]
-    assert (known.members, known.sync_set, known.fenced, known.master) == ({2}, (1, 2), {2}, 1)
+    assert [replica.fenced for replica in known.replicas] == [False, True]
+    assert (known.sync_state_set, known.master, known.address(1)) == ((1, 2), 1, "h:1")
     story.tell(fact(4, 0, BrokerUnfenced(**who, **times)))
     failed: dict[str, Any] = {
         "trigger": "master lost",
@@ -119,6 +141,8 @@ def test_sets_are_followed_through_their_events() -> None:
     }
     told: dict[str, Any] = {"explanation": "nobody", "last_heartbeat_ms": 0, **times}
     assert story.tell(fact(5, 0, ElectionFailed(cluster="c", broker_set="broker-a", **failed, **told))) == "nobody"
-    assert (known.fenced, known.master, known.master_address) == (set(), None, "")
+    known = story.sets["broker-a"]
+    assert not any(replica.fenced for replica in known.replicas)
+    assert (known.master, known.address(known.master)) == (None, None)
     assert story.summary()["failed_elections"] == 1
     assert story.offset == 6

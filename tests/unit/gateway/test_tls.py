@@ -63,9 +63,8 @@ Stop = Callable[[], Awaitable[None]]
 
 async def remoting(port: int) -> Stop:
     """A listener that answers heartbeats."""
-    server = RemotingServer(
-        Echo(), RemotingSettings(), loop=asyncio.get_running_loop(), now=time.monotonic, metrics=Metrics()
-    )
+    loop = asyncio.get_running_loop()
+    server = RemotingServer(Echo(), RemotingSettings(), loop=loop, now=time.monotonic, at_turns_end=loop.call_soon)
     await server.start(HOST, port, SERVER)
     return server.stop
 
@@ -112,6 +111,7 @@ def voter(node: int, others: dict[NodeId, tuple[str, int]], **tls: ssl.SSLContex
         PeerSettings(),
         random.Random(node),
         handlers,
+        at_turns_end=lambda callback: asyncio.get_running_loop().call_soon(callback),
         ssl_server=tls.get("server"),
         ssl_client=tls.get("client"),
     )

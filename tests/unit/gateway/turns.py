@@ -50,6 +50,7 @@ class UnreadWire:
         self.taken = bytearray()
         self.reading = True
         self.closed = False
+        self.ended = False
         self._high = high
         self._full = False
 
@@ -81,6 +82,15 @@ class UnreadWire:
 
     def is_closing(self) -> bool:
         return self.closed
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.unread)
 
     def close(self) -> None:
         self.closed = True

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quorate.metadata.replica_set import Altered, Broken, InSync, alter
+from quorate.metadata.replica_set import Broken, InSync, InSyncChange, alter
 
 NOW: Final = InSync(leader=1, leader_epoch=5, member_epoch=70, set_epoch=9, ids=(1, 2))
 MEMBERS: Final = (1, 2, 3, 4)
@@ -27,16 +27,16 @@ def altered(
     members: Collection[int] = MEMBERS,
     fit: Collection[int] = (1, 2, 3),
     **policy: bool,
-) -> Altered[int] | Broken[int]:
+) -> InSyncChange[int] | Broken[int]:
     """Alive are 1, 2 and 3 unless told otherwise."""
     return alter(now, new, members, lambda one: one in fit, epoch_max=LAST, **policy)
 
 
 def test_the_leader_grows_and_shrinks_its_set() -> None:
     """The new set stands in the next set epoch, under the leader that there is."""
-    assert altered(asked(1, 2, 3)) == Altered(1, (1, 2, 3), 10)
-    assert altered(asked(1)) == Altered(1, (1,), 10)
-    assert altered(asked(1, 2)) == Altered(1, (1, 2), 10), "a set that is so already is no error by itself"
+    assert altered(asked(1, 2, 3)) == InSyncChange(1, (1, 2, 3), 10)
+    assert altered(asked(1)) == InSyncChange(1, (1,), 10)
+    assert altered(asked(1, 2)) == InSyncChange(1, (1, 2), 10), "a set that is so already is no error by itself"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_last_epoch_is_the_last() -> None:
     now = msgspec.structs.replace(NOW, set_epoch=LAST)
     assert altered(asked(1, set_epoch=LAST), now) == Broken("exhausted")
     now = msgspec.structs.replace(NOW, set_epoch=LAST - 1)
-    assert altered(asked(1, set_epoch=LAST - 1), now) == Altered(1, (1,), LAST)
+    assert altered(asked(1, set_epoch=LAST - 1), now) == InSyncChange(1, (1,), LAST)
 
 
 def test_without_a_leader_nobody_alters() -> None:
@@ -78,7 +78,7 @@ def test_without_a_leader_nobody_alters() -> None:
 
 def test_those_that_stay_are_judged_where_a_kind_wants_it() -> None:
     """A leader may keep a member that is silent just now, unless its kind says otherwise."""
-    assert altered(asked(1, 2, 3), fit=(3,)) == Altered(1, (1, 2, 3), 10)
+    assert altered(asked(1, 2, 3), fit=(3,)) == InSyncChange(1, (1, 2, 3), 10)
     assert altered(asked(1, 2, 3), fit=(1, 3), all_fit=True) == Broken("unfit", 2)
 
 
@@ -92,7 +92,7 @@ def test_names_are_as_good_as_numbers() -> None:
     """Members are told apart by what their kind has."""
     now = InSync(leader="m1", leader_epoch=5, set_epoch=9, ids=("m1",))
     new = msgspec.structs.replace(now, ids=("m1", "m2"))
-    assert alter(now, new, {"m1", "m2"}, {"m2"}.__contains__, epoch_max=LAST) == Altered("m1", ("m1", "m2"), 10)
+    assert alter(now, new, {"m1", "m2"}, {"m2"}.__contains__, epoch_max=LAST) == InSyncChange("m1", ("m1", "m2"), 10)
 
 
 EPOCHS: Final = st.integers(0, 2)
@@ -141,7 +141,7 @@ def test_every_fence_holds_of_what_passes_and_the_first_broken_one_is_named(
         for order in permutations(members)
     }
     (outcome,) = outcomes
-    if isinstance(outcome, Altered):
+    if isinstance(outcome, InSyncChange):
         assert not broken
         assert (outcome.leader, outcome.ids, outcome.set_epoch) == (now.leader, new.ids, now.set_epoch + 1)
     elif outcome.fence in ("stranger", "unfit"):

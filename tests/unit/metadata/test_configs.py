@@ -12,15 +12,14 @@ from quorate.metadata.configs import (
     CONTROLLER_KEYS,
     SCOPES,
     heeded,
-    learners,
     policy_in_force,
     unread,
-    values,
 )
 from quorate.metadata.limits import CHECKS, UNCLEAN_SEGMENT_LEADERS, in_force
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.subjects import level_in_force
-from quorate.model.state import State
+from quorate.model.brokers import learners, values
+from quorate.model.state import BrokerSet, State
 from tests.unit.metadata.kit import CREATE, World
 
 Effects = dict[str, tuple[str, Callable[[State], object]]]
@@ -32,7 +31,7 @@ def change(scope: str, **changes: str | None) -> ChangeConfig:
 
 
 def test_what_means_something_is_known_by_scope() -> None:
-    """What is heeded can be set, and does something; where the rules themselves refuse the rest, nothing is listed."""
+    """What is heeded can be set, and does something."""
     assert heeded("cluster") == frozenset(
         {
             "controller.group_rows_max",
@@ -45,7 +44,9 @@ def test_what_means_something_is_known_by_scope() -> None:
     )
     assert heeded("broker-set/a") == frozenset({"enableElectUncleanMaster", "learners", "notifyBrokerRoleChanged"})
     assert heeded("topic/t") == frozenset()
-    assert heeded("controller") is heeded("node/1") is None
+    assert (
+        heeded("controller") == heeded("node/1") == frozenset({"enableElectUncleanMaster", "notifyBrokerRoleChanged"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,12 @@ def test_what_means_something_is_known_by_scope() -> None:
         ("topic/t", "zone.1", "nothing reads zone.1 in topic/t"),
         ("cluster", "requests.remembered_max", ""),
         ("controller", "foo", ""),
+        (
+            "controller",
+            "mappedFileSize",
+            "nothing reads mappedFileSize in controller; there it is enableElectUncleanMaster, notifyBrokerRoleChanged",
+        ),
+        ("node/1", "electMasterMaxRetryCount", "nothing reads electMasterMaxRetryCount in node/1; there it is "),
         ("nowhere", "foo", ""),
         ("topic/", "foo", ""),
     ],
@@ -76,6 +83,17 @@ def test_what_nothing_reads_is_told(scope: str, name: str, said: str) -> None:
     assert unread(scope, {name: "1"}).startswith(said)
     assert bool(unread(scope, {name: "1"})) == bool(said)
     assert unread(scope, {name: None}) == ""
+
+
+def test_the_scope_of_a_node_that_is_not_there_is_read_by_nobody() -> None:
+    """Where it is known which there are; a node has one name, and to unset is never wrong."""
+    for scope in ("node/99", "node/01"):
+        told = f"nothing reads enableElectUncleanMaster in {scope}: there is no such node"
+        assert unread(scope, {"enableElectUncleanMaster": "true"}, [1, 2]) == told
+        assert unread(scope, {"enableElectUncleanMaster": None}, [1, 2]) == ""
+        assert unread(scope, {"enableElectUncleanMaster": "true"}) == ""
+    assert unread("node/2", {"enableElectUncleanMaster": "true"}, [1, 2]) == ""
+    assert unread("controller", {"enableElectUncleanMaster": "true"}, [1, 2]) == ""
 
 
 def unclean(state: State) -> object:
@@ -100,7 +118,7 @@ EFFECTS: dict[str, Effects] = {
         "schemas.compatibility": ("NONE", partial(level_in_force, subject="")),
     },
     "node/1": OF_SETS,
-    "broker-set/a": {**OF_SETS, "learners": ("2", partial(learners, broker_set="a"))},
+    "broker-set/a": {**OF_SETS, "learners": ("2", partial(learners, broker_set=BrokerSet(name="a", cluster="c")))},
     "topic/t": {},
     "subject/s": {"compatibility": ("NONE", partial(level_in_force, subject="s"))},
 }
@@ -109,12 +127,11 @@ EFFECTS: dict[str, Effects] = {
 
 def test_every_scope_has_an_effect_or_is_refused() -> None:
     """Each setting that is heeded changes what is in force, and back; any other one is refused, by the rules or, where
-    they would take it as a note, by HTTP and the command line.
+    they would take it as a note or because Java's tools set it, by HTTP and the command line.
     """
     assert {scope.partition("/")[0] for scope in EFFECTS} == {one.partition("/")[0] for one in SCOPES.split(", ")}
     for scope, effects in EFFECTS.items():
-        listed = heeded(scope)
-        assert listed is None or listed == effects.keys()
+        assert heeded(scope) == effects.keys()
         world = World()
         world.do(CREATE)
         world.do(RecordLeader(node_id=1, cause="first start"))
@@ -125,8 +142,10 @@ def test_every_scope_has_an_effect_or_is_refused() -> None:
             assert look(world.state) != before, (scope, name)
             world.do(ChangeConfig(scope=scope, changes={name: None}))
             assert look(world.state) == before, (scope, name)
-        if listed is None:
+        if scope in ("controller", "node/1"):
             assert world.refused(change(scope, nobodyReadsIt="1")).code == "UnknownConfigKey"
+            for name in CONTROLLER_KEYS.keys() - effects.keys():
+                assert unread(scope, {name: "1"}).startswith(f"nothing reads {name} in {scope}")
         else:
             assert unread(scope, {"nobodyReadsIt": "1"}).startswith(f"nothing reads nobodyReadsIt in {scope}")
 

@@ -423,6 +423,21 @@ def test_who_leads_something_may_not_leave(made: World) -> None:
     assert made.refused(UnregisterMember(name="m1", epoch=epochs["m1"])).code == "MemberStillLeads"
 
 
+def test_who_is_fenced_with_the_last_copy_is_forgotten_with_force_only(made: World) -> None:
+    """It may come back with it. While another copy is in sync and there, a fenced member is forgotten as any."""
+    epochs = {name: made.state.members[name].epoch for name in ("m1", "m2", "m3")}
+    fence(made, "m2")
+    made.do(UnregisterMember(name="m2"))
+    fence(made, "m3")
+    fence(made, "m1")
+    for name in ("m1", "m3"):
+        for command in (UnregisterMember(name=name), UnregisterMember(name=name, epoch=epochs[name])):
+            refusal = made.refused(command)
+            assert (refusal.code, "only force" in refusal.remark) == ("MemberStillLeads", True)
+    made.do(UnregisterMember(name="m1", force=True))
+    assert "m1" not in made.state.members
+
+
 def may_leave(made: World, name: str) -> bool:
     """As its heartbeat is answered."""
     epoch = made.state.members[name].epoch

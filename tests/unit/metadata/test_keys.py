@@ -222,6 +222,13 @@ def test_keep_value_and_keep_lease_change_one_and_leave_the_other() -> None:
     assert not made.state.attached
 
 
+def test_a_put_looks_for_its_lease_before_its_key_and_a_transaction_does_not() -> None:
+    """Which of two errors is told, as by etcd."""
+    put = PutKey(key=b"a", lease=5, keep_value=True)
+    assert world().refused(put).code == "LeaseNotFound"
+    assert world().refused(Transact(success=(put,))).code == "KeyNotFound"
+
+
 @pytest.mark.parametrize(
     "asked",
     [

@@ -13,7 +13,7 @@ from quorate.metadata.commands import (
     RevokeLease,
     Transact,
 )
-from quorate.metadata.keys import LEASE_KEYS_MAX
+from quorate.metadata.keys import DELETED_BYTES_MAX, LEASE_KEYS_MAX
 from quorate.metadata.leases import TTL_MAX_S
 from tests.unit.metadata.test_keys import world
 
@@ -92,3 +92,18 @@ def test_a_lease_holds_a_bounded_number_of_keys() -> None:
     made.do(PutKey(key=b"x", lease=3))
     assert made.refused(PutKey(key=b"y", lease=3)).code == "LeaseIsFull"
     assert len(made.events(RevokeLease(lease=3))) == LEASE_KEYS_MAX + 1
+
+
+def test_the_names_of_a_lease_s_keys_are_bounded_together() -> None:
+    """For its end names them all, in one entry: what one put or many brought, and what left counts no more."""
+    made, name = world(), b"n" * (DELETED_BYTES_MAX // 4)
+    made.do(GrantLease(lease=3, ttl_s=90))
+    for number in range(3):
+        made.do(PutKey(key=b"%d" % number + name[1:], lease=3))
+    both = (PutKey(key=b"3" + name[2:], lease=3), PutKey(key=b"45", lease=3))
+    assert made.refused(Transact(success=both)).code == "LeaseIsFull"
+    made.do(both[0])
+    assert made.refused(both[1]).code == "LeaseIsFull"
+    made.do(PutKey(key=b"0" + name[1:]))
+    made.do(both[1])
+    assert len(made.events(RevokeLease(lease=3))) == 5

@@ -59,6 +59,24 @@ def test_a_member_that_does_not_tell_of_its_disk_is_taken() -> None:
     assert placed(made, 1)[0] == ["m"]
 
 
+def test_a_member_that_this_leader_has_not_heard_is_not_taken() -> None:
+    """It may be the one whose disk is full: the other is taken; where both are needed, who asks is told to come again,
+    and where both would not do, that there are too few.
+    """
+    made = storing("heard", "unheard")
+    epochs = {name: found.epoch for name, found in made.state.members.items()}
+    made.members.living = dict.fromkeys(epochs.items(), True)
+    made.members.said["heard", epochs["heard"]] = MemberHealth()
+    assert placed(made, 1)[0] == ["heard"]
+    found = place(made.state, "orders/0", Wanted(2, "", {}), made.context())
+    assert found == Refusal(
+        code="MembersNotHeard", remark="2 copies wanted, 1 member to take one; there are 1 not heard yet"
+    )
+    assert refused(made, 3) == "3 copies wanted, 1 member to take one; there are 1 not heard yet"
+    made.members.said["unheard", epochs["unheard"]] = MemberHealth()
+    assert placed(made, 2)[0] == ["heard", "unheard"]
+
+
 def test_copies_are_spread_over_the_places_there_are() -> None:
     """Each in another while there are others; then evenly, and the reason says so."""
     made = storing("a1", "a2", "a3", labels={"zone": "a"})

@@ -21,6 +21,7 @@ from quorate.metadata.requests import (
 )
 from quorate.model.rows import ROWS_PER_STEP
 from quorate.model.state import EMPTY
+from quorate.slices import finished
 from tests.unit.metadata.kit import counted
 
 SMALL = RequestSettings(remembered_max=2, remembered_ms_max=1_000, ahead_ms_max=50)
@@ -54,7 +55,9 @@ def test_another_command_under_a_known_id_is_refused() -> None:
     """By name, whoever kept it; without a digest on either side (an older build's entry) it is answered as ever."""
     first, other = (command_digest(DeleteTopic(topic=name)) for name in "ab")
     table, rows = RequestTable().remember("p", "5-a", 7, 1, b"r", 5, first)
-    restored = RequestTable.from_rows([(key, value) for key, value in rows if value is not None], RequestSettings())
+    restored = finished(
+        RequestTable.restoring([(key, value) for key, value in rows if value is not None], RequestSettings())
+    )
     for one in (table, restored):
         assert isinstance(one.recall("p", "5-a", 6, first), RememberedReply)
         found = one.recall("p", "5-a", 6, other)
@@ -70,7 +73,7 @@ def test_a_row_of_an_older_build_has_no_digest() -> None:
     row = msgspec.msgpack.encode(
         {"principal": "p", "request_id": "5-a", "first_offset": 7, "count": 1, "time_ms": 5, "reply": b"r"}
     )
-    table = RequestTable.from_rows([((7).to_bytes(8, "big"), row)], RequestSettings())
+    table = finished(RequestTable.restoring([((7).to_bytes(8, "big"), row)], RequestSettings()))
     assert dict(table.rows()) == {(7).to_bytes(8, "big"): row}
     assert isinstance(table.recall("p", "5-a", 6, bytes(16)), RememberedReply)
 
@@ -147,7 +150,7 @@ def test_the_row_changes_keep_a_store_equal_to_the_table() -> None:
             else:
                 store[name] = value
         assert store == dict(table.rows())
-        again = RequestTable.from_rows(store.items(), SMALL)
+        again = finished(RequestTable.restoring(store.items(), SMALL))
         assert dict(again.rows()) == store
         after = [one.remember("p", "99-x", 99, 1, b"", number)[0] for one in (table, again)]
         assert dict(after[0].rows()) == dict(after[1].rows())
@@ -163,7 +166,7 @@ def test_a_table_of_nothing_remembers_nothing() -> None:
 
 def test_a_horizon_survives_without_any_reply() -> None:
     """What was forgotten stays forgotten after a restart."""
-    table = RequestTable.from_rows([(b"horizon", b"77")], SMALL)
+    table = finished(RequestTable.restoring([(b"horizon", b"77")], SMALL))
     assert refusal(table, "77-a") == "RequestExpired"
 
 
@@ -186,7 +189,7 @@ def test_an_id_that_slipped_in_without_its_time_can_be_forgotten() -> None:
 def test_a_row_that_is_none_of_ours_stops_the_node(name: bytes, value: bytes) -> None:
     """Damaged rows are not guessed at."""
     with pytest.raises(InvariantBrokenError):
-        RequestTable.from_rows([(name, value)], SMALL)
+        finished(RequestTable.restoring([(name, value)], SMALL))
 
 
 # ── clocks that were wrong ──
@@ -235,7 +238,7 @@ def test_no_forgotten_id_ever_looks_new_and_the_spans_are_few() -> None:
             found = table.recall("p", request_id, NOW_MS + 3 * YEAR_MS)
             assert isinstance(found, Refusal)
             assert found.code == "RequestExpired"
-        again = RequestTable.from_rows(store.items(), settings)
+        again = finished(RequestTable.restoring(store.items(), settings))
         assert store == dict(table.rows()) == dict(again.rows())
         assert (again.horizon_ms, again.spans) == (table.horizon_ms, table.spans)
 
@@ -283,7 +286,7 @@ def test_the_time_that_does_not_count_is_a_row_like_others() -> None:
     store = dict(before.rows())
     assert dict(rows_gone(before, after)) == store == {b"skipped": b"%d" % before.skipped_ms}
     store.update({key: value for key, value in rows if value is not None})
-    again = RequestTable.from_rows(store.items(), RequestSettings())
+    again = finished(RequestTable.restoring(store.items(), RequestSettings()))
     assert dict(again.rows()) == dict(after.rows()) == store
     assert again.skipped_ms == after.skipped_ms == 2 * before.skipped_ms
     assert before.step(1) == (before, ())

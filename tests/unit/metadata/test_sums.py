@@ -7,6 +7,7 @@ from quorate.metadata.requests import RequestSettings, RequestTable
 from quorate.metadata.sums import KEPT_MAX, RING_MAX, RunningSums, digest, shown, summing
 from quorate.model import rows
 from quorate.model.state import EMPTY
+from quorate.slices import finished
 from tests.plain_sums import plain_sums, sum_of
 from tests.unit.metadata.kit import CREATE, World, counted, registering
 from tests.unit.metadata.test_cluster import START
@@ -72,7 +73,7 @@ def test_what_is_forgotten_is_taken_off(remembered_max: int) -> None:
     table, sums = RequestTable(settings=settings), RunningSums()
     for number in range(9):
         if number == 5:
-            table = RequestTable.from_rows(list(table.rows()), settings)
+            table = finished(RequestTable.restoring(list(table.rows()), settings))
         before = table
         table, changes = before.remember("p", f"{number}-x", 2 * number, 1, b"r", 30 * number)
         sums.requests(before, table, changes)

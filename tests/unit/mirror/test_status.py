@@ -2,13 +2,17 @@
 
 import json
 import socket
+import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from quorate.errors import UsageError
+from quorate.origins import allowed_names
 from quorate_projections.mirror.copying import Progress
 from quorate_projections.mirror.settings import MirrorSettings
 from quorate_projections.mirror.status import StatusServer, line, metrics
@@ -48,17 +52,84 @@ def test_metrics_are_one_figure_each() -> None:
     assert [text for text in lines if text.endswith("} 1")] == ['quorate_mirror_state{state="failed"} 1']
 
 
+@contextmanager
+def serving(state: str = "copying") -> Iterator[int]:
+    """The port of a mirror in this state, which is also called ``mirror-1``."""
+    port = free_ports(1)
+    progress = Progress(state)  # type: ignore[arg-type]
+    server = StatusServer("127.0.0.1", port, lambda: progress, allowed_names(["127.0.0.1", "mirror-1"]))
+    try:
+        yield port
+    finally:
+        server.close()
+
+
+def said(port: int, request: str) -> bytes:
+    """All that comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(request.replace("\n", "\r\n").encode())
+        heard = b""
+        while more := client.recv(1 << 16):
+            heard += more
+    return heard
+
+
 @pytest.mark.parametrize(("state", "status"), [("copying", 200), ("standing by", 200), ("failed", 503)])
 def test_ready_says_no_after_a_failure(state: str, status: int) -> None:
     """``/ready`` is 503 when the copy failed; an unknown path is 404."""
-    port = free_ports(1)
-    server = StatusServer("127.0.0.1", port, lambda: Progress(state))  # type: ignore[arg-type]
-    try:
+    with serving(state) as port:
         assert _status(port, "/ready") == status
         assert _status(port, "/nothing") == 404
         assert _status(port, "/metrics") == 200
-    finally:
-        server.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("Host: rebound.example\n", 421),
+        ("Host: 127.0.0.1\nOrigin: https://evil.example\n", 403),
+        ("Host: 127.0.0.1\nSec-Fetch-Site: cross-site\nSec-Fetch-Mode: no-cors\n", 403),
+        ("Host: 127.0.0.1\nContent-Length: 2\nContent-Type: text/plain\nExpect: 100-continue\n", 415),
+        ("Host: mirror-1:9\n", 200),
+        ("Host: localhost\n", 200),
+    ],
+)
+def test_no_foreign_page_may_ask_a_mirror(headers: str, status: int) -> None:
+    """The rule of all our HTTP listeners, for every path; nothing is asked of who is refused."""
+    with serving() as port:
+        for path in ("/ready", "/metrics"):
+            heard = said(port, f"GET {path} HTTP/1.1\n{headers}\n")
+            assert heard.startswith(b"HTTP/1.0 %d " % status)
+            assert b" 100 " not in heard
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("GET /ready", 200),
+        ("GET /ready HTTP/1.1", 200),
+        ("GET /no HTTP/1.1", 404),
+        ("POST /ready HTTP/1.1", 501),
+        ("GET /ready what", 400),
+    ],
+)
+def test_every_answer_of_a_mirror_has_the_security_headers(line: str, status: int) -> None:
+    """Python's own refusals too."""
+    with serving() as port:
+        heard = said(port, f"{line}\nHost: localhost\n\n")
+    assert heard.startswith(b"HTTP/1.0 %d " % status)
+    assert b"\r\nx-content-type-options: nosniff\r\n" in heard
+    assert b"\r\ncontent-security-policy: default-src 'none'; " in heard
+
+
+def test_a_tls_client_of_a_mirror_is_told_at_once() -> None:
+    """It hears an alert that it understands."""
+    with (
+        serving() as port,
+        socket.create_connection(("127.0.0.1", port), timeout=5) as client,
+        pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"),
+    ):
+        ssl.create_default_context().wrap_socket(client, server_hostname="127.0.0.1")
 
 
 def _status(port: int, path: str) -> int:

@@ -13,6 +13,7 @@ from quorate.model.election_words import (
     asker,
     because,
     caveat,
+    columns,
     headline,
     kind_words,
     rule_words,
@@ -185,3 +186,34 @@ def test_a_move_for_balance_is_told_as_one() -> None:
     )  # fmt: skip
     assert headline(event) == "a was moved from broker 1 to broker 2 for balance"
     assert because(event).startswith("The controller named it to even out who leads")
+
+
+DECIDING = {
+    **dict.fromkeys(APPOINTED, "named"),
+    replica_set.ONLY_CANDIDATE: "priority",
+    "higher epoch": "epoch",
+    "higher max offset": "offset",
+    "higher priority": "priority",
+    "lower broker id": "lowest",
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_questions_are_those_of_the_rules(rule: str) -> None:
+    """Every verdict has its column, in the order of the rules, and one decided; where one was named nobody is compared,
+    and the only one left was found at the last question that another fell at.
+    """
+    every = [candidate(number, out_by) for number, out_by in enumerate(FALLS, start=3)]
+    found = columns(election(candidate(2), *every, decided_by=rule))
+    asked = FALLS[:4] if rule in APPOINTED else FALLS if rule == "lower broker id" else FALLS[:-1]
+    assert [column.out_by for column in found] == list(asked)
+    assert [column.id for column in found if column.decided] == [DECIDING[rule]]
+
+
+def test_a_question_that_says_nothing_is_not_asked() -> None:
+    """Without learners, somebody named or equal candidates three columns are left out; a failure decided nowhere."""
+    found = columns(election(DEAD, candidate(2), decided_by="only candidate"))
+    assert [column.id for column in found] == ["alive", "sync", "epoch", "offset", "priority"]
+    assert [column.id for column in found if column.decided] == ["alive"]
+    assert not any(column.decided for column in columns(failure(DEAD, BEHIND)))
+    assert "learner" in [column.id for column in columns(failure(candidate(4, "not alive", learner=True)))]

@@ -105,7 +105,7 @@ def test_a_broker_is_shown_as_a_member(made: World) -> None:
     assert list(of_set(made.a)) == ["a:1", "a:2"]
 
 
-@pytest.mark.parametrize("name", ["x", "a:3", "x:1", "a:", "a:x", ":1", ""])
+@pytest.mark.parametrize("name", ["x", "a:3", "x:1", "a:", "a:x", ":1", "", "a:" + "9" * 5_000, "a:01"])
 def test_nobody_has_such_a_name(made: World, name: str) -> None:
     """Neither a member nor a broker."""
     assert named(made.state, name) is None

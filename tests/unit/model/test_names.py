@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.model.names import NO_NAMES, following, naming, with_name, without_name
+from quorate.model.names import Names, following, naming, with_name, without_name
 from quorate.model.rows import from_rows, rows
 from quorate.slices import finished
 from tests.projections.history import History
@@ -14,7 +14,7 @@ NAMES = st.text(max_size=3)
 @given(st.lists(st.tuples(NAMES, st.booleans())), st.text(max_size=2), st.text(max_size=1))
 def test_names_follow_in_the_order_of_text(changes: list[tuple[str, bool]], after: str, prefix: str) -> None:
     """What came and did not go, each once, that begins so and comes after a name; however they came to be there."""
-    names, plain = NO_NAMES, set[str]()
+    names, plain = Names(), set[str]()
     for name, comes in changes:
         names = with_name(names, name) if comes else without_name(names, name)
         (plain.add if comes else plain.discard)(name)
@@ -25,7 +25,7 @@ def test_names_follow_in_the_order_of_text(changes: list[tuple[str, bool]], afte
 
 def test_what_is_no_name_is_asked_for_in_vain() -> None:
     """Half of a character comes after all that a name may hold below it."""
-    assert list(following(with_name(NO_NAMES, "a"), "\udc80")) == []
+    assert list(following(with_name(Names(), "a"), "\udc80")) == []
 
 
 def test_a_state_keeps_the_names_of_its_maps() -> None:

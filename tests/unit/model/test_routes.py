@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.model.routes import BrokerData, QueueData, addresses, compose
+from quorate.model.routes import BrokerData, QueueData, addresses, compose, holds
 from quorate.model.state import Replica
 
 
@@ -44,6 +44,13 @@ def test_a_set_nobody_of_which_serves_is_in_no_route(sets: dict[str, bool]) -> N
     expected = sorted(name for name, serves in sets.items() if serves)
     assert [one.broker_name for one in route.queue_datas] == expected
     assert [one.broker_name for one in route.broker_datas] == expected
+
+
+def test_a_set_holds_what_it_announced() -> None:
+    """What one of its brokers announced; everything, where none announced anything."""
+    assert holds("t", [(), ("t", "u")])
+    assert not holds("t", [(), ("u",)])
+    assert holds("t", [(), ()])
 
 
 def test_a_zone_nobody_told_is_not_written() -> None:

@@ -1,5 +1,6 @@
 """Topics and filters of MQTT 5, and the index of subscriptions held against a matcher that compares one by one."""
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from quorate.model.state import Subscription, Subscriptions
 from quorate.model.topic_filters import (
     LEVELS_MAX,
+    PER_STEP,
     TEXT_BYTES_MAX,
     filter_fault,
     matching,
@@ -50,6 +52,11 @@ def naive(topic_filter: str, topic: str) -> bool:
     return not there
 
 
+def found_in(index: Subscriptions, topic: str) -> list[tuple[str, Subscription]]:
+    """Whoever matches."""
+    return [found for found in matching(index, topic) if found is not None]
+
+
 def index_of(pairs: set[tuple[str, str]]) -> Subscriptions:
     """Of clients and their filters."""
     index = Subscriptions()
@@ -86,7 +93,7 @@ def index_of(pairs: set[tuple[str, str]]) -> Subscriptions:
 )
 def test_the_examples_of_the_standard(topic_filter: str, topic: str, *, matches: bool) -> None:
     """Sections 4.7.1 and 4.7.2: what they say matches does, and nothing else."""
-    assert bool(list(matching(index_of({("c", topic_filter)}), topic))) is matches
+    assert bool(found_in(index_of({("c", topic_filter)}), topic)) is matches
     assert naive(topic_filter, topic) is matches
 
 
@@ -94,7 +101,7 @@ def test_the_examples_of_the_standard(topic_filter: str, topic: str, *, matches:
 @example({("c", "#"), ("c", "+/#"), ("c", "a/#"), ("c", "a"), ("d", "$share/g/a")}, "a")
 def test_the_index_finds_what_comparing_one_by_one_finds(pairs: set[tuple[str, str]], topic: str) -> None:
     """Each subscription once, shared or not, whatever else is there."""
-    found = [(client, subscription.filter) for client, subscription in matching(index_of(pairs), topic)]
+    found = [(client, subscription.filter) for client, subscription in found_in(index_of(pairs), topic)]
     assert Counter(found) == Counter(pair for pair in pairs if naive(pair[1], topic))
 
 
@@ -110,7 +117,7 @@ def test_what_is_taken_away_is_found_no_more(steps: list[tuple[str, str, bool]],
             )
         elif (client, topic_filter) in left:
             index, left = unsubscribed(index, client, topic_filter), left - {(client, topic_filter)}
-    assert {(client, found.filter) for client, found in matching(index, topic)} == {
+    assert {(client, found.filter) for client, found in found_in(index, topic)} == {
         pair for pair in left if naive(pair[1], topic)
     }
     assert len(index) == len(left)
@@ -154,11 +161,11 @@ class Counted:
     """An index that counts what is read of it."""
 
     def __init__(self, index: Subscriptions) -> None:
-        self._index, self.read = index, 0
+        self._index, self.read, self.total = index, 0, 0
 
-    def items(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, Subscription]]:
+    def items(self, start: bytes, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, Subscription]]:
         self.read += 1
-        for item in self._index.items(start, end):
+        for item in self._index.items(start, end, reverse=reverse):
             self.read += 1
             yield item
 
@@ -167,6 +174,28 @@ def test_a_match_looks_at_what_it_finds_and_not_at_the_rest() -> None:
     """Among many filters, the work follows the levels of the topic and whoever is found."""
     pairs = {(f"c{n}", f"site/{n % 500}/device/{n // 500}/{'+' if n % 7 else 'state'}") for n in range(20_000)}
     counted: Any = Counted(index_of(pairs | {("all", "#"), ("one", "site/3/#"), ("two", "site/+/device/9/state")}))
-    found = list(matching(counted, "site/3/device/9/state"))
+    found = found_in(counted, "site/3/device/9/state")
     assert {client for client, _ in found} == {"all", "one", "two", "c4503"}
     assert counted.read < 60
+
+
+def test_many_deep_filters_are_walked_where_they_part_and_in_steps() -> None:
+    """1,000 filters of 127 levels that match all but for their last: a level that all share costs nothing, and others
+    have their turn after so many looks, though nobody is found.
+    """
+    chance = random.Random(1)
+    pairs = {(f"c{n}", "/".join([*(chance.choice("+a") for _ in range(126)), "zz"])) for n in range(1_000)}
+    counted: Any = Counted(index_of(pairs))
+    most = 0
+    for found in matching(counted, "a/" * 126 + "a"):
+        assert found is None
+        most, counted.total, counted.read = max(most, counted.read), counted.total + counted.read, 0
+    assert 0 < most <= PER_STEP * 10
+    assert counted.total < 20 * len(pairs)
+
+
+def test_a_topic_of_many_levels_costs_nothing_where_no_filter_goes() -> None:
+    """A filter has at most 128 levels; a topic may have 32,000."""
+    counted: Any = Counted(index_of({("c", "a/b"), ("c", "a/a/#")}))
+    assert [one.filter for _, one in found_in(counted, "a/" * 32_000 + "a")] == ["a/a/#"]
+    assert counted.read < 40

@@ -57,14 +57,16 @@ def test_a_leader_that_followed_nobody_says_so() -> None:
     assert leader_cause("moon phase", 1, 0) == "moon phase"
 
 
-@pytest.mark.parametrize(
-    ("ms", "told"),
-    [
-        (0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (9_949, "9.9 s"), (9_950, "10 s"), (59_400, "59 s"),
-        (59_500, "1 min 00 s"), (185_000, "3 min 05 s"), (840_000, "14 min"), (8_040_000, "2 h 14 min"),
-        (172_799_000, "47 h 59 min"), (273_600_000, "3 d 4 h"),
-    ],
-)  # fmt: skip
+SPANS = [
+    (0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (9_250, "9.3 s"), (9_949, "9.9 s"), (9_950, "10 s"),
+    (10_500, "11 s"), (59_400, "59 s"), (59_500, "1 min 00 s"), (59_960, "1 min 00 s"), (89_600, "1 min 30 s"),
+    (185_000, "3 min 05 s"), (599_500, "10 min"), (840_000, "14 min"), (3_599_500, "1 h 00 min"),
+    (8_040_000, "2 h 14 min"), (172_799_000, "47 h 59 min"), (273_600_000, "3 d 4 h"),
+]  # fmt: skip
+"""Here and on the page (``tests/browser/test_pages.py``)."""
+
+
+@pytest.mark.parametrize(("ms", "told"), SPANS)
 def test_a_span_is_told_as_people_do(ms: int, told: str) -> None:
     """The longer it was, the coarser its unit."""
     assert span(ms) == told
@@ -103,7 +105,9 @@ def test_an_election_is_explained_candidate_by_candidate() -> None:
     lines = list(explain(elected(2, 5, 1)))
     assert lines[0] == "Broker 2 is master of broker-a."
     assert lines[1] == (
-        "epoch 5, old master 1; cause: master’s connection closed; asked by: the controller, which lost its master"
+        "epoch 5, old master 1; cause: master’s connection closed; asked by the controller, which lost its master"
     )
+    by_hand = msgspec.structs.replace(elected(2, 5, 1), trigger="admin", evidence="")
+    assert list(explain(by_hand))[1] == "epoch 5, old master 1; asked by an operator"
     assert lines[4].startswith("1       out: it is the master that was lost  no")
     assert lines[5].startswith("2       elected: lower max offset            yes")

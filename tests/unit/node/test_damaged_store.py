@@ -1,7 +1,10 @@
 """A node whose store is damaged puts it aside and makes it anew, crash or no crash; where it cannot, it says why."""
 
 import asyncio
+import gc
+import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -15,7 +18,9 @@ from quorate.consensus.storage.directory import Directory, Voter, decode_voter, 
 from quorate.consensus.storage.disk import FileDisk, FileVoterFile, StoreFolder
 from quorate.consensus.storage.store import RocksStore, StoreDamagedError
 from quorate.consensus.storage_settings import JournalSettings, StoreSettings
+from quorate.controller import Answered
 from quorate.errors import StorageError, UsageError
+from quorate.metadata.commands import ChangeConfig
 from quorate.node import Node
 from quorate.node.compose import give_up_store, open_store
 from quorate.node.settings import NodeSettings, read_settings
@@ -24,6 +29,8 @@ from tests.stand_ins import InlineWorker, MemoryVoterFile
 from tests.unit.consensus.raft_cluster import VirtualTime
 from tests.unit.consensus.test_peers import until
 
+TABLE_END_BYTES = 5_000
+"""Behind the rows of a table: what is read when it is opened."""
 DAMAGE = StoreDamagedError.at("there", "a block")
 ID = "6b645de4-61cd-431d-a69a-8b2b548f430f"
 
@@ -115,6 +122,60 @@ def test_a_node_reads_everything_again_and_stops_at_damage(tmp_path: Path, setti
         await until(lambda: node.running.scrub.passes)
 
     live(settings, hurt)
+    live(settings, look)
+    assert len(list(Path(settings.node.data_dir).glob("store.damaged-*"))) == 1
+
+
+def flip(store: str, at: float) -> None:
+    """A bit of its largest table, so far from the beginning of what surely is blocks of rows to their end."""
+    table = max(Path(store).glob("*.sst"), key=lambda path: path.stat().st_size)
+    assert table.stat().st_size > 50_000
+    with table.open("r+b", buffering=0) as file:
+        place = int(at * (table.stat().st_size - TABLE_END_BYTES))
+        (was,) = os.pread(file.fileno(), 1, place)
+        os.pwrite(file.fileno(), bytes([was ^ 0x10]), place)
+
+
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_a_bit_that_flips_in_a_table_beneath_a_running_node_is_found(
+    tmp_path: Path, settings: NodeSettings, at: float
+) -> None:
+    """Also where memory remembers what it read there, as it does after a pass: the next pass reads the disk, the node
+    stops by name, and its next start mends the store. Until then the events are read as they were, or not at all.
+    """
+    fast = {"cluster.id": "c", "storage.scrub.bytes_per_s": "50000000", "storage.scrub.period_s": "0.1"}
+    own = {"storage.event_log.tail_batches": "0"}  # So that reads of the log are the store's.
+    settings = read_settings(next(tmp_path.glob("*/node.toml")), {}, fast | own)
+    before: list[bytes] = []
+
+    async def hurt(node: Node) -> None:
+        for number in range(60):
+            command = ChangeConfig(scope=f"topic/t{number}", changes={"note": os.urandom(1_000).hex()})
+            outcome = await node.submit(command)
+            assert isinstance(outcome, Answered), outcome
+        data, scrub = node.running.data, node.running.scrub
+        for family in data.store._families.values():
+            family.flush()
+        seen = scrub.passes
+        await until(lambda: scrub.passes > seen + 1)
+        before.extend(node.core.log.read(0, 1 << 20))
+        flip(data.store.path, at)
+        began = scrub.passes
+        while not node.running.failed.done():
+            assert scrub.passes <= began + 2, "a pass that began after the flip did not find it"
+            with suppress(StorageError):
+                assert node.core.log.read(0, 1 << 20) == before
+            await asyncio.sleep(0.01)
+        error = str(await node.wait_failed())
+        assert f"store {data.store.path} is damaged: Corruption: block checksum mismatch" in error
+        assert "start the node again" in error
+
+    async def look(node: Node) -> None:
+        assert node.core.log.read(0, 1 << 20)[: len(before)] == before
+        assert not node.running.data.directory.rebuild_store
+
+    live(settings, hurt)
+    gc.collect()  # A process that ends lets go of the store; here the error's frames hold what they were reading.
     live(settings, look)
     assert len(list(Path(settings.node.data_dir).glob("store.damaged-*"))) == 1
 

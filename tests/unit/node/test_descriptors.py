@@ -4,8 +4,9 @@ import resource
 
 import pytest
 
+from quorate.descriptors import raised
 from quorate.errors import UsageError
-from quorate.node.descriptors import LEAST, fitted, fixed, raised, wanted
+from quorate.node.descriptors import LEAST, fitted, fixed, wanted
 from quorate.node.settings import NodeSettings
 from tests.unit.node.test_settings import settings
 

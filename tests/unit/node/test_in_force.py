@@ -34,6 +34,15 @@ def test_every_setting_is_there_with_its_source() -> None:
     assert len(found) > 100
 
 
+def test_a_listener_is_shown_where_it_listens() -> None:
+    """At its own address, else at that of its voter, and it is said whose; one that does not listen has none."""
+    found = held(listeners={"http": "127.0.0.1:9"})
+    assert found["listeners.http"] == ("127.0.0.1:9", f"file {PATH}")
+    (voter,) = [voter for voter in a_tree()["cluster"]["voters"] if voter["id"] == 1]
+    assert found["listeners.rpc"] == (voter["rpc"], "cluster.voters[1].rpc")
+    assert found["listeners.grpc"] == ("", "default")
+
+
 def test_the_key_of_the_cluster_is_not_shown() -> None:
     """Neither the secret nor its length; that there is none is no secret."""
     assert held(cluster={"key": "k" * 32})["cluster.key"] == ("(secret)", f"file {PATH}")

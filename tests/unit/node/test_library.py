@@ -2,6 +2,9 @@
 
 import asyncio
 import gc
+import os
+import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -11,21 +14,31 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
+import uvloop
+from structlog.testing import capture_logs
 
 from quorate.cli.cluster import found
-from quorate.controller import Answered, ReadView
+from quorate.consensus.raft.engine import GuardedEngine
+from quorate.controller import Answered, ReadView, Refused
 from quorate.errors import AddressError, DirectoryInUseError, StorageError, UsageError
 from quorate.events import ClusterCreated, Event, NodeStarted, Stamp, TopicCreated
-from quorate.metadata.commands import PutTopic, RaiseFeatureLevel
+from quorate.metadata.commands import FenceBroker, PutTopic, RaiseFeatureLevel
 from quorate.node import Node
 from quorate.node.compose import Core
+from quorate.node.gateways import unready
 from quorate.node.node import NotReadyError
 from quorate.node.settings import LISTENERS, NodeSettings, SettingsError, build, read_settings
 from tests.clusters import free_ports
+from tests.unit.consensus.test_peers import until
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "docs/examples/embedded.py"
 TOPIC = PutTopic(topic="orders", read_queues=4, write_queues=4, permission=6)
+
+FENCE = FenceBroker(
+    cluster="c", broker_set="none", broker_id=1, evidence="shut down", last_heartbeat_ms=0, detected_ms=0
+)
 
 
 @pytest.fixture
@@ -60,6 +73,68 @@ def listening(settings: NodeSettings) -> dict[str, bool]:
         return {name: await answers(name) for name in LISTENERS}
 
     return asyncio.run(all_of_them())
+
+
+def test_a_disk_with_too_little_free_is_noticed_by_the_node_itself(settings: NodeSettings) -> None:
+    """Its floor is above what the volume has: what grows is refused with the alarm's sentence; the rest goes on."""
+    floor = shutil.disk_usage(Path(settings.node.data_dir).parent).total + 1
+    short = msgspec.structs.replace(
+        settings, controller=msgspec.structs.replace(settings.controller, free_space_floor_bytes=floor)
+    )
+
+    async def scenario() -> None:
+        async with Node(short) as node:
+            await node.ready()
+            space = node.core.controller.space
+            await until(space.alarms)
+            refused = await node.submit(TOPIC)
+            assert isinstance(refused, Refused)
+            assert (refused.refusal.code, refused.refusal.remark) == ("NoRoom", space.alarms()[0])
+            assert isinstance(await node.submit(FENCE), Answered)
+
+    within(scenario)
+
+
+def test_a_directory_open_to_others_is_closed_at_the_start(settings: NodeSettings) -> None:
+    """The folder and the journal of an older build; and the node says so."""
+    data = Path(settings.node.data_dir)
+    (data / "journal").mkdir(parents=True)
+    for folder in (data, data / "journal"):
+        folder.chmod(0o755)
+
+    async def scenario() -> None:
+        with capture_logs() as lines:
+            async with Node(settings) as node:
+                await node.ready()
+        assert [line for line in lines if line["event"].startswith("data was open to other users")]
+
+    within(scenario)
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in (data, data / "journal")} == {0o700}
+
+
+def test_what_a_node_makes_is_its_owner_s_alone_whatever_the_umask(settings: NodeSettings, tmp_path: Path) -> None:
+    """Folders above its own too. The host's umask stays as it is; a store's files are RocksDB's, and its folder is
+    closed. So the next start finds nothing that was open, and has nothing to say.
+    """
+    data = tmp_path / "above" / "data"
+    here = msgspec.structs.replace(settings, node=msgspec.structs.replace(settings.node, data_dir=str(data)))
+
+    async def scenario() -> None:
+        for _ in range(2):
+            with capture_logs() as lines:
+                async with Node(here) as node:
+                    await node.ready()
+                    assert isinstance(await node.submit(TOPIC), Answered)
+            assert not [line for line in lines if line["event"].startswith("data ")]
+
+    before = os.umask(0)
+    try:
+        within(scenario)
+    finally:
+        assert os.umask(before) == 0
+    made = [data.parent, data, *(path for path in data.rglob("*") if path.parent != data / "store")]
+    assert {"journal", "store", "lock", "voter.json"} <= {path.name for path in made}
+    assert [path for path in made if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
 def test_the_example_of_the_documents_runs(tmp_path: Path) -> None:
@@ -135,6 +210,24 @@ def test_a_command_is_answered_read_back_and_followed(settings: NodeSettings) ->
     assert [stamp.offset for stamp, _ in followed] == list(range(len(followed)))
     assert isinstance(followed[0][1], ClusterCreated)
     assert [stamp.principal for stamp, event in followed if isinstance(event, TopicCreated)] == ["me"]
+
+
+def test_what_is_asked_over_grpc_names_what_keeps_a_node_from_being_ready(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ready while it has caught up, and not otherwise; each reason is a sentence."""
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            assert unready(node.running) == ""
+            with monkeypatch.context() as behind:
+                behind.setattr(GuardedEngine, "caught_up", False)
+                assert unready(node.running) == "this node has not caught up with what is committed"
+            assert unready(node.running) == ""
+        assert unready(node.running) == "this node is not serving"
+
+    within(scenario)
 
 
 def test_a_node_that_has_stopped_is_let_go(settings: NodeSettings) -> None:
@@ -248,6 +341,33 @@ def test_a_node_without_a_majority_says_that_it_is_not_ready(tmp_path: Path) -> 
                 await node.ready(timeout_s=0.5)
 
     within(scenario)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_every_line_of_the_log_names_its_node(run: Callable[..., None], tmp_path: Path) -> None:
+    """Also that of a part that knows of no node, and with three in one process: each line has the one it is of."""
+    places = found(tmp_path, 3, free_ports(30))
+    one, two, three = (Node(read_settings(place.config, {}, {"cluster.id": "c"})) for place in places)
+
+    async def refused(node: Node) -> None:
+        reader, writer = await asyncio.open_connection(*node.settings.bind("raft"))
+        writer.write(bytes(64))
+        assert await reader.read() is not None
+        writer.close()
+
+    async def scenario() -> None:
+        async with asyncio.timeout(30), one, two, three:
+            await asyncio.gather(one.ready(), two.ready(), three.ready())
+            for node in (three, one, two):
+                await refused(node)
+            leader = next(node for node in (one, two, three) if node.leads)
+            leader.running.scheduler.call_soon(lambda: structlog.get_logger().info("asked for by somebody"))
+
+    with capture_logs([structlog.contextvars.merge_contextvars]) as logged:
+        run(scenario())
+    assert [line for line in logged if "node" not in line] == []
+    lines = [line for line in logged if line["event"] == "peer connection refused" and line["reason"] == "malformed"]
+    assert [line["node"] for line in lines if "peer" not in line] == [3, 1, 2]
 
 
 def test_a_failure_ends_the_following_with_its_reason(settings: NodeSettings) -> None:

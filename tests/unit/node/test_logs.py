@@ -8,12 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import pytest
 import structlog
 
 from quorate.controller.ports import CommandLine
 from quorate.node.logs import CommandLogWriter, configure, logger
 from quorate.node.settings import LogSection
+from quorate.terminal import UNPRINTED
 
 LINE = CommandLine(
     command="ElectMaster",
@@ -109,6 +111,23 @@ def test_text_is_for_people() -> None:
     logger(3).warning("disk slow", took_ms=7)
     assert "disk slow" in out.getvalue()
     assert not out.getvalue().startswith("{")
+
+
+def test_text_has_nothing_that_a_terminal_obeys() -> None:
+    """A name, a request id, a client's address or an error's words come from strangers; so does a command's line."""
+    hostile = "1-\x1b[2J\x07\x9b31m\u202e"
+    out, later = Stderr(), list[Callable[[], None]]()
+    settings = LogSection(format="text")
+    configure(settings, out)
+    CommandLogWriter(settings, 3, later.append, lambda: 0, out)(msgspec.structs.replace(LINE, request_id=hostile))
+    logger(3).warning(hostile, name=hostile, names=[hostile])
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        logger(3).exception("failed")
+    told = out.text()
+    assert told.count(r"\x1b[2J\x07\x9b31m\u202e") == 5, told
+    assert not UNPRINTED.search(told.replace("\n", "")), told
 
 
 @pytest.mark.parametrize("shape", ["json", "text"])

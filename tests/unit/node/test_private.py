@@ -1,13 +1,16 @@
 """Data, secrets and logs: nobody else reads them, and none grows without end."""
 
+import asyncio
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from quorate.cli import processes
 from quorate.cli.processes import shortened
 from quorate.node.private import tightened
+from quorate.node.properties import read_properties
 from quorate.node.settings import SettingsError, read_settings
 from tests.unit.node.test_settings import voter
 
@@ -61,6 +64,29 @@ def test_root_may_lend_a_key_to_our_group(
         assert read_settings(config, {}, {}).cluster_key() == KEY.encode()
 
 
+@pytest.mark.parametrize("form", ["toml", "properties"])
+@pytest.mark.parametrize(("open_to", "refused"), [(0o640, True), (0o604, True), (0o600, False), (0o400, False)])
+def test_a_file_of_settings_that_says_the_key_is_judged_as_a_key_file(
+    form: str, open_to: int, *, refused: bool, tmp_path: Path
+) -> None:
+    """Whoever can read the settings has the secret: the file and the remedy are named."""
+    if form == "toml":
+        config, read = node_file(tmp_path), read_settings
+        config.write_text(config.read_text().replace('key_file = "k"', f'key = "{KEY}"'))
+    else:
+        config, read = tmp_path / "controller.properties", read_properties
+        config.write_text(
+            "controllerDLegerGroup=c\ncontrollerDLegerPeers=n0-127.0.0.1:9870\ncontrollerDLegerSelfId=n0\n"
+            f"controllerStorePath={tmp_path}\nquorate.cluster.key={KEY}\n"
+        )
+    config.chmod(open_to)
+    if refused:
+        with pytest.raises(SettingsError, match=rf"cluster.key: .*{config} is open to .*: chmod 600 {config}"):
+            read(config, {}, {})
+    else:
+        assert read(config, {}, {}).cluster_key() == KEY.encode()
+
+
 def test_an_open_data_directory_becomes_its_owner_s_alone(tmp_path: Path) -> None:
     """The folder and what is ours in it; what is not ours, and where a link leads, is left as it is."""
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
@@ -101,3 +127,21 @@ def test_a_long_log_begins_anew_while_it_is_written(tmp_path: Path) -> None:
     assert kept == ["node.log", "node.log.1", "node.log.2", "node.log.3"]
     text = b"".join((tmp_path / f"node.log.{number}").read_bytes() for number in (3, 2, 1)) + log.read_bytes()
     assert text.split() == [b"%03d" % number for number in range(30, 60)]
+
+
+def test_the_log_of_a_process_of_ours_is_looked_at_while_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is too long already when its process starts begins anew before that ends."""
+    monkeypatch.setattr(processes, "LOG_LOOK_S", 0.01)
+    log = tmp_path / "node.log"
+    with log.open("wb") as file:
+        file.truncate(processes.LOG_BYTES_MAX + 1)
+
+    async def run() -> None:
+        child = processes.Child("node", ["no-such-command"], log)
+        await child.start()
+        await child.ended()
+
+    asyncio.run(run())
+    assert log.with_name("node.log.1").stat().st_size > processes.LOG_BYTES_MAX

@@ -33,9 +33,8 @@ class Setup:
         self.now_ms = START_MS
         self.heard: tuple[int, int] | None = None
         self.materialized_views = MaterializedViews(
-            ProjectionSettings(data_dir=str(folder), **settings), lambda: self.now_ms
+            ProjectionSettings(data_dir=str(folder), **settings), lambda: self.now_ms, lambda: self.heard
         )
-        self.materialized_views.heard = lambda: self.heard
         self.materialized_views.trouble = ""
         self.answers = Answers(self.materialized_views)
 

@@ -14,6 +14,7 @@ from quorate_projections.app import make_app
 from quorate_projections.door import GuardedWeb
 from quorate_projections.settings import ProjectionSettings
 from tests.clusters import free_ports
+from tests.dribbling import ENDLESS, dribble
 
 
 def served(act: Callable[[aiohttp.ClientSession, str], Awaitable[Any]], folder: Path, **more: Any) -> Any:
@@ -60,6 +61,17 @@ def test_no_foreign_page_may_ask_the_views(
     served(act, tmp_path, names="views,other")
 
 
+def test_a_body_that_a_form_could_send_is_refused(tmp_path: Path) -> None:
+    """A foreign page may send ``text/plain`` without asking anybody, so it is not even looked at; JSON is."""
+
+    async def act(client: aiohttp.ClientSession, where: str) -> None:
+        for media_type, status in (("text/plain", 415), ("application/json", 404)):
+            async with client.post("/nothing", data=b"{}", headers={"Content-Type": media_type}) as answer:
+                assert answer.status == status
+
+    served(act, tmp_path)
+
+
 def test_the_silent_keep_nobody_from_the_views(tmp_path: Path) -> None:
     """Twice as many silent connections as there are places, and every question is answered."""
 
@@ -88,5 +100,27 @@ def test_a_head_that_does_not_end_has_a_deadline(tmp_path: Path) -> None:
         writer.write(b"GET /nothing HTTP/1.1\r\n")
         assert await reader.read() == b""
         writer.close()
+
+    served(act, tmp_path, head_timeout_s=0.1)
+
+
+@pytest.mark.parametrize("path", [b"/nothing", b"/ready"])
+def test_no_body_is_waited_for(path: bytes, tmp_path: Path) -> None:
+    """No question to the views has a body: one that dribbles is refused at its head, by status, and whoever goes on is
+    hung up on at the deadline of a head.
+    """
+
+    async def act(client: aiohttp.ClientSession, where: str) -> None:
+        host, _, port = where.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(ENDLESS % path)
+        dribbling = asyncio.create_task(dribble(writer))
+        assert (await reader.readuntil(b"\r\n")).startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 405 "))
+        async with asyncio.timeout(8):  # aiohttp itself would read on for 10 s.
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(65536):
+                    pass
+        dribbling.cancel()
+        writer.transport.abort()
 
     served(act, tmp_path, head_timeout_s=0.1)

@@ -60,7 +60,7 @@ def _folding(tmp_path: Path) -> Iterator[Folding]:
 def test_every_view_equals_a_plain_replay(tmp_path: Path) -> None:
     """At any offset what is shown of every view equals an independent replay of the records before it."""
     settings = ProjectionSettings(data_dir=str(tmp_path), page_max=100_000, page_bytes_max=1 << 30, scan_max=100_000)
-    materialized_views = MaterializedViews(settings, lambda: 0)
+    materialized_views = MaterializedViews(settings, lambda: 0, lambda: None)
     answers, replay = Answers(materialized_views), Replay()
     for number, record in enumerate(records(1, COUNT)):
         assert materialized_views.take(record.offset, record.headers, record.value) is TakeResult.APPLIED, (

@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.sim.faults import WEIGHTS
+from tests.sim.minima import Expected, Learned
 from tests.sim.mutants import MUTANTS
 from tests.sim.planted import EDITED, check
 from tests.sim.replay import elsewhere
-from tests.sim.runner import MET_MINIMA, MINIMA, Options, Outcome, Tally, due, plan_for, prepare, run_seed
+from tests.sim.runner import Options, Outcome, Tally, plan_for, prepare, run_seed
 from tests.sim.scripted import clip_term, play, stale_decision, stale_entries
 from tests.sim.simulation import Plan, Simulation
 
@@ -36,6 +38,11 @@ def test_a_seed_is_the_same_run_everywhere() -> None:
     over the broker sets, and which it takes first is seen in all that follows.
     """
     assert trace("7..11", "0") == trace("7..11", "1") != trace("7..7", "0")
+
+
+def test_watches_are_the_same_everywhere() -> None:
+    """As above, where keys are watched."""
+    assert trace("13..13", "0") == trace("13..13", "1")
 
 
 def test_other_seeds_are_other_runs() -> None:
@@ -96,20 +103,38 @@ def test_every_mutant_says_what_is_wrong() -> None:
 
 
 def test_too_little_seen_fails_a_run() -> None:
-    """A run that passes every seed but saw no elections is not a pass."""
-    tally = Tally(Options(first=1, last=100, quiet=True))
-    met = dict.fromkeys(MET_MINIMA, 10) | {("pause", "alter"): 0}
-    for seed in range(1, 101):
-        tally.add(Outcome(seed, 3, counts=dict.fromkeys(MINIMA, 10**6) | {"elections": 0}, met=met))
-    assert tally.shortfalls() == ["elections 0 < 200", "alter under pause 0 < 4"]
+    """A run that passes every seed but saw no elections is not a pass, nor one in which no read met a pause."""
+    tally = Tally(Options(first=1, last=2_000, quiet=True))
+    counts = dict.fromkeys(Expected.read().names() - {"read under pause"}, 1_000) | {"elections": 0}
+    for seed in range(1, 2_001):
+        tally.add(Outcome(seed, 3, counts=counts, met={("pause", "read"): 0}))
+    assert [short.partition(" 0 < ")[0] for short in tally.shortfalls()] == ["elections", "read under pause"]
     assert not tally.summary()
 
 
 def test_what_is_seldom_may_be_missing_from_few_seeds_and_not_from_many() -> None:
-    """Half of the average is due; of a slice, as much less as three standard deviations are."""
-    assert [due(6, seeds) for seeds in (100, 155, 2_000)] == [1, 5, 120]
-    assert [due(200, seeds) for seeds in (100, 2_000)] == [200, 4_000]
-    assert due(0.5, 100) == 0
+    """Half of the average is due, less than that where five standard deviations go further: few seeds, or clumps."""
+    expected = Expected({"seldom": (12, 1.0), "in clumps": (400, 20.0), "often": (4_000, 1.0)})
+    assert [expected.due("seldom", seeds) for seeds in (100, 2_000)] == [0, 120]
+    assert [expected.due("in clumps", seeds) for seeds in (100, 2_000)] == [0, 4_000]
+    assert [expected.due("often", seeds) for seeds in (100, 2_000)] == [2_000, 40_000]
+
+
+def test_every_fault_must_meet_requests() -> None:
+    """No kind of fault is left out of what a run must have seen, nor are the requests of a new one."""
+    must = {f"{request} under {fault}" for fault in WEIGHTS for request in ("config", "read", "topic")}
+    assert must - Expected.read().names() == set()
+
+
+def test_a_run_learns_what_the_next_must_see() -> None:
+    """What was seen often enough is written with its average and its clump, and read back as it was."""
+    learned = Learned()
+    for seed in range(400):
+        learned.add({"steady": 2, "clumped": 8 * (seed % 4 == 0), "once": int(seed == 0)})
+    expected = Expected.parse(learned.text())
+    assert expected.names() == {"steady", "clumped"}
+    assert [expected.due(name, 2_000) for name in ("steady", "clumped")] == [2_000, 2_000]
+    assert 'clumped" = [200.0, 6.0]' in learned.text()
 
 
 def test_a_state_that_depends_on_the_order_of_a_hash_table_is_found() -> None:

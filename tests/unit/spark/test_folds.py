@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -17,10 +17,12 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from quorate import events as e
 from quorate.errors import InvariantBrokenError
+from quorate.events import Stamp
 from quorate_spark.pipelines.catalogue import folds
 from quorate_spark.pipelines.facts import UnknownEventError, fact
 from quorate_spark.pipelines.keyed import KeyedProcessor, KeyState, StaleCheckpointError, advance
 from quorate_spark.serving import BY_ROW, TABLES
+from tests.projections.history import History
 from tests.spark.compare import BY_NAME, Tables, differences, key, plain
 from tests.spark.replay import replay
 from tests.spark.story import Member, Set, Story, row, rows, story
@@ -52,6 +54,26 @@ def test_every_table_equals_a_plain_replay(seed: int, length: int) -> None:
     told = story(seed, length)
     found = folded([fact(Row(**one)) for one in rows(told)], random.Random(seed))
     assert differences(found, replay(told)) == []
+
+
+SERVICES = ("Key", "Lease", "Member", "Shard", "Segment", "Session", "Subscriptions", "Will", "Schema")
+"""How the kinds begin that services beside RocketMQ bring."""
+
+
+def test_facts_of_every_kind_equal_a_plain_replay() -> None:
+    """Members, shards, sessions, wills, schemas, …: what the stories do not tell, a life made of commands does."""
+    kinds = set[type]()
+    for seed in range(8):
+        life = History(seed)
+        told: list[tuple[Stamp, e.Event]] = []
+        while len(told) < 300:
+            told += [(stamp, event) for event, stamp in life.commit()]
+        kinds |= {type(event) for _, event in told}
+        found = folded([fact(Row(**one)) for one in rows(told)], random.Random(seed))
+        assert differences(found, replay(told)) == [], seed
+    of_services = {kind for kind in get_args(e.Event) if kind.__name__.startswith(SERVICES)}
+    assert len(of_services) >= 30
+    assert of_services <= kinds
 
 
 def test_a_master_that_is_fenced_when_its_id_comes_back_is_still_away() -> None:

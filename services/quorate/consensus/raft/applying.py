@@ -39,6 +39,7 @@ class Applying:
             ports.store,
             ports.event_log,
             store_syncs,
+            ports.reader,
             common.settings.snapshots,
             self._installed,
         )

@@ -24,7 +24,8 @@ from quorate.consensus.storage.event_log import EventLog
 class EnginePorts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything outside of an engine that it uses.
 
-    ``store_worker`` syncs the store, which may take long and no acknowledgement waits for. ``directory`` says whether
+    ``store_worker`` syncs the store, which may take long and no acknowledgement waits for; ``reader`` reads what a
+    snapshot sends. ``directory`` says whether
     this node may vote. With ``facts``, what the machine knows of the cluster's founding, a cluster is founded by all
     voters only. ``on_fatal`` is called once, when this node must not go on; the engine has stopped by then.
     """
@@ -37,6 +38,7 @@ class EnginePorts(msgspec.Struct, frozen=True, kw_only=True):
     network: Network
     worker: DiskWorker
     store_worker: DiskWorker
+    reader: DiskWorker
     scheduler: Scheduler
     rng: random.Random
     on_fatal: Callable[[Exception], None]

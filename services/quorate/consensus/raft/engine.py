@@ -5,9 +5,10 @@ the journal has made it so; AppendEntries leave at once, also before our own wri
 the machine before anything else can be decided. One error that is not a peer's fault stops the node (fail-stop).
 
 Parts. Each owns its state and handles its messages; this module puts them together and orders the turn:
-``Membership`` (does this node's word count?), ``Elections``, ``Following`` and ``Replication`` (a leader's frames here,
-and there), ``Applying``, ``Leadership`` (the term that is open for decisions), ``Reads``, ``Watch`` (clock and disk).
-What they share is ``Common``: the core, the ports, and the ``Outbox``, which keeps what has to wait for the disk.
+``Membership`` (does this node's word count?), ``Elections``, ``Follower`` and ``Replication`` (a leader's frames here,
+and there), ``Applying``, ``CaughtUp``, ``Leadership`` (the term that is open for decisions), ``Reads``, and ``Watch``
+(clock and disk). What they share is ``Common``: the core, the ports, and the ``Outbox``, which keeps what has to wait
+for the disk.
 
 Theory. One *turn* of the node: tick the core (count matches, check the quorum) → one AppendEntries per follower that
 needs one → one round of read probes → hand the journal's new operations to the disk → release what the disk has
@@ -21,10 +22,11 @@ from typing import Any
 from quorate.clock import Timer
 from quorate.consensus.ports import TERM_MAX, Index, NodeId, Progress, Term
 from quorate.consensus.raft.applying import Applying
+from quorate.consensus.raft.caught_up import CaughtUp
 from quorate.consensus.raft.common import Common, EnginePorts
 from quorate.consensus.raft.core import Core, CoreEvents, Role
 from quorate.consensus.raft.elections import Elections
-from quorate.consensus.raft.following import Following
+from quorate.consensus.raft.follower import Follower
 from quorate.consensus.raft.leadership import Leadership
 from quorate.consensus.raft.membership import Membership
 from quorate.consensus.raft.outbox import Outbox
@@ -116,7 +118,8 @@ class GuardedEngine(CoreEvents):
         self._membership = Membership(common)
         self._applying = Applying(common, syncs)
         self._elections = Elections(common, self._membership, self._applying, self._pace)
-        self._following = Following(common, self._membership, self._applying, self._elections)
+        self._caught_up = CaughtUp(common, self._applying)
+        self._follower = Follower(common, self._membership, self._applying, self._elections, self._caught_up)
         self._replication = Replication(common, self._applying)
         self._leadership = Leadership(common, self._applying, self._elections)
         self._reads = Reads(
@@ -133,9 +136,9 @@ class GuardedEngine(CoreEvents):
     def _handler_table(self) -> dict[type[Message], Handler]:
         """Which part hears what."""
         return {
-            AppendEntries: self._following.on_append,
-            SnapshotBegin: self._following.on_snapshot_begin,
-            SnapshotChunk: self._following.on_snapshot_chunk,
+            AppendEntries: self._follower.on_append,
+            SnapshotBegin: self._follower.on_snapshot_begin,
+            SnapshotChunk: self._follower.on_snapshot_chunk,
             Ack: self._replication.on_ack,
             Alive: self._replication.on_alive,
             SnapshotAck: self._replication.on_snapshot_ack,
@@ -183,6 +186,11 @@ class GuardedEngine(CoreEvents):
     def applied_index(self) -> Index:
         """Highest index applied here."""
         return self._applying.applied
+
+    @property
+    def caught_up(self) -> bool:
+        """Has it applied all that is committed, or had it a moment ago?"""
+        return self._caught_up.now()
 
     @property
     def voting(self) -> bool:
@@ -274,7 +282,7 @@ class GuardedEngine(CoreEvents):
         """A connection to the peer is up."""
         if self._turns.running and peer in self._replication.flows:
             self._replication.connected(peer)
-            self._following.say_again()
+            self._follower.say_again()
             self._turns.ask()
 
     def peer_disconnected(self, peer: NodeId) -> None:
@@ -479,7 +487,7 @@ class GuardedEngine(CoreEvents):
 
     def acknowledge(self, peer: NodeId, next_index: Index, *, reset: bool, success: bool) -> None:
         """Answer the AppendEntries being handled, when what it vouches for is durable."""
-        self._following.acknowledge(peer, next_index, reset=reset, success=success)
+        self._follower.acknowledge(peer, next_index, reset=reset, success=success)
 
     def heartbeat(self) -> None:
         """Send every follower something."""

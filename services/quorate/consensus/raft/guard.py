@@ -106,6 +106,6 @@ def shape_append(message: AppendEntries, log: LogView, commit: Index) -> Show | 
 def commit_ceiling(durable_index: int, matches: Iterable[int], quorum: int) -> Index:
     """Highest index that a majority holds durably: the leader's own copy counts only when it is on its disk."""
     # A ceiling, not the commit index: an entry of an older term commits only below one of the leader's own (Raft
-    # §5.4.2), which pysyncobj checks. A leader may send entries before its own write is durable (Raft thesis §10.2.1),
-    # because here its copy counts only once it is.
+    # §5.4.2), which ``Core.count`` checks. A leader may send entries before its own write is durable (Raft thesis
+    # §10.2.1), because here its copy counts only once it is.
     return Index(sorted([durable_index, *matches], reverse=True)[quorum - 1])

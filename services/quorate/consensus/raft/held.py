@@ -7,7 +7,7 @@ import msgspec
 from quorate.consensus.ports import NodeId, Term
 
 
-class _Held(msgspec.Struct, frozen=True, gc=False):
+class _HeldFrame(msgspec.Struct, frozen=True, gc=False):
     need: int
     term: Term
     peer: NodeId
@@ -23,7 +23,7 @@ class HeldFrames:
     """
 
     def __init__(self) -> None:
-        self._frames: deque[_Held] = deque()
+        self._frames: deque[_HeldFrame] = deque()
 
     def clear(self) -> None:
         """What waits shall not leave: the node has learned that it must not vouch for anything."""
@@ -39,7 +39,7 @@ class HeldFrames:
             last = frames[-1]
             if last.is_ack and last.peer == peer and last.need == need and last.term == term:
                 frames.pop()
-        frames.append(_Held(need, term, peer, frame, progress))
+        frames.append(_HeldFrame(need, term, peer, frame, progress))
 
     def release(self, durable_seq: int, term: Term) -> list[tuple[NodeId, bytes]]:
         """Take out, in order, what may leave."""

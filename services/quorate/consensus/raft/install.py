@@ -69,6 +69,7 @@ class Installer:
         store: Store,
         event_log: EventLog,
         worker: DiskWorker,
+        reader: DiskWorker,
         settings: SnapshotSettings,
         done: Done,
     ) -> None:
@@ -77,6 +78,7 @@ class Installer:
         self._store = store
         self._log = event_log
         self._worker = worker
+        self._reader = reader
         self._settings = settings
         self._done = done
         self._staged: _Staged | None = None
@@ -96,7 +98,7 @@ class Installer:
         """Is the store at the snapshot already, and the journal not yet?"""
         return self._switching is not None
 
-    def snapshot(self, term: Term, snapshot_id: int, now: float) -> SnapshotSender | None:
+    def snapshot(self, term: Term, snapshot_id: int, made: Callable[[], None], now: float) -> SnapshotSender | None:
         """A sender of the state as of now; None when this node has no state to send."""
         if self.active:
             return None
@@ -104,7 +106,8 @@ class Installer:
         if applied is None or self._journal.term_at(applied.index) is None:
             return None
         begin = SnapshotBegin(term, snapshot_id, applied.index, applied.term, applied.next_offset, applied.time_ms)
-        return SnapshotSender(begin, self._machine.snapshot_rows(), self._log.batches_from, self._settings, now)
+        rows, batches = self._machine.snapshot_rows(), self._log.batches_from
+        return SnapshotSender(begin, rows, batches, self._reader, made, self._settings, now)
 
     def stop(self) -> None:
         """Call nobody back any more."""
@@ -219,7 +222,7 @@ class Installer:
     def _stage_rows(self, staged: _Staged, payload: bytes) -> None:
         """Aside. One that does not fit would come again and again: it stops the node, which says why."""
         rows = unpack_rows(payload)
-        staged.bytes += len(payload)
+        staged.bytes += sum(len(key) + len(value) for _, key, value in rows)
         if staged.bytes > self._settings.staged_bytes_max:
             raise StorageError(
                 f"the leader's state is larger than engine.snapshots.staged_bytes_max "

@@ -132,8 +132,9 @@ class Membership:
             return f"may not vote: {self._directory.may_not_vote}"
         if self.founding is None or self.founding.founded:
             return ""
-        named = ", ".join(map(str, missing)) or "(not asked yet)"
-        return f"not founded: a cluster is founded by all of its voters, and none has agreed yet of node {named}"
+        nobody = f"none has agreed yet of node {', '.join(map(str, missing))}"
+        said = nobody if missing else "the first round of asking is not over"
+        return f"not founded: a cluster is founded by all of its voters, and {said}"
 
     # ── forgetting, and coming back ──
 

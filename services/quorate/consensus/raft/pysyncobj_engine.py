@@ -1,10 +1,10 @@
 """pysyncobj 0.3.17 as the Raft of a node, inside its guard: the one module that imports it.
 
-Rules: pysyncobj keeps what it does right (terms, votes, accepting entries, counting matches) and nothing else. It never
-sees a socket, a clock, a disk or the bytes of an entry: ``_Log`` shows it positions and terms of the journal, ``_Pipe``
-hands its messages to the engine, ``_Core`` replaces its timers, its sending, its applying and its queue. Its source is
-pinned by version and hash, because the guard relies on the order of steps inside ``_onTick`` (count, then
-``__applyLogEntries``); docs/consensus.md lists each private name and each defect.
+Rules: pysyncobj keeps what it does right (terms, votes, accepting entries) and nothing else; matches are counted in
+``replication.py``. It never sees a socket, a clock, a disk or the bytes of an entry: ``_Log`` shows it positions and
+terms of the journal, ``_Pipe`` hands its messages to the engine, ``_Core`` replaces its timers, its sending, its
+applying and its queue. Its source is pinned by version and hash, because the guard relies on the order of steps inside
+``_onTick`` (count, then ``__applyLogEntries``); docs/consensus.md lists each private name and each defect.
 
 Theory. pysyncobj is a set of handlers over a dozen private fields. An election happens when its deadline is put into
 the past; entries are accepted when a dict of type ``append_entries`` is delivered; what it wants to say comes out of

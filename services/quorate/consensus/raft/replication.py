@@ -277,7 +277,7 @@ class Replication:
         if sender is not None and sender.stale(now):
             sender = None
         if sender is None:
-            sender = self._applying.installer.snapshot(self._core.term, self._rng.getrandbits(61), now)
+            sender = self._applying.installer.snapshot(self._core.term, self._rng.getrandbits(61), self._turns.ask, now)
             if sender is None:
                 return
             self.senders[peer] = sender

@@ -7,13 +7,15 @@ While a snapshot is under way the leader keeps every entry after its index. Chun
 acknowledged; lost ones are sent again from the first that is missing.
 
 Theory: batches travel first and go straight into the follower's store, where nobody sees them; rows travel last and are
-staged there until all have come (consensus/raft/staging.py). Both are read as they are sent: rows from iterators
-opened at the snapshot's index, which go on to show the state of then.
+staged there until all have come (consensus/raft/staging.py). Both are read as they are sent, by the reader's thread:
+rows from iterators opened at the snapshot's index, which go on to show the state of then.
 """
 
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
 
 from quorate.clock import Clock
 from quorate.consensus.journal.journal import Journal
@@ -83,27 +85,41 @@ def unpack_batches(payload: bytes) -> list[bytes]:
     return batches
 
 
+AHEAD: Final = 4
+"""Windows that are made, sent ones included, before the follower asks for more."""
+
+
 class SnapshotSender:
-    """One snapshot on its way to one follower, in one term. Sans-I/O: asked for messages, told of acks."""
+    """One snapshot on its way to one follower, in one term. Asked for messages, told of acks.
+
+    Chunks are made by the ``reader``, so that the loop waits for no disk; ``made`` is called on the loop when some are.
+    """
 
     def __init__(
         self,
         begin: SnapshotBegin,
         rows: Iterable[Row],
         batches: Callable[[int], Iterator[Batch]],
+        reader: DiskWorker,
+        made: Callable[[], None],
         settings: SnapshotSettings,
         now: float,
     ) -> None:
         self._begin = begin
         self._rows = rows
         self._batches = batches
+        self._reader = reader
+        self._on_made = made
         self._settings = settings
         self._chunks: Iterator[SnapshotChunk] | None = None
+        self._made: deque[SnapshotChunk] = deque()
+        """Ready to be sent."""
+        self._making = False
+        self._all_made = False
         self._in_flight: deque[SnapshotChunk] = deque()
         self._sent_at: float | None = None
         self._progress_at = now
         self._lost = False
-        self._all_sent = False
 
     @property
     def index(self) -> Index:
@@ -123,16 +139,13 @@ class SnapshotSender:
             self._sent_at = now
             return [self._begin]
         messages: list[Message] = list(self._in_flight) if overdue else []
-        while len(self._in_flight) < self._settings.window_chunks:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                self._all_sent = True
-                break
+        while self._made and len(self._in_flight) < self._settings.window_chunks:
+            chunk = self._made.popleft()
             self._in_flight.append(chunk)
             messages.append(chunk)
         # Every chunk was taken, but the install may still run, or its ack was lost: the begin is asked again. The
         # follower answers it with how far it is and installs nothing twice.
-        if self._all_sent and not self._in_flight and overdue:
+        if self._all_acknowledged and overdue:
             messages.append(self._begin)  # How far is it?
         if messages:
             self._sent_at = now
@@ -147,29 +160,52 @@ class SnapshotSender:
         if ack.status == SNAPSHOT_UNKNOWN:
             self._lost = True
         elif self._chunks is None:
-            self._chunks = self._cut(ack.have_offset)
+            # Opened here: the newest batches are in the memory of the loop.
+            self._chunks = self._cut(self._batches(min(ack.have_offset, self._begin.next_offset)))
             self._progress_at, self._sent_at = now, None
         while self._in_flight and self._in_flight[0].number < ack.next_chunk:
             self._in_flight.popleft()
             self._progress_at = now
-        if self._all_sent and not self._in_flight:  # All of it has arrived: the follower makes it its state.
+        if self._all_acknowledged:  # All of it has arrived: the follower makes it its state.
             self._progress_at = now
+        self._make()
         return False
 
-    def _cut(self, have_offset: int) -> Iterator[SnapshotChunk]:
+    @property
+    def _all_acknowledged(self) -> bool:
+        return self._all_made and not self._made and not self._in_flight
+
+    def _make(self) -> None:
+        """Let the reader make what the window lacks, and some windows ahead: nobody waits for each."""
+        chunks, lacks = self._chunks, AHEAD * self._settings.window_chunks - len(self._in_flight) - len(self._made)
+        if chunks is None or self._making or self._all_made or lacks <= 0:
+            return
+        self._making = True
+        found: list[SnapshotChunk] = []
+
+        def done() -> None:
+            self._making = False
+            self._made += found
+            self._all_made = len(found) < lacks
+            self._make()  # More may have been acknowledged meanwhile.
+            self._on_made()
+
+        self._reader.submit(lambda: found.extend(islice(chunks, lacks)), done)
+
+    def _cut(self, batches: Iterator[Batch]) -> Iterator[SnapshotChunk]:
         """Chunks of bounded size, made when they are asked for."""
         begin = self._begin
         number = 0
-        for kind, payload in self._payloads(min(have_offset, begin.next_offset)):
+        for kind, payload in self._payloads(batches):
             yield SnapshotChunk(begin.term, begin.snapshot_id, number, kind, last=False, payload=payload)
             number += 1
         yield SnapshotChunk(begin.term, begin.snapshot_id, number, ROWS, last=True, payload=b"")
 
-    def _payloads(self, have_offset: int) -> Iterator[tuple[int, bytes]]:
+    def _payloads(self, batches: Iterator[Batch]) -> Iterator[tuple[int, bytes]]:
         limit = self._settings.chunk_bytes
         wanted: list[bytes] = []
         size = 0
-        for base_offset, _, _, batch in self._batches(have_offset):
+        for base_offset, _, _, batch in batches:
             if base_offset >= self._begin.next_offset:
                 break
             wanted.append(batch)

@@ -11,18 +11,20 @@ ended before it looked; so a burst of small jobs costs one wake-up, and a long j
 
 import asyncio
 import contextlib
+import contextvars
 import errno
 import fcntl
 import os
 import shutil
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter_ns
 
 from quorate.consensus.storage.directory import VoterFileContent
-from quorate.consensus.storage.store import RocksStore, StoreDamagedError
+from quorate.consensus.storage.store import RocksStore, StoreDamagedError, forget_pages
 from quorate.consensus.storage_settings import StoreSettings
 from quorate.errors import DirectoryInUseError, DiskFullError, StorageError
 from quorate.metrics import Metrics
@@ -41,7 +43,7 @@ class DirectoryLock:
     def __init__(self, directory: str) -> None:
         path = os.path.join(directory, "lock")
         try:
-            os.makedirs(directory, exist_ok=True)
+            os.makedirs(directory, mode=0o700, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StorageError(f"data directory {directory}: {error}") from error
@@ -69,7 +71,7 @@ class FileDisk:
         self._metrics = metrics or Metrics()
         self._fds: dict[str, int] = {}
         try:
-            os.makedirs(directory, exist_ok=True)
+            os.makedirs(directory, mode=0o700, exist_ok=True)
             self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             sync_directory(os.path.dirname(os.path.abspath(directory)))
         except OSError as error:
@@ -106,6 +108,10 @@ class FileDisk:
             raise StorageError(f"read {name}: {error}") from error
         finally:
             os.close(fd)
+
+    def forget_reads(self, name: str) -> None:
+        """What is peeked at of a file that is synced comes from the disk next. From any thread. Raises StorageError."""
+        forget_pages(Path(self._path(name)))
 
     def create(self, name: str, size: int) -> None:
         """A new file of ``size`` written zero bytes, durable with its name. Raises StorageError, also if it exists, and
@@ -241,6 +247,10 @@ class StoreFolder:
         """The store, or a new one. Raises StoreDamagedError for one that is damaged, or missing but ``must_exist``."""
         if must_exist and not os.path.isdir(self._path):
             raise StoreDamagedError.at(self._path, "it is missing")
+        try:
+            os.makedirs(self._path, mode=0o700, exist_ok=True)  # RocksDB would let others in.
+        except OSError as error:
+            raise StorageError(f"store {self._path}: {error}") from error
         return RocksStore(self._path, self._settings, must_exist=must_exist)
 
     def set_aside(self, tag: str) -> None:
@@ -303,6 +313,7 @@ class ThreadWorker:
         name: str = "quorate-disk",
     ) -> None:
         self._loop = loop
+        self._context = contextvars.copy_context()  # A report runs in it: its lines in the log name the node.
         self._on_fatal = on_fatal
         self._jobs_max = jobs_max
         self._jobs: SimpleQueue[tuple[Job, Job] | None] = SimpleQueue()
@@ -354,7 +365,7 @@ class ThreadWorker:
 
     def _call_loop(self, callback: Job) -> None:
         try:
-            self._loop.call_soon_threadsafe(callback)
+            self._loop.call_soon_threadsafe(callback, context=self._context)
         except RuntimeError:  # The loop is closed: the node is gone, and with it everyone who waits.
             self._stopped = True
 

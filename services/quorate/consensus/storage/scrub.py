@@ -1,8 +1,10 @@
-"""What lies on disk and is seldom read is read anyway, slowly, so that damage is found while others still hold it.
+"""What lies on disk and is seldom read is read anyway, slowly, so that damage is found while others still hold it
+(docs/adr/0093).
 
 Rules: never on the loop, never for long: a job reads some kilobytes on a thread of its own, then the next one waits
-until the rate allows it. Nothing is repaired here: damage is raised, and the node stops with what is to be done. Memory
-is not served from what this reads: a cache would hide the disk.
+until the rate allows it. Nothing is repaired here: damage is raised, and the node stops with what is to be done. What
+memory remembers of the disk would hide it: RocksDB's blocks are forgotten as a pass begins, and the kernel's pages of a
+file before it is read, so that what a pass finds in memory was read, and verified, since it began.
 
 Theory: a pass goes through the batches of the event log (CRC, size, place, terms), the blocks of all other families
 (RocksDB's checksums), and the sealed segments of the journal (frames, up to where the seal says they end).
@@ -23,8 +25,18 @@ _BLOCKS: tuple[Family, ...] = ("meta", "rows", "requests", "groups", "history")
 """Families whose values say nothing here: that their blocks can be read is what is checked."""
 
 
+class ScrubbedStore(Store, Protocol):
+    """A store that can be read as it lies on disk. ``consensus.storage.store.RocksStore``."""
+
+    def forget_reads(self) -> None:
+        """Whatever is read from here on comes from the disk. From any thread. Raises StorageError."""
+
+
 class SegmentReader(Protocol):
     """Reads a journal's files as they lie on disk. ``consensus.storage.disk.FileDisk``."""
+
+    def forget_reads(self, name: str) -> None:
+        """What is peeked at of a file that is synced comes from the disk next. From any thread. Raises StorageError."""
 
     def peek(self, name: str, offset: int, size: int) -> bytes | None:
         """Bytes of a file, short at its end; None when there is no such file. From any thread. Raises StorageError."""
@@ -35,7 +47,7 @@ class Scrub:
 
     def __init__(
         self,
-        store: Store,
+        store: ScrubbedStore,
         log: EventLog,
         journal: Journal,
         segments: SegmentReader,
@@ -65,6 +77,7 @@ class Scrub:
 
     def slices(self) -> Iterator[int]:
         """One pass: each step reads a slice and gives its bytes. Raises StorageError for what is damaged."""
+        self._store.forget_reads()
         yield from self._events()
         for family in _BLOCKS:
             yield from self._family(family)
@@ -111,6 +124,7 @@ class Scrub:
     def _segment(self, segment: int) -> Iterator[int]:
         """The frames of a sealed segment; nothing if it was removed meanwhile."""
         name, seed = segment_name(segment), seed_of(segment)
+        self._segments.forget_reads(name)
         head = self._segments.peek(name, 0, FRAMES_AT)
         if head is None:
             return

@@ -25,7 +25,10 @@ staged    snapshot id, family, key            rows of an arriving snapshot (cons
 Batches have the offset of their *last* event as key: the first key at or after an offset is the batch that holds it.
 """
 
+import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from struct import Struct as Layout
 from typing import get_args
 
@@ -174,7 +177,8 @@ class RocksStore:
         self.path = path
         self.on_damage: Callable[[StorageError], None] = _nobody
         """Told of damage that a read met, before whoever read is: it may be a caller who goes on."""
-        cache = Cache(settings.block_cache_bytes)
+        self._cache_bytes = settings.block_cache_bytes
+        self._cache = cache = Cache(settings.block_cache_bytes)
         options = _options(settings, cache)
         options.create_if_missing(not must_exist)
         try:
@@ -195,18 +199,20 @@ class RocksStore:
         return value
 
     def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Pairs with ``start <= key < stop`` in key order, as of the call. Raises StorageError."""
+        """Pairs with ``start <= key < stop`` in key order, as of the call; nothing is read before the first is asked
+        for, and that may be by another thread. Raises StorageError.
+        """
         try:
             cursor = self._families[family].iter()
-            cursor.seek(start)
         except Exception as error:
             raise self.damaged(error) from error
-        return self._walk(cursor, stop)
+        return self._walk(cursor, start, stop)
 
-    def _walk(self, cursor: RdictIter, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def _walk(self, cursor: RdictIter, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """An iterator of RocksDB simply ends at a block it cannot read: its status says why it ended."""
         valid, next_key, next_value, advance = cursor.valid, cursor.key, cursor.value, cursor.next
         try:
+            cursor.seek(start)
             while valid():
                 key: bytes = next_key()
                 if stop is not None and key >= stop:
@@ -228,6 +234,15 @@ class RocksStore:
         except Exception as error:
             raise self.damaged(error) from error
         return None
+
+    def forget_reads(self) -> None:
+        """Whatever is read from here on comes from the disk: no block stays in the cache, no page of a table in the
+        kernel's. From any thread. Raises StorageError.
+        """
+        self._cache.set_capacity(0)
+        self._cache.set_capacity(self._cache_bytes)
+        for table in Path(self.path).glob("*.sst"):
+            forget_pages(table)
 
     def damaged(self, reason: object) -> StoreDamagedError:
         """The error for what a read met; ``on_damage`` hears of it."""
@@ -269,6 +284,17 @@ class RocksStore:
                 if "Corruption" in str(error):
                     raise self.damaged(error) from error
                 raise StorageError(f"store close: {error}") from error
+
+
+def forget_pages(path: Path) -> None:
+    """Have the kernel forget what it has read of a file: the next read is the disk's. Nothing to do if it is gone.
+    Raises StorageError.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    except OSError as error:
+        raise StorageError(f"read {path}: {error}") from error
 
 
 def _options(settings: StoreSettings, cache: Cache) -> Options:

@@ -23,7 +23,7 @@ from quorate.leaf import native
 
 APP_TYPE_MIN = 64
 ENTRY_BYTES_MAX = 4 * 1024 * 1024
-"""What a decoder accepts for one entry; what may be *proposed* is a setting well below it."""
+"""What a decoder accepts for one entry; what may be *proposed* is a little less (``MAX_ENTRY_BYTES``)."""
 ENTRIES_MAX = 65_536
 NUMBER_MAX = 1 << 62
 """No index or counter comes near it; above it our own arithmetic could leave the 64 bits of the layout."""

@@ -23,6 +23,7 @@ from typing import cast
 
 import structlog
 
+from quorate import tls
 from quorate.admission import Admission
 from quorate.consensus.ports import NodeId
 from quorate.consensus.settings import PeerSettings
@@ -35,10 +36,6 @@ from quorate.errors import PeerError
 from quorate.listening import address_error
 
 _log = structlog.get_logger(__name__)
-
-
-def _soon(callback: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_soon(callback)
 
 
 def _told_refused(**fields: object) -> None:
@@ -121,6 +118,8 @@ class _Link(asyncio.Protocol):
                 at = start + size
                 self._take(data, start, at)
         except PeerError as error:
+            if not at and not self.open and tls.is_client_hello(data):
+                self.refuse("malformed", "TLS is not spoken here", words=tls.REFUSAL)
             self.refuse("frame tag" if isinstance(error, TagError) else "malformed", str(error))
         return at
 
@@ -169,11 +168,13 @@ class _Link(asyncio.Protocol):
         else:
             self.transport.write(b"".join(LENGTH.pack(len(frame)) + frame for frame in frames))
 
-    def refuse(self, reason: RefusedReason, error: str = "") -> None:
-        """Name the reason and close."""
+    def refuse(self, reason: RefusedReason, error: str = "", *, words: bytes = b"") -> None:
+        """Name the reason, or say it in the words of another protocol, and close."""
         if not self.ended:
             self._peers.refused(self.peer, reason, error=error)
-            if not self.open or isinstance(self, _Inbound):
+            if words:
+                self.transport.write(words)
+            elif not self.open or isinstance(self, _Inbound):
                 self.say(Refused(reason))
             self.end()
 
@@ -273,11 +274,11 @@ class Peers:
         rng: random.Random,
         handlers: PeerHandlers,
         *,
+        at_turns_end: Callable[[Callable[[], None]], object],
         ssl_server: ssl.SSLContext | None = None,
         ssl_client: ssl.SSLContext | None = None,
-        at_turns_end: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        self._at_turns_end = at_turns_end or _soon
+        self._at_turns_end = at_turns_end
         self.identity = identity
         self.addresses = dict(addresses)
         self.settings = settings
@@ -395,8 +396,8 @@ class Peers:
             if self._refusals is None:
                 loop = asyncio.get_running_loop()
                 self._refusals = LogThrottle(self.settings.refusal_log_period_s, loop.call_later, _told_refused)
-            detail = {"error": error} if error else {}
-            self._refusals.tell((peer, reason), peer=peer, reason=reason, **detail)
+            said = {"peer": peer, "reason": reason, "error": error or None}
+            self._refusals.tell((peer, reason), **{name: word for name, word in said.items() if word is not None})
             self.handlers.refused(peer, reason)
 
     def turned_away(self, peer: NodeId | None, reason: RefusedReason) -> None:

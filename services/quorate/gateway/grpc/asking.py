@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from google.protobuf.message import Message
+
 from quorate.controller import Answered, Caller, Outcome, ReadView
 from quorate.errors import UsageError
 from quorate.gateway.fresh import Freshness, NotFresh
@@ -31,10 +33,15 @@ from quorate.slices import Steps
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Reply)
+M = TypeVar("M", bound=Message)
 GRACE_S = 0.5
 """How much longer than its parts, which end by themselves, a wait may take."""
 PAGE = 1_000
 """Items of one answer of a list."""
+PAGE_BYTES = 1 << 20
+"""Of one answer, after which there are more: stock clients take 4 MiB, and no item has more than one."""
+PER_STEP = 16
+"""Items that are made before other work gets its turn."""
 
 
 async def in_turns(steps: Steps[T]) -> T:
@@ -51,6 +58,24 @@ async def in_turns(steps: Steps[T]) -> T:
 def page_of(limit: int) -> int:
     """How many items an answer has at most, by the limit that was asked for; 0: as many as an answer holds."""
     return min(limit, PAGE) if limit > 0 else PAGE
+
+
+def page(items: Iterable[M | None], limit: int) -> Steps[tuple[list[M], bool]]:
+    """As many as are asked for and an answer holds; are there more? They are made as they are read; None: a step is
+    over, and none was made.
+    """
+    found, size = list[M](), 0
+    for item in items:
+        if item is None:
+            yield
+            continue
+        if len(found) == limit or size > PAGE_BYTES:
+            return found, True
+        found.append(item)
+        size += item.ByteSize()
+        if not len(found) % PER_STEP:
+            yield
+    return found, False
 
 
 class Call(Protocol):
@@ -107,11 +132,13 @@ class Asking:
             raise CallError(*PAST_DEADLINE)
         return min(left, most)
 
-    async def submit(self, command: Command, call: Call, resource: str, kind: type[R]) -> tuple[R, int]:
-        """The reply, of this kind, and its revision. Raises CallError."""
+    async def submit(
+        self, command: Command, call: Call, resource: str, kind: type[R], *, request_id: str = ""
+    ) -> tuple[R, int]:
+        """The reply, of this kind, and its revision; as it was, if this id ran before. Raises CallError."""
         self.allowed(type(command).__name__, resource)
         within_s = self.time_for(call)
-        outcome = await self._outcome(command, Caller(PRINCIPAL, call.peer()), within_s)
+        outcome = await self._outcome(command, Caller(PRINCIPAL, call.peer()), within_s, request_id)
         if not isinstance(outcome, Answered) or not isinstance(outcome.reply, kind):
             raise failed(outcome)
         if self.context.controller.offset < outcome.offset:  # In time or not: it is answered.
@@ -120,9 +147,11 @@ class Asking:
                 await self._view(freshness, within_s)
         return outcome.reply, max(outcome.offset - 1, 0)
 
-    async def _outcome(self, command: Command, caller: Caller, within_s: float) -> Outcome:
+    async def _outcome(self, command: Command, caller: Caller, within_s: float, request_id: str) -> Outcome:
         def begin(done: Callable[[Outcome], None]) -> None:
-            self.context.controller.submit(command, caller, done, cause="grpc", timeout_s=within_s)
+            self.context.controller.submit(
+                command, caller, done, cause="grpc", request_id=request_id, timeout_s=within_s
+            )
 
         return await _told(begin, within_s)
 
@@ -140,16 +169,23 @@ class Asking:
         """The keys at a revision (0: now), and the revision that is now. Raises CallError."""
         view = await self.view(call, stale=stale)
         now = max(view.offset - 1, 0)
+        known = self.context.machine.key_history.at(revision) if 0 < revision < now else None
+        if known is None:
+            known = (await self._then(revision, view, call)).state.keys
+        return known, now
+
+    async def view_at(self, revision: int, call: Call, *, stale: bool = False) -> ReadView:
+        """The state at a revision (0: now). Raises CallError."""
+        return await self._then(revision, await self.view(call, stale=stale), call)
+
+    async def _then(self, revision: int, view: ReadView, call: Call) -> ReadView:
+        now = max(view.offset - 1, 0)
         if revision <= 0 or revision == now:
-            return view.state.keys, now
+            return view
         if revision > now:
             raise CallError(*FUTURE)
-        known = self.context.machine.key_history.at(revision)
-        if known is not None:
-            return known, now
         left, most = call.time_remaining(), self.context.settings.past_timeout_s
-        past = await self.past(self.entry_end(revision), most if left is None else min(left, most))
-        return past.state.keys, now
+        return await self.past(self.entry_end(revision), most if left is None else min(left, most))
 
     async def keys_then(self, revisions: Iterable[int], call: Call) -> dict[int, OrderedMap[KeyValue]]:
         """The keys at each of these revisions, all of them within the time of one. Raises CallError."""

@@ -197,10 +197,13 @@ class ServedCall:
 
     def look(self, now: float) -> None:
         """End a call whose deadline has passed, or whose request does not come."""
-        late = self._deadline is not None and now > self._deadline
         since = self._partial_since
-        if late or (since is not None and now - since > self._calls.settings.request_timeout_s):
+        if self._late(now) or (since is not None and now - since > self._calls.settings.request_timeout_s):
             self.end_now(*PAST_DEADLINE)
+
+    def _late(self, now: float) -> bool:
+        """Has its caller given up?"""
+        return self._deadline is not None and now >= self._deadline
 
     # -- its requests
 
@@ -338,6 +341,8 @@ class ServedCall:
     async def _run(self, answering: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """To its end, which the client is told."""
         try:
+            if self._late(self._calls.now()):
+                raise CallError(*PAST_DEADLINE)  # Nothing is begun, and nothing of its request looked at.
             await answering()
             fields = heads.DONE
         except CallError as error:

@@ -9,6 +9,7 @@ a frame of each.
 import asyncio
 from typing import Final, Protocol, cast
 
+from quorate import tls
 from quorate.clock import Scheduler
 from quorate.gateway.grpc import heads
 from quorate.gateway.grpc.budgets import ByteBudget, RateLimit
@@ -20,7 +21,7 @@ from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.stream import GrpcStream
 from quorate.metrics import Metrics
 from quorate.slices import TURN_S
-from quorate.wire import http2, tls
+from quorate.wire import http2
 from quorate.wire.http2 import Http2Code, Http2Error
 
 WINDOW: Final = 1024 * 1024

@@ -4,13 +4,12 @@ Rules: whatever changes something is a command: any node takes it, the leader de
 anywhere, in pages and in turns. A refusal's text begins with its name.
 """
 
-from itertools import islice
 from typing import Final
 
 from google.protobuf.message import Message
 
 from quorate.events import InSyncCopy
-from quorate.gateway.grpc.asking import Asking, Call, in_turns, page_of
+from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
 from quorate.gateway.grpc.codes import refused
 from quorate.gateway.grpc.pb import journal_pb2
 from quorate.metadata.commands import (
@@ -169,11 +168,13 @@ class JournalService:
         if shard is None:
             raise refused(refuse("UnknownShard", f"There is no shard {request.shard[:80]!r}"))
         after, limit = (request.after if request.HasField("after") else -1), page_of(request.limit)
-        found = list(islice(numbers(view.state, shard, after), limit + 1))
+        of_shard = numbers(view.state, shard, after)
+        told = (segment_told(view.state.segments[shard.name][number]) for number in of_shard)
+        segments, more = await in_turns(page(told, limit))
         return journal_pb2.DescribeShardResponse(
             shard=shard_told(view.state, shard),
-            segments=[segment_told(view.state.segments[shard.name][number]) for number in found[:limit]],
-            more=len(found) > limit,
+            segments=segments,
+            more=more,
             revision=max(view.offset - 1, 0),
         )
 
@@ -181,13 +182,10 @@ class JournalService:
         """A page of shards."""
         self._asking.allowed("ReadShards", "shard")
         view = await self._asking.view(call, stale=request.stale)
-        limit = page_of(request.limit)
-        names = list(islice(following(view.state.shard_names, request.after), limit + 1))
-        return journal_pb2.ListShardsResponse(
-            shards=[shard_told(view.state, view.state.shards[name]) for name in names[:limit]],
-            more=len(names) > limit,
-            revision=max(view.offset - 1, 0),
-        )
+        names = following(view.state.shard_names, request.after)
+        told = (shard_told(view.state, view.state.shards[name]) for name in names)
+        shards, more = await in_turns(page(told, page_of(request.limit)))
+        return journal_pb2.ListShardsResponse(shards=shards, more=more, revision=max(view.offset - 1, 0))
 
     async def health(self, request: journal_pb2.StorageHealthRequest, call: Call) -> journal_pb2.StorageHealthResponse:
         """How storage is."""
@@ -214,6 +212,9 @@ class JournalService:
         view = await self._asking.view(call)
         controller = self._asking.context.controller
         failed = frozenset(request.members)
+        unknown = sorted(name for name in failed if name not in view.state.members)
+        if unknown:
+            raise refused(refuse("UnknownMember", f"There is no member {unknown[0][:80]!r}"))
         rows = await in_turns(segments_whatif(view.state, failed, controller.policy, view.time_ms))
         return journal_pb2.JournalWhatIfResponse(
             segments=[

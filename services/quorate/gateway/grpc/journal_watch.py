@@ -15,7 +15,7 @@ from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.journal import segment_told, shard_told
 from quorate.gateway.grpc.log_watches import LogWatches
 from quorate.gateway.grpc.pb import journal_pb2
-from quorate.gateway.grpc.watch_log import Told
+from quorate.gateway.grpc.watch_log import WatchKinds
 from quorate.model.segments import parsed, segment
 from quorate.model.state import Segment, State
 from quorate.model.words import sentence
@@ -35,7 +35,7 @@ def _changes(revision: int, before: State, after: State, events: Sequence[Event]
     return Changes(revision, before, after, {about(event): sentence(event) for event in events})
 
 
-JOURNAL: Final = Told(
+JOURNAL: Final = WatchKinds(
     ("shard", "segment"),
     lambda state: State(shards=state.shards, segments=state.segments, holding=state.holding, leading=state.leading),
     _changes,

@@ -14,14 +14,14 @@ from quorate.controller import Listener
 from quorate.errors import UsageError
 from quorate.gateway.grpc.asking import Asking
 from quorate.gateway.grpc.codes import TOO_MANY, CallError
-from quorate.gateway.grpc.watch_log import LogFold, Told
+from quorate.gateway.grpc.watch_log import LogFold, WatchKinds
 
 C = TypeVar("C")
 READS_PER_TURN: Final = 4
 """Of the log, when what is applied is looked at."""
 
 
-class Following(Generic[C]):
+class LogWatch(Generic[C]):
     """What one watcher is told: ``begins`` after this revision; ``changes`` all there is, and then whatever comes."""
 
     def __init__(self, fold: LogFold[C], wake: asyncio.Event) -> None:
@@ -66,7 +66,7 @@ class LogWatches(Listener):
         """No more."""
         self._context.controller.listeners.remove(self)
 
-    def follow(self, whom: Told[C], start: int) -> Following[C]:
+    def follow(self, whom: WatchKinds[C], start: int) -> LogWatch[C]:
         """One more watcher, from this revision on (0: from now). Raises CallError."""
         if len(self._waiting) >= self._context.settings.watches_max:
             raise CallError(*TOO_MANY)
@@ -78,12 +78,12 @@ class LogWatches(Listener):
         if not self._waiting:
             self._seen = now
         self._waiting[wake] = whom.marks
-        return Following(fold, wake)
+        return LogWatch(fold, wake)
 
-    def leave(self, following: Following[C]) -> None:
+    def leave(self, watch: LogWatch[C]) -> None:
         """One less."""
-        following.close()
-        del self._waiting[following.wake]
+        watch.close()
+        del self._waiting[watch.wake]
 
     def applied(self, end_offset: int) -> None:
         """Look at it when other work has had its turn."""

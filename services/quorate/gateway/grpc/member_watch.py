@@ -12,7 +12,7 @@ from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.log_watches import LogWatches
 from quorate.gateway.grpc.members import selector, told
 from quorate.gateway.grpc.pb import members_pb2
-from quorate.gateway.grpc.watch_log import Told
+from quorate.gateway.grpc.watch_log import WatchKinds
 from quorate.model.members import BROKER_ROLE, Selector, of_set
 from quorate.model.state import Member, State
 from quorate.model.words import sentence
@@ -40,8 +40,8 @@ def _changes(revision: int, before: State, after: State, events: Sequence[Event]
     return revision, [found[name] for name in sorted(found)]
 
 
-MEMBERS: Final = Told(("member",), lambda state: State(members=state.members), _changes)
-WITH_BROKERS: Final = Told(
+MEMBERS: Final = WatchKinds(("member",), lambda state: State(members=state.members), _changes)
+WITH_BROKERS: Final = WatchKinds(
     ("member", "broker-set"),
     lambda state: State(members=state.members, broker_sets=state.broker_sets),
     _changes,

@@ -7,7 +7,7 @@ still leads. A list is a read as any other. A refusal's text begins with its nam
 from collections.abc import AsyncIterator
 from typing import Final
 
-from quorate.gateway.grpc.asking import Asking, Call, in_turns, page_of
+from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
 from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.pb import members_pb2
 from quorate.metadata.commands import (
@@ -137,10 +137,9 @@ class MemberService:
         self._asking.allowed("ListMembers", "member")
         meant, limit = selector(request.selector), page_of(request.limit)
         view = await self._asking.view(call, stale=request.stale)
-        found = await in_turns(selected(view.state, meant, told, request.after, limit + 1))
-        return members_pb2.ListMembersResponse(
-            members=found[:limit], more=len(found) > limit, revision=max(view.offset - 1, 0)
-        )
+        found = await in_turns(selected(view.state, meant, lambda member: member, request.after, limit + 1))
+        members, more = await in_turns(page(map(told, found), limit))
+        return members_pb2.ListMembersResponse(members=members, more=more, revision=max(view.offset - 1, 0))
 
     async def describe(
         self, request: members_pb2.DescribeMemberRequest, call: Call

@@ -6,14 +6,14 @@ more. A refusal's text begins with its name.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from itertools import islice
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from quorate.controller import ReadView
 from quorate.events import MqttSubscription
-from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import CallError, StatusCode, refused
+from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
+from quorate.gateway.grpc.codes import TIMED_OUT, CallError, StatusCode, refused
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.metadata.commands import (
     Accepted,
@@ -30,10 +30,8 @@ from quorate.model.state import HandedWill, Session, State, Subscription, Will
 from quorate.model.topic_filters import QOS_MAX, effective_qos, shared, topic_fault
 
 T = TypeVar("T")
-SESSIONS_MAX = 1000
-"""Of one answer of List."""
-WILL_BYTES_MAX = 1 << 20
-"""Of one answer of ListWills, after which there are more."""
+PER_STEP = 64
+"""Sessions of other members that are passed over before other work gets its turn."""
 
 
 def will_told(will: Will) -> pb.Will:
@@ -100,7 +98,9 @@ class MqttService:
             if request.HasField("will")
             else None,
         )
-        reply, revision = await self._asking.submit(command, call, _resource(request.client), SessionIs)
+        reply, revision = await self._asking.submit(
+            command, call, _resource(request.client), SessionIs, request_id=request.request_id
+        )
         return pb.OpenSessionResponse(
             revision=revision,
             session_epoch=reply.session_epoch(revision + 1),
@@ -158,10 +158,10 @@ class MqttService:
         published = request.qos if request.HasField("qos") else None
         if published is not None and not 0 <= published <= QOS_MAX:
             raise CallError(StatusCode.INVALID_ARGUMENT, f"quorate: qos is from 0 to {QOS_MAX}")
-        view = await self._asking.view(call, stale=request.stale)
+        view = await self._asking.view_at(request.revision, call, stale=request.stale)
         response, size = pb.MatchResponse(revision=_revision(view)), 0
         by_member: dict[tuple[str, int], pb.MemberSubscribers] = {}
-        async for one in self._in_turns(subscribers(view.state, request.topic)):
+        async for one in self._in_turns(subscribers(view.state, request.topic), call):
             session, subscription = one.session, one.subscription
             place = (session.member, session.member_epoch)
             if place not in by_member:
@@ -184,7 +184,7 @@ class MqttService:
     async def locate(self, request: pb.LocateRequest, call: Call) -> pb.LocateResponse:
         """Where a client is."""
         self._asking.allowed("LocateClient", _resource(request.client))
-        view = await self._asking.view(call, stale=request.stale)
+        view = await self._asking.view_at(request.revision, call, stale=request.stale)
         session = view.state.sessions.get(request.client)
         if session is None:
             raise refused(refuse("UnknownSession", f"Client {request.client!r} has no session"))
@@ -200,39 +200,43 @@ class MqttService:
         if request.limit < 0:
             raise CallError(StatusCode.INVALID_ARGUMENT, "quorate: a limit is not negative")
         view = await self._asking.view(call, stale=request.stale)
-        most = min(request.limit or SESSIONS_MAX, SESSIONS_MAX)
-        response = pb.ListSessionsResponse(revision=_revision(view))
-        async for client in self._in_turns(following(view.state.clients, request.after)):
-            session = view.state.sessions[client]
-            if request.member in ("", session.member):
-                if len(response.sessions) == most:
-                    response.more = True
-                    break
-                response.sessions.append(session_told(view.state, session))
-        return response
+        told = _sessions(view.state, request.member, request.after)
+        sessions, more = await in_turns(page(told, page_of(request.limit)))
+        return pb.ListSessionsResponse(revision=_revision(view), sessions=sessions, more=more)
 
     async def wills(self, request: pb.ListWillsRequest, call: Call) -> pb.ListWillsResponse:
         """What a member is to publish, the oldest first."""
         self._asking.allowed("ListWills", f"member/{request.member}")
         view = await self._asking.view(call, stale=request.stale)
-        response, size = pb.ListWillsResponse(revision=_revision(view)), 0
-        for handed in waiting_wills(view.state, request.member):
-            if handed.member and living(view.state, handed.member, handed.member_epoch) is None:
-                continue  # It will be another's in a moment.
-            if size > WILL_BYTES_MAX:
-                response.more = True
-                break
-            response.wills.append(handed_told(handed))
-            size += len(handed.will.payload) + len(handed.will.topic)
-        return response
+        told = (
+            handed_told(handed)
+            for handed in waiting_wills(view.state, request.member)
+            if not handed.member or living(view.state, handed.member, handed.member_epoch)  # Else soon another's.
+        )
+        wills, more = await in_turns(page(told, sys.maxsize))
+        return pb.ListWillsResponse(revision=_revision(view), wills=wills, more=more)
 
-    async def _in_turns(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Each of them; other work gets its turn in between."""
-        waiting = iter(items)
-        while chunk := list(islice(waiting, self._settings.keys_per_turn)):
-            for item in chunk:
+    async def _in_turns(self, items: Iterable[T | None], call: Call) -> AsyncIterator[T]:
+        """Each of them; other work gets its turn in between, and at each None. Raises CallError when time is up."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._asking.time_for(call)
+        for count, item in enumerate(items, start=1):
+            if item is not None:
                 yield item
-            await asyncio.sleep(0)
+            if item is None or not count % self._settings.keys_per_turn:
+                if loop.time() > until:
+                    raise CallError(*TIMED_OUT)
+                await asyncio.sleep(0)
+
+
+def _sessions(state: State, member: str, after: str) -> Iterator[pb.Session | None]:
+    """Of a member (empty: of all), by client; None: a step is over."""
+    for count, client in enumerate(following(state.clients, after), start=1):
+        session = state.sessions[client]
+        if member in ("", session.member):
+            yield session_told(state, session)
+        elif not count % PER_STEP:
+            yield None
 
 
 def _revision(view: ReadView) -> int:

@@ -87,14 +87,14 @@ class OffsetsService:
         self._asking.allowed("RangeKeys", resource(PREFIX))
         most = _most(request.limit)
         start = _behind(group_prefix(request.after)) if request.after else PREFIX
-        view = await self._asking.view(call, stale=request.stale)
-        response = pb.ListGroupsResponse(revision=max(view.offset - 1, 0))
-        for count, (prefix, name) in enumerate(_groups(view.state.keys, start), start=1):
+        keys, now = await self._asking.keys_at(request.revision, call, stale=request.stale)
+        response = pb.ListGroupsResponse(revision=now)
+        for count, (prefix, name) in enumerate(_groups(keys, start), start=1):
             if name and len(response.groups) == most:
                 response.more = True
                 break
             if name:
-                response.groups.add(group=name, keys=view.state.keys.count(prefix, _behind(prefix)))
+                response.groups.add(group=name, keys=keys.count(prefix, _behind(prefix)))
             if count % self._settings.keys_per_turn == 0:
                 await asyncio.sleep(0)
         return response

@@ -1,17 +1,32 @@
-"""``grpc.reflection.v1alpha.ServerReflection``: what is served here, for tools that have no ``.proto`` files.
+"""``ServerReflection``: what is served here, for tools that have no ``.proto`` files.
 
 Rules: answers are made of the descriptors that the messages themselves are made of. What is not known is NOT_FOUND
-within its answer, and the stream goes on, as the protocol has it.
+within its answer, and the stream goes on, as the protocol has it. The protocol has two names, ``v1`` and before it
+``v1alpha``, and the same bytes under both; gRPC's package for Python has the earlier one.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterator
+from typing import Final
 
-from google.protobuf import descriptor_pool
-from google.protobuf.descriptor import FileDescriptor
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format
+from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
 from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.codes import StatusCode
+
+
+def _v1() -> ServiceDescriptor:
+    """Made of the earlier one, by its name."""
+    early = descriptor_pb2.FileDescriptorProto.FromString(pb.DESCRIPTOR.serialized_pb)
+    text = json_format.MessageToJson(early).replace("v1alpha", "v1")
+    file = json_format.Parse(text, descriptor_pb2.FileDescriptorProto())
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool.FindFileByName(file.name).services_by_name["ServerReflection"]
+
+
+SERVICES: Final = (pb.DESCRIPTOR.services_by_name["ServerReflection"], _v1())
 
 
 class ReflectionService:
@@ -28,7 +43,7 @@ class ReflectionService:
         async for request in requests:
             answer = self._answer(request)
             answer.valid_host = request.host
-            answer.original_request.CopyFrom(request)
+            answer.original_request.ParseFromString(request.SerializeToString())  # By either name.
             yield answer
 
     def _answer(self, request: pb.ServerReflectionRequest) -> pb.ServerReflectionResponse:

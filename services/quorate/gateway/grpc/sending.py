@@ -54,7 +54,7 @@ class Sender:
         self._out_bytes += len(frames)
         if not self._flushing:
             self._flushing = True
-            self._scheduler.call_soon(self._flush)
+            self._scheduler.at_turns_end(self._flush)
 
     def _flush(self) -> None:
         """One send for all of it; and then more of what waits."""

@@ -14,8 +14,8 @@ from typing import Final
 
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2
 
+from quorate.gateway.grpc import reflection
 from quorate.gateway.grpc.asking import Asking
 from quorate.gateway.grpc.budgets import ByteBudget
 from quorate.gateway.grpc.calls import Calls, Handler
@@ -32,7 +32,6 @@ from quorate.gateway.grpc.members import MemberService
 from quorate.gateway.grpc.mqtt import MqttService
 from quorate.gateway.grpc.offsets import OffsetsService
 from quorate.gateway.grpc.pb import cluster_pb2, journal_pb2, members_pb2, mqtt_pb2, offsets_pb2, rpc_pb2
-from quorate.gateway.grpc.reflection import ReflectionService
 from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.watch import WatchService
 from quorate.gateway.grpc.watching import WatchHub
@@ -40,7 +39,6 @@ from quorate.gateway.listener import Listener
 from quorate.slices import TURN_S
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
-_REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
 PAUSE_S: Final = 3.0
 """Between two looks at deadlines: who was stopped for so long has not heard what came meanwhile, and looks later."""
 
@@ -160,12 +158,11 @@ class GrpcServer:
             mqtt_pb2.DESCRIPTOR.services_by_name["Mqtt"]: self._of_mqtt(),
             offsets_pb2.DESCRIPTOR.services_by_name["Offsets"]: self._of_offsets(),
         }
-        names = [service.full_name for service in services]
+        names = [service.full_name for service in (*services, _HEALTH, *reflection.SERVICES)]
         health = HealthService(self._asking, names)
         services[_HEALTH] = {"Check": health.check, "List": health.listing, "Watch": health.watch}
-        reflection = ReflectionService([*names, _HEALTH.full_name, _REFLECTION.full_name])
-        services[_REFLECTION] = {"ServerReflectionInfo": reflection.info}
-        return services
+        told = reflection.ReflectionService(names)
+        return services | {service: {"ServerReflectionInfo": told.info} for service in reflection.SERVICES}
 
     def _of_members(self) -> Mapping[str, Handler]:
         members = MemberService(self._asking)

@@ -1,7 +1,8 @@
 """``quorate.meta.v1.Mqtt.Watch``: what happens to sessions and wills, once, in order, from any revision of the log.
 
 Rules: as ``log_watches`` has them. One that names a member hears what that member has to do: clients taken from it,
-sessions of its clients that ended, and wills for it to publish.
+also while it counted as lost (it may still hold the connection), sessions of its clients that ended, and wills for it
+to publish.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -22,13 +23,13 @@ from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.log_watches import LogWatches
 from quorate.gateway.grpc.mqtt import handed_told, subscription_told
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
-from quorate.gateway.grpc.watch_log import Told
+from quorate.gateway.grpc.watch_log import WatchKinds
 from quorate.model.sessions import handed_will
 from quorate.model.state import State
 from quorate.model.words import sentence
 
-Happened = tuple[int, Sequence[Event]]
-"""A revision, and its events about sessions and wills."""
+Happened = tuple[int, State, Sequence[Event]]
+"""A revision, the state before it, and its events about sessions and wills."""
 
 
 def _mqtt(state: State) -> State:
@@ -42,10 +43,10 @@ def _mqtt(state: State) -> State:
 
 
 def _happened(revision: int, before: State, after: State, events: Sequence[Event], size: int) -> Happened:
-    return revision, events
+    return revision, before, events
 
 
-SESSIONS: Final = Told(("session", "session-owner", "will"), _mqtt, _happened)
+SESSIONS: Final = WatchKinds(("session", "session-owner", "will"), _mqtt, _happened)
 
 
 class SessionWatches(LogWatches):
@@ -57,8 +58,8 @@ class SessionWatches(LogWatches):
         following = self.follow(SESSIONS, request.start_revision)
         try:
             yield pb.WatchSessionsResponse(revision=following.begins)
-            async for revision, events in following.changes():
-                changes = [told(event, request.member, revision) for event in events]
+            async for revision, before, events in following.changes():
+                changes = [told(event, request.member, revision, before) for event in events]
                 answer = [change for change in changes if change is not None]
                 if answer and revision >= request.start_revision:
                     yield pb.WatchSessionsResponse(revision=revision, changes=answer)
@@ -66,23 +67,29 @@ class SessionWatches(LogWatches):
             self.leave(following)
 
 
-def told(event: Event, member: str, revision: int) -> pb.SessionChange | None:
+def told(event: Event, member: str, revision: int, before: State) -> pb.SessionChange | None:
     """What is told of an event to whoever watches all of it, or (named) what a member has to do; None: nothing."""
     change = _change(event, revision)
-    if change is None or (member and not _concerns(event, member)):
+    if change is None or (member and not _concerns(event, member, before)):
         return None
     change.what = sentence(event)
     return change
 
 
-def _concerns(event: Event, member: str) -> bool:
+def _concerns(event: Event, member: str, before: State) -> bool:
     match event:
         case SessionOpened():
-            return event.taken_over_from == member
+            return member == event.taken_over_from or (member != event.member and _had(before, event.client, member))
         case SessionEnded() | WillHandedOver() | SessionOwnerLost() | SessionOwnerSettled():
             return event.member == member
         case _:
             return False
+
+
+def _had(before: State, client: str, member: str) -> bool:
+    """Had it this client, and did it not say that the client is gone?"""
+    session = before.sessions.get(client)
+    return session is not None and session.member == member and not session.disconnected_ms
 
 
 def _change(event: Event, revision: int) -> pb.SessionChange | None:

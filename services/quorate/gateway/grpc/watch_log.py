@@ -28,7 +28,7 @@ AGAIN_S = 1.0
 """How long after a past that could not be had it is asked for again."""
 
 
-class Told(msgspec.Struct, Generic[C], frozen=True):
+class WatchKinds(msgspec.Struct, Generic[C], frozen=True):
     """What is told of each entry that is about some kinds of entities."""
 
     kinds: tuple[str, ...]
@@ -48,7 +48,11 @@ def _key_changes(revision: int, before: State, after: State, events: Sequence[Ev
     return KeyChanges(revision, before.keys, after.keys, names, size)
 
 
-KEYS: Final = Told(("key",), lambda state: State(keys=state.keys, attached=state.attached), _key_changes)
+def _keys_part(state: State) -> State:
+    return State(keys=state.keys, attached=state.attached, attached_bytes=state.attached_bytes)
+
+
+KEYS: Final = WatchKinds(("key",), _keys_part, _key_changes)
 
 
 class LogFold(Generic[C]):
@@ -59,7 +63,7 @@ class LogFold(Generic[C]):
     def __init__(
         self,
         context: GrpcContext,
-        told: Told[C],
+        told: WatchKinds[C],
         offset: int,
         woken: Callable[[], None],
         state: State | None = None,

@@ -5,6 +5,8 @@ and ``node`` (who answered). A list carries ``next``: the ``after`` of the next 
 RocketMQ's for brokers, Raft's for nodes, Kafka's for the log. A field, once there, keeps name and meaning.
 """
 
+from typing import Literal
+
 import msgspec
 
 from quorate.events import ElectionFailed, Event, MasterElected
@@ -121,9 +123,10 @@ class LeaseItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leases(StampedAnswer, frozen=True, kw_only=True):
-    """Those leases that were asked for and are there."""
+    """Those leases that were asked for and are there; or all of them by number."""
 
     leases: list[LeaseItem]
+    next: str | None
 
 
 class Quorum(StampedAnswer, frozen=True, kw_only=True):
@@ -252,13 +255,19 @@ class AnnouncedBroker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerTopics(StampedAnswer, frozen=True, kw_only=True):
-    """Which topics a broker set has, as its brokers told the node that answers; soft, as in a name server."""
+    """Which topics a broker set has, as its brokers told the node that answers; soft, as in a name server. Where none
+    did: the names that are in the log.
+    """
 
     broker_set: str
+    source: Literal["brokers", "log"]
+    """Who says so: brokers told this node, or they said the names at their registration (1003)."""
+    names: list[str]
     brokers: list[AnnouncedBroker]
     version: DataVersion | None
     """Of the topics; null: nobody has told this node any."""
     topics: list[TopicItem]
+    """Of these names, where brokers told this node."""
     next: str | None
 
 
@@ -418,6 +427,31 @@ class Sessions(StampedAnswer, frozen=True, kw_only=True):
     next: str | None
 
 
+class HandedWillItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A will that was decided, and is not known to be published."""
+
+    will: int
+    """Its number: the epoch of the session that brought it."""
+    client: str
+    topic: str
+    payload_bytes: int
+    qos: int
+    retain: bool
+    member: str
+    """Who is to publish it; empty: nobody can yet."""
+    member_epoch: int
+    member_lives: bool
+    """If not, it will be another's in a moment."""
+    handed_ms: int
+
+
+class Wills(StampedAnswer, frozen=True, kw_only=True):
+    """Wills by number: the oldest first."""
+
+    wills: list[HandedWillItem]
+    next: str | None
+
+
 class ConfigItem(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one scope."""
 
@@ -444,7 +478,7 @@ class SettingItem(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str
     source: str
-    """``default``, or which file, environment variable, flag or scope of the log said so."""
+    """``default``, or which file, environment variable, flag, scope of the log or other setting said so."""
 
 
 class Settings(StampedAnswer, frozen=True, kw_only=True):
@@ -551,6 +585,8 @@ class Balance(StampedAnswer, frozen=True, kw_only=True):
     open segments, by member; and which members have more clients than their share.
     """
 
+    by: Literal["leader", "follower"]
+    """A follower does not know whose disk is full: what is carried out is the plan of a leader."""
     moves: tuple[Move, ...]
     before: dict[str, int]
     after: dict[str, int]

@@ -30,6 +30,7 @@ from quorate.gateway.http.answers import (
     TopicAnswer,
     Topics,
     WhatIfAnswer,
+    Wills,
 )
 from quorate.gateway.http.asking import FRESHNESS, PAGING, Asking
 from quorate.gateway.http.context import HttpContext
@@ -68,9 +69,7 @@ def interface(context: HttpContext) -> Router:
     travel, members = Travel(context, asking, reading), MemberHandlers(context, asking)
     routes = [*operator_routes(reading, writing, travel, members), *machine_routes(context, reading)]
     leases = LeaseHandlers(context, asking)
-    routes.append(
-        Route("GET", "/v1/leases", leases.leases, "What is left of leases.", Leases, query=("ids", *FRESHNESS))
-    )
+    routes.append(Route("GET", "/v1/leases", leases.leases, "What is left of leases.", Leases, query=("ids", *LIST)))
     routes += held_routes(JournalHandlers(asking), SessionHandlers(asking))
     routes += registry_routes(Subjects(context, asking, commands, SCHEMAS))
     description = document(routes, context.node.version)
@@ -102,7 +101,7 @@ def operator_routes(
             reading.broker_topics,
             "Its topics, as told here.",
             BrokerTopics,
-            query=PAGING,
+            query=LIST,
         ),
         Route("GET", "/v1/topics", reading.topics, "Topics.", Topics, query=LIST),
         Route("GET", "/v1/topics/{topic}", reading.topic, "One topic.", TopicAnswer, query=FRESHNESS),
@@ -133,6 +132,7 @@ def held_routes(journal: JournalHandlers, sessions: SessionHandlers) -> list[Rou
         Route("GET", "/v1/shards", journal.shards, "Shards.", Shards, query=("prefix", *LIST)),
         Route("GET", "/v1/shards/{shard}", journal.shard, "One of them, its segments.", ShardAnswer, query=LIST),
         Route("GET", "/v1/sessions", sessions.sessions, "Sessions.", Sessions, query=("prefix", "member", *LIST)),
+        Route("GET", "/v1/wills", sessions.wills, "Wills to be published.", Wills, query=("member", *LIST)),
         Route("GET", "/v1/sessions/{client}", sessions.session, "One of them.", SessionAnswer, query=FRESHNESS),
     ]
 
@@ -175,6 +175,7 @@ def registry_routes(registry: Registry) -> list[Route]:
         Route("GET", version, registry.version, "One version."),
         Route("DELETE", version, registry.delete_version, "Delete it."),
         Route("GET", f"{version}/schema", registry.version_schema, "Its schema alone."),
+        Route("GET", f"{version}/referencedby", registry.referenced_by, "Ids of the schemas that name it: none do."),
         Route("GET", "/schemas", registry.schemas, "Every version of every subject."),
         Route("GET", "/schemas/types", registry.types, "Kinds of schemas."),
         Route("GET", "/schemas/ids/{id}", registry.schema, "A schema by id."),
@@ -190,8 +191,8 @@ def registry_routes(registry: Registry) -> list[Route]:
         Route("PUT", "/config/{subject}", registry.set_compatibility, "Set it."),
         Route("DELETE", "/config", registry.unset_compatibility, "Unset it."),
         Route("DELETE", "/config/{subject}", registry.unset_compatibility, "Unset it."),
-        Route("GET", "/mode", registry.mode, "Read-only."),
-        Route("GET", "/mode/{subject}", registry.mode, "Read-only."),
+        Route("GET", "/mode", registry.mode, "Is it read-only?"),
+        Route("GET", "/mode/{subject}", registry.mode, "Is it read-only?"),
     ]
     writes: tuple[Method, ...] = ("POST", "PUT", "DELETE")
     for path in ("/subjects/{rest...}", "/config", "/config/{rest...}", "/mode", "/mode/{rest...}"):

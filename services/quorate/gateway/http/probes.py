@@ -39,6 +39,7 @@ class Probes:
             "log": context.serving(),
             "cluster": context.controller.offset > 0,
             "leader": context.controller.leader_id is not None,
+            "caught up": context.engine.caught_up,
             "state": context.agrees(),
         }
         call.respond(verdict(checks, context.waits_for()))

@@ -4,6 +4,7 @@ Rules: nothing is computed that a view does not show; a list is a page of names 
 """
 
 from collections.abc import Iterable
+from heapq import nsmallest
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -48,7 +49,7 @@ from quorate.metadata.configs import refused_scope
 from quorate.metadata.sums import shown, summing
 from quorate.model.names import Names, following
 from quorate.model.queries import alive
-from quorate.model.rows import rows
+from quorate.model.rows import ROWS_PER_STEP, rows
 from quorate.model.state import BrokerSet, Election, Replica, State, Topic
 from quorate.slices import Steps
 from quorate.wire.avro import decode_events
@@ -56,12 +57,25 @@ from quorate.wire.avro import decode_events
 SHARDS_PER_STEP: Final = 256
 
 _T = TypeVar("_T")
+_N = TypeVar("_N", int, str)
 
 
 def page(names: Iterable[str], after: str, limit: int) -> tuple[list[str], str | None]:
     """The first ``limit`` names after one, in order, and the ``after`` of the next page."""
     window = list(islice((name for name in sorted(names) if name > after), limit + 1))
     return window[:limit], window[limit - 1] if len(window) > limit else None
+
+
+def sliced_page(names: Iterable[_N], after: _N, limit: int) -> Steps[tuple[list[_N], _N | None]]:
+    """The same of many names in no order, in slices."""
+    waiting = iter(names)
+    first: list[_N] = []
+    chunk: list[_N]
+    while chunk := list(islice(waiting, ROWS_PER_STEP)):
+        first += [name for name in chunk if name > after]
+        first = nsmallest(limit + 1, first)
+        yield
+    return first[:limit], first[limit - 1] if len(first) > limit else None
 
 
 def named_page(names: Names, after: str, prefix: str, limit: int) -> tuple[list[str], str | None]:
@@ -116,6 +130,12 @@ def topic_item(topic: Topic) -> TopicItem:
     return msgspec.convert(topic, TopicItem, from_attributes=True)
 
 
+def registered_topics(state: State, broker_set: str) -> set[str]:
+    """The topics that brokers of a set named when they registered."""
+    found = state.broker_sets.get(broker_set)
+    return set() if found is None else {topic for member in found.replicas for topic in member.topics}
+
+
 class ReadHandlers:
     """The handlers."""
 
@@ -150,7 +170,7 @@ class ReadHandlers:
         leader = led if past else context.engine.leader_id
         voters = [voter.id for voter in state.cluster.voters] if state.cluster else []
         connected = sum(context.connected(node_id) for node_id in voters)
-        ready = context.serving() and leader is not None and view.offset > 0
+        ready = context.serving() and leader is not None and view.offset > 0 and context.engine.caught_up
         me, alarms = context.node.node_id, [] if past else list(context.alarms())
         summary = sentence(me, leader, len(voters), connected, counts, ready=ready)
         return Status(
@@ -297,25 +317,26 @@ class ReadHandlers:
         self._asking.answered(call, "ReadBrokers", make)
 
     def broker_topics(self, call: Call) -> None:
-        """GET /v1/brokers/{broker_set}/topics; only of now, for nobody keeps what brokers announced."""
+        """GET /v1/brokers/{broker_set}/topics; nobody keeps what brokers announced: the past has the log's names."""
         limit, after = self._asking.limit(call), call.request.query.get("after", "")
         name = call.found["broker_set"]
 
         def make(view: ReadView) -> Steps[BrokerTopics]:
             yield
-            if is_past(view):
-                raise HttpError("invalid", "nobody keeps what brokers announced in the past")
-            told = self._context.announced(name)
+            told = None if is_past(view) else self._context.announced(name)
             if told is None:
                 present(view.state.broker_sets.get(name), "there is no such broker set")
                 told = Announcements()
-            names, more = page(told.topics, after, limit)
+            said = told.topics if told.version is not None else registered_topics(view.state, name)
+            names, more = page(said, after, limit)
             return BrokerTopics(
                 **self._asking.stamp(view),
                 broker_set=name,
+                source="log" if told.version is None else "brokers",
                 brokers=list(told.brokers),
                 version=told.version,
-                topics=[] if told.topic is None else [topic_item(told.topic(topic)) for topic in names],
+                names=names,
+                topics=[topic_item(told.topic(topic)) for topic in names] if told.version and told.topic else [],
                 next=more,
             )
 

@@ -20,10 +20,10 @@ TYPE_UNKNOWN = (404, 40403, "Schema not found")
 SUBJECT_UNKNOWN = (404, 40401, "Subject not found")
 VERSION_UNKNOWN = (404, 40402, "Version not found")
 SCHEMA_INVALID = (422, 42201, 'The schema is no JSON text in {"schema": …}')
-NOT_CHECKED = (422, 42205, "This registry is read-only: compatibility is checked when schemas come with a build")
+NOT_CHECKED = (422, 42205, "The log's own subjects are read-only: they are compared when schemas come with a build")
 NO_SUCH_CALL = (405, 405, "HTTP 405 Method Not Allowed")
 VERSION_INVALID = (422, 42202, "The version is neither a number from 1 nor 'latest'")
-READ_ONLY = (422, 42205, "This registry is read-only: schemas come with the build")
+READ_ONLY = (422, 42205, "The log's own subjects, and all modes, are read-only: the log's schemas come with the build")
 
 
 class _Named(msgspec.Struct):
@@ -181,6 +181,11 @@ class Registry:
             call.respond(outcome)
         else:
             call.respond(Response(200, self._schemas[outcome[1]].encode(), REGISTRY_JSON))
+
+    def referenced_by(self, call: Call) -> None:
+        """GET /subjects/{subject}/versions/{version}/referencedby: nobody, for no schema refers to another."""
+        outcome = self._find(call.found["subject"], call.found["version"])
+        call.respond(outcome if isinstance(outcome, Response) else registry_json([]))
 
     def _find(self, subject: str, version: str) -> tuple[int, int] | Response:
         versions = self._subjects.get(subject)

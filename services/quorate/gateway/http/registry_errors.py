@@ -37,6 +37,7 @@ REFUSALS: Final[Mapping[str, int]] = {
     "InvalidConfigValue": 42203,
     "CommandTooLarge": INVALID_SCHEMA,
     "NoRoom": 50001,
+    "CallFailed": 50001,
     "RequestExpired": TIMED_OUT,
 }
 """Every refusal as Confluent's error code; others are 422."""

@@ -4,7 +4,7 @@ Rules: no task and no timer per connection or request; one sweep looks at all de
 turn; reading stops while one is answered, while answers are not taken, and while what was read is not served. Head and
 body are bounded before they are buffered, and a request of a foreign page is refused before its body is read
 (``quorate.origins``). What breaks the protocol is answered if it still can be, and its connection
-is closed; nothing else changes.
+ends (``quorate.gateway.ending``); nothing else changes.
 """
 
 import asyncio
@@ -16,14 +16,15 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import h11
 
+from quorate import tls
 from quorate.clock import Scheduler
+from quorate.gateway.ending import Ending
 from quorate.gateway.http.messages import HttpError, Request, Response, failure
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.http.strictness import checked
 from quorate.gateway.listener import Listener
 from quorate.metrics import Metrics
 from quorate.origins import HEADERS, SECURITY_HEADERS, AllowedNames, allowed_names, judge
-from quorate.wire import tls
 
 Respond = Callable[[Response], None]
 Handler = Callable[[Request, Respond], None]
@@ -62,6 +63,8 @@ class HttpConnection(asyncio.Protocol):
         self._asked = False
         """A byte of it ever came."""
         self._proven = False
+        self._heard_all = False
+        self._ending: Ending | None = None
         self._address = ""
 
     # What asyncio calls.
@@ -81,11 +84,14 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """More bytes of a request."""
+        if self._ending is not None:
+            self._ending.drop(data)
+            return
         if not self._partial:
             if tls.is_client_hello(data) and self._transport:
                 self._server.metrics.peer_errors["http"] += 1
                 self._transport.write(tls.REFUSAL)
-                self._transport.close()
+                self._end()
                 return
             self._partial = self._asked = True
             self._since = self._server.scheduler.monotonic()
@@ -98,6 +104,9 @@ class HttpConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more; what it asked for is still answered."""
+        if self._ending is not None:
+            return False
+        self._heard_all = True
         self._h11.receive_data(b"")
         self._advance()
         return True
@@ -156,7 +165,9 @@ class HttpConnection(asyncio.Protocol):
                 self._body += event.data
                 if len(self._body) > self._server.settings.body_bytes_max:
                     self._reject(self._too_large())
-            case h11.EndOfMessage():
+            case h11.EndOfMessage(headers=trailers):
+                if trailers:
+                    raise HttpError("invalid", "fields after a chunked body are not taken")
                 self._serve()
             case h11.ConnectionClosed():
                 self._busy = True  # h11 says so again and again; nothing more is to come.
@@ -213,7 +224,7 @@ class HttpConnection(asyncio.Protocol):
         if not self._proven and not last:
             self._proven = self._server.answered(self)
         if last or self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
-            self._transport.close()
+            self._end()
             return
         self._h11.start_next_cycle()
         self._busy = False
@@ -223,11 +234,13 @@ class HttpConnection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Is a request under way?"""
-        return self._busy
+        return self._busy and self._ending is None
 
     def overdue(self, now: float) -> bool:
         """Idle, stuck or dribbling for too long? (Looked at once a second.)"""
         limits = self._server.settings
+        if self._ending is not None:
+            return self._ending.overdue(now)
         if self._stuck_since is not None:
             return now - self._stuck_since > limits.write_timeout_s
         if self._busy:
@@ -237,6 +250,17 @@ class HttpConnection(asyncio.Protocol):
         else:
             allowed = limits.idle_timeout_s if self._asked else limits.first_byte_timeout_s
         return now - self._since > allowed
+
+    def _end(self) -> None:
+        """The last answer leaves, nothing more is taken."""
+        self._busy = True
+        if self._transport is None:
+            return
+        if self._heard_all:
+            self._transport.close()
+        elif self._ending is None:
+            limits = self._server.settings
+            self._ending = Ending(self._transport, self._server.scheduler.monotonic(), limits.request_timeout_s)
 
     def close(self) -> None:
         """Hang up."""

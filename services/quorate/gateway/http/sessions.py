@@ -1,4 +1,4 @@
-"""``GET /v1/sessions``: persistent sessions of MQTT, by client.
+"""``GET /v1/sessions``: persistent sessions of MQTT, by client. ``GET /v1/wills``: wills that nobody acknowledged.
 
 Rules: a page costs what is on it; one member's sessions are looked for among those that come next. A payload of a will
 is not told here, only how long it is.
@@ -9,13 +9,21 @@ from typing import Final
 import msgspec
 
 from quorate.controller import ReadView
-from quorate.gateway.http.answers import SessionAnswer, SessionItem, Sessions, SubscriptionItem, WillItem
+from quorate.gateway.http.answers import (
+    HandedWillItem,
+    SessionAnswer,
+    SessionItem,
+    Sessions,
+    SubscriptionItem,
+    WillItem,
+    Wills,
+)
 from quorate.gateway.http.asking import Asking
-from quorate.gateway.http.reading import present
+from quorate.gateway.http.reading import present, sliced_page
 from quorate.gateway.http.routing import Call
 from quorate.model.names import following
-from quorate.model.sessions import NEVER_S, ends_ms, owner, since_ms
-from quorate.model.state import Session, State
+from quorate.model.sessions import NEVER_S, ends_ms, living, owner, since_ms
+from quorate.model.state import HandedWill, Session, State
 from quorate.slices import Steps
 
 PER_STEP: Final = 64
@@ -41,6 +49,23 @@ def session_item(state: State, session: Session) -> SessionItem:
             topic=will.topic, payload_bytes=len(will.payload), qos=will.qos, retain=will.retain, delay_s=will.delay_s
         ),
         subscriptions=[msgspec.convert(one, SubscriptionItem, from_attributes=True) for one in session.subscriptions],
+    )
+
+
+def will_item(state: State, handed: HandedWill) -> HandedWillItem:
+    """A will that was decided."""
+    will = handed.will
+    return HandedWillItem(
+        will=handed.session_epoch,
+        client=handed.client,
+        topic=will.topic,
+        payload_bytes=len(will.payload),
+        qos=will.qos,
+        retain=will.retain,
+        member=handed.member,
+        member_epoch=handed.member_epoch,
+        member_lives=living(state, handed.member, handed.member_epoch) is not None,
+        handed_ms=handed.handed_ms,
     )
 
 
@@ -77,5 +102,22 @@ class SessionHandlers:
             yield
             found = present(view.state.sessions.get(call.found["client"]), "there is no such session")
             return SessionAnswer(**self._asking.stamp(view), session=session_item(view.state, found))
+
+        self._asking.answered(call, "ReadSessions", make)
+
+    def wills(self, call: Call) -> None:
+        """GET /v1/wills."""
+        limit, after = self._asking.limit(call), call.integer("after", -1)
+        member = call.request.query.get("member")
+
+        def make(view: ReadView) -> Steps[Wills]:
+            found = view.state.wills
+            meant = (number for number, handed in found.items() if member in (None, handed.member))
+            numbers, more = yield from sliced_page(meant, after, limit)
+            return Wills(
+                **self._asking.stamp(view),
+                wills=[will_item(view.state, found[number]) for number in numbers],
+                next=None if more is None else str(more),
+            )
 
         self._asking.answered(call, "ReadSessions", make)

@@ -184,6 +184,10 @@ class Subjects(Registry):
         """GET /subjects/{subject}/versions/{version}/schema: the bare schema."""
         self._one(call, lambda state, _, found: _bare(self._text(state, found[1])))
 
+    def referenced_by(self, call: Call) -> None:
+        """GET /subjects/{subject}/versions/{version}/referencedby."""
+        self._one(call, lambda *_: registry_json([]))
+
     def _one(self, call: Call, told: Callable[[State, str, tuple[int, int]], Response]) -> None:
         subject, deleted = call.found["subject"], _is_true(call, "deleted")
 

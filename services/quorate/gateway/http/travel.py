@@ -5,6 +5,7 @@ controller decides with, and nothing is proposed.
 """
 
 from bisect import bisect_right
+from typing import Literal
 
 import msgspec
 
@@ -85,7 +86,8 @@ class Travel:
             members=context.controller.members,
         )
         found = yield from plan(view.state, around, context.balance)
-        return Balance(**self._asking.stamp(view), **msgspec.structs.asdict(found))
+        by: Literal["leader", "follower"] = "leader" if context.engine.is_leader else "follower"
+        return Balance(**self._asking.stamp(view), by=by, **msgspec.structs.asdict(found))
 
     def diff(self, call: Call) -> None:
         """GET /v1/diff."""

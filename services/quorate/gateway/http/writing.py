@@ -117,6 +117,8 @@ def refused(refusal: Refusal) -> HttpError:
         code = "denied"
     elif refusal.code == "CommandTooLarge":
         code = "too_large"
+    elif refusal.code == "CallFailed":
+        code = "internal"
     elif refusal.code == "NoRoom":
         code = "no_room"
     elif refusal.code == "RequestExpired":
@@ -155,7 +157,9 @@ class WriteHandlers:
         """PUT /v1/config/{scope}."""
         body = decoded(call, ConfigBody)
         command = ChangeConfig(scope=call.found["scope"], changes=body.changes)
-        if not body.unread and (problem := unread(command.scope, command.changes)):
+        cluster = self._context.controller.state.cluster
+        nodes = None if cluster is None else [voter.id for voter in cluster.voters]
+        if not body.unread and (problem := unread(command.scope, command.changes, nodes)):
             raise HttpError("invalid", f'{problem}. "unread": true records it all the same', "UnknownConfigKey")
         self._submit(call, command, f"config/{command.scope}")
 

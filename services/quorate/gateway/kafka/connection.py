@@ -8,12 +8,13 @@ not read. A protocol violation closes this connection, after the answers that ar
 import asyncio
 from typing import Protocol, cast
 
+from quorate import tls
 from quorate.clock import Scheduler
+from quorate.gateway.ending import Ending
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.metrics import Metrics
 from quorate.slices import TURN_S
 from quorate.wire import kafka_responses as responses
-from quorate.wire import tls
 from quorate.wire.kafka import (
     WINDOW,
     Api,
@@ -62,7 +63,7 @@ class KafkaConnection(asyncio.Protocol):
         self._reading = True
         self._stuck_since: float | None = None
         self._frame_since: float | None = None
-        self._ended_at: float | None = None
+        self._ending: Ending | None = None
         self._since = self._used_at = server.scheduler.monotonic()
         self.proven = False
         """It has had an answer, so an unproven connection goes first (``quorate.admission``)."""
@@ -89,7 +90,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """More bytes; serve what is whole. Of a connection that is being ended they are dropped."""
-        if self._ended_at is not None:
+        if self._ending is not None:
+            self._ending.drop(data)
             return
         if self._frame_since is None:
             self._frame_since = self._server.scheduler.monotonic()
@@ -111,7 +113,7 @@ class KafkaConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """It reads again."""
         self._stuck_since = None
-        if self._header is None and not self._pumping and self._ended_at is None:
+        if self._header is None and not self._pumping and self._ending is None:
             self._pump()
 
     def _regulate(self) -> None:
@@ -138,20 +140,15 @@ class KafkaConnection(asyncio.Protocol):
             self._transport.abort()
 
     def end(self) -> None:
-        """Answers that are ready leave, nothing more is read. The client closes, or is hung up on when it takes long:
-        closing over what it still sends would reset the connection, and cost it the answers on their way.
-        """
-        if self._transport is None or self._ended_at is not None:
+        """Answers that are ready leave, nothing more is taken."""
+        if self._transport is None or self._ending is not None:
             return
-        self._ended_at = self._server.scheduler.monotonic()
         self._header = None
         self._buffer.clear()
         self._flush()
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-            self._regulate()
-        else:
-            self._transport.close()
+        self._ending = Ending(
+            self._transport, self._server.scheduler.monotonic(), self._server.settings.frame_timeout_s
+        )
 
     def reply(self, body: bytes | None) -> None:
         """The answer to the request being served; None: the protocol wants none. Called exactly once per request."""
@@ -194,7 +191,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _takes_one(self) -> bool:
         """May one more request be served?"""
-        return self._header is None and self._stuck_since is None and self._ended_at is None
+        return self._header is None and self._stuck_since is None and self._ending is None
 
     def _serve_one(self) -> bool:
         """Serve the first frame; False when it is not whole yet."""
@@ -227,8 +224,8 @@ class KafkaConnection(asyncio.Protocol):
     def overdue(self, now: float) -> bool:
         """Idle, stuck, dribbling or not gone for too long? (Looked at once a second.)"""
         limits = self._server.settings
-        if self._ended_at is not None:
-            return now - self._ended_at > limits.frame_timeout_s
+        if self._ending is not None:
+            return self._ending.overdue(now)
         if self._stuck_since is not None and now - self._stuck_since > limits.write_timeout_s:
             return True
         if self._header is not None:

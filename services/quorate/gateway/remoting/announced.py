@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from quorate.gateway.remoting.topics import topic_of
 from quorate.model.routes import MASTER_ID, QueueData
 from quorate.model.state import Topic
 from quorate.wire.name_server import AnnouncedTopic, AnnouncedTopics, AnnouncedVersion, TopicQueues, whose
@@ -296,14 +297,12 @@ def queues_of(broker_set: str, topic: AnnouncedTopic, *, read_only: bool = False
 
 def topic_told(known: Set, name: str) -> Topic:
     """A topic of a set: its queues as they are in a route, and what a broker said of it beside them."""
-    queues, config = known.topics[name], known.configs.get(name, AnnouncedTopic())
-    return Topic(
-        topic=name,
-        read_queues=queues.read_queue_nums,
-        write_queues=queues.write_queue_nums,
-        permission=queues.perm,
-        filter_type=config.topic_filter_type or "SINGLE_TAG",
-        system_flags=queues.topic_sys_flag,
-        order=config.order,
-        attributes=dict(config.attributes or {}),
+    queues = known.topics[name]
+    config = msgspec.structs.replace(
+        known.configs.get(name, AnnouncedTopic()),
+        read_queue_nums=queues.read_queue_nums,
+        write_queue_nums=queues.write_queue_nums,
+        perm=queues.perm,
+        topic_sys_flag=queues.topic_sys_flag,
     )
+    return topic_of(name, config)

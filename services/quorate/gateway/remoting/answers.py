@@ -89,6 +89,9 @@ OK = Message(ResponseCode.SUCCESS)
 HEARTBEAT_OK = Message(ResponseCode.SUCCESS, remark="Heart beat success")
 HEARTBEAT_WITHOUT_ID = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with empty brokerId")
 NAMES_TOO_LONG = Message(ResponseCode.CONTROLLER_INVALID_REQUEST, remark="Heart beat with names that are too long")
+NO_ADDRESS = Message(
+    ResponseCode.CONTROLLER_INVALID_REQUEST, remark="The broker address, or its HA address, is not host:port"
+)
 EPOCH_NEEDED = Message(
     ResponseCode.CONTROLLER_INVALID_REQUEST,
     remark="registrationEpoch is missing; a broker registers with 0 and is told its own",

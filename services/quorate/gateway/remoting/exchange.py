@@ -13,7 +13,7 @@ from quorate.metrics import Metrics
 from quorate.wire.remoting import HeaderType, Message
 
 
-class Counted(Protocol):
+class MeteredService(Protocol):
     """Whose requests are counted."""
 
     @property
@@ -27,7 +27,7 @@ class Counted(Protocol):
 class Exchange(msgspec.Struct, eq=False):
     """One request until it is answered, exactly once."""
 
-    service: Counted
+    service: MeteredService
     connection: Connection
     header_type: HeaderType
     opaque: int

@@ -22,6 +22,7 @@ from quorate.gateway.remoting.exchange import Exchange
 from quorate.gateway.remoting.kv import KEYS, Host, kept_texts
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.commands import DeleteTopic
+from quorate.metadata.texts import parse_address
 from quorate.model.routes import MASTER_ID, BrokerData, TopicRoute, addresses, compose
 from quorate.model.state import BrokerSet
 from quorate.wire.name_server import (
@@ -133,6 +134,9 @@ class NameServer:
             > self._settings.names_max
         ):
             exchange.reply(answers.failed("Registration with names that are too long"))
+            return
+        if parse_address(address) is None or (fields.ha_server_addr and parse_address(fields.ha_server_addr) is None):
+            exchange.reply(answers.NO_ADDRESS)
             return
         self._look()
         said = blake2b(body + msgspec.msgpack.encode(fields), digest_size=16).digest()

@@ -9,7 +9,8 @@ and unparsable values are ignored in silence, as in Java (``MixAll.properties2Ob
 from collections.abc import Mapping
 
 from quorate.gateway.remoting import properties
-from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS, values
+from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS
+from quorate.model.brokers import values
 from quorate.model.state import State
 
 JAVA_DEFAULTS: Mapping[str, str] = {

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from quorate.metadata.configs import values
+from quorate.metadata.configs import of_set_in_force
+from quorate.metadata.policy import PolicySettings
 from quorate.model.state import BrokerSet, State
 from quorate.wire.name_server import AnnouncedTopics, read_json
 
@@ -39,15 +40,19 @@ def decode_body(body: bytes) -> RegisterBody:
     return read_json(_body, body, "body") if body else RegisterBody()
 
 
-def topology(state: State, name: str, broker_id: int, leader: int | None, address: str | None) -> dict[str, str]:
-    """What a broker is told of its set: its role, who is in it, the set's settings, and who leads the controllers."""
+def topology(
+    state: State, policy: PolicySettings, name: str, broker_id: int, leader: int | None, address: str | None
+) -> dict[str, str]:
+    """What a broker is told of its set: its role, who is in it, the settings in force for it (``policy``: this node's
+    own), and who leads the controllers.
+    """
     told = {} if leader is None or address is None else _leader(leader, address)
     known = state.known(name)
     if known is not None:
         told |= {
             "role": _role(known, broker_id),
             "members": _json(_members(known)).decode(),
-            "configuration": _json(dict(values(state, f"broker-set/{name}"))).decode(),
+            "configuration": _json(of_set_in_force(state, policy, name)).decode(),
         }
     return told
 

@@ -4,8 +4,8 @@ Rules: a plain ``asyncio.Protocol``: no task and no timer per connection or requ
 Who stays when all places are taken is ``quorate.admission``'s rule.
 Answers of one turn leave in one send, at its end. Reading stops, and what was read is kept undecoded, while a
 connection has too much in flight or does not read its answers; a turn takes a bounded number of its requests, and makes
-large answers for half a millisecond. A peer that breaks the protocol, or a deadline, loses its connection and nothing
-else.
+large answers for half a millisecond. A peer that breaks the protocol gets what is ready and loses its connection
+(``quorate.gateway.ending``), one that misses a deadline is cut off; nothing else changes.
 """
 
 import asyncio
@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from quorate import tls
 from quorate.admission import Admission
 from quorate.controller.outcomes import Caller
 from quorate.errors import PeerError
+from quorate.gateway.ending import Ending
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metrics import Metrics
 from quorate.slices import TURN_S
-from quorate.wire import tls
 from quorate.wire.remoting import Frame, FrameSplitter, HeaderType, HeartbeatRequest, Message, Request, decode_request
 
 
@@ -45,6 +46,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_due",
+        "_ending",
         "_held",
         "_out",
         "_partial_since",
@@ -76,6 +78,7 @@ class Connection(asyncio.Protocol):
         self._held: list[Frame] = []
         """Read, and waiting for a turn, for answers to leave or for the peer to take some."""
         self._due = False
+        self._ending: Ending | None = None
         self._postponed: list[Callable[[], None]] = []
         """Large answers that the peer does not take yet."""
         self._partial_since: float | None = None
@@ -115,6 +118,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Frames in."""
+        if self._ending is not None:
+            self._ending.drop(data)
+            return
         self.active = True
         try:
             frames = self._splitter.feed(data)
@@ -203,14 +209,14 @@ class Connection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         """Queue bytes; all of this turn leave together."""
-        if self._transport is None:
+        if self._transport is None or self._ending is not None:
             return
         if not self._out:
             self._server.at_turns_end(self._flush)
         self._out.append(data)
 
     def _flush(self) -> None:
-        if self._transport is not None and self._out:
+        if self._transport is not None and self._out and self._ending is None:
             self.active = True
             self._transport.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
             self._out.clear()
@@ -259,6 +265,8 @@ class Connection(asyncio.Protocol):
     def overdue(self, now: float) -> str | None:
         """The deadline this connection missed, if any. Called once a sweep."""
         settings = self._server.settings
+        if self._ending is not None:
+            return "not gone in time" if self._ending.overdue(now) else None
         if self.active:
             self.active = False
             self.seen = now
@@ -273,12 +281,20 @@ class Connection(asyncio.Protocol):
         return None
 
     def close(self, error: PeerError | None = None) -> None:
-        """Stop reading, send what is queued, close."""
-        if self._transport is not None:
-            if error is not None:
-                self._server.note()
-            self._flush()
+        """Send what is queued, and close: at once, or, of a peer that broke the protocol, when it has taken it."""
+        if self._transport is None:
+            return
+        self._flush()
+        if error is None:
             self._transport.close()
+        elif self._ending is None:
+            self._server.note()
+            self._held.clear()
+            self._postponed.clear()
+            self._server.partial(-self._partial_was)
+            self._partial_was = 0
+            self._splitter = FrameSplitter(self._server.settings.frame_bytes_max)  # What it holds is nobody's.
+            self._ending = Ending(self._transport, self._server.loop.time(), self._server.settings.partial_deadline_s)
 
     def abort(self) -> None:
         """Close without waiting for the peer."""
@@ -296,13 +312,13 @@ class RemotingServer:
         *,
         loop: asyncio.AbstractEventLoop,
         now: Callable[[], float],
+        at_turns_end: Callable[[Callable[[], None]], object],
         metrics: Metrics | None = None,
-        at_turns_end: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.service = service
         self.settings = settings
         self.loop = loop
-        self.at_turns_end = at_turns_end or loop.call_soon
+        self.at_turns_end = at_turns_end
         self._now = now
         self._metrics = metrics or Metrics()
         self._large: deque[tuple[Connection, Callable[[], None]]] = deque()

@@ -36,6 +36,7 @@ from quorate.metadata.commands import (
     PutTopic,
     RegisterBroker,
 )
+from quorate.metadata.policy import PolicySettings
 from quorate.metrics import Metrics
 from quorate.model import queries
 from quorate.model.state import BrokerSet, State
@@ -81,6 +82,9 @@ _names = msgspec.json.Decoder(tuple[str, ...] | None)
 
 class ControllerPort(Protocol):
     """The part of ``quorate.controller.Controller`` that the gateway needs."""
+
+    policy: PolicySettings
+    """The node's own, before what the log says."""
 
     @property
     def leader_id(self) -> int | None:
@@ -414,7 +418,7 @@ class RemotingService:
             if isinstance(view, ReadView):
                 leader = self._controller.leader_id
                 address = None if leader is None else self._addresses.get(leader)
-                told = registration.topology(view.state, name, broker_id, leader, address)
+                told = registration.topology(view.state, self._controller.policy, name, broker_id, leader, address)
                 message = Message(message.code, {**message.fields, **told}, body=message.body)
             exchange.reply(message)
 

@@ -6,9 +6,21 @@ from itertools import islice
 import msgspec
 
 from quorate.events import BrokerFenced, Candidate, ElectionFailed, Event, MasterElected, RoleChangeAcknowledged
-from quorate.model.election_words import AnyElection, asker, because, caveat, headline, kind_words, rule_words, verdict
+from quorate.model.brokers import values_in_force
+from quorate.model.election_words import (
+    AnyElection,
+    Column,
+    asker,
+    because,
+    caveat,
+    columns,
+    headline,
+    kind_words,
+    rule_words,
+    verdict,
+)
 from quorate_spark.dashboard.index import ElectionRow
-from quorate_spark.dashboard.model import BrokerSet, State
+from quorate_spark.dashboard.model import BrokerSet, State, said_priority
 from quorate_spark.dashboard.panels.sets import label
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.spool import Fact
@@ -83,7 +95,7 @@ class CandidateRow(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     max_offset: int
     confirm_offset: int
-    priority: int
+    priority: int | None
     verdict: str
     out_by: str
     verdict_words: str
@@ -140,6 +152,7 @@ class ElectionDetail(msgspec.Struct, frozen=True, kw_only=True):
     acks_offset: int | None
     acks: list[Ack]
     candidates: list[CandidateRow]
+    columns: list[Column]
     decided_by: str
     unclean: bool
     policy: Policy
@@ -317,6 +330,7 @@ def election(view: View, row: ElectionRow, lost: State, before: State, after: St
         acks_offset=row.ack_offset,
         acks=acks,
         candidates=[_candidate(candidate, before, event) for candidate in event.candidates],
+        columns=columns(event),
         decided_by=event.decided_by if isinstance(event, MasterElected) else "",
         unclean=isinstance(event, MasterElected) and event.unclean,
         policy=Policy(unclean=policy),
@@ -360,7 +374,7 @@ def _candidate(seen: Candidate, state: State, event: AnyElection) -> CandidateRo
         epoch=seen.epoch,
         max_offset=seen.max_offset,
         confirm_offset=seen.confirm_offset,
-        priority=seen.priority,
+        priority=said_priority(seen.priority),
         verdict=seen.verdict,
         out_by=seen.out_by,
         verdict_words=verdict(seen, event),
@@ -371,12 +385,8 @@ def _candidate(seen: Candidate, state: State, event: AnyElection) -> CandidateRo
 
 def _unclean(state: State, broker_set: str) -> bool | None:
     """``enableElectUncleanMaster`` as the narrowest scope of the log says; the nodes' own files are not in the log."""
-    scopes = ["controller"]
-    if state.leader is not None:
-        scopes.append(f"node/{state.leader.node_id}")
-    values = [state.setting(scope, "enableElectUncleanMaster") for scope in (*scopes, f"broker-set/{broker_set}")]
-    texts = [text for text in values if text]
-    return texts[-1] == "true" if texts else None
+    value = values_in_force(state.model, broker_set).get("enableElectUncleanMaster")
+    return None if value is None else value == "true"
 
 
 def _side(state: State, name: str) -> Side:

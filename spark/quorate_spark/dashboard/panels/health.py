@@ -86,7 +86,8 @@ def why_lost(broker_set: BrokerSet) -> str:
     if broker_set.failure:
         return broker_set.failure.removeprefix(f"{broker_set.name} has no master: ").rstrip(".")
     master = broker_set.member(broker_set.master)
-    return f"broker {broker_set.master} is fenced ({master.why})" if master else f"broker {broker_set.master} is gone"
+    how = "gone" if master is None else f"fenced ({master.why})" if master.fenced else master.why
+    return f"broker {broker_set.master} is {how}"
 
 
 def _alarms(view: View) -> list[Reason]:

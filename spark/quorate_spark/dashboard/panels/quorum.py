@@ -36,6 +36,8 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     """The cause in words, a sentence."""
     nodes: list[NodeRow]
+    may_fail: int
+    """So many nodes, and the others are a majority still."""
 
 
 def quorum(view: View) -> Quorum:
@@ -66,6 +68,7 @@ def quorum(view: View) -> Quorum:
         leaderless_ms=leader.silent_for_ms if leader else 0,
         why=_why(leader) if leader else "",
         nodes=nodes,
+        may_fail=max(len(nodes) - 1, 0) // 2,
     )
 
 

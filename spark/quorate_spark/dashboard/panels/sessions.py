@@ -5,6 +5,7 @@ look at so many sessions, and say where they go on.
 """
 
 from collections.abc import Iterator
+from heapq import nsmallest
 from itertools import islice
 from typing import Final, Literal
 
@@ -12,8 +13,8 @@ import msgspec
 
 from quorate.errors import UsageError
 from quorate.model.names import following
-from quorate.model.sessions import NEVER_S, ends_ms, owner, since_ms
-from quorate.model.state import Session, State, Subscription
+from quorate.model.sessions import NEVER_S, ends_ms, living, owner, since_ms
+from quorate.model.state import HandedWill, Session, State, Subscription
 from quorate_spark.dashboard.panels.events import EventRow
 from quorate_spark.dashboard.panels.events import row as event_row
 from quorate_spark.dashboard.panels.values import Value, value
@@ -28,6 +29,7 @@ WORDS_MAX: Final = 16
 FILTERS: Final = 3
 """Of a session that are told in a list."""
 WILL_BYTES: Final = 2_048
+WAITING_MAX: Final = 20
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,20 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """The topic of its will; null: there is none, or it was decided."""
 
 
+class WaitingWill(msgspec.Struct, frozen=True, kw_only=True):
+    """A will that is decided, and not known to be published."""
+
+    will: int
+    """The event that opened its session."""
+    client: str
+    topic: str
+    member: str
+    """Who is to publish it; empty: nobody can yet."""
+    there: bool
+    """That member lives, in the life that was given it."""
+    since: int
+
+
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
     """GET /api/sessions."""
 
@@ -79,6 +95,8 @@ class Sessions(msgspec.Struct, frozen=True, kw_only=True):
     """Of all."""
     wills: int
     """That are decided, and not known to be published."""
+    waiting: list[WaitingWill]
+    """The oldest of these."""
     next: str | None
     """``from`` of the next page."""
     looked: int | None
@@ -142,8 +160,20 @@ def sessions(view: View, asked: Asked) -> Sessions:
         states={"connected": connected, "away": len(state.sessions) - connected},
         subscriptions=len(state.subscriptions),
         wills=len(state.wills),
+        waiting=[_waiting(state, state.wills[number]) for number in nsmallest(WAITING_MAX, state.wills)],
         next=behind,
         looked=looked if searched else None,
+    )
+
+
+def _waiting(state: State, handed: HandedWill) -> WaitingWill:
+    return WaitingWill(
+        will=handed.session_epoch,
+        client=handed.client,
+        topic=handed.will.topic,
+        member=handed.member,
+        there=living(state, handed.member, handed.member_epoch) is not None,
+        since=handed.handed_ms,
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from quorate.model.brokers import learners
 from quorate.model.state import Config, Replica
-from quorate_spark.dashboard.model import AcknowledgedRole, BrokerSet, Member
+from quorate_spark.dashboard.model import AcknowledgedRole, BrokerSet, Member, said_priority
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Flapping
 from quorate_spark.dashboard.soft_state import MemberSoft
@@ -51,6 +52,7 @@ class SetRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     elections: int
     elections_30m: int
     touched: int
+    diverged: tuple[int, ...]
     members: list[MemberRow]
 
 
@@ -78,7 +80,8 @@ def row(broker_set: BrokerSet, view: View) -> SetRow:
     flapping = elections >= view.flapping.elections
     labels = view.state.model.configs.get(f"broker-set/{broker_set.name}")
     soft = view.soft.members.get(broker_set.name, {}) if view.soft else {}
-    said = {one.broker_id: one for one in view.state.model.broker_sets[broker_set.name].replicas}
+    model_set = view.state.model.broker_sets[broker_set.name]
+    said, learning = {one.broker_id: one for one in model_set.replicas}, learners(view.state.model, model_set)
     return SetRow(
         name=broker_set.name,
         cluster=broker_set.cluster,
@@ -96,7 +99,11 @@ def row(broker_set: BrokerSet, view: View) -> SetRow:
         elections=broker_set.elections,
         elections_30m=elections,
         touched=broker_set.touched,
-        members=[_member(member, labels, soft.get(member.id), said[member.id]) for member in broker_set.members],
+        diverged=broker_set.diverged,
+        members=[
+            _member(member, labels, soft.get(member.id), said[member.id], learner=member.id in learning)
+            for member in broker_set.members
+        ],
     )
 
 
@@ -105,17 +112,19 @@ def label(labels: Config | None, what: str, broker_id: int) -> str:
     return "" if labels is None else labels.values.get(f"{what}.{broker_id}", "")
 
 
-def _member(member: Member, labels: Config | None, soft: MemberSoft | None, said: Replica) -> MemberRow:
+def _member(
+    member: Member, labels: Config | None, soft: MemberSoft | None, said: Replica, *, learner: bool
+) -> MemberRow:
     return MemberRow(
         id=member.id,
         addr=member.addr,
         zone="" if labels is None else label(labels, "zone", member.id),
         host="" if labels is None else label(labels, "host", member.id),
-        alive=member.registered and not member.fenced,
+        alive=member.alive,
         why=member.why,
         since=member.since,
-        priority=member.priority,
-        learner=member.learner,
+        priority=said_priority(member.priority),
+        learner=learner,
         reported=member.reported,
         live=UNSET if soft is None else soft,
         capabilities=said.capabilities or UNSET,

@@ -1,6 +1,7 @@
 """A client of the gRPC listener, frame by frame, and a listener without sockets, both in virtual time."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NamedTuple, cast
 
@@ -71,6 +72,35 @@ def data(stream: int, payload: bytes = b"", *, end: bool = True) -> bytes:
     )
 
 
+def frames_in(said: bytes, at: int = 0) -> Iterator[Frame]:
+    """All that are whole."""
+    while len(said) - at >= http2.HEAD_SIZE:
+        size, kind, flags, stream = http2.frame_head(said, at)
+        end = at + http2.HEAD_SIZE + size
+        if len(said) < end:
+            return
+        yield Frame(kind, flags, stream, said[at + http2.HEAD_SIZE : end])
+        at = end
+
+
+def ended(address: str, path: str, request: bytes = b"", /, **fields: bytes) -> tuple[int, str]:
+    """How a call over a socket ends that says all it has to say at once: code and text."""
+    host, _, port = address.rpartition(":")
+    asked = head(1, path.encode(), **fields) + data(1, message(request))
+    with socket.create_connection((host, int(port)), timeout=20) as wire:
+        wire.sendall(http2.PREFACE + http2.settings({}) + asked)
+        said, decoder, seen = b"", Decoder(), 0
+        while part := wire.recv(65_536):
+            said += part
+            heads = [frame for frame in frames_in(said) if frame.kind == http2.HEADERS]
+            for frame in heads[seen:]:
+                found = dict(decoder.decode(frame.payload, raw=True))
+                if frame.ends:
+                    return int(found[b"grpc-status"]), found.get(b"grpc-message", b"").decode()
+            seen = len(heads)
+    raise AssertionError("it did not end")
+
+
 class Wire(UnreadWire):
     """A transport: all that is written is heard, unless the client ``reads`` not."""
 
@@ -113,13 +143,8 @@ class Peer:
 
     def hear(self) -> list[Frame]:
         """What the server said since the last time."""
-        said = bytes(self.wire.taken)
-        found = []
-        while len(said) - self._read >= http2.HEAD_SIZE:
-            size, kind, flags, stream = http2.frame_head(said, self._read)
-            end = self._read + http2.HEAD_SIZE + size
-            found.append(Frame(kind, flags, stream, said[self._read + http2.HEAD_SIZE : end]))
-            self._read = end
+        found = list(frames_in(bytes(self.wire.taken), self._read))
+        self._read += sum(http2.HEAD_SIZE + len(frame.payload) for frame in found)
         return found
 
     def fields(self, frame: Frame) -> dict[bytes, bytes]:

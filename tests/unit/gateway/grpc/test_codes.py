@@ -32,6 +32,12 @@ def test_a_refusal_of_ours_says_its_remark() -> None:
     ("outcome", "code", "text"),
     [
         (Refused(refuse("NoRoom", "x"), 1), StatusCode.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"),
+        (Refused(refuse("CallFailed", "x"), 1), StatusCode.INTERNAL, "quorate: CallFailed: x"),
+        (
+            Refused(refuse("EpochsExhausted", "x"), 1),
+            StatusCode.FAILED_PRECONDITION,
+            "quorate: EpochsExhausted: x",
+        ),
         (NotLeader(2), StatusCode.UNAVAILABLE, "etcdserver: no leader"),
         (Unavailable("x"), StatusCode.UNAVAILABLE, "etcdserver: no leader"),
         (Busy("x"), StatusCode.RESOURCE_EXHAUSTED, "etcdserver: too many requests"),

@@ -1,18 +1,22 @@
 """Frames of HTTP/2 on one connection (RFC 9113): what is taken, what ends a stream, what ends the connection."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import pytest
 from hpack import Encoder
 
-from quorate.clock import Scheduler
+from quorate import tls
+from quorate.clock import LoopScheduler, Scheduler
 from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
+from quorate.gateway.grpc.sending import Sender
 from quorate.gateway.grpc.settings import GrpcSettings
-from quorate.wire import http2, tls
+from quorate.wire import http2
 from quorate.wire.http2 import Http2Code
 from tests.unit.gateway.grpc.peer import GET, PLENTY, WATCH, Peer, Rooms, data, fields_of, half_head, head, message
+from tests.unit.gateway.turns import UnreadWire
 
 
 class Ticking:
@@ -43,6 +47,23 @@ def test_a_call_is_answered() -> None:
     assert (peer.fields(ended), ended.ends) == ({b"grpc-status": b"0"}, True)
     assert (rooms.held(), len(rooms.calls), peer.connection.busy) == ((0, 0), 0, False)
     assert peer.connection.proven
+
+
+def test_what_a_turn_says_leaves_at_its_end() -> None:
+    """In one piece, and without another turn of the loop."""
+    loop, wire = asyncio.new_event_loop(), UnreadWire(high=1024)
+    scheduler = LoopScheduler(loop)
+    sender = Sender(scheduler)
+    sender.begin(cast(asyncio.Transport, wire))
+
+    def both() -> None:
+        sender.say(b"one")
+        sender.say(b"two")
+        assert not wire.unread
+
+    scheduler.take_turn(both)
+    assert bytes(wire.unread) == b"onetwo"
+    loop.close()
 
 
 def test_it_does_not_matter_how_bytes_are_cut() -> None:

@@ -108,8 +108,8 @@ def test_a_shard_lives_from_its_creation_to_its_end() -> None:
     ) == (MISSING, "quorate: UnknownShard: There is no shard 'orders'")
 
 
-def test_lists_come_in_pages() -> None:
-    """Shards by name, segments by number, each page as long as is asked."""
+def test_lists_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards by name, segments by number, each page as long as is asked, or as an answer holds."""
     journal = Journal("m1")
     last = journal.created("b", 1)
     for number in range(4):
@@ -131,6 +131,11 @@ def test_lists_come_in_pages() -> None:
     assert ([one.name for one in page.segments], page.more) == (["b/3", "b/4"], False)
     journal.deleted("b")
     assert [one.name for one in journal.described("b", after=2).segments] == ["b/3", "b/4"]
+    monkeypatch.setattr("quorate.gateway.grpc.asking.PAGE_BYTES", 0)
+    page = journal.described("b", after=2)
+    assert ([one.name for one in page.segments], page.more) == (["b/3"], True)
+    assert ([one.name for one in listed().shards], listed().more) == (["a"], True)
+    assert ([one.name for one in listed(after="a").shards], listed(after="a").more) == (["b"], False)
 
 
 def test_storage_health_says_what_is_at_risk() -> None:
@@ -163,7 +168,7 @@ def test_what_if_says_who_would_lead_and_changes_nothing() -> None:
     (row,) = asked("m1", "m2")
     assert (row.segment, row.leader, row.would_lead) == ("orders/0", "m1", "m3")
     assert "m1, which led it, is fenced" in row.explanation
-    assert asked("m2") == asked("nobody") == asked() == []
+    assert asked("m2") == asked() == []
     assert journal.house.bench.machine.state is state
     journal.altered(first, "m1")
     (row,) = asked("m1")
@@ -224,6 +229,10 @@ BAD: list[tuple[str, Make, StatusCode, str]] = [
     ("next_segment", lambda _: pb.NextSegmentRequest(shard="orders"), STALE, "NotTheSegmentLeader"),
     ("seal", lambda _: pb.SealRequest(), INVALID, "BadSegmentName"),
     ("seal", lambda _: pb.SealRequest(segment="x" * 100_000), INVALID, "BadSegmentName"),
+    ("seal", lambda _: pb.SealRequest(segment="orders/" + "9" * 5_000), INVALID, "BadSegmentName"),
+    ("seal", lambda _: pb.SealRequest(segment="orders/" + "9" * 19), MISSING, "UnknownSegment"),
+    ("seal", lambda _: pb.SealRequest(segment="orders/" + "9" * 20), INVALID, "BadSegmentName"),
+    ("seal", lambda _: pb.SealRequest(segment="orders/\u0660"), INVALID, "BadSegmentName"),
     ("seal", lambda _: pb.SealRequest(segment="orders/0"), STALE, "NotTheSegmentLeader"),
     ("alter_in_sync", lambda _: pb.AlterInSyncRequest(), INVALID, "BadSegmentName"),
     ("alter_in_sync", lambda journal: _alters(journal, "m1", set_epoch=-1), STALE, "StaleInSyncEpoch"),
@@ -233,8 +242,10 @@ BAD: list[tuple[str, Make, StatusCode, str]] = [
     ("alter_in_sync", lambda journal: _alters(journal, "m1", member=""), STALE, "NotTheSegmentLeader"),
     ("alter_in_sync", _alters, INVALID, "EmptyInSyncSet"),
     ("alter_in_sync", lambda journal: _alters(journal, "m1", "m4"), INVALID, "NotACopy"),
+    ("alter_in_sync", lambda journal: _alters(journal, "m1", "m1"), INVALID, "MemberNamedTwice"),
     ("alter_in_sync", lambda journal: _alters(journal, "m2"), INVALID, "LeaderNotInSync"),
     ("elect_leader", lambda _: pb.ElectLeaderRequest(), INVALID, "BadSegmentName"),
+    ("elect_leader", lambda _: pb.ElectLeaderRequest(segment="orders/" + "9" * 5_000), INVALID, "BadSegmentName"),
     ("elect_leader", lambda _: pb.ElectLeaderRequest(segment="pay/0"), MISSING, "UnknownShard"),
     ("elect_leader", lambda _: pb.ElectLeaderRequest(segment="orders/0", member="m4"), STALE, "NoLeaderEligible"),
     ("delete_shard", lambda _: pb.DeleteShardRequest(), MISSING, "UnknownShard"),
@@ -242,6 +253,7 @@ BAD: list[tuple[str, Make, StatusCode, str]] = [
     ("ack_deleted", lambda _: pb.AckDeletedRequest(), MISSING, "UnknownMember"),
     ("ack_deleted", lambda journal: _acks(journal, member_epoch=1), STALE, "StaleMemberEpoch"),
     ("ack_deleted", _acks, STALE, "StaleShardEpoch"),
+    ("ack_deleted", lambda journal: _acks(journal, segment="orders/" + "9" * 5_000), INVALID, "BadSegmentName"),
     ("ack_deleted", lambda journal: _acks(journal, segment=""), INVALID, "BadSegmentName"),
     (
         "ack_deleted",
@@ -250,6 +262,7 @@ BAD: list[tuple[str, Make, StatusCode, str]] = [
         "ShardNotDeleting",
     ),
     ("describe", lambda _: pb.DescribeShardRequest(), MISSING, "UnknownShard"),
+    ("whatif", lambda _: pb.JournalWhatIfRequest(members=["m1", "nobody"]), MISSING, "UnknownMember"),
     ("describe", lambda _: pb.DescribeShardRequest(shard="x" * 100_000), MISSING, "UnknownShard"),
 ]  # fmt: skip
 

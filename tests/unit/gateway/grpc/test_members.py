@@ -85,6 +85,24 @@ def test_members_are_listed_a_page_at_a_time() -> None:
     assert [page_of(limit) for limit in (-1, 0, 1, 1_000, 2_000)] == [1_000, 1_000, 1, 1_000, 1_000]
 
 
+def test_a_page_fits_what_stock_clients_take() -> None:
+    """They refuse 4 MiB: a page of members with long labels ends at 1 MiB, and says that there are more; with an item
+    that has more than that alone it is not empty.
+    """
+    members = Members()
+    for number in range(20):
+        members.register(f"m{number:02}", labels={f"l{label}": "x" * 4_000 for label in range(64)})
+    seen, after = list[str](), ""
+    while True:
+        found = members.run(members.service.listing(pb.ListMembersRequest(after=after), members.house.call))
+        assert 0 < found.ByteSize() < 1.5 * (1 << 20)
+        seen += [one.name for one in found.members]
+        if not found.more:
+            break
+        after = seen[-1]
+    assert seen == [f"m{number:02}" for number in range(20)]
+
+
 def test_a_stream_of_heartbeats_is_answered_one_by_one() -> None:
     """In their order."""
     members = Members()
@@ -149,6 +167,19 @@ BAD: list[tuple[str, Make, StatusCode, str]] = [
     ("heartbeat", lambda _: pb.MemberHeartbeatRequest(name="x" * 100_000), MISSING, "UnknownMember"),
     ("heartbeat", lambda epoch: pb.MemberHeartbeatRequest(name="m", epoch=epoch - 1), STALE, "StaleMemberEpoch"),
     ("heartbeat", lambda _: pb.MemberHeartbeatRequest(name="m", epoch=2**62), STALE, "StaleMemberEpoch"),
+    (
+        "heartbeat",
+        lambda epoch: pb.MemberHeartbeatRequest(name="m", epoch=epoch, applied_revision=2**62),
+        StatusCode.OUT_OF_RANGE,
+        "FutureRevision",
+    ),
+    (
+        "heartbeat",
+        lambda epoch: pb.MemberHeartbeatRequest(name="m", epoch=epoch, applied_revision=epoch + 3),
+        StatusCode.OUT_OF_RANGE,
+        "FutureRevision",
+    ),
+    ("drain", lambda _: pb.DrainMemberRequest(name="a:1"), MISSING, "only read here"),
     (
         "heartbeat",
         lambda epoch: pb.MemberHeartbeatRequest(

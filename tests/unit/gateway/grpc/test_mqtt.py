@@ -1,6 +1,7 @@
 """Mqtt on a real controller: what brokers are answered, how they are refused, what they are told as it happens."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -95,6 +96,56 @@ def test_a_session_is_opened_taken_over_and_located() -> None:
     )
 
 
+def test_an_opening_that_is_asked_again_is_one_opening() -> None:
+    """With its request id it is answered as it was and publishes no will of a client that is there; another opening
+    under that id is refused, and without an id it is another opening.
+    """
+    mqtt = Mqtt()
+    will, once = pb.Will(topic="w", payload=b"p"), f"{mqtt.house.bench.loop.time_ms()}-once"
+    mqtt.open(member="b")
+    opened = mqtt.open(will=will, request_id=once)
+    assert (opened.present, opened.taken_over_from) == (True, "b")
+    before = mqtt.house.revision
+    assert mqtt.open(will=will, request_id=once) == opened
+    assert mqtt.house.revision == before
+    assert not mqtt.ask("wills", pb.ListWillsRequest(member="a")).wills
+    assert mqtt.locate().session.session_epoch == opened.session_epoch
+    for request_id, code, name in (
+        (once, StatusCode.FAILED_PRECONDITION, "RequestIdReused"),
+        ("x", StatusCode.INVALID_ARGUMENT, "InvalidRequestId"),
+    ):
+        found, text = mqtt.refused("open", mqtt.opening(request_id=request_id))
+        assert (found, name in text) == (code, True), text
+    assert mqtt.open(will=will).taken_over_from == "a"
+    assert len(mqtt.ask("wills", pb.ListWillsRequest(member="a")).wills) == 1
+
+
+def test_an_opening_that_is_asked_again_with_a_long_name_writes_nothing() -> None:
+    """Its answer is not remembered, so nobody can say how it ended; it is found where the client is."""
+    mqtt = Mqtt()
+    client, once = "c" * 1024, f"{mqtt.house.bench.loop.time_ms()}-once"
+    opened = mqtt.open(client, request_id=once)
+    assert mqtt.refused("open", mqtt.opening(client, request_id=once))[0] is StatusCode.UNAVAILABLE
+    assert mqtt.house.revision == opened.revision
+    assert mqtt.locate(client).session.session_epoch == opened.session_epoch
+
+
+def test_a_client_and_whom_a_message_is_for_are_found_as_they_were() -> None:
+    """At a revision: before another member had the session, and though it has ended."""
+    mqtt = Mqtt()
+    mqtt.subscribe("c", mqtt.open().session_epoch, "t")
+    then = mqtt.house.revision
+    mqtt.close("c", mqtt.open(member="b").session_epoch, end=True)
+    assert mqtt.refused("locate", pb.LocateRequest(client="c"))[0] is StatusCode.NOT_FOUND
+    assert mqtt.ask("locate", pb.LocateRequest(client="c", revision=then)).session.member == "a"
+    assert not mqtt.ask("match", pb.MatchRequest(topic="t")).members
+    (member,) = mqtt.ask("match", pb.MatchRequest(topic="t", revision=then)).members
+    assert [(member.member, one.client) for one in member.subscribers] == [("a", "c")]
+    for name, request in (("locate", pb.LocateRequest(client="c")), ("match", pb.MatchRequest(topic="t"))):
+        request.revision = 999
+        assert mqtt.refused(name, request)[0] is StatusCode.OUT_OF_RANGE
+
+
 def test_a_session_that_is_not_kept_has_no_epoch() -> None:
     """And nobody knows where its client is."""
     mqtt = Mqtt()
@@ -154,6 +205,33 @@ def test_a_match_that_is_too_large_is_refused() -> None:
     assert mqtt.refused("match", pb.MatchRequest(topic="a"))[0] is StatusCode.RESOURCE_EXHAUSTED
 
 
+def test_a_match_that_looks_at_much_lets_others_have_turns_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it finds nobody. Whoever waits no more is told so."""
+    mqtt = Mqtt()
+    looks, turns = 0, 0
+
+    def vainly(*_: Any) -> Iterator[None]:
+        nonlocal looks
+        for looks in range(1, 101):  # noqa: B007
+            yield None
+
+    async def beside() -> None:
+        nonlocal turns
+        matched = asyncio.ensure_future(mqtt.service.match(pb.MatchRequest(topic="t", stale=True), mqtt.house.call))
+        while not matched.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await matched
+
+    monkeypatch.setattr("quorate.gateway.grpc.mqtt.subscribers", vainly)
+    mqtt.house.run(beside())
+    assert looks == 100
+    assert turns >= looks
+    mqtt.house.call.left_s = 1e-9
+    assert mqtt.refused("match", pb.MatchRequest(topic="t", stale=True))[0] is StatusCode.UNAVAILABLE
+    assert looks == 1
+
+
 def test_sessions_are_listed_a_page_at_a_time() -> None:
     """By client, of one member or of all."""
     mqtt = Mqtt(GrpcSettings(keys_per_turn=2))
@@ -173,6 +251,26 @@ def test_sessions_are_listed_a_page_at_a_time() -> None:
         "c5",
     ]
     assert mqtt.refused("listing", pb.ListSessionsRequest(limit=-1))[0] is StatusCode.INVALID_ARGUMENT
+
+
+def test_pages_end_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions and wills, whatever limit was asked for; each page has one at least and all of them have each once."""
+    monkeypatch.setattr("quorate.gateway.grpc.asking.PAGE_BYTES", 100)
+    mqtt = Mqtt()
+    clients = [f"c{number}" for number in range(9)]
+    for client in clients:
+        mqtt.close(client, mqtt.open(client, will=pb.Will(topic="w", payload=b"x" * 60)).session_epoch, with_will=True)
+    seen, after = list[str](), ""
+    while True:
+        page = mqtt.ask("listing", pb.ListSessionsRequest(after=after))
+        assert 1 <= len(page.sessions) <= 4
+        seen += [one.client for one in page.sessions]
+        if not page.more:
+            break
+        after = seen[-1]
+    assert seen == clients
+    page = mqtt.ask("wills", pb.ListWillsRequest(member="a"))
+    assert ([one.client for one in page.wills], page.more) == (clients[:2], True)
 
 
 def test_a_will_is_listed_for_its_member_until_it_is_acknowledged() -> None:
@@ -343,3 +441,23 @@ def test_a_member_is_told_what_it_has_to_do() -> None:
     mqtt.house.bench.after(0.3)
     mqtt.house.bench.settle()
     assert watch.kinds() == ["will"]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_member_is_told_whom_others_have_though_it_was_lost_meanwhile(*, clean: bool) -> None:
+    """It may still hold the connection, whether the session went on or began anew. Of a client that it said itself is
+    gone it hears nothing.
+    """
+    mqtt = Mqtt()
+    watch = Watching(mqtt, "a")
+    mqtt.open()
+    mqtt.close("gone", mqtt.open("gone").session_epoch)
+    mqtt.fence("a")
+    assert watch.kinds() == ["lost"]
+    mqtt.open("gone", "b")
+    again = mqtt.open(member="b", clean_start=clean)
+    assert again.taken_over_from == ""
+    answer = watch.next()
+    assert answer.revision == again.revision
+    assert answer.changes[-1].opened.session_epoch == again.session_epoch
+    assert answer.changes[-1].opened.member == "b"

@@ -137,6 +137,20 @@ def test_groups_are_listed_by_page() -> None:
     assert pages == [[("a-", 1), ("a", 2), ("b", 1)], [("Ü", 1)]]
 
 
+def test_groups_are_listed_as_they_were() -> None:
+    """At a revision, though all of them are gone; a page tells the revision that is now, as Fetch does."""
+    offsets = Offsets()
+    offsets.commit("a")
+    then = offsets.commit("b")
+    for group in "ab":
+        offsets.ask("delete", pb.DeleteOffsetsRequest(group=group, all=True))
+    found = offsets.ask("groups", pb.ListGroupsRequest(revision=then))
+    assert [(one.group, one.keys) for one in found.groups] == [("a", 1), ("b", 1)]
+    assert found.revision == offsets.house.revision
+    assert not offsets.ask("groups", pb.ListGroupsRequest()).groups
+    assert offsets.refused("groups", pb.ListGroupsRequest(revision=999))[0] is StatusCode.OUT_OF_RANGE
+
+
 def test_a_shard_or_a_group_is_deleted() -> None:
     """How many were is told; of none, nothing is written."""
     offsets = Offsets()

@@ -4,10 +4,12 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.server import GrpcServer
@@ -15,6 +17,7 @@ from quorate.gateway.grpc.settings import GrpcSettings
 from tests.clusters import free_ports
 from tests.fuzz.fuzz_grpc_port import DATA, END_STREAM, PREFACE, SETTINGS, frame, head
 from tests.unit.gateway.grpc.house import House
+from tests.unit.gateway.grpc.peer import ended
 
 HOST = "127.0.0.1"
 
@@ -63,6 +66,65 @@ def test_calls_end_by_a_code() -> None:
         async with grpc.aio.insecure_channel(f"{HOST}:{port}") as channel:
             method_of: Callable[..., Any] = channel.unary_unary("/etcdserverpb.KV/Range")
             assert await method_of(b"", timeout=5).code() is grpc.StatusCode.UNAVAILABLE
+
+    asyncio.run(called())
+
+
+def test_reflection_answers_by_either_name_and_health_knows_all_that_it_lists() -> None:
+    """The bytes are the same, its own two names and health's are among them, each with its file."""
+
+    async def called() -> None:
+        house = House()
+        house.reason = "not founded"  # So that no answer waits for a quorum.
+        server = GrpcServer(house.on_a_loop())
+        port = free_ports(1)
+        await server.start(HOST, port)
+        async with grpc.aio.insecure_channel(f"{HOST}:{port}") as channel:
+
+            async def reflected(version: str, **asked: str) -> bytes:
+                path = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+                info: Callable[..., Any] = channel.stream_stream(path)
+                question = reflection_pb2.ServerReflectionRequest(host="h", **asked).SerializeToString()
+                return cast(bytes, await info(iter([question]), timeout=10).read())
+
+            listed = await reflected("v1", list_services="")
+            assert listed == await reflected("v1alpha", list_services="")
+            answer = reflection_pb2.ServerReflectionResponse.FromString(listed)
+            names = [one.name for one in answer.list_services_response.service]
+            assert {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"} < set(names)
+            check: Callable[..., Any] = channel.unary_unary("/grpc.health.v1.Health/Check")
+            for name in names:
+                found = await reflected("v1", file_containing_symbol=name)
+                assert reflection_pb2.ServerReflectionResponse.FromString(found).HasField("file_descriptor_response")
+                asked = check(health_pb2.HealthCheckRequest(service=name).SerializeToString(), timeout=10)
+                assert await asked.code() is grpc.StatusCode.OK, name
+        await server.stop()
+
+    asyncio.run(called())
+
+
+SERVED = [
+    f"/{service.full_name}/{method}"
+    for service, handlers in GrpcServer(House().context)._services.items()
+    for method in handlers
+]
+
+
+@pytest.mark.parametrize("method", SERVED)
+def test_a_call_whose_deadline_has_passed_is_told_so_whatever_it_asks(method: str) -> None:
+    """Before its request is looked at: the same of every method that is served, and of bytes that are no request."""
+
+    async def called() -> None:
+        server = GrpcServer(House().on_a_loop())
+        port = free_ports(1)
+        await server.start(HOST, port)
+        try:
+            for timeout in (b"0n", b"1n", b"1u"):
+                for request in (b"", b"\xff"):
+                    told = await asyncio.to_thread(ended, f"{HOST}:{port}", method, request, grpc_timeout=timeout)
+                    assert told == (4, "context deadline exceeded"), (timeout, request)
+        finally:
+            await server.stop()
 
     asyncio.run(called())
 

@@ -417,3 +417,25 @@ def test_a_watched_health_begins_with_what_it_is(name: str, status: str) -> None
         return None
 
     assert health_pb2.HealthCheckResponse.ServingStatus.Name(house.run(first())) == status
+
+
+def test_a_watched_health_tells_that_the_quorum_is_gone_and_back() -> None:
+    """Each change once, and nothing while it is as it was."""
+    house = House(settings=GrpcSettings(health_period_s=1e-6))
+    watched = HealthService(house.asking, []).watch(health_pb2.HealthCheckRequest(), house.call)
+
+    async def next_one() -> Any:
+        return await anext(watched)
+
+    def told() -> str:
+        name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(house.run(next_one()).status)
+        return name
+
+    assert told() == "SERVING"
+    house.call.left_s = 0.1
+    house.bench.engine.lose()
+    assert told() == "NOT_SERVING"
+    house.bench.open(2)
+    assert told() == "SERVING"
+    house.reason = "this node has not caught up with what is committed"
+    assert told() == "NOT_SERVING"

@@ -6,6 +6,7 @@ import pytest
 
 from quorate.events import InSyncCopy
 from quorate.metadata.commands import (
+    AcknowledgeWill,
     AlterInSync,
     ByLeader,
     CloseSession,
@@ -128,6 +129,43 @@ def test_one_session_is_told_whole() -> None:
     assert (found["connected"], found["ends_ms"] - found["disconnected_ms"]) == (False, 60_000)
     house.open("d", expiry_s=NEVER_S)
     assert house.get("/v1/sessions/d")["session"]["expiry_s"] is None
+
+
+def test_wills_that_nobody_acknowledged_are_listed() -> None:
+    """The oldest first, in pages, of one member; at an offset, those that were. An acknowledged one is not there."""
+    house, epochs = Holding(), list[int]()
+    assert house.get("/v1/wills")["wills"] == []
+    for client in ("a", "b/1", "c"):
+        will = Will(topic=f"t/{client}", payload=b"12345", qos=1, retain=True, delay_s=0)
+        epochs.append(house.open(client, will=will))
+    for client, epoch in zip(("a", "b/1", "c"), epochs, strict=True):
+        house.bench.done(CloseSession(client=client, session_epoch=epoch, with_will=True))
+    first = house.get("/v1/wills?limit=2")
+    assert ([one["will"] for one in first["wills"]], first["next"]) == (epochs[:2], str(epochs[1]))
+    last = house.get(f"/v1/wills?limit=2&after={first['next']}")
+    assert ([one["will"] for one in last["wills"]], last["next"]) == (epochs[2:], None)
+    handed = house.bench.controller.state.wills[epochs[0]].handed_ms
+    assert first["wills"][0] == {
+        "will": epochs[0],
+        "client": "a",
+        "topic": "t/a",
+        "payload_bytes": 5,
+        "qos": 1,
+        "retain": True,
+        "member": "q1",
+        "member_epoch": house.mqtt,
+        "member_lives": True,
+        "handed_ms": handed,
+    }
+    assert len(house.get("/v1/wills?member=q1&limit=9")["wills"]) == 3
+    assert house.get("/v1/wills?member=")["wills"] == []
+    then = house.bench.controller.offset
+    house.bench.done(AcknowledgeWill(will=epochs[0], member="q1", member_epoch=house.mqtt))
+    assert [one["will"] for one in house.get("/v1/wills")["wills"]] == epochs[1:]
+    assert len(house.get(f"/v1/wills?at={then}&limit=9")["wills"]) == 3
+    fence = FenceMember(name="q1", epoch=house.mqtt, evidence="heartbeat expired", last_heartbeat_ms=1)
+    house.bench.done(fence)
+    assert not any(one["member_lives"] for one in house.get("/v1/wills")["wills"])
 
 
 @pytest.mark.parametrize("path", ["shards/x", "sessions/x"])

@@ -229,7 +229,7 @@ def test_a_broker_shows_what_it_said_of_itself() -> None:
 
 
 def test_what_brokers_announced_is_shown_page_by_page() -> None:
-    """Of a set that told this node; of one that did not, nothing; of no set, that there is none. None of the past."""
+    """Of a set that told this node; else, and of the past, the names in the log; of no set, that there is none."""
     house = House()
     house.bench.broker_set([Line()])
     version = {"state_version": 1, "timestamp_ms": 2, "counter": 3}
@@ -260,7 +260,16 @@ def test_what_brokers_announced_is_shown_page_by_page() -> None:
     silent = house.get("/v1/brokers/a/topics")
     assert (silent["brokers"], silent["version"], silent["topics"]) == ([], None, [])
     assert error_of(house.ask("GET", "/v1/brokers/nobody/topics")) == (404, "not_found")
-    assert error_of(house.ask("GET", "/v1/brokers/x/topics?at=1")) == (400, "invalid")
+    assert (silent["source"], first["source"], first["names"]) == ("log", "brokers", ["t1", "t2"])
+    registered = RegisterBroker(
+        cluster="c", broker_set="a", broker_id=1, address="127.0.0.1:30001", topics=("bills", "orders")
+    )
+    before = house.bench.controller.offset
+    house.bench.done(registered)
+    assert house.get("/v1/brokers/a/topics")["names"] == ["bills", "orders"]
+    assert house.get(f"/v1/brokers/a/topics?at={before}")["names"] == []
+    page = house.get(f"/v1/brokers/a/topics?limit=1&at={house.bench.controller.offset}")
+    assert (page["source"], page["names"], page["topics"], page["next"]) == ("log", ["bills"], [], "bills")
 
 
 def test_an_election_can_be_read_in_full() -> None:
@@ -447,6 +456,28 @@ def test_a_setting_that_nothing_reads_is_refused(scope: str, name: str) -> None:
     assert house.ask("PUT", f"/v1/config/{scope}", {"changes": {name: None}})[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("scope", "name", "told"),
+    [
+        ("controller", "mappedFileSize", "nothing reads mappedFileSize in controller; there it is enableElect"),
+        ("node/1", "electMasterMaxRetryCount", "nothing reads electMasterMaxRetryCount in node/1; there it is"),
+        ("node/99", "enableElectUncleanMaster", "reads enableElectUncleanMaster in node/99: there is no such node"),
+    ],
+)
+def test_what_only_java_reads_is_refused_too_and_so_is_a_node_that_is_not_there(
+    scope: str, name: str, told: str
+) -> None:
+    """As any setting that has no effect; with ``unread`` it is a note, as RocketMQ's tools leave some."""
+    house, path = House(), f"/v1/config/{scope}"
+    value = "true" if name.startswith("enable") else "5"
+    offset = house.bench.controller.offset
+    status, answer = house.ask("PUT", path, {"changes": {name: value}})
+    assert (status, answer["error"]["reason"], house.bench.controller.offset) == (400, "UnknownConfigKey", offset)
+    assert told in answer["error"]["message"]
+    assert house.ask("PUT", path, {"changes": {name: value}, "unread": True})[0] == 200
+    assert house.ask("PUT", path, {"changes": {name: None}})[0] == 200
+
+
 def test_what_is_left_of_leases_is_told_by_the_leader() -> None:
     """Those asked for that are there, with their keys; what is left is null in the past, and from who does not lead."""
     house = House()
@@ -464,8 +495,25 @@ def test_what_is_left_of_leases_is_told_by_the_leader() -> None:
     assert house.get(f"{asked}&at={offset}")["leases"] == [{**told, "left_ms": None}]
     house.bench.engine.leading = False
     assert house.get(f"{asked}&level=stale")["leases"] == [{**told, "left_ms": None}]
-    for wrong in ("", "?ids=", "?ids=x", "?ids=1" + "0" * 16, "?ids=" + ",".join(["1"] * 101)):
+    for wrong in ("?ids=", "?ids=x", "?ids=1" + "0" * 16, "?ids=" + ",".join(["1"] * 101)):
         assert error_of(house.ask("GET", f"/v1/leases{wrong}")) == (400, "invalid")
+
+
+def test_all_leases_are_listed_by_number() -> None:
+    """In pages, in the order in which numbers are written; at an offset those that were there."""
+    house = House()
+    start = RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2)
+    house.bench.done(start)
+    house.bench.done(RaiseFeatureLevel(level=2))
+    before = house.bench.controller.offset
+    for number in (-1, 3, 1, 2):
+        house.bench.done(GrantLease(lease=number, ttl_s=20))
+    first = house.get("/v1/leases?limit=3")
+    assert ([int(one["lease"], 16) for one in first["leases"]], first["next"]) == ([1, 2, 3], f"{3:016x}")
+    last = house.get(f"/v1/leases?limit=3&after={first['next']}")
+    assert ([one["lease"] for one in last["leases"]], last["next"]) == (["f" * 16], None)
+    then = house.get(f"/v1/leases?at={before + 2}")
+    assert [(int(one["lease"], 16), one["left_ms"]) for one in then["leases"]] == [(3, None), (2**64 - 1, None)]
 
 
 def test_where_a_broker_stands_is_read() -> None:
@@ -804,6 +852,9 @@ def test_which_masters_would_move_is_answered_now_alone() -> None:
     assert (found["moves"], found["before"], found["after"]) == ([], {"127.0.0.1": 1}, {"127.0.0.1": 1})
     assert house.ask("GET", f"/v1/balance?at={before}")[0] == 400
     assert house.bench.controller.offset == before
+    assert found["by"] == "leader"
+    house.bench.engine.leading = False
+    assert house.get("/v1/balance?level=stale")["by"] == "follower"
 
 
 class Nobody:
@@ -850,6 +901,19 @@ def test_probes_tell_process_node_and_quorum_apart() -> None:
     house.alive = False
     assert house.ask("GET", "/livez")[0] == 503
     assert House(lead=False).ask("GET", "/readyz")[1]["checks"]["cluster"] is False
+
+
+def test_a_node_that_has_not_caught_up_is_not_ready() -> None:
+    """It knows a leader and serves its log, and what it would say is of long ago; ``status`` has the same word."""
+    house = House()
+    house.bench.engine.caught_up = False
+    status, found = house.ask("GET", "/readyz")
+    assert (status, found["message"]) == (503, "not so: caught up")
+    told = house.get("/v1/status")
+    assert (told["ready"], told["healthy"], told["sentence"]) == (False, False, "Node 1 is not ready; node 1 leads.")
+    house.bench.engine.caught_up = True
+    assert house.ask("GET", "/readyz")[0] == 200
+    assert house.get("/v1/status")["ready"] is True
 
 
 JAVA = {"address": "127.0.0.1:1", "group": "bench", "peer_id": "1"}
@@ -944,6 +1008,14 @@ def test_an_alarm_can_be_set_on_clocks_and_on_epochs_nobody_believes() -> None:
     assert (told("quorate_clock_behind_seconds"), told("quorate_epochs_not_believed")) == (7, 1)
 
 
+def test_metrics_tell_of_followers_that_lost_what_they_had_acknowledged() -> None:
+    """As often as the engine counted: an alarm is set on its increase (docs/operations.md)."""
+    house = House()
+    assert scraped(house)[1]["quorate_followers_that_lost_total", ()] == 0
+    house.bench.engine.followers_that_lost = 2
+    assert scraped(house)[1]["quorate_followers_that_lost_total", ()] == 2
+
+
 def java(house: House, name: str, **labels: str) -> float:
     """The value of one of RocketMQ's metrics."""
     return scraped(house)[1][name, tuple(sorted((JAVA | labels).items()))]
@@ -1018,6 +1090,7 @@ def test_patterns_match_whole_paths() -> None:
 REGISTRY_CASES = [
     ("/subjects/the.topic-value/versions/latest", 200, {"id": len(SCHEMAS), "version": len(SCHEMAS)}),
     ("/subjects/quorate.events.MasterElected/versions/1", 200, {"version": 1}),
+    ("/subjects/the.topic-value/versions/9999/referencedby", 404, {"error_code": 40402}),
     ("/subjects/nope/versions", 404, {"error_code": 40401}),
     ("/subjects/nope/versions/1", 404, {"error_code": 40401}),
     ("/subjects/the.topic-value/versions/9999", 404, {"error_code": 40402}),

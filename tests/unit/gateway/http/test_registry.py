@@ -39,6 +39,7 @@ def test_confluents_client_gets_what_it_asks_for() -> None:
             assert client.register_schema(SUBJECT, schema) == schema_id
         assert SUBJECT in client.get_subjects()
         assert client.get_versions(SUBJECT) == list(SCHEMAS)
+        assert client.get_referenced_by(SUBJECT) == client.get_referenced_by(SUBJECT, 1) == []
         assert client.get_latest_version(SUBJECT).schema_id == len(SCHEMAS)
         assert client.test_compatibility(SUBJECT, confluent.Schema(SCHEMAS[len(SCHEMAS)], "AVRO"))
         assert client.get_compatibility() == "FULL_TRANSITIVE"

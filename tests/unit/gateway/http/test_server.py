@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from quorate.clock import LoopScheduler
+from quorate.gateway import ending
 from quorate.gateway.http import HttpServer, HttpSettings
 from quorate.gateway.http.messages import Request, Response
 from quorate.gateway.http.server import Respond
@@ -263,6 +264,8 @@ def test_a_bad_request_is_told_so_and_hung_up_on(data: bytes, status: int) -> No
         (CHUNKED + b"\r\n2\nok\r\n0\r\n\r\n", 400),
         (CHUNKED + b"\r\n2\r\nokXX0\r\n\r\n", 400),
         (CHUNKED + b"\r\n" + b"f" * 30 + b"\r\n", 400),
+        (CHUNKED + b"\r\n2\r\nok\r\n0\r\nx: y\r\n\r\n", 400),
+        (CHUNKED + b"\r\n2\r\nok\r\n0\r\nx: y\r\n z\r\n\r\n", 400),
         (GET + b"x: a\r\n b\r\n\r\n", 400),
         (GET + b"x: a\r\n\tb\r\n\r\n", 400),
         (GET + b"x: a\r\n \r\ny: b\r\n\r\n", 400),
@@ -498,3 +501,46 @@ def test_ready_answers_leave_before_a_connection_is_closed() -> None:
         told = everything(bare)
         assert told.count(b"HTTP/1.1 200") == 3
         assert told.count(b"HTTP/1.1 400") == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST /a HTTP/1.1\r\nhost: rebound.example\r\ncontent-length: 4000000\r\n\r\n", 421),
+        (PUT + b"content-length: 4000000\r\n\r\n", 413),
+        (GET + b"connection: close\r\n\r\n", 200),
+        (b"BROKEN\r\n\r\n", 400),
+    ],
+)
+def test_what_is_sent_after_the_last_answer_does_not_cost_it(head: bytes, status: int) -> None:
+    """The node closes its side, takes and drops what still comes, and does not reset the connection."""
+    with serving() as served, connected(served) as bare:
+        bare.sendall(head)
+        for _ in range(200):
+            bare.sendall(bytes(20_000))
+        told = bare.recv(1 << 16)
+        assert status_of(told) == status
+        while more := bare.recv(1 << 16):
+            told += more
+        assert told.count(b"HTTP/1.1 ") == 1
+
+
+def test_who_does_not_go_is_hung_up_on() -> None:
+    """A client that keeps its side open after the last answer has as long as for a request."""
+    with serving(sweep_period_s=0.02, request_timeout_s=0.1) as served, connected(served) as bare:
+        bare.sendall(b"BROKEN\r\n\r\n")
+        assert status_of(everything(bare)) == 400
+        with contextlib.suppress(ConnectionError):  # Reset: the node is rid of it.
+            while served.server.connections:
+                bare.sendall(b"still here")
+        assert served.server.connections == 0
+
+
+def test_an_ended_connection_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends on and on is hung up on before its time is over."""
+    monkeypatch.setattr(ending, "DROPPED_BYTES_MAX", 1 << 20)
+    with serving(request_timeout_s=3_600.0) as served, connected(served) as bare:
+        bare.sendall(b"BROKEN\r\n\r\n")
+        assert status_of(bare.recv(1 << 16)) == 400
+        with pytest.raises(ConnectionError):
+            bare.sendall(bytes(100 << 20))

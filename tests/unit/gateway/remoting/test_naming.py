@@ -29,6 +29,11 @@ def table(*topics: str, **version: int) -> dict[str, Any]:
     return {"dataVersion": {**VERSION, **version}, "topicConfigTable": configs}
 
 
+def ha(address: str) -> str:
+    """Where a broker copies from."""
+    return address.replace(":", ".ha:")
+
+
 class Named(Gateway):
     """A gateway whose brokers can be asked for their topics."""
 
@@ -47,7 +52,7 @@ class Named(Gateway):
         body = {"topicConfigSerializeWrapper": table(*topics, **more.pop("version", {}))}
         return self.ask(
             103, body, clusterName="C", brokerName=name, brokerAddr=address, brokerId=broker_id,
-            haServerAddr=f"{address}0", **{"enableActingMaster": "false", **more},
+            **{"haServerAddr": ha(address), "enableActingMaster": "false", **more},
         )  # fmt: skip
 
     def addresses(self, topic: str) -> dict[str, str] | None:
@@ -70,7 +75,7 @@ def test_a_route_names_the_new_master_as_soon_as_it_is_elected() -> None:
     assert gateway.ask(1002, **SET, brokerId=2, designateElect="true").code == 0
     assert gateway.addresses("t") == {"0": A2, "1": A1}
     answer = gateway.announce(A1, 1, "t", "u")
-    assert (answer.fields["masterAddr"], answer.fields["haServerAddr"]) == (A2, f"{A2}0")
+    assert (answer.fields["masterAddr"], answer.fields["haServerAddr"]) == (A2, ha(A2))
 
 
 def test_a_slave_is_told_its_master_before_that_one_announced_itself() -> None:
@@ -160,7 +165,7 @@ def test_brokers_that_announced_themselves_are_listed_by_id() -> None:
     found = announcements(gateway.announced, "b", gateway.controller.clock.monotonic())
     assert found is not None
     assert found.version == DataVersion(state_version=1, timestamp_ms=1, counter=9)
-    assert [(one.ha_address, one.silent_for_ms) for one in found.brokers] == [(f"{A1}0", 0), (f"{A2}0", 0)]
+    assert [(one.ha_address, one.silent_for_ms) for one in found.brokers] == [(ha(A1), 0), (ha(A2), 0)]
     assert gateway.announced.brokers_of("nobody") == []
     assert announcements(gateway.announced, "nobody", 0.0) is announcements(None, "b", 0.0) is None
 
@@ -296,3 +301,23 @@ def test_every_name_server_s_request_asks_the_access_hook() -> None:
     fields = {"clusterName": "C", "brokerName": "b", "brokerAddr": A1, "brokerId": 0, "topic": "t", "namespace": "N"}
     for code in CODES:
         assert gateway.ask(code, VERSION, key="k", value="v", **fields).code == 16, code
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"address": "somewhere"}, 2005),
+        ({"address": "1:2:3:80"}, 2005),
+        ({"address": "http://h:1"}, 2005),
+        ({"haServerAddr": "somewhere"}, 2005),
+        ({"haServerAddr": ""}, 0),
+        ({"address": "[2001:db8::1]:10911", "haServerAddr": "[2001:db8::1]:10912"}, 0),
+    ],
+)
+def test_addresses_that_are_none_are_not_announced(wrong: dict[str, Any], code: int) -> None:
+    """A route would name them to clients, and a slave would copy from there; nothing of the announcement is kept."""
+    gateway = Named()
+    assert gateway.announced is not None
+    said = gateway.announce(**{"address": "h:1", "broker_id": 0, **wrong})
+    assert said.code == code
+    assert len(gateway.announced) == (code == 0)

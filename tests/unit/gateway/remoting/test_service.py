@@ -796,22 +796,28 @@ def test_a_closed_connection_is_told_to_the_controller() -> None:
 
 
 def test_a_broker_that_asks_is_told_of_its_set() -> None:
-    """Role, members, settings of the set, who leads; beside Java's fields, and only to who asks."""
+    """Role, members, settings in force for the set, who leads; beside Java's fields, and only to who asks."""
     gateway = Gateway()
     gateway.boot(1, A1)
     told = gateway.ask(1003, **SET, brokerId=1, brokerAddress=A1, withTopology="true").fields
     leader = {"controllerLeaderId": "n1", "controllerLeaderAddress": NODES[1]}
-    assert told == {**SET, **leader, "role": "", "members": json.dumps({"1": A1}, separators=(",", ":")),
-                    "configuration": "{}"}  # fmt: skip
+    members, settings = json.loads(told.pop("members")), json.loads(told.pop("configuration"))
+    assert (told, members) == ({**SET, **leader, "role": ""}, {"1": A1})
+    assert settings == {"enableElectUncleanMaster": "false", "notifyBrokerRoleChanged": "true"}
     assert gateway.ask(1002, **SET, brokerId=1).code == 0
     gateway.boot(2, A2)
-    gateway.controller.submit(
-        ChangeConfig(scope="broker-set/b", changes={"learners": "2"}), gateway.peer.caller, lambda _: None, cause="",
-        forward=True,
-    )  # fmt: skip
+    for scope, name, value in (
+        ("broker-set/b", "learners", "2"),
+        ("controller", "mappedFileSize", "5"),
+        ("controller", "enableElectUncleanMaster", "true"),
+        ("node/1", "notifyBrokerRoleChanged", "false"),
+    ):
+        change = ChangeConfig(scope=scope, changes={name: value})
+        gateway.controller.submit(change, gateway.peer.caller, lambda _: None, cause="", forward=True)
     told = gateway.ask(1003, **SET, brokerId=2, brokerAddress=A2, withTopology="TRUE").fields
     assert (told["role"], json.loads(told["members"])) == ("slave", {"1": A1, "2": A2})
-    assert json.loads(told["configuration"]) == {"learners": "2"}
+    in_force = {"enableElectUncleanMaster": "true", "notifyBrokerRoleChanged": "true"}
+    assert json.loads(told["configuration"]) == {"learners": "2", **in_force}, "node/1 does not lead"
     assert (told["masterBrokerId"], told["masterAddress"]) == ("1", A1)
     assert gateway.ask(1003, **SET, brokerId=1, brokerAddress=A1, withTopology="true").fields["role"] == "master"
     stock = gateway.ask(1003, **SET, brokerId=2, brokerAddress=A2).fields

@@ -25,7 +25,9 @@ class Scene:
         self.made = 0
         self._held, self._size, self._takes_s = held, size, takes_s
         loop = cast(asyncio.AbstractEventLoop, self.loop)
-        self.server = RemotingServer(self, RemotingSettings(**limits), loop=loop, now=self.loop.monotonic)
+        self.server = RemotingServer(
+            self, RemotingSettings(**limits), loop=loop, now=self.loop.monotonic, at_turns_end=loop.call_soon
+        )
         self.wire = UnreadWire()
         self.connection = self.wire.connection = Connection(self.server)
         self.connection.connection_made(cast(asyncio.Transport, self.wire))
@@ -115,11 +117,11 @@ def test_bytes_that_are_no_frame_end_the_connection_after_what_came_before() -> 
     scene.connection.data_received(requests(10) + BROKEN)
     scene.settle()
     assert scene.answered() == list(range(10))
-    assert scene.wire.closed
+    assert scene.wire.ended
     scene = Scene(requests_per_turn=4)
     scene.connection.data_received(requests(5) + b"\0\0\0\4\0\0\0\0" + requests(1))
     scene.settle()
-    assert scene.wire.closed
+    assert scene.wire.ended
     assert scene.taken == list(range(5))
 
 

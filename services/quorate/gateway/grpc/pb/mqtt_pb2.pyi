@@ -21,20 +21,22 @@ class Will(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., qos: _Optional[int] = ..., retain: _Optional[bool] = ..., delay_s: _Optional[int] = ...) -> None: ...
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("client", "clean_start", "expiry_s", "will", "member", "member_epoch")
+    __slots__ = ("client", "clean_start", "expiry_s", "will", "member", "member_epoch", "request_id")
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     CLEAN_START_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
     WILL_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     client: str
     clean_start: bool
     expiry_s: int
     will: Will
     member: str
     member_epoch: int
-    def __init__(self, client: _Optional[str] = ..., clean_start: _Optional[bool] = ..., expiry_s: _Optional[int] = ..., will: _Optional[_Union[Will, _Mapping]] = ..., member: _Optional[str] = ..., member_epoch: _Optional[int] = ...) -> None: ...
+    request_id: str
+    def __init__(self, client: _Optional[str] = ..., clean_start: _Optional[bool] = ..., expiry_s: _Optional[int] = ..., will: _Optional[_Union[Will, _Mapping]] = ..., member: _Optional[str] = ..., member_epoch: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class OpenSessionResponse(_message.Message):
     __slots__ = ("revision", "session_epoch", "present", "taken_over_from", "replaced_epoch")
@@ -107,14 +109,16 @@ class PutSubscriptionsResponse(_message.Message):
     def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class MatchRequest(_message.Message):
-    __slots__ = ("topic", "stale", "qos")
+    __slots__ = ("topic", "stale", "qos", "revision")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     stale: bool
     qos: int
-    def __init__(self, topic: _Optional[str] = ..., stale: _Optional[bool] = ..., qos: _Optional[int] = ...) -> None: ...
+    revision: int
+    def __init__(self, topic: _Optional[str] = ..., stale: _Optional[bool] = ..., qos: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class MatchResponse(_message.Message):
     __slots__ = ("revision", "members")
@@ -160,12 +164,14 @@ class Subscriber(_message.Message):
     def __init__(self, client: _Optional[str] = ..., session_epoch: _Optional[int] = ..., connected: _Optional[bool] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., group: _Optional[str] = ..., qos: _Optional[int] = ...) -> None: ...
 
 class LocateRequest(_message.Message):
-    __slots__ = ("client", "stale")
+    __slots__ = ("client", "stale", "revision")
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     client: str
     stale: bool
-    def __init__(self, client: _Optional[str] = ..., stale: _Optional[bool] = ...) -> None: ...
+    revision: int
+    def __init__(self, client: _Optional[str] = ..., stale: _Optional[bool] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class LocateResponse(_message.Message):
     __slots__ = ("revision", "session", "addresses")

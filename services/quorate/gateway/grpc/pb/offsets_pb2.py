@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%quorate/gateway/grpc/pb/offsets.proto\x12\x0fquorate.meta.v1\"q\n\x0c\x43ommitOffset\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x19\n\x0f\x65xpected_offset\x18\x03 \x01(\x03H\x00\x12\x1b\n\x11\x65xpected_revision\x18\x04 \x01(\x03H\x00\x42\n\n\x08\x65xpected\"W\n\x14\x43ommitOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x30\n\tpositions\x18\x02 \x03(\x0b\x32\x1d.quorate.meta.v1.CommitOffset\")\n\x15\x43ommitOffsetsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"s\n\x13\x46\x65tchOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\t\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12\r\n\x05stale\x18\x04 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x05 \x01(\t\x12\r\n\x05limit\x18\x06 \x01(\x05\"d\n\x14\x46\x65tchOffsetsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12,\n\tpositions\x18\x02 \x03(\x0b\x32\x19.quorate.meta.v1.Position\x12\x0c\n\x04more\x18\x03 \x01(\x08\";\n\x08Position\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x10\n\x08revision\x18\x03 \x01(\x03\"@\n\x11ListGroupsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\r\n\x05stale\x18\x03 \x01(\x08\"\\\n\x12ListGroupsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12&\n\x06groups\x18\x02 \x03(\x0b\x32\x16.quorate.meta.v1.Group\x12\x0c\n\x04more\x18\x03 \x01(\x08\"$\n\x05Group\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x01(\x03\"B\n\x14\x44\x65leteOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\t\x12\x0b\n\x03\x61ll\x18\x03 \x01(\x08\":\n\x15\x44\x65leteOffsetsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x03\x32\xe8\x02\n\x07Offsets\x12W\n\x06\x43ommit\x12%.quorate.meta.v1.CommitOffsetsRequest\x1a&.quorate.meta.v1.CommitOffsetsResponse\x12T\n\x05\x46\x65tch\x12$.quorate.meta.v1.FetchOffsetsRequest\x1a%.quorate.meta.v1.FetchOffsetsResponse\x12U\n\nListGroups\x12\".quorate.meta.v1.ListGroupsRequest\x1a#.quorate.meta.v1.ListGroupsResponse\x12W\n\x06\x44\x65lete\x12%.quorate.meta.v1.DeleteOffsetsRequest\x1a&.quorate.meta.v1.DeleteOffsetsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%quorate/gateway/grpc/pb/offsets.proto\x12\x0fquorate.meta.v1\"q\n\x0c\x43ommitOffset\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x19\n\x0f\x65xpected_offset\x18\x03 \x01(\x03H\x00\x12\x1b\n\x11\x65xpected_revision\x18\x04 \x01(\x03H\x00\x42\n\n\x08\x65xpected\"W\n\x14\x43ommitOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x30\n\tpositions\x18\x02 \x03(\x0b\x32\x1d.quorate.meta.v1.CommitOffset\")\n\x15\x43ommitOffsetsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"s\n\x13\x46\x65tchOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\t\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12\r\n\x05stale\x18\x04 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x05 \x01(\t\x12\r\n\x05limit\x18\x06 \x01(\x05\"d\n\x14\x46\x65tchOffsetsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12,\n\tpositions\x18\x02 \x03(\x0b\x32\x19.quorate.meta.v1.Position\x12\x0c\n\x04more\x18\x03 \x01(\x08\";\n\x08Position\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x10\n\x08revision\x18\x03 \x01(\x03\"R\n\x11ListGroupsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\r\n\x05stale\x18\x03 \x01(\x08\x12\x10\n\x08revision\x18\x04 \x01(\x03\"\\\n\x12ListGroupsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12&\n\x06groups\x18\x02 \x03(\x0b\x32\x16.quorate.meta.v1.Group\x12\x0c\n\x04more\x18\x03 \x01(\x08\"$\n\x05Group\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x01(\x03\"B\n\x14\x44\x65leteOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\t\x12\x0b\n\x03\x61ll\x18\x03 \x01(\x08\":\n\x15\x44\x65leteOffsetsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x03\x32\xe8\x02\n\x07Offsets\x12W\n\x06\x43ommit\x12%.quorate.meta.v1.CommitOffsetsRequest\x1a&.quorate.meta.v1.CommitOffsetsResponse\x12T\n\x05\x46\x65tch\x12$.quorate.meta.v1.FetchOffsetsRequest\x1a%.quorate.meta.v1.FetchOffsetsResponse\x12U\n\nListGroups\x12\".quorate.meta.v1.ListGroupsRequest\x1a#.quorate.meta.v1.ListGroupsResponse\x12W\n\x06\x44\x65lete\x12%.quorate.meta.v1.DeleteOffsetsRequest\x1a&.quorate.meta.v1.DeleteOffsetsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,15 +44,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_POSITION']._serialized_start=524
   _globals['_POSITION']._serialized_end=583
   _globals['_LISTGROUPSREQUEST']._serialized_start=585
-  _globals['_LISTGROUPSREQUEST']._serialized_end=649
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=651
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=743
-  _globals['_GROUP']._serialized_start=745
-  _globals['_GROUP']._serialized_end=781
-  _globals['_DELETEOFFSETSREQUEST']._serialized_start=783
-  _globals['_DELETEOFFSETSREQUEST']._serialized_end=849
-  _globals['_DELETEOFFSETSRESPONSE']._serialized_start=851
-  _globals['_DELETEOFFSETSRESPONSE']._serialized_end=909
-  _globals['_OFFSETS']._serialized_start=912
-  _globals['_OFFSETS']._serialized_end=1272
+  _globals['_LISTGROUPSREQUEST']._serialized_end=667
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=669
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=761
+  _globals['_GROUP']._serialized_start=763
+  _globals['_GROUP']._serialized_end=799
+  _globals['_DELETEOFFSETSREQUEST']._serialized_start=801
+  _globals['_DELETEOFFSETSREQUEST']._serialized_end=867
+  _globals['_DELETEOFFSETSRESPONSE']._serialized_start=869
+  _globals['_DELETEOFFSETSRESPONSE']._serialized_end=927
+  _globals['_OFFSETS']._serialized_start=930
+  _globals['_OFFSETS']._serialized_end=1290
 # @@protoc_insertion_point(module_scope)

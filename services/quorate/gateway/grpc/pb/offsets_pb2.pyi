@@ -69,14 +69,16 @@ class Position(_message.Message):
     def __init__(self, shard: _Optional[str] = ..., offset: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("after", "limit", "stale")
+    __slots__ = ("after", "limit", "stale", "revision")
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     after: str
     limit: int
     stale: bool
-    def __init__(self, after: _Optional[str] = ..., limit: _Optional[int] = ..., stale: _Optional[bool] = ...) -> None: ...
+    revision: int
+    def __init__(self, after: _Optional[str] = ..., limit: _Optional[int] = ..., stale: _Optional[bool] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
     __slots__ = ("revision", "groups", "more")

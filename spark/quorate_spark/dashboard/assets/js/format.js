@@ -29,16 +29,12 @@ export function day(t) {
 /** `04:05:41` on the day of `now`, with the date otherwise. */
 export const moment = (t, now) => (day(t) === day(now) ? clock(t) : `${day(t)} ${clock(t)}`);
 
-/** `17 ms`, `9.2 s`, `3 min 05 s`, `2 h 14 min`, `3 d 4 h`. */
+/** `17 ms`, `9.2 s`, `48 s`, `3 min 05 s`, `14 min`, `2 h 14 min`, `3 d 4 h`: as `quorate.model.words.span` says it. */
 export function span(ms) {
-  const n = Math.max(0, ms);
-  if (n < 1000) return `${Math.round(n)} ms`;
-  const s = n / 1000;
-  if (s < 59.95) return `${s < 9.95 ? s.toFixed(1) : Math.round(s)} s`;
-  const m = Math.floor(s / 60);
-  if (m < 60) return m < 10 ? `${m} min ${two(Math.floor(s % 60))} s` : `${m} min`;
-  const h = Math.floor(m / 60);
-  if (h < 48) return `${h} h ${two(m % 60)} min`;
+  const n = Math.max(0, Math.round(ms)), s = Math.round(n / 1000), m = Math.floor(s / 60), h = Math.floor(s / 3600);
+  if (n < 9950) return n < 1000 ? `${n} ms` : `${(Math.round(n / 100) / 10).toFixed(1)} s`;
+  if (m < 10) return m ? `${m} min ${two(s % 60)} s` : `${s} s`;
+  if (h < 48) return h ? `${h} h ${two(m % 60)} min` : `${m} min`;
   return `${Math.floor(h / 24)} d ${h % 24} h`;
 }
 /** Whole seconds at least, for ages that tick. */

@@ -27,5 +27,3 @@ export const memberGlyph = (set, member) => {
 export const memberGlyphs = set => html`<span class="members">${set.members.map(m => memberGlyph(set, m))}</span>`;
 /** Members of the sync set that are alive: those a failover can count on. */
 export const inSync = set => set.sync.filter(id => set.members.some(m => m.id === id && m.alive)).length;
-/** Alive members that have not taken the master's epoch yet; whoever is in the sync set has. */
-export const diverged = set => set.members.filter(m => m.alive && m.reported && set.master !== null && m.reported.epoch < set.epoch && !set.sync.includes(m.id));

@@ -20,7 +20,7 @@ export function needs(view) {
   return b === null ? { diff: { path: "about", live: true } } : { diff: { path: "diff", query: { from: a, to: open ? null : b }, live: true, every: 700, slot: "diff" } };
 }
 
-const KINDS = { "broker-set": "Broker sets", topic: "Topics", config: "Settings", node: "Nodes", leader: "Leader", "feature-level": "Feature level", key: "Keys", lease: "Leases", member: "Members", shard: "Shards", segment: "Segments", session: "Sessions", cluster: "Cluster" };
+const KINDS = { "broker-set": "Broker sets", topic: "Topics", config: "Settings", node: "Nodes", leader: "Leader", "feature-level": "Feature level", key: "Keys", lease: "Leases", member: "Members", shard: "Shards", segment: "Segments", session: "Sessions", "session-owner": "Lost members that had clients", will: "Wills to publish", subject: "Subjects", schema: "Schemas", cluster: "Cluster" };
 const field = name => name.replace(/^members\.(\d+)\.?/, "broker $1 ").replace(/_/g, " ").trim();
 
 function value(v, name) {

@@ -5,9 +5,6 @@ import { glyph } from "../icons.js";
 import { panel } from "../panel.js";
 import { eventLink, setLink } from "../words.js";
 
-/** What a broker reports that set no priority. */
-const UNSET_PRIORITY = 2 ** 31 - 1;
-
 export function needs(view) {
   const offset = Number(view.route.key);
   if (!Number.isSafeInteger(offset) || offset < 0 || (!view.live && view.at <= offset)) return {};
@@ -34,29 +31,6 @@ function trigger(view, el) {
 
 // ── candidates ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Rules by which nobody was compared: one was named. */
-const APPOINTED = ["designated", "first election", "address changed"];
-
-const COLUMNS = [
-  { id: "alive", name: "Alive", falls: ["not alive"] },
-  { id: "sync", name: "In sync set", falls: ["not in sync state set"], rules: ["only candidate"] },
-  { id: "learner", name: "No learner", falls: ["learner"], when: c => c.learner || c.out_by === "learner" },
-  { id: "named", name: "Asked for", falls: ["not asked for"], rules: [...APPOINTED, "old master is alive"], when: (c, el) => c.out_by === "not asked for" || APPOINTED.includes(el.decided_by) },
-  { id: "epoch", name: "Highest epoch", falls: ["lower epoch"], rules: ["higher epoch"] },
-  { id: "offset", name: "Highest offset", falls: ["lower max offset"], rules: ["higher max offset"] },
-  { id: "priority", name: "Best priority", falls: ["lower priority"], rules: ["higher priority"] },
-  { id: "lowest", name: "Lowest id", falls: ["higher broker id"], rules: ["lower broker id"], when: (c, el) => el.decided_by === "lower broker id" },
-];
-
-/** The columns of this election, in the order the rules are asked, and the index of the one that decided. */
-function columnsOf(el) {
-  const shown = COLUMNS.filter(col => !col.when || el.candidates.some(c => col.when(c, el)));
-  const columns = APPOINTED.includes(el.decided_by) ? shown.filter(c => !["epoch", "offset", "priority"].includes(c.id)) : shown;
-  let decided = columns.findIndex(col => col.rules?.includes(el.decided_by));
-  if (el.decided_by === "only candidate") decided = columns.findLastIndex(col => col.falls.some(f => el.candidates.some(c => c.out_by === f)));
-  return { columns, decided: el.type === "MasterElected" ? decided : -1 };
-}
-
 function cell(col, c, best) {
   if (col.id === "alive") return c.alive ? "yes" : "no";
   if (col.id === "sync") return c.in_sync ? "yes" : "no";
@@ -64,13 +38,13 @@ function cell(col, c, best) {
   if (col.id === "named") return c.verdict === "elected" ? "yes" : "no";
   if (col.id === "epoch") return c.epoch < 0 ? html`<span class="mute">unknown</span>` : num(c.epoch);
   if (col.id === "offset") return c.max_offset < 0 ? html`<span class="mute">unknown</span>` : html`${num(c.max_offset)}<small>${c.max_offset === best ? "most" : `−${bytes(best - c.max_offset)}`}</small>`;
-  if (col.id === "priority") return c.priority >= UNSET_PRIORITY ? html`<span class="mute">unset</span>` : num(c.priority);
+  if (col.id === "priority") return c.priority === null ? html`<span class="mute">unset</span>` : num(c.priority);
   return num(c.id);
 }
 
 function candidates(view, el) {
-  const { columns, decided } = columnsOf(el), best = Math.max(...el.candidates.map(c => c.max_offset));
-  const fell = c => (c.verdict === "elected" ? Infinity : columns.findIndex(col => col.falls.includes(c.out_by)));
+  const columns = el.columns, decided = columns.findIndex(col => col.decided), best = Math.max(...el.candidates.map(c => c.max_offset));
+  const fell = c => (c.verdict === "elected" ? Infinity : columns.findIndex(col => col.out_by === c.out_by));
   const tone = (c, i) => (i > fell(c) ? "past" : i === fell(c) ? "fell" : decided >= 0 && i > decided ? "past" : i === decided && c.verdict === "elected" ? "deciding" : "");
   const rows = [...el.candidates].sort((a, b) => (b.verdict === "elected") - (a.verdict === "elected") || fell(b) - fell(a) || a.id - b.id);
   const mark = (c, i) => (i === fell(c) ? glyph("s-lost", "lost-c", "fell here") : "");

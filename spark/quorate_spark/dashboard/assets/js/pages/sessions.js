@@ -41,9 +41,17 @@ function filters(view, d) {
   return html`<div class="chips" role="group" aria-label="Only some sessions">${Object.entries(d.states).filter(([, n]) => n).map(([name, n]) => html`<button data-do="param" data-name="state" data-value="${state === name ? "" : name}" aria-pressed="${state === name ? "true" : "false"}">${glyph(...STATES[name])} ${name} <b>${num(n)}</b></button>`)}${member ? html`<button data-do="param" data-name="member" data-value="" aria-pressed="true">at ${member}</button>` : ""}</div>`;
 }
 
+/** Wills that nobody has said are published: the oldest, and who is to publish each. */
+function waiting(view, d) {
+  if (!d.waiting.length) return "";
+  const one = w => html`<tr data-key="w${w.will}"><th scope="row"><span class="mono">${w.topic}</span></th><td><a href="${view.href("session", w.client)}">${w.client}</a></td><td>${w.member ? owner(view, w) : html`<span class="mute">nobody yet</span>`}</td><td class="n">${eventLink(view, w.will)}</td><td class="n">${view.since(w.since)}</td></tr>`;
+  const more = d.wills - d.waiting.length;
+  return html`<h3>Wills to be published</h3><div class="scroll"><table class="rows mb cards-s"><thead><tr><th>Topic</th><th>Client</th><th>By</th><th class="n">Epoch</th><th class="n">For</th></tr></thead><tbody>${d.waiting.map(one)}</tbody></table></div>${more ? html`<p class="foot">and ${num(more)} more</p>` : ""}`;
+}
+
 export function render(view) {
   const { q = "" } = view.route.params;
   const tools = html`<input type="search" data-param="q" placeholder="client, member or filter" value="${q}" aria-label="Find a session"><kbd>/</kbd>`;
   const note = d => `${plural(d.total, "session")}, ${plural(d.subscriptions, "subscription")}${d.wills ? `, ${plural(d.wills, "will")} not known to be published` : ""}`;
-  return html`<h1 class="hide">Sessions</h1>${panel(view, { id: "sessions", title: "Sessions", need: "sessions", tools, note, empty: html`The log is empty. A session appears with its first <code>SessionOpened</code>.` }, d => html`${filters(view, d)}${table(view, d)}`)}`;
+  return html`<h1 class="hide">Sessions</h1>${panel(view, { id: "sessions", title: "Sessions", need: "sessions", tools, note, empty: html`The log is empty. A session appears with its first <code>SessionOpened</code>.` }, d => html`${filters(view, d)}${table(view, d)}${waiting(view, d)}`)}`;
 }

@@ -1,13 +1,12 @@
 /** One broker set: what is configured, what is assigned, what is reported; its sync set over time; its elections. */
 import { bytes, clock, hours, num, plural, span } from "../format.js";
 import { html } from "../html.js";
-import { diverged, glyph, memberState, MEMBER, STATUS, statusGlyph, TONE } from "../icons.js";
+import { glyph, memberState, MEMBER, STATUS, statusGlyph, TONE } from "../icons.js";
 import { panel } from "../panel.js";
 import { electionLink, eventRow } from "../words.js";
 import { electionTable } from "./elections.js";
 
 const WINDOWS = [["15m", "15 min", 9e5], ["1h", "1 h", 36e5], ["2h", "2 h", 72e5], ["all", "all", null]];
-const UNSET_PRIORITY = 2 ** 31 - 1;
 const EVENTS = 13;
 
 function windowOf(view) {
@@ -38,8 +37,8 @@ function saidOf(m) {
 
 function memberRow(view, set, m) {
   const state = memberState(set, m), live = view.live ? m.live : null, told = live && live.max_offset !== null && live.max_offset !== undefined;
-  const apart = diverged(set).includes(m), heard = live?.heartbeat_age_ms;
-  return html`<tr class="${m.alive ? "" : "off"}"><th scope="row">${glyph(`m-${state}`, `${state}-c`)} ${m.id}</th><td>${MEMBER[state]}${m.learner ? ", learner" : ""}${m.alive ? "" : html`, <span class="mute">${m.why || "never registered"}, ${view.since(m.since)}</span>`}</td><td class="addr">${m.addr}${m.zone || m.host ? html` <span class="mute">${[m.zone, m.host].filter(Boolean).join(" ")}</span>` : ""}${saidOf(m)}</td><td class="n">${m.priority === null ? "–" : m.priority >= UNSET_PRIORITY ? html`<span class="mute">unset</span>` : num(m.priority)}</td>
+  const apart = set.diverged.includes(m.id), heard = live?.heartbeat_age_ms;
+  return html`<tr class="${m.alive ? "" : "off"}"><th scope="row">${glyph(`m-${state}`, `${state}-c`)} ${m.id}</th><td>${MEMBER[state]}${m.learner ? ", learner" : ""}${m.alive ? "" : html`, <span class="mute">${m.why || "never registered"}, ${view.since(m.since)}</span>`}</td><td class="addr">${m.addr}${m.zone || m.host ? html` <span class="mute">${[m.zone, m.host].filter(Boolean).join(" ")}</span>` : ""}${saidOf(m)}</td><td class="n">${m.priority === null ? "–" : num(m.priority)}</td>
     <td class="first">${set.master === null ? "none" : m.id === set.master ? "master" : "slave"}</td><td class="n">${set.epoch}</td><td class="first">${m.reported ? html`${apart ? html`<span class="differs">${glyph("s-differs", "differs-c", "differs")}</span> ` : ""}${m.reported.role}` : "–"}</td><td class="n ${apart ? "differs" : ""}">${m.reported ? m.reported.epoch : "–"}</td>
     <td class="n first">${told ? num(live.max_offset) : "–"}</td><td class="n">${told && live.behind !== null && live.behind !== undefined ? (live.behind ? bytes(live.behind) : "0") : "–"}</td><td class="n">${heard === null || heard === undefined ? "–" : span(heard)}</td></tr>`;
 }
@@ -99,7 +98,7 @@ export function render(view) {
   const range = windowOf(view), lost = set.status === "lost";
   const line = set.master === null
     ? html`${set.lost_at ? html`No master since ${view.moment(set.lost_at)}, <b>${view.since(set.lost_at)}</b>.` : "It has not had a master."} ${set.last_failed === null ? "" : electionLink(view, set.last_failed, "Why none was elected")}`
-    : html`Broker ${set.master} is master since ${view.moment(set.master_since)}, ${view.since(set.master_since)}, epoch ${set.epoch}; ${lost ? html`<b>it is fenced.</b>` : `${set.sync.length} of ${set.members.length} in sync.`} ${electionLink(view, set.master_offset, `Why broker ${set.master}`)}`;
+    : html`Broker ${set.master} is master since ${view.moment(set.master_since)}, ${view.since(set.master_since)}, epoch ${set.epoch}; ${lost ? html`<b>it does not serve.</b>` : `${set.sync.length} of ${set.members.length} in sync.`} ${electionLink(view, set.master_offset, `Why broker ${set.master}`)}`;
   const tools = html`<span class="choice" role="group" aria-label="Range">${WINDOWS.map(([id, words]) => html`<button data-do="param" data-name="range" data-value="${id}" aria-pressed="${range?.name === id ? "true" : "false"}">${words}</button>`)}</span>`;
   return html`<div class="headline"><p class="crumb"><a href="${view.href("sets")}">Broker sets</a> <span>${set.cluster}</span></p><h1>${statusGlyph(set.status, false)} ${name} <span class="${TONE[set.status]}-t">${STATUS[set.status]}${set.flapping && set.status !== "flap" ? ", flapping" : ""}</span></h1><p class="lead">${line}</p></div>
   ${panel(view, { id: "members", title: "Members", need: "set", note: view.live ? "assigned by the log, acknowledged by the broker, reported by its heartbeat" : "heartbeats are soft state: not in the log" }, () => members(view, set))}

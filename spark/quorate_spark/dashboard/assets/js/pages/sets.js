@@ -1,7 +1,7 @@
 /** Broker sets as a table, worst first, with a filter. */
 import { num, plural } from "../format.js";
 import { html } from "../html.js";
-import { diverged, glyph, inSync, memberGlyphs, SEVERITY, STATUS, statusGlyph } from "../icons.js";
+import { glyph, inSync, memberGlyphs, SEVERITY, STATUS, statusGlyph } from "../icons.js";
 import { panel } from "../panel.js";
 
 const SHOWN = 300;
@@ -11,7 +11,7 @@ export const needs = () => ({ sets: { path: "sets" } });
 const matches = (set, words) => words.every(w => set.name.toLowerCase().includes(w) || set.status === w || set.members.some(m => m.addr.includes(w) || m.zone.toLowerCase() === w || m.host.toLowerCase() === w));
 
 function row(view, s) {
-  const master = s.members.find(m => m.id === s.master), apart = diverged(s).length > 0;
+  const master = s.members.find(m => m.id === s.master), apart = s.diverged.length > 0;
   return html`<tr data-href="${view.href("set", s.name)}" tabindex="-1" data-key="${s.name}"><th scope="row"><a href="${view.href("set", s.name)}">${s.name}</a></th><td>${statusGlyph(s.status, false)} ${STATUS[s.status]}${s.flapping && s.status !== "flap" ? html` ${glyph("s-flap", "flap-c", "flapping")}` : ""}${apart ? html` ${glyph("s-differs", "differs-c")} differs` : ""}</td><td>${memberGlyphs(s)}</td><td class="c">${s.master ?? "–"}${master?.zone ? html` <span class="mute">${master.zone}</span>` : ""}</td><td class="n">${s.epoch}</td><td class="n">${inSync(s)} of ${s.members.length}</td><td class="n">${s.sync_epoch}</td><td class="n">${s.master === null || s.master_since === null ? "–" : view.since(s.master_since)}</td><td class="n">${num(s.elections)}</td></tr>`;
 }
 

@@ -7,6 +7,7 @@ waits until they are durable. A frame of a term that is over changes nothing, an
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.raft.applied_check import known_committed
 from quorate.consensus.raft.applying import Applying
+from quorate.consensus.raft.caught_up import CaughtUp
 from quorate.consensus.raft.common import Common
 from quorate.consensus.raft.core import Role
 from quorate.consensus.raft.elections import Elections
@@ -26,10 +27,17 @@ from quorate.errors import InvariantBrokenError
 _NO_ACK = (NodeId(0), Term(0), Index(0), 0.0)
 
 
-class Following:
+class Follower:
     """Owns what this node said last to its leader."""
 
-    def __init__(self, common: Common, membership: Membership, applying: Applying, elections: Elections) -> None:
+    def __init__(
+        self,
+        common: Common,
+        membership: Membership,
+        applying: Applying,
+        elections: Elections,
+        caught_up: CaughtUp,
+    ) -> None:
         ports = common.ports
         self._core, self._journal, self._machine = common.core, ports.journal, ports.machine
         self._clock, self._heartbeat_s, self._outbox = ports.scheduler, common.settings.heartbeat_s, common.outbox
@@ -37,6 +45,7 @@ class Following:
         self._applying = applying
         self._elections = elections
         self._installer = applying.installer
+        self._caught_up = caught_up
         self._answering_seq = 0
         self._last_ack = _NO_ACK
         self._alive_sent_at = ports.scheduler.monotonic() - self._heartbeat_s
@@ -59,6 +68,7 @@ class Following:
         if not self._follow(peer, message.term):
             return
         self._say_alive(peer)
+        self._caught_up.told(message.term, message.commit)
         self._answering_seq = message.seq
         commit, applied = self._core.commit_index, self._applying.applied
         if commit < applied:

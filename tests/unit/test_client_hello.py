@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from quorate.wire import tls
+from quorate import tls
 
 
 def hello() -> tuple[ssl.SSLObject, ssl.MemoryBIO, bytes]:
