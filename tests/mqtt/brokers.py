@@ -135,3 +135,4 @@ class Client:
         """In order, and for good."""
         self._mqtt.disconnect()
         self._mqtt.loop_stop()
+        self._mqtt._reset_sockets()  # It would when it is collected; in a circle, as here, its sockets may be first.
