@@ -44,6 +44,8 @@ PERIOD_S = 0.1
 HEARTBEAT_TIMEOUT_MS = 600
 QUARANTINE_S = 2.5
 """Longer than any request can be under way: the controllers' answer timeout plus the networks' delays."""
+GONE_S = 5.0
+"""Long enough for another controller to be elected, and to miss a master that it never heard."""
 
 
 REQUESTS: dict[type[Command], str] = {
@@ -298,7 +300,7 @@ class Fleet:
         master = self.cluster.world.random.choice(masters)
         before = self._elections[master.broker_set]
         master.die()
-        self.cluster.world.after(2.0, master.boot)
+        self.cluster.world.after(GONE_S, master.boot)
         return lambda: self._elections[master.broker_set] > before
 
     def _fate(self) -> None:

@@ -6,6 +6,7 @@ holds (disk, store) outlives its processes. Every touch of a process from outsid
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -13,7 +14,7 @@ import msgspec
 
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, RaftEngine, Term
-from quorate.consensus.storage.directory import decode_voter
+from quorate.consensus.storage.directory import Directory, decode_voter
 from quorate.consensus.storage.store import StoreDamagedError, read_applied
 from quorate.consensus.transport.codec import APP_TYPE_MIN
 from quorate.consensus.transport.hello import Links, Party, PeerHandlers, PeerIdentity
@@ -60,6 +61,10 @@ class Node(Service, Protocol):
     @property
     def alarms(self) -> tuple[str, ...]:
         """What it says about disks."""
+
+    @property
+    def directory(self) -> Directory:
+        """What its voter file says."""
 
     @property
     def incarnation(self) -> str:
@@ -199,6 +204,7 @@ class Process:
     def boot(self) -> None:
         """Recover from the disk and begin. A StorageError is the start refused."""
         host, cluster = self.host, self.cluster
+        host.store.on_damage = self._met_damage
         worker = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal)
         store_worker = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal, STORE_SYNC_FACTOR)
         kernel = SimWorker(cluster.world, self.loop, host.slowness, host.disk, self.fatal)
@@ -225,7 +231,7 @@ class Process:
         except StoreDamagedError as damage:
             self._give_up_store(damage)
             raise InjectedError(str(damage)) from damage
-        host.store_hurt = False
+        host.store_hurt = host.store.hurt
         if host.disk.cut:
             raise ViolationError("a journal that was cut is found", f"n{self.node_id} begins with what is left")
         cluster.observer.started(self)
@@ -240,20 +246,34 @@ class Process:
         self.node.start()
         cluster.fabric.attach(self.node_id, self)
 
-    def _give_up_store(self, damage: StoreDamagedError) -> None:
-        """The next start makes it anew (the product does so at once)."""
+    def _met_damage(self, error: StorageError) -> None:
+        """A read met it, on the loop or beside it (node/running.py)."""
+        self.loop.call_soon(lambda: self.fatal(error))
+
+    def _give_up_store(self, damage: StoreDamagedError, directory: Directory | None = None) -> None:
+        """The next start makes it anew (the product does so at once). ``directory``: of a node that ran."""
         host, cluster = self.host, self.cluster
         if not host.store_hurt:
             raise ViolationError("no store is given up that is sound", f"n{self.node_id}: {damage}")
-        cluster.counts["stores given up"] += 1
-        alone = len(cluster.voters) == 1
-        give_up_store(host.voter_file, host.disk, damage, cluster_id="sim", node_id=self.node_id, alone=alone)
+        cluster.counts["stores given up" if directory is None else "stores given up: running"] += 1
+        give_up_store(
+            host.voter_file,
+            host.disk,
+            damage,
+            cluster_id="sim",
+            node_id=self.node_id,
+            alone=len(cluster.voters) == 1,
+            directory=directory,
+        )
 
     def fatal(self, error: Exception) -> None:
         """The process gives up on itself: only for a disk that failed, or for a bug."""
         if isinstance(error, ViolationError):
             raise error  # Raised by the observer in the middle of production code, which handed it on.
-        if not excused(error):
+        if isinstance(error, StoreDamagedError):
+            with suppress(InjectedError):  # Then the next start says what is to be done.
+                self._give_up_store(error, self.node.directory)
+        elif not excused(error):
             raise ViolationError("no node stops by itself", f"n{self.node_id}: {type(error).__name__}: {error}")
         self.cluster.counts["fail-stops"] += 1
         self.loop.die()
@@ -395,7 +415,9 @@ class Cluster:
         """Is its store as it was written, and not waiting for a leader to fill it?"""
         host = self.hosts[node]
         installing = host.process is not None and host.process.node.engine.installing
-        return not host.store_hurt and not installing and read_applied(host.store) is not None
+        if host.store_hurt or installing:
+            return False
+        return read_applied(host.store) is not None
 
     def journal_damaged(self, host: Host) -> None:
         """Its node found it so, and begins another. Never after a crash alone, whatever that left of what was not

@@ -280,10 +280,10 @@ class Circle:
 
     def follow(self, process: Process, position: int) -> int:
         """Read on where ``position`` is, on this node; where that leads."""
-        log = _core_node(process).core.log
-        if position >= log.end_offset:
+        node = _core_node(process)
+        if position >= node.core.log.end_offset:
             return position
-        for data in log.read(position, 2000):
+        for data in node.served(position, 2000):
             base = int.from_bytes(data[:8], "big")
             count, crc = self._invariants.batch(base)
             if base > position or zlib.crc32(data) != crc or position >= base + count:

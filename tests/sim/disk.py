@@ -39,6 +39,9 @@ READ_FACTOR = 20.0
 """A read of old entries takes so much longer: much may happen to the log meanwhile."""
 PAGE = 4096
 """Bytes a kernel writes back as one."""
+Rot = Literal["unreadable", "lost", "bit"]
+ROTS: tuple[Rot, ...] = ("unreadable", "lost", "bit")
+"""What becomes of a row: its block fails its checksum, it is gone, it is another."""
 
 
 class InjectedError(StorageError):
@@ -181,6 +184,9 @@ class SimDisk:
         if self.unreadable or any(of == name and offset // SECTOR <= at and at * SECTOR < end for of, at in self.bad):
             raise InjectedError(f"{name}: input/output error")
         return bytes(content[offset:end])
+
+    def forget_reads(self, name: str) -> None:
+        """Nothing is remembered."""
 
     def peek(self, name: str, offset: int, size: int) -> bytes | None:
         """The same; None if there is no such file."""
@@ -550,7 +556,8 @@ Rows = dict[Family, dict[bytes, bytes]]
 class SimStore:
     """The ``Store`` port of one node; outlives its processes. Atomic writes; a crash may undo the unsynced last ones.
 
-    Undo records of unsynced writes are kept; ``sync`` (a job of the disk worker) drops them when its job ends.
+    Undo records of unsynced writes are kept; ``sync`` (a job of the disk worker) drops them when its job ends. What
+    became of a row since it was written is kept apart, so that who looks on still sees what it was (``readable``).
     """
 
     def __init__(self, disk: SimDisk, random: Random) -> None:
@@ -563,22 +570,63 @@ class SimStore:
         self.undone = 0
         self.rotten = False
         """It cannot be opened."""
+        self._rot: dict[tuple[Family, bytes], Rot] = {}
+        self._looked_on = False
+        self.on_damage: Callable[[StorageError], None] = lambda _error: None
+        """Told of what a read met, before whoever read is."""
         disk.store_synced = self._synced
 
     def get(self, family: Family, key: bytes) -> bytes | None:
-        """The value now."""
-        return self._families[family].get(key)
+        """The value now. Raises StoreDamagedError."""
+        value = self._families[family].get(key)
+        return self._met(family, key, value) if self._rot else value
 
     def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with ``start <= key < stop`` in key order, as of the call."""
         rows = self._families[family]
         found = [key for key in self._keys(family) if key >= start and (stop is None or key < stop)]
-        return iter([(key, rows[key]) for key in found])
+        pairs = [(key, rows[key]) for key in found]
+        return self._met_all(family, pairs) if self._rot else iter(pairs)
 
     def last(self, family: Family) -> tuple[bytes, bytes] | None:
-        """The pair with the greatest key."""
+        """The pair with the greatest key. Raises StoreDamagedError."""
         keys = self._keys(family)
-        return (keys[-1], self._families[family][keys[-1]]) if keys else None
+        if not keys:
+            return None
+        value = self.get(family, keys[-1])
+        return None if value is None else (keys[-1], value)
+
+    def forget_reads(self) -> None:
+        """Nothing is remembered."""
+
+    def _met_all(self, family: Family, pairs: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        for key, written in pairs:
+            value = self._met(family, key, written)
+            if value is not None:
+                yield key, value
+
+    def _met(self, family: Family, key: bytes, written: bytes | None) -> bytes | None:
+        """What a process reads of that row."""
+        rot = None if self._looked_on or written is None else self._rot.get((family, key))
+        if rot is None or written is None:
+            return written
+        if rot == "unreadable":
+            raise self.damaged("block checksum mismatch")
+        return None if rot == "lost" else written[:-1] + bytes([written[-1] ^ 1])
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """For who looks on and is no process: all of it as it was written."""
+        before, self._looked_on = self._looked_on, True
+        try:
+            yield
+        finally:
+            self._looked_on = before
+
+    @property
+    def hurt(self) -> bool:
+        """Is something there not what was written?"""
+        return self.rotten or bool(self._rot)
 
     def write(self, ops: Sequence[StoreOp]) -> None:
         """All or nothing; unsynced."""
@@ -597,7 +645,9 @@ class SimStore:
 
     def damaged(self, reason: object) -> StorageError:
         """The error to raise for what was read from the store and cannot be what was written; the node will stop."""
-        return StoreDamagedError.at("simulated", reason)
+        error = StoreDamagedError.at("simulated", reason)
+        self.on_damage(error)
+        return error
 
     def crash(self, loss: Loss) -> None:
         """``kill`` keeps every write; ``power`` undoes some of the unsynced ones, latest first."""
@@ -628,8 +678,22 @@ class SimStore:
     def restore(self, rows: Rows) -> None:
         """A copy takes the place of everything."""
         self.rotten = False
+        self._rot.clear()
         self._families, self._sorted = {family: dict(rows.get(family, {})) for family in FAMILIES}, {}
         self._undo.clear()
+
+    def damage_log(self) -> str:
+        """At any time: a batch of the event log, or a row that says how far the store is, is not what was written; what
+        was done. A row of ``meta`` has no checksum but its block's: it can be read or not.
+        """
+        family: Family = "meta" if self._random.random() < 0.2 else "events"
+        keys, rot = self._keys(family), self._random.choice(ROTS)
+        if not keys:
+            return "nothing there"
+        if family == "meta":
+            rot = "unreadable"
+        self._rot[family, self._random.choice(keys)] = rot
+        return f"{family} {rot}"
 
     def damage(self) -> str:
         """While nobody uses it: it cannot be opened any more, or one row of the state is gone or another; what was
@@ -649,13 +713,13 @@ class SimStore:
         self._do([StoreOp(family, key, bytes(value))])
         return kind
 
-    def content(self) -> tuple[Rows, deque[list[StoreOp]], int]:
+    def content(self) -> tuple[Rows, deque[list[StoreOp]], int, dict[tuple[Family, bytes], Rot]]:
         """All of it, to be put back."""
-        return self._families, self._undo, self._written
+        return self._families, self._undo, self._written, dict(self._rot)
 
-    def put_content(self, content: tuple[Rows, deque[list[StoreOp]], int]) -> None:
+    def put_content(self, content: tuple[Rows, deque[list[StoreOp]], int, dict[tuple[Family, bytes], Rot]]) -> None:
         """Put back what ``content`` gave."""
-        self._families, self._undo, self._written = content
+        self._families, self._undo, self._written, self._rot = content
         self._sorted = {}
 
     def _synced(self, upto: int) -> None:
@@ -677,6 +741,8 @@ class SimStore:
                 rows.pop(op.key, None)
             else:
                 rows[op.key] = op.value
+            if self._rot:  # What is written anew is sound.
+                self._rot.pop((op.family, op.key), None)
 
 
 class SimStorePlace:

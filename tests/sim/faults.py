@@ -62,6 +62,7 @@ WEIGHTS = {
     "store rot": 0.5,
     "disk low": 0.7,
     "voter file rot": 0.4,
+    "log rot": 1.0,
 }
 """How often each kind of fault strikes, relative to the others."""
 AMONG_SEVERAL = {
@@ -83,6 +84,7 @@ AMONG_SEVERAL = {
     "exchange",
     "store rot",
     "voter file rot",
+    "log rot",
 }
 LASTS_S = {
     "partition": 0.5,
@@ -204,6 +206,7 @@ class Nemesis:
             "store rot": self._rot_store,
             "disk low": self._disk_low,
             "voter file rot": self._rot_voter_file,
+            "log rot": self._rot_log,
         }
 
     def start(self) -> None:
@@ -440,6 +443,23 @@ class Nemesis:
         self._cluster.crash(node, self._loss(), down_s)
         host.store_hurt = True
         self._cluster.counts[f"store rot: {host.store.damage()}"] += 1
+        return True
+
+    def _rot_log(self) -> None:
+        """A batch of the event log, or a row that says how far the store is, is not what was written: while its node is
+        down, or beneath one that runs, which reads on (consensus/storage/scrub.py) until it meets it.
+        """
+        self._of_one(self._rot_log_of)
+
+    def _rot_log_of(self, node: NodeId, down_s: float) -> bool:
+        host = self._cluster.hosts[node]
+        if not self._cluster.has_state(node):
+            return False
+        if self._random.random() < 0.5:
+            self._cluster.crash(node, self._loss(), down_s)
+        damage = host.store.damage_log()
+        host.store_hurt = host.store.hurt
+        self._cluster.counts[f"log rot: {damage}"] += 1
         return True
 
     def _rot_voter_file(self) -> None:

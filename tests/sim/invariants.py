@@ -602,7 +602,9 @@ class Invariants:
     def _read_log(self, process: Process, start: int, end: int) -> None:
         """A consumer that reads on finds each offset once, and on every node the bytes that were committed."""
         at = start
-        for base, count, _, data in process.node.batches(start):
+        with process.host.store.readable():
+            batches = process.node.batches(start)
+        for base, count, _, data in batches:
             mark = (count, zlib.crc32(data))
             if base != at or self._batches.get(base) != mark:
                 self._fail(SAME_LOG, f"n{process.node_id} at {at}: {base} {mark}, not {self._batches.get(base)}")

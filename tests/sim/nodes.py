@@ -15,7 +15,9 @@ from quorate.consensus.ports import Index, NodeId, RaftEngine, Term
 from quorate.consensus.raft.founding import directory_bytes
 from quorate.consensus.settings import EngineSettings, SnapshotSettings
 from quorate.consensus.storage.event_log import EventLog
-from quorate.consensus.storage_settings import EventLogSettings, JournalSettings
+from quorate.consensus.storage.scrub import Scrub
+from quorate.consensus.storage.store import StoreDamagedError
+from quorate.consensus.storage_settings import EventLogSettings, JournalSettings, ScrubSettings
 from quorate.consensus.transport.hello import PeerIdentity
 from quorate.controller import (
     Answered,
@@ -83,6 +85,8 @@ PACE = frozenset({"heartbeat_s", "tick_s"})
 
 FEW_IN_FLIGHT: Final = 4
 """So few that what a leader does by itself must often wait."""
+SCRUB: Final = ScrubSettings(bytes_per_s=1 << 20, slice_bytes=64 * 1024, period_s=1.0)
+"""All that is on disk is read again all the time."""
 LEASE_CHECKPOINT_S: Final = 1.0
 LEASE_GRACE_S: Final = 0.3
 
@@ -297,7 +301,8 @@ class CoreNode:
             feature_max=knows,
         )
         self.handlers = peer_handlers(self.directory, ports.worker, lambda: self.core)
-        self._ports = ports
+        self._ports, log = ports, self.core.log
+        self._scrub = Scrub(store, log, self.journal, ports.disk, ports.reader, ports.loop, SCRUB)
         self._fresh_sums = FreshSums()
         self._awaited: dict[int, tuple[str, float]] = {}
         """Requests without an answer, the oldest first: tag, and when it was asked."""
@@ -319,6 +324,7 @@ class CoreNode:
             feature_max=self.knows,
         )
         self.core.start(start)
+        self._scrub.start()
         self._ports.loop.call_soon(self._measure)
 
     def _measure(self) -> None:
@@ -383,6 +389,13 @@ class CoreNode:
     def batches(self, offset: int) -> list[tuple[int, int, Term, bytes]]:
         """What a consumer of the event log reads from ``offset`` on."""
         return list(self.core.log.batches_from(offset))
+
+    def served(self, offset: int, max_bytes: int) -> list[bytes]:
+        """The batches that a reader is sent. Nothing where the read meets damage: of that the node stops."""
+        try:
+            return self.core.log.read(offset, max_bytes)
+        except StoreDamagedError:
+            return []
 
     @property
     def offset(self) -> int:

@@ -50,10 +50,9 @@ class Trouble:
 def _events(process: Process, start: int) -> Iterator[Event]:
     """Records of the log of a node, from ``start`` on, as a consumer gets them."""
     assert isinstance(process.node, CoreNode)
-    log = process.node.core.log
-    if process.host.disk.unreadable or start >= log.end_offset:
+    if process.host.disk.unreadable or start >= process.node.core.log.end_offset:
         return
-    for batch in log.read(start, 4000):
+    for batch in process.node.served(start, 4000):
         for record in decode_batch(batch):
             if record.offset >= start:
                 yield Event(record.offset, record.key, record.value, record.headers, record.time_ms)

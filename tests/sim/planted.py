@@ -24,6 +24,8 @@ from quorate.consensus.raft.rejoin import Rejoin
 from quorate.consensus.raft.snapshots import Trimmer
 from quorate.consensus.storage import directory
 from quorate.consensus.storage.directory import Directory
+from quorate.consensus.storage.event_log import EventLog
+from quorate.consensus.storage.scrub import Scrub
 from quorate.consensus.transport import hello
 from quorate.controller import deciding, space
 from quorate.controller.deciding import Decider
@@ -519,6 +521,21 @@ EDITED: Final[dict[str, Mutant]] = {
         together(
             edit(directory, "_from_store", 'may_not_vote="" if had_none else lost', 'may_not_vote=""'),
             edit(Lives, "judge", "if our_life == NO_LIFE or self._directory.knows(life):", "if True:"),
+        ),
+    ),
+    "the event log is not read again": Mutant(
+        "damage in old batches waits until somebody asks for them",
+        edit(Scrub, "slices", "yield from self._events()", "yield 0"),
+    ),
+    "a batch is believed": Mutant(
+        "a batch that is not what was written is served, and passed over when all is read again",
+        edit(EventLog, "_checked", "last = key_offset(key)", "return parse_batch(batch)[0]"),
+    ),
+    "a gap is the end of the log": Mutant(
+        "readers wait for ever where a batch is gone",
+        together(
+            edit(EventLog, "_from_store", "if offset < end:", "if False:"),
+            edit(EventLog, "verify", "if offset < end:", "if False:"),
         ),
     ),
     "a low disk holds nothing back": Mutant(

@@ -212,6 +212,8 @@ class Simulation:
         self._wait("a session whose member is lost does not end", lambda: self.mqtt.settled)
         for client in self.clients:
             client.stop()
+        hosts = self.cluster.hosts.values()
+        self._wait("what is rotten in a store is not found", lambda: not any(h.store.hurt for h in hosts))
         self._wait("the nodes do not become equal", self._equal)
         self._wait("a watch is not told everything", lambda: self.watches.settled)
         self._break_links()

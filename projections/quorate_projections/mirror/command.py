@@ -46,12 +46,12 @@ def _told(progress: Progress) -> None:
     sys.stderr.write(line(progress) + "\n")
 
 
-def _status(options: Namespace, copying: MirrorCopier, names: str) -> StatusServer:
+def _status(options: Namespace, copying: MirrorCopier, asked: MirrorSettings) -> StatusServer:
     if not 0 < options.port < 1 << 16:
         raise UsageError(f"--port {options.port}: no such port")
-    allowed = allowed_names([options.host, *filter(None, names.split(","))], setting="--names")
+    allowed = allowed_names([options.host, *filter(None, asked.names.split(","))], setting="--names")
     try:
-        return StatusServer(options.host, options.port, lambda: copying.progress, allowed)
+        return StatusServer(options.host, options.port, lambda: copying.progress, allowed, asked)
     except OSError as error:
         raise address_error("--port", options.host, options.port, error) from error
 
@@ -97,7 +97,7 @@ def run(options: Namespace) -> int:
         now,
         _told,
     )
-    server = _status(options, copying, asked.names) if options.port else None
+    server = _status(options, copying, asked) if options.port else None
     try:
         with _ended_in_time():
             copying.run(stop.wait)

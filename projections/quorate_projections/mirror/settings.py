@@ -14,6 +14,8 @@ class MirrorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and periods. Each field is a flag of ``quorate mirror``."""
 
     names: Annotated[str, Meta(description="names /ready and /metrics are asked by, besides the address: HOST,…")] = ""
+    connections_max: Annotated[int, Meta(description="to --port; of one more the idlest unproven goes")] = 100
+    head_timeout_s: Annotated[float, Meta(description="from a request's first byte to the end of its headers")] = 5.0
     topic: Annotated[str, Meta(description="name of the topic in the target")] = EVENTS_TOPIC
     replication_factor: Annotated[int, Meta(description="of the topic when it is made here; 3 on a real cluster")] = 1
     min_insync_replicas: Annotated[int, Meta(description="of the topic when it is made here; 2 on a real cluster")] = 1

@@ -1,24 +1,28 @@
 """How a mirror says how it is: one JSON line per change on standard error, and over HTTP if a port is given.
 
-``GET /ready`` is 200 while it copies or stands by, 503 otherwise; ``GET /metrics`` are Prometheus lines. Who may ask,
-and the headers of every answer, are those of all our HTTP listeners (``quorate.origins``).
+``GET /ready`` is 200 while it copies or stands by, 503 otherwise; ``GET /metrics`` are Prometheus lines. Who may stay,
+who may ask, and the headers of every answer, are those of the page and of the views (``quorate.guarded_web``).
 """
 
+import asyncio
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from email.message import Message
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
 
 import msgspec
+from aiohttp import web
 
-from quorate import tls
-from quorate.origins import SECURITY_HEADERS, AllowedNames, Foreign, judge
+from quorate.descriptors import SPARE
+from quorate.guarded_web import GuardedRunner
+from quorate.listening import ListeningLimits, fitted
+from quorate.origins import AllowedNames
 from quorate_projections.mirror.copying import Progress
+from quorate_projections.mirror.settings import MirrorSettings
 
 _STATES = ("standing by", "copying", "failed", "stopped")
-REQUEST_TIMEOUT_S = 5.0
+END_S: Final = 3.0
+"""For the listener to begin or to end; what is left then ends with the process."""
 
 
 def line(progress: Progress) -> str:
@@ -46,67 +50,44 @@ def metrics(progress: Progress) -> str:
 
 
 class StatusServer:
-    """A small HTTP server on its own thread. Raises OSError when it cannot listen."""
+    """A small HTTP server, on a loop in a thread of its own: copying waits for Kafka, and not on a loop. Raises OSError
+    when it cannot listen, UsageError when too few descriptors are left to.
+    """
 
-    def __init__(self, host: str, port: int, progress: Callable[[], Progress], allowed: AllowedNames) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            timeout = REQUEST_TIMEOUT_S
-            default_request_version = "HTTP/1.0"  # Python's is 0.9: an answer to what has no version had no headers.
+    def __init__(
+        self, host: str, port: int, progress: Callable[[], Progress], allowed: AllowedNames, settings: MirrorSettings
+    ) -> None:
+        async def ready(_request: web.Request) -> web.Response:
+            told = progress()
+            well = told.state in {"standing by", "copying"}
+            status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+            return web.Response(status=status, text=line(told), content_type="application/json")
 
-            def handle(self) -> None:
-                with suppress(TimeoutError, ConnectionError):
-                    if tls.is_client_hello(self.rfile.peek(3)):  # type: ignore[attr-defined]  # It is buffered.
-                        self.wfile.write(tls.REFUSAL)
-                    else:
-                        super().handle()
+        async def figures(_request: web.Request) -> web.Response:
+            kind = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+            return web.Response(body=metrics(progress()).encode(), headers=kind)
 
-            def do_GET(self) -> None:
-                refused = _judged(self.headers, allowed)
-                if refused is not None:
-                    self._send(refused.status, "application/json", refused.body)
-                else:
-                    status, kind, text = _answer(self.path, progress())
-                    self._send(status, kind, text.encode())
-
-            def _send(self, status: int, kind: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def end_headers(self) -> None:
-                for name, value in SECURITY_HEADERS.items():
-                    self.send_header(name, value)
-                super().end_headers()
-
-            def handle_expect_100(self) -> bool:
-                return True  # No body is ever wanted.
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                """Requests are not news."""
-
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        app = web.Application()
+        app.router.add_get("/ready", ready)
+        app.router.add_get("/metrics", figures)
+        limits = ListeningLimits(connections_max=settings.connections_max, head_timeout_s=settings.head_timeout_s)
+        limits = fitted(limits, SPARE)
+        self._runner = GuardedRunner(app, allowed)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        try:
+            self._call(self._runner.listen(host, port, limits))
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._call(self._runner.cleanup())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
-
-def _judged(fields: Message, allowed: AllowedNames) -> Foreign | None:
-    headers = {name.lower(): value for name, value in fields.items()}
-    has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-    return judge("GET", headers, allowed, has_body=has_body)
-
-
-def _answer(path: str, progress: Progress) -> tuple[HTTPStatus, str, str]:
-    if path == "/ready":
-        ready = progress.state in {"standing by", "copying"}
-        return HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, "application/json", line(progress)
-    if path == "/metrics":
-        return HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", metrics(progress)
-    return HTTPStatus.NOT_FOUND, "application/json", '{"error":"there is /ready and /metrics"}'
+    def _call(self, work: Coroutine[Any, Any, object]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(END_S)

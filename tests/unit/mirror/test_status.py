@@ -6,7 +6,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -53,11 +53,12 @@ def test_metrics_are_one_figure_each() -> None:
 
 
 @contextmanager
-def serving(state: str = "copying") -> Iterator[int]:
+def serving(state: str = "copying", connections_max: int = 100) -> Iterator[int]:
     """The port of a mirror in this state, which is also called ``mirror-1``."""
     port = free_ports(1)
     progress = Progress(state)  # type: ignore[arg-type]
-    server = StatusServer("127.0.0.1", port, lambda: progress, allowed_names(["127.0.0.1", "mirror-1"]))
+    allowed, settings = allowed_names(["127.0.0.1", "mirror-1"]), MirrorSettings(connections_max=connections_max)
+    server = StatusServer("127.0.0.1", port, lambda: progress, allowed, settings)
     try:
         yield port
     finally:
@@ -65,11 +66,13 @@ def serving(state: str = "copying") -> Iterator[int]:
 
 
 def said(port: int, request: str) -> bytes:
-    """All that comes back."""
+    """One answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
         client.sendall(request.replace("\n", "\r\n").encode())
         heard = b""
-        while more := client.recv(1 << 16):
+        while b"\r\n\r\n" not in heard:
+            more = client.recv(1 << 16)
+            assert more, heard
             heard += more
     return heard
 
@@ -99,7 +102,7 @@ def test_no_foreign_page_may_ask_a_mirror(headers: str, status: int) -> None:
     with serving() as port:
         for path in ("/ready", "/metrics"):
             heard = said(port, f"GET {path} HTTP/1.1\n{headers}\n")
-            assert heard.startswith(b"HTTP/1.0 %d " % status)
+            assert heard.startswith(b"HTTP/1.1 %d " % status)
             assert b" 100 " not in heard
 
 
@@ -109,17 +112,26 @@ def test_no_foreign_page_may_ask_a_mirror(headers: str, status: int) -> None:
         ("GET /ready", 200),
         ("GET /ready HTTP/1.1", 200),
         ("GET /no HTTP/1.1", 404),
-        ("POST /ready HTTP/1.1", 501),
+        ("POST /ready HTTP/1.1", 415),
         ("GET /ready what", 400),
     ],
 )
 def test_every_answer_of_a_mirror_has_the_security_headers(line: str, status: int) -> None:
-    """Python's own refusals too."""
+    """aiohttp's own refusals too."""
     with serving() as port:
         heard = said(port, f"{line}\nHost: localhost\n\n")
-    assert heard.startswith(b"HTTP/1.0 %d " % status)
+    assert heard.split(b" ")[1] == b"%d" % status
     assert b"\r\nx-content-type-options: nosniff\r\n" in heard
     assert b"\r\ncontent-security-policy: default-src 'none'; " in heard
+
+
+def test_silent_connections_keep_nobody_out_of_a_mirror() -> None:
+    """Who comes is let in, and the longest silent one goes: more never stand at a time than the setting says."""
+    with serving(connections_max=20) as port, ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(60)]
+        assert _status(port, "/ready") == 200
+        ended = [one.recv(1) for one in silent[:40]]
+        assert ended == [b""] * 40
 
 
 def test_a_tls_client_of_a_mirror_is_told_at_once() -> None:
