@@ -187,9 +187,10 @@ def test_a_lease_is_a_word_of_kv_too(cluster: Started) -> None:
     assert said(cluster, "kv", "lease", "revoke", lease)["lease"] == lease
 
 
-def test_a_watch_and_a_keep_alive_outlive_the_node_they_began_at(tmp_path: Path) -> None:
-    """At the next of those named a watch goes on behind what it told: nothing is lost, and nothing told twice. The
-    lease lives on. They end with an error when no node is left.
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_watch_and_a_keep_alive_outlive_the_node_they_began_at(tmp_path: Path, fate: signal.Signals) -> None:
+    """It dies, or hangs. At the next of those named a watch goes on behind what it told: nothing is lost, and nothing
+    told twice. The lease lives on. They end with an error when no node is left.
     """
     with ExitStack() as ends:
         cluster = ends.enter_context(up(tmp_path / "c"))
@@ -197,6 +198,7 @@ def test_a_watch_and_a_keep_alive_outlive_the_node_they_began_at(tmp_path: Path)
 
         def begun(*words: str) -> Lines:
             process = subprocess.Popen([*QUORATE, *words, "-o", "json", "--node", node], stdout=subprocess.PIPE)
+            ends.callback(process.wait, 10)
             ends.callback(process.kill)
             return Lines(process)
 
@@ -216,13 +218,16 @@ def test_a_watch_and_a_keep_alive_outlive_the_node_they_began_at(tmp_path: Path)
         until(lambda: watches(cluster, 2) == 2, "both watches")
         put("1")
         assert [told.next()["key"] for told in (since, now)] == ["/w/1"] * 2
-        os.kill(cluster.nodes[2]["pid"], signal.SIGKILL)
+        os.kill(cluster.nodes[2]["pid"], fate)
         numbers = range(2, 12)
         for number in numbers:
             put(str(number))
         for told in (since, now):
             assert [told.next()["key"] for _ in numbers] == [f"/w/{number}" for number in numbers]
         assert [kept.next()["lease"] for _ in range(2)] == [lease] * 2
+        if fate == signal.SIGSTOP:
+            os.kill(cluster.nodes[2]["pid"], signal.SIGCONT)
+            return
         assert cluster.stop() == 0
         for lasting in (since, now, kept):
             assert (lasting.process.wait(30), lasting.rest()) == (1, b"")

@@ -22,6 +22,12 @@ from quorate.gateway.http.answers import Status
 
 TIMEOUT_S = 5.0
 RETRY_S = 0.2
+ALIVE = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""What lasts asks a silent node whether it lives, no more often than nodes allow: one that hangs closes nothing."""
 GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 """With these a node says nothing about what was asked, and another may."""
 
@@ -70,7 +76,7 @@ def going_on(options: Namespace, ask: Callable[[grpc.Channel, Callable[[], None]
         except NodeError as error:
             trouble = error
         else:
-            with grpc.insecure_channel(place) as made:
+            with grpc.insecure_channel(place, ALIVE) as made:
                 try:
                     return ask(made, heard)
                 except grpc.RpcError as error:
