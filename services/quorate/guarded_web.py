@@ -5,16 +5,21 @@ asked for (``100 Continue``) and before it is looked up. Every answer has the se
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from quorate.listening import ListeningLimits, ProtocolFactory
+from quorate.log_filter import RepeatFilter
 from quorate.origins import SECURITY_HEADERS, AllowedNames, judge
 
 SHUTDOWN_S: Final = 2.0
 """How long answers under way may take once the program is told to stop."""
+quiet = logging.getLogger(__name__)
+quiet.addFilter(RepeatFilter())
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -37,6 +42,14 @@ class _Protocol(web.RequestHandler):
             self._runner.keeper.answered(self.transport)
         return await super().finish_response(request, resp, start_time)
 
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """A traceback for a fault of ours; what is no HTTP is counted, and said ever more seldom."""
+        if isinstance(kw.get("exc_info"), HttpProcessingError):
+            self._runner.malformed += 1
+            quiet.info("requests that were no HTTP so far: %d", self._runner.malformed)
+        else:
+            super().log_exception(*args, **kw)
+
 
 class GuardedRunner(web.AppRunner):
     """Runs an application, and listens for it. ``headers``: of every answer."""
@@ -52,6 +65,8 @@ class GuardedRunner(web.AppRunner):
         self.headers = headers
         self.keeper: ProtocolFactory | None = None
         """Of the listener."""
+        self.malformed = 0
+        """Requests that aiohttp could not read."""
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, limits: ListeningLimits) -> asyncio.Server:

@@ -3,9 +3,9 @@ every program of ours says of an address that it cannot listen on.
 
 Rules: a ``ProtocolFactory`` makes the protocols of a listener and stands before each: who is let in is a rule of
 ``quorate.admission``; the first byte, each head and the pause between requests have deadlines, looked at in one sweep.
-What a request says is not its business, but where its head ends; who begins with TLS is told, in its words, that there
-is none. The application tells it what was answered
-(``answered``), for the server below does not say; a body has the application's own deadline.
+Of a request it reads the head, strictly (``quorate.heads``), and how long its body is: one request at a time is passed
+on, whole heads only. Who begins with TLS is told, in its words, that there is none. The application tells it what was
+answered (``answered``), for the server below does not say; a body has the application's own deadline.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Final, cast
 
 import msgspec
@@ -23,12 +24,22 @@ from quorate.admission import Admission
 from quorate.bounds import bounded
 from quorate.descriptors import raised, shared
 from quorate.errors import AddressError
+from quorate.heads import HeadError, body_bytes, checked
+from quorate.log_filter import RepeatFilter
+from quorate.origins import SECURITY_HEADERS
 
 log = logging.getLogger(__name__)
+quiet = logging.getLogger(f"{__name__}.refused")
+quiet.addFilter(RepeatFilter())
 
 PLACES_LEAST: Final = 16
 """Connections that a listener cannot do without."""
-_END = b"\r\n\r\n"
+_REFUSED: Final[Mapping[str, HTTPStatus]] = {
+    "head_too_large": HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "invalid": HTTPStatus.BAD_REQUEST,
+    "length_required": HTTPStatus.LENGTH_REQUIRED,
+    "unknown_version": HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
+}
 _REMEDIES: Mapping[int | None, str] = {
     errno.EADDRINUSE: "end what listens there, or give another port",
     errno.EADDRNOTAVAIL: "give an address of this machine",
@@ -56,6 +67,8 @@ class ListeningLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Connections of one address that count as proven."""
     first_byte_timeout_s: float = 10.0
     """How long a connection may stay without having sent a byte."""
+    head_bytes_max: int = 16 * 1024
+    """Request line and headers together; as much of a next request may wait for its turn."""
     head_timeout_s: float = 5.0
     """Request line and headers must be whole this long after their first byte."""
     idle_timeout_s: float = 75.0
@@ -88,8 +101,10 @@ class _Guest(asyncio.Protocol):
         self._keeper = keeper
         self._served_by = served_by
         self._inside = False
-        self._tail = b""
-        """What the head so far ends with."""
+        self._held = b""
+        """A head that is not whole, or a request whose turn has not come."""
+        self._body_left = 0
+        """Bytes of the body that are still to come."""
         self._since = keeper.now()
         """Its coming, the first byte of a head, or the last answer."""
         self._asked = False
@@ -107,31 +122,67 @@ class _Guest(asyncio.Protocol):
             self._served_by.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Look for the end of a head, and pass all of it on."""
+        """More bytes of a request, or of the next one."""
         if not self._asked and tls.is_client_hello(data):
             self.transport.write(tls.REFUSAL)
             self.transport.close()
             return
-        if not self.busy:
-            if not self.in_head:
-                self.in_head = self._asked = True
-                self._since = self._keeper.now()
-            seen = self._tail + data
-            if _END in seen:
-                self.busy, self.in_head, self._tail = True, False, b""
-            else:
-                self._tail = seen[-len(_END) + 1 :]
-        self._served_by.data_received(data)
+        self._held += data
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Pass on what is there of the request under way; or, when there is none, a head that is whole."""
+        while self._held and not self.transport.is_closing():
+            if self._body_left:
+                body, self._held = self._held[: self._body_left], self._held[self._body_left :]
+                self._body_left -= len(body)
+                self._served_by.data_received(body)
+            elif self.busy:
+                if len(self._held) > self._keeper.limits.head_bytes_max:
+                    self.transport.abort()
+                return
+            elif not self._begin():
+                return
+
+    def _begin(self) -> bool:
+        """Pass on the head that is held; False: it is not whole, or was refused."""
+        if not self.in_head:
+            self.in_head = self._asked = True
+            self._since = self._keeper.now()
+        try:
+            head = checked(self._held, self._keeper.limits.head_bytes_max)
+            self._body_left = body_bytes(head) if head else 0
+        except HeadError as error:
+            self._refuse(error)
+            return False
+        if not head:
+            return False
+        self.busy, self.in_head, self._held = True, False, self._held[len(head) :]
+        self._served_by.data_received(head)
+        return True
+
+    def _refuse(self, error: HeadError) -> None:
+        self._keeper.refused += 1
+        quiet.info("heads of requests that were refused so far: %d; the last: %s", self._keeper.refused, error)
+        status, self._held = _REFUSED[error.code], b""
+        body = msgspec.json.encode({"error": {"code": error.code, "message": str(error)}})
+        fields = {**SECURITY_HEADERS, "content-type": "application/json", "content-length": len(body)}
+        lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in fields.items())]
+        self.transport.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + body)
+        self.transport.close()
 
     def ended(self) -> None:
         """The request was answered."""
         self.busy = False
         self._since = self._keeper.now()
+        self._keeper.soon(self._go_on)
 
     def overdue(self, now: float) -> bool:
-        """Has it missed a deadline? One whose request is under way has the application's."""
+        """Has it missed a deadline? One whose request is under way has the application's; the rest of a body whose request
+        was answered has that of a head.
+        """
         limits = self._keeper.limits
-        if self.in_head:
+        if self.in_head or (self._body_left and not self.busy):
             return now - self._since > limits.head_timeout_s
         return not self.busy and now - self._since > (
             limits.idle_timeout_s if self._asked else limits.first_byte_timeout_s
@@ -173,7 +224,9 @@ class ProtocolFactory:
             busy=lambda guest: guest.busy,
         )
         self.limits = limits
-        self.now = self._loop.time
+        self.now, self.soon = self._loop.time, self._loop.call_soon
+        self.refused = 0
+        """Requests whose head was none."""
         self._sweep = self._loop.call_later(limits.sweep_period_s, self._swept)
 
     def __call__(self) -> asyncio.Protocol:

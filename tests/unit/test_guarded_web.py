@@ -1,8 +1,10 @@
 """The door of the page and of the views: who is refused before anything is asked of them, and what every answer has."""
 
 import asyncio
+import re
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 from tests.clusters import free_ports
 from tests.dashboard.lives import RECORDED, Page
+from tests.hostile_heads import GET, HOSTILE, PUT
 
 Stop = Callable[[], Awaitable[None]]
 Start = Callable[[Path], Awaitable[tuple[int, Stop]]]
@@ -157,3 +160,125 @@ def test_a_tls_client_is_told_at_once(start: Start, tmp_path: Path) -> None:
             await stop()
 
     asyncio.run(run())
+
+
+def held_by(start: Start, folder: Path, said: bytes) -> bytes:
+    """What comes back until the connection ends, or nothing came for a moment."""
+
+    async def run() -> bytes:
+        port, stop = await start(folder)
+        heard = b""
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            with suppress(TimeoutError, ConnectionError):
+                while more := await asyncio.wait_for(reader.read(1 << 16), 2):
+                    heard += more
+            writer.transport.abort()
+        finally:
+            await stop()
+        return heard
+
+    return asyncio.run(run())
+
+
+async def plain(_: Path) -> tuple[int, Stop]:
+    """An application that tells the path it is asked for, and what came with it."""
+    runner = GuardedRunner(web.Application(), allowed_names([]))
+
+    async def tell(request: web.Request) -> web.Response:
+        return web.Response(text=f"<{request.path} {await request.text()}>")
+
+    runner.app.router.add_route("*", "/{path:.*}", tell)
+    listener = await runner.listen("127.0.0.1", 0, ListeningLimits())
+    port: int = listener.sockets[0].getsockname()[1]
+    return port, runner.cleanup
+
+
+@pytest.mark.parametrize(("data", "status"), HOSTILE)
+def test_a_hostile_head_is_refused_and_nothing_after_it_is_served(data: bytes, status: int, tmp_path: Path) -> None:
+    """As nodes refuse it; a body in chunks is refused whatever is in it. What follows is not read as a request."""
+    heard = held_by(plain, tmp_path, data + GET.replace(b"/a", b"/smuggled") + b"\r\n")
+    assert int(heard.split(b" ", 2)[1]) in (status, 411)
+    assert b"smuggled" not in heard
+    assert len(re.findall(rb"HTTP/1\.\d \d\d\d ", heard)) == 1
+
+
+def test_requests_that_come_together_are_answered_one_after_the_other(tmp_path: Path) -> None:
+    """A body is not read as a head, nor a head as a body; the one that is hostile is refused in its turn."""
+    body = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    put = PUT + b"content-length: %d\r\n\r\n" % len(body) + body
+    first, last = GET + b"\r\n", GET.replace(b"/a", b"/z") + b"\r\n"
+    heard = held_by(plain, tmp_path, first + put + last + GET + b"host: twice\r\n\r\n" + last)
+    answers = [part.partition(b"\r\n\r\n")[2] for part in re.split(rb"HTTP/1\.1 (?=\d)", heard)[1:]]
+    assert answers[:3] == [b"</a >", b"</a " + body + b">", b"</z >"]
+    assert b"host is told twice" in answers[3]
+    assert len(answers) == 4
+
+
+def test_a_request_may_come_in_any_pieces(tmp_path: Path) -> None:
+    """Byte by byte, the same answers."""
+    said = PUT + b"content-length: 2\r\n\r\nok" + GET + b"connection: close\r\n\r\n"
+
+    async def run() -> bytes:
+        port, stop = await plain(tmp_path)
+        try:
+            async with asyncio.timeout(20):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                for at in range(len(said)):
+                    writer.write(said[at : at + 1])
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                heard = await reader.read()
+                writer.close()
+        finally:
+            await stop()
+        return heard
+
+    heard = asyncio.run(run())
+    assert (b"</a ok>" in heard, heard.endswith(b"</a >")) == (True, True)
+
+
+def test_what_waits_for_its_turn_has_a_bound(tmp_path: Path) -> None:
+    """Who sends more than one head's worth behind a request that is under way is cut off."""
+
+    async def run() -> None:
+        runner = GuardedRunner(web.Application(), allowed_names([]))
+
+        async def wait(_: web.Request) -> web.Response:
+            await asyncio.sleep(3600)
+            return web.Response()
+
+        runner.app.router.add_get("/a", wait)
+        listener = await runner.listen("127.0.0.1", 0, ListeningLimits())
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.write(GET + b"\r\n" + b"x" * 20_000)
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.transport.abort()
+        await runner.cleanup()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("bad", [GET + b"x: a\r\n b\r\n\r\n", b"not even HTTP\r\n\r\n", GET + b"no header\r\n\r\n"])
+def test_bad_requests_are_counted_and_not_repeated(
+    bad: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A hundred of them: a line or two, and no traceback."""
+    caplog.set_level("INFO")
+
+    async def run() -> None:
+        port, stop = await plain(tmp_path)
+        for _ in range(100):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(bad)
+            with suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 10)
+            writer.transport.abort()
+        await stop()
+
+    asyncio.run(run())
+    said = [record for record in caplog.records if record.name.startswith(("quorate", "aiohttp"))]
+    assert len(said) <= 3
+    assert not any(record.exc_info for record in said)

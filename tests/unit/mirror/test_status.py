@@ -109,11 +109,11 @@ def test_no_foreign_page_may_ask_a_mirror(headers: str, status: int) -> None:
 @pytest.mark.parametrize(
     ("line", "status"),
     [
-        ("GET /ready", 200),
+        ("GET /ready", 505),
         ("GET /ready HTTP/1.1", 200),
         ("GET /no HTTP/1.1", 404),
         ("POST /ready HTTP/1.1", 415),
-        ("GET /ready what", 400),
+        ("GET /ready what", 505),
     ],
 )
 def test_every_answer_of_a_mirror_has_the_security_headers(line: str, status: int) -> None:

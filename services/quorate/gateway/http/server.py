@@ -21,8 +21,8 @@ from quorate.clock import Scheduler
 from quorate.gateway.ending import Ending
 from quorate.gateway.http.messages import HttpError, Request, Response, failure
 from quorate.gateway.http.settings import HttpSettings
-from quorate.gateway.http.strictness import checked
 from quorate.gateway.listener import Listener
+from quorate.heads import HeadError, checked
 from quorate.metrics import Metrics
 from quorate.origins import HEADERS, SECURITY_HEADERS, AllowedNames, allowed_names, judge
 
@@ -145,6 +145,9 @@ class HttpConnection(asyncio.Protocol):
         except HttpError as error:
             self._server.metrics.peer_errors["http"] += 1
             self._reject(error)
+        except HeadError as error:
+            self._server.metrics.peer_errors["http"] += 1
+            self._reject(HttpError(error.code, str(error)))
         except h11.RemoteProtocolError as error:
             self._server.metrics.peer_errors["http"] += 1
             self._reject(HttpError("too_large" if error.error_status_hint == 431 else "invalid", str(error)))
