@@ -178,8 +178,8 @@ class _Guest(asyncio.Protocol):
         self._keeper.soon(self._go_on)
 
     def overdue(self, now: float) -> bool:
-        """Has it missed a deadline? One whose request is under way has the application's; the rest of a body whose request
-        was answered has that of a head.
+        """Has it missed a deadline? One whose request is under way has the application's; what is left of the body of
+        an answered one has that of a head.
         """
         limits = self._keeper.limits
         if self.in_head or (self._body_left and not self.busy):
