@@ -308,8 +308,10 @@ class Wire:
 
 class Served(CoreNode):
     """A node with its listener for brokers and its canonical lines, as ``quorate.node`` composes them, on production's
-    limits.
+    limits. What is on disk is not read again meanwhile: a node does that once a day, on a thread of its own.
     """
+
+    scrubs = False
 
     def __init__(self, ports: Ports) -> None:
         loop: Any = ports.loop

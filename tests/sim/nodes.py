@@ -245,6 +245,8 @@ class CoreNode:
 
     remembers_requests = True
     short = False
+    scrubs = True
+    """It reads again what is on its disk, all the time."""
 
     def __init__(
         self,
@@ -324,7 +326,8 @@ class CoreNode:
             feature_max=self.knows,
         )
         self.core.start(start)
-        self._scrub.start()
+        if self.scrubs:
+            self._scrub.start()
         self._ports.loop.call_soon(self._measure)
 
     def _measure(self) -> None:
