@@ -236,6 +236,12 @@ def test_a_state_that_is_too_large_grows_no_more() -> None:
         ),
         Answered,
     )
+    refused = ChangeConfig(scope="topic/more", changes={"0": value})
+    assert isinstance(bench.done(refused), Refused)
+    unset: dict[str, str | None] = {str(part): None for part in range(20)}
+    assert isinstance(bench.done(ChangeConfig(scope="topic/t0", changes=unset)), Answered)
+    assert bench.controller.space.alarms() == ()
+    assert isinstance(bench.done(refused), Answered)
 
 
 def test_the_size_of_the_state_is_that_of_its_rows() -> None:
