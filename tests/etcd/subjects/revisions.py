@@ -116,6 +116,12 @@ def the_future_within_a_transaction(etcd: Teller) -> None:
 
 
 @case
+def the_future_in_the_outcome_that_does_not_come(etcd: Teller) -> None:
+    now = etcd.put("a", "1").header.revision
+    etcd.txn(then=[etcd.put_op("b", "1")], other=[etcd.get_op("a", revision=now + FAR)])
+
+
+@case
 def reading_and_deleting_nothing_is_no_revision(etcd: Teller) -> None:
     etcd.put("a", "1")
     etcd.get("a")
