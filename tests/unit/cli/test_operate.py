@@ -95,6 +95,20 @@ def test_status_names_what_the_node_runs_on(node: Served, capsys: pytest.Capture
     assert not {"runs", "journal"} & {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
 
 
+def test_status_counts_what_there_is(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Subjects beside schemas, wills beside sessions, also where only these are left; of nothing there is no row."""
+    counted: tuple[tuple[dict[str, int], list[str]], ...] = (
+        ({"schemas": 2, "subjects": 3, "sessions": 4, "wills": 1}, ["2, 3 subjects", "4, 1 wills"]),
+        ({"subjects": 1, "wills": 1}, ["0, 1 subjects", "0, 1 wills"]),
+        ({}, []),
+    )
+    for counts, rows in counted:
+        node.answers["/v1/status"] = msgspec.structs.replace(a_status(healthy=True), **counts)
+        assert run(node, "status") == 0
+        lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line]
+        assert [said for name, said in lines if name in {"schemas", "sessions"}] == rows
+
+
 def test_status_has_a_row_for_each_alarm(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
     """In the words of the node, in its order; without an alarm there is no such row, nor of the past."""
     told = ["node 2 stopped: its state was wrong at index 7: a reason", "node 3 lost entries"]

@@ -66,11 +66,16 @@ class Status(StampedAnswer, frozen=True, kw_only=True):
     members: int = 0
     """Those that registered; RocketMQ's brokers are not among them."""
     schemas: int = 0
+    """Of other services; the log's own are not among them."""
+    subjects: int = 0
+    """Theirs."""
     shards: int = 0
     segments: int = 0
     """Of all shards."""
     sessions: int = 0
     """Persistent sessions of MQTT."""
+    wills: int = 0
+    """Decided and not acknowledged."""
     ready: bool | None
     election_timeout_ms: int | None = None
     """The smallest in force at this node: how long a silent leader is waited for; it grows with what the node lags."""

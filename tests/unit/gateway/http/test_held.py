@@ -16,6 +16,7 @@ from quorate.metadata.commands import (
     NextSegment,
     OpenSession,
     PutSubscriptions,
+    RegisterSchema,
 )
 from quorate.model.sessions import NEVER_S
 from quorate.model.state import Subscription, Will
@@ -56,6 +57,15 @@ class Holding(Served):
 def names(found: list[dict[str, Any]], field: str) -> list[str]:
     """Of items."""
     return [item[field] for item in found]
+
+
+def test_status_counts_schemas_and_their_subjects() -> None:
+    """Those of other services: two subjects may have the same schema."""
+    house = Holding()
+    for subject in ("a", "b"):
+        house.bench.done(RegisterSchema(subject=subject, schema='{"type": "string"}'))
+    status = house.get("/v1/status")
+    assert (status["schemas"], status["subjects"]) == (1, 2)
 
 
 def test_shards_are_listed_by_name() -> None:
@@ -132,7 +142,9 @@ def test_one_session_is_told_whole() -> None:
 
 
 def test_wills_that_nobody_acknowledged_are_listed() -> None:
-    """The oldest first, in pages, of one member; at an offset, those that were. An acknowledged one is not there."""
+    """The oldest first, in pages, of one member; at an offset, those that were. An acknowledged one is
+    neither there nor counted.
+    """
     house, epochs = Holding(), list[int]()
     assert house.get("/v1/wills")["wills"] == []
     for client in ("a", "b/1", "c"):
@@ -162,6 +174,7 @@ def test_wills_that_nobody_acknowledged_are_listed() -> None:
     then = house.bench.controller.offset
     house.bench.done(AcknowledgeWill(will=epochs[0], member="q1", member_epoch=house.mqtt))
     assert [one["will"] for one in house.get("/v1/wills")["wills"]] == epochs[1:]
+    assert [house.get(f"/v1/status{at}")["wills"] for at in ("", f"?at={then}")] == [2, 3]
     assert len(house.get(f"/v1/wills?at={then}&limit=9")["wills"]) == 3
     fence = FenceMember(name="q1", epoch=house.mqtt, evidence="heartbeat expired", last_heartbeat_ms=1)
     house.bench.done(fence)
