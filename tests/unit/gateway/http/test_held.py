@@ -13,14 +13,16 @@ from quorate.metadata.commands import (
     CreateShard,
     DeleteShard,
     FenceMember,
+    GrantLease,
     NextSegment,
     OpenSession,
+    PutKey,
     PutSubscriptions,
     RegisterSchema,
 )
 from quorate.model.sessions import NEVER_S
 from quorate.model.state import Subscription, Will
-from tests.unit.gateway.http.test_interface import error_of
+from tests.unit.gateway.http.test_interface import error_of, scraped
 from tests.unit.gateway.http.test_members import Served
 
 
@@ -186,3 +188,41 @@ def test_what_is_not_there_is_not_found(path: str) -> None:
     """404; a number of a segment that is none is 400."""
     assert error_of(Holding().ask("GET", f"/v1/{path}")) == (404, "not_found")
     assert error_of(Holding().ask("GET", "/v1/shards/pay?after=x")) == (400, "invalid")
+
+
+def test_the_metrics_count_what_is_held() -> None:
+    """A gauge for each kind, each with a number of its own: who is fenced and alone in sync leaves one leaderless."""
+    house = Holding()
+    done = house.bench.done
+    for number in range(10):
+        done(RegisterSchema(subject=f"s{number}", schema=f'{{"type": "{("string", "bytes")[number % 2]}"}}'))
+    for number in range(9):
+        done(PutKey(key=b"k%d" % number))
+    for number in range(8):
+        done(GrantLease(lease=number + 1, ttl_s=600))
+    for _ in range(7):
+        epoch = house.open("a", will=Will(topic="t", payload=b"gone"))
+        done(CloseSession(client="a", session_epoch=epoch, with_will=True))
+    filters = tuple(Subscription(filter=f"x/{number}") for number in range(6))
+    done(PutSubscriptions(client="d", session_epoch=house.open("d"), added=filters))
+    house.open("e")
+    done(NextSegment(shard="pay", current=0, end_offset=5, by=house.led("pay/0")))
+    by = house.led("orders/0")
+    alone = (InSyncCopy(member=by.leader, member_epoch=by.member_epoch),)
+    done(AlterInSync(segment="orders/0", by=by, set_epoch=0, new=alone))
+    done(FenceMember(name=by.leader, epoch=by.member_epoch, evidence="heartbeat expired", last_heartbeat_ms=1))
+    house.bench.settle()
+    _, samples = scraped(house)
+    counted = {
+        "segments_leaderless": 1,
+        "schemas": 2,
+        "shards": 3,
+        "segments": 4,
+        "mqtt_sessions": 5,
+        "mqtt_subscriptions": 6,
+        "mqtt_wills": 7,
+        "leases": 8,
+        "keys": 9,
+        "schema_subjects": 10,
+    }
+    assert {name: samples[f"quorate_{name}", ()] for name in counted} == counted
