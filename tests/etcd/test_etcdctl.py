@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from quorate.gateway.http.answers import Status
+from tests import kcat
 from tests.clusters import Started, quorate, until, up
 from tests.peers import peer
 
@@ -123,7 +124,7 @@ def test_a_lock_and_an_election(ctl: Ctl) -> None:
 
 def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
     """Every change is told once, in order, through a SIGKILL of the leader; a lease that is kept alive stays, and one
-    whose holder is gone ends with its key. The log says all of it.
+    whose holder is gone ends with its key. The log says all of it, and kcat finds each put in it.
     """
     ctl = Ctl(etcdctl(), *cluster.nodes)
     lease = ctl("lease", "grant", "60").split()[1]
@@ -157,3 +158,5 @@ def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
     log = quorate("log", "tail", "-n", "200", "--node", node["http"]).stdout
     assert f"lease {gone} ended: not heard for" in log
     assert "key /gone was deleted" in log
+    read = list(kcat.keys(node["kafka"]).values())
+    assert [read.count(f"key/default/{key}") for key in ("/kept", "/gone", "/seen/k")] == [1, 2, 6]

@@ -13,6 +13,7 @@ import pytest
 from quorate.cli.client import NodeError
 from quorate.gateway.http.answers import Done, Status
 from quorate.gateway.http.writing import FeatureBody
+from tests import kcat
 from tests.clusters import Started, quorate, until, up
 from tests.etcd.drivers import Driver, driven, python
 from tests.peers import peer
@@ -65,21 +66,25 @@ def lines(told: dict[str, Driver], kind: str) -> list[dict[str, Any]]:
 
 
 def check(cluster: Started, told: dict[str, Driver], prefix: str) -> None:
-    """What a client cannot see: the log has each of its numbers once and in order, at the revisions it was told; its
-    lease ended once; whoever held the lock had it by a revision of his own, later than those before.
+    """What a client cannot see: the log has each of its numbers once and in order, at the revisions it was told, where
+    kcat finds the key too; its lease ended once; whoever held the lock had it by a revision of his own, later than
+    those before.
     """
     (kept,) = lines(told, "kept")
-    dumped = quorate("log", "dump", "-o", "json", "--node", cluster.nodes[leader(cluster)]["http"], timeout_s=60)
+    led = cluster.nodes[leader(cluster)]
+    dumped = quorate("log", "dump", "-o", "json", "--node", led["http"], timeout_s=60)
     facts = [json.loads(line) for line in dumped.stdout.splitlines()]
     puts = [fact for fact in facts if fact["type"] == "KeyPut" and fact["event"]["key"] == f"{prefix}/keys/number"]
     assert [fact["offset"] for fact in puts] == kept["revisions"]
+    read = kcat.keys(led["kafka"])
+    assert {read[revision] for revision in kept["revisions"]} == {f"key/default/{prefix}/keys/number"}
     ended = [fact["event"]["lease"] for fact in facts if fact["type"] == "LeaseEnded"]
     assert [ended.count(line["lease"]) for line in lines(told, "revoked")] == [1]
     held = [line["revision"] for line in lines(told, "locked")]
     assert len(held) >= 20
     assert held == sorted(set(held))
-    led = [line["name"] for line in lines(told, "leads")]
-    assert led == [f"candidate-{number}" for number in range(len(led))]
+    won = [line["name"] for line in lines(told, "leads")]
+    assert won == [f"candidate-{number}" for number in range(len(won))]
 
 
 @EACH_CLIENT
