@@ -34,6 +34,8 @@ from tests.integration.test_member import equal, told
 from tests.integration.test_up import serving
 from tests.plain_sums import sum_of
 
+NAMED = "(stopped: its state was wrong|left: its state differed)"
+"""In its own words, or in those of who saw it go before they came."""
 TOPIC = {"read_queues": 4, "write_queues": 4, "permission": 6}
 PATIENT = "\n[engine]\nelection_timeout_quiet_s = 10.0\nelection_timeout_min_s = 10.0\nelection_timeout_max_s = 20.0\n"
 """Who has this stands only when the leadership is handed over to it."""
@@ -221,10 +223,7 @@ def test_a_wrong_node_is_gone_within_two_seconds_and_its_remedies_bring_it_back(
         for place in others:
             status = Node(place.http).get("/v1/status", Status)
             assert status.alarms is not None
-            # Its own sentence, or that of who saw it go before that came.
-            assert re.match(
-                rf"node {number} (stopped: its state was wrong|left: its state differed) at index", status.alarms[0]
-            )
+            assert re.match(rf"node {number} {NAMED} at index", status.alarms[0])
             assert gauge(place, "quorate_state_alarms") == 1
 
         if not leads:
