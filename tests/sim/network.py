@@ -19,7 +19,7 @@ import msgspec
 
 from quorate.consensus.ports import NodeId
 from quorate.consensus.transport.codec import HelloMessage, Refused, RefusedReason, encode_hello, is_app_frame
-from quorate.consensus.transport.hello import Answering, Dialing, Links, Party
+from quorate.consensus.transport.hello import Acceptor, Dialer, Links, Party
 from quorate.consensus.transport.packets import Tags
 from tests.sim.world import Call, World
 
@@ -72,7 +72,7 @@ class End:
         self._fabric = fabric
         self.node, self.to, self.endpoint = node, to, endpoint
         self.other: End
-        self.hello: Answering | Dialing
+        self.hello: Acceptor | Dialer
         self.ended = self.open = False
         self.parts: deque[bytes] = deque()
         """Of the hello, on their way here."""
@@ -98,13 +98,13 @@ class End:
         """Name the reason to the other side, and end it; a dialer whose line is open has nobody to say it to."""
         if not self.ended:
             self._fabric.counts[f"refused: {reason}{error and ' ' + error}"] += 1
-            if not self.open or isinstance(self.hello, Answering):
+            if not self.open or isinstance(self.hello, Acceptor):
                 self.say(Refused(reason))
             self.end()
 
     def turned_away(self, reason: RefusedReason) -> None:
         """The other side will have no line with this one."""
-        if isinstance(self.hello, Dialing):
+        if isinstance(self.hello, Dialer):
             self.endpoint.party.handlers.turned_away(self.to, reason)
         self.end()
 
@@ -112,7 +112,7 @@ class End:
         """The hello is over. Tags are not needed here: nothing changes on these wires."""
         del incoming, outgoing
         self.open = True
-        if isinstance(self.hello, Answering):
+        if isinstance(self.hello, Acceptor):
             self._fabric.heard(self)
             self.endpoint.links.heard(self)
         else:
@@ -132,7 +132,7 @@ class End:
 
     def hear_hello(self, part: bytes) -> None:
         """A part of a hello arrived, in a turn. A dialer that gave up too late says so without a tag."""
-        if self.open and isinstance(self.hello, Answering):
+        if self.open and isinstance(self.hello, Acceptor):
             self.refuse("frame tag")
         elif not self.ended:
             self.hello.handle(part)
@@ -192,8 +192,8 @@ class Fabric:
             return
         dialer, dialed = End(self, node, peer, endpoint), End(self, peer, node, called)
         dialer.other, dialed.other = dialed, dialer
-        hello = dialer.hello = Dialing(endpoint.party, dialer, peer)
-        dialed.hello = Answering(called.party, dialed)
+        hello = dialer.hello = Dialer(endpoint.party, dialer, peer)
+        dialed.hello = Acceptor(called.party, dialed)
         for end in (dialer, dialed):
             self._ends[end] = None
             self._world.after(HELLO_S, partial(end.endpoint.io, partial(self._too_late, end)))
@@ -239,7 +239,7 @@ class Fabric:
         if not end.endpoint.alive:
             return
         end.endpoint.io(lambda: self._lost(end))
-        if isinstance(end.hello, Dialing):
+        if isinstance(end.hello, Dialer):
             self._dial_later(end.endpoint, end.node, end.to)
 
     @staticmethod

@@ -336,6 +336,25 @@ def test_decisions_are_numbered() -> None:
         assert all(f"## {part}" in text for part in ("Context", "Decision", "Consequence")), page.name
 
 
+def replaced_names() -> set[str]:
+    """Names of classes in the left column of ADR 70."""
+    page = (ROOT / "docs/adr/0070-one-name-for-one-thing.md").read_text(encoding="utf-8")
+    columns = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")]
+    return {name for column in columns for name in re.findall(r"`([A-Z]\w+)`", column)}
+
+
+def test_no_class_has_a_name_that_was_replaced() -> None:
+    """The names that ADR 70 replaced come back nowhere in the product."""
+    replaced = replaced_names()
+    assert {"Journalist", "Found", "Answering", "Asked", "Following"} <= replaced
+    assert not [
+        f"{name_of(path)}: {node.name}"
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef) and node.name in replaced
+    ]
+
+
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

@@ -167,7 +167,7 @@ class Panels:
 
     @staticmethod
     def _sessions(view: View, query: Query) -> sessions.Sessions:
-        asked = sessions.Asked(
+        asked = sessions.SessionQuery(
             q=query.text("q"),
             state=query.choice("state", "", *sessions.WHERE),
             member=query.text("member"),
@@ -260,9 +260,9 @@ MEMBER: Final = frozenset({"name", "before", "limit"})
 """Parameters of /api/members and /api/member."""
 
 
-def asked_members(query: Query) -> members.Asked:
+def asked_members(query: Query) -> members.MemberQuery:
     """Which members. Raises ApiError."""
-    return members.Asked(
+    return members.MemberQuery(
         q=query.text("q"),
         state=query.choice("state", "", *CONDITIONS),
         role=query.text("role"),

@@ -6,7 +6,7 @@ import pytest
 
 from quorate.consensus.ports import NodeId
 from quorate.consensus.transport.codec import HelloMessage, encode_hello
-from quorate.consensus.transport.hello import Answering, Dialing, Party, PeerHandlers, PeerIdentity
+from quorate.consensus.transport.hello import Acceptor, Dialer, Party, PeerHandlers, PeerIdentity
 from quorate.consensus.transport.packets import Tags
 
 NEW = b"n" * 16
@@ -44,8 +44,8 @@ class Rig:
         self.named = {1: OLD, 2: OLD}
         self.held: list[Callable[[], None]] = []
         self.wires = Wire(), Wire()
-        self.dialing = Dialing(self.party(1), self.wires[0], NodeId(2))
-        self.answering = Answering(self.party(2), self.wires[1])
+        self.dialing = Dialer(self.party(1), self.wires[0], NodeId(2))
+        self.answering = Acceptor(self.party(2), self.wires[1])
 
     def party(self, node: int) -> Party:
         """Keeping a life takes until ``held`` is called."""

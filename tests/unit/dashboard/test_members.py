@@ -14,7 +14,7 @@ from quorate.events import NodeAddresses
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.model import Leader
 from quorate_spark.dashboard.panels import diff, members
-from quorate_spark.dashboard.panels.members import Asked
+from quorate_spark.dashboard.panels.members import MemberQuery
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft import SoftState
@@ -41,7 +41,7 @@ def paged(seen: View, limit: int, **asked: Any) -> list[dict[str, Any]]:
     """All pages of an answer."""
     rows, start = list[dict[str, Any]](), ""
     while True:
-        answer = plain(members.members(seen, Asked(limit=limit, start=start, **asked)))
+        answer = plain(members.members(seen, MemberQuery(limit=limit, start=start, **asked)))
         assert len(answer["members"]) <= limit
         rows += answer["members"]
         if answer["next"] is None:
@@ -63,7 +63,7 @@ def test_members_are_what_a_replay_says(seed: int, share: float, limit: int) -> 
         if not row["broker"]:
             assert row["why_offset"] == replay.of_members[row["name"]][-1]
             assert row["name"] in row["why"]
-    answer = plain(members.members(seen, Asked()))
+    answer = plain(members.members(seen, MemberQuery()))
     assert answer["states"] == {word: sum(row["state"] == word for row in rows) for word in answer["states"]}
     assert answer["roles"] == {role: sum(role in row["roles"] for row in rows) for role in answer["roles"]}
 
@@ -165,7 +165,7 @@ def test_the_leader_is_asked_for_those_on_the_page() -> None:
     health = HealthSoft(disk_used_bytes=1, disk_total_bytes=2, cpu_percent=3, memory_percent=4, io_errors=5)
     assert known == {"a": HeardSoft(heard_ms=9, health=health)}
     assert (unknown, asked) == ({}, ["a,b"])
-    names = members.heard_of(seen.state, Asked())
+    names = members.heard_of(seen.state, MemberQuery())
     assert names
     assert all(":" not in name for name in names)
 
@@ -192,7 +192,7 @@ def test_the_documented_members_are_the_real_ones() -> None:
     seen, _ = both(3, 1.0)
     row = next(row for row in paged(seen, 100) if not row["broker"])
     real = {
-        "members": plain(members.members(seen, Asked())) | {"members": [row]},
+        "members": plain(members.members(seen, MemberQuery())) | {"members": [row]},
         "member": plain(members.member(seen, row["name"], None, 9)),
     }
     sections = {path: text for _, path, text in SECTION.findall(DOCS.read_text() + "\n##")}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quorate.errors import UsageError
 from quorate_spark.dashboard.panels import sessions
-from quorate_spark.dashboard.panels.sessions import Asked
+from quorate_spark.dashboard.panels.sessions import SessionQuery
 from quorate_spark.dashboard.panels.view import View
 from tests.dashboard.lives import plain, told
 from tests.unit.dashboard.test_members import EVENTS, SEEDS, SHARES, both
@@ -22,7 +22,7 @@ def paged(seen: View, limit: int, **asked: Any) -> list[dict[str, Any]]:
     """All pages of an answer."""
     rows, start = list[dict[str, Any]](), ""
     while True:
-        answer = plain(sessions.sessions(seen, Asked(limit=limit, start=start, **asked)))
+        answer = plain(sessions.sessions(seen, SessionQuery(limit=limit, start=start, **asked)))
         assert len(answer["sessions"]) <= limit
         rows += answer["sessions"]
         if answer["next"] is None:
@@ -39,7 +39,7 @@ def test_sessions_are_what_a_replay_says(seed: int, share: float, limit: int) ->
     seen, replay = both(seed, share)
     rows = paged(seen, limit)
     assert replay.differences("sessions", {"sessions": rows}) == []
-    answer = plain(sessions.sessions(seen, Asked()))
+    answer = plain(sessions.sessions(seen, SessionQuery()))
     assert answer["states"] == {word: sum(row["state"] == word for row in rows) for word in sessions.WHERE}
     assert answer["total"] == len(rows)
     assert answer["subscriptions"] == sum(row["subscriptions"] for row in rows)
@@ -112,11 +112,11 @@ def test_a_search_says_where_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
     seen = next(view for seed in range(12) if len((view := both(seed, 1.0)[0]).state.model.sessions) >= 2)
     monkeypatch.setattr(sessions, "LOOKED_MAX", 1)
     clients = sorted(seen.state.model.sessions)
-    answer = plain(sessions.sessions(seen, Asked(q="nobody at all")))
+    answer = plain(sessions.sessions(seen, SessionQuery(q="nobody at all")))
     assert (answer["sessions"], answer["looked"], answer["next"]) == ([], 1, clients[1])
     assert len(paged(seen, 1)) == len(clients)
     with pytest.raises(UsageError, match="16 words"):
-        sessions.sessions(seen, Asked(q="w " * 17))
+        sessions.sessions(seen, SessionQuery(q="w " * 17))
 
 
 def test_the_documented_sessions_are_the_real_ones() -> None:
@@ -130,7 +130,7 @@ def test_the_documented_sessions_are_the_real_ones() -> None:
         if found.will and found.subscriptions
     )
     real = {
-        "sessions": plain(sessions.sessions(seen, Asked())),
+        "sessions": plain(sessions.sessions(seen, SessionQuery())),
         "session": plain(sessions.session(seen, client, None, 9)),
     }
     sections = {path: text for _, path, text in SECTION.findall(DOCS.read_text() + "\n##")}

@@ -140,7 +140,7 @@ class Wire(Protocol):
         """Close the connection without a word."""
 
 
-class Answering:
+class Acceptor:
     """The end that was dialed. ``handle`` takes the parts of the hello; whatever else it raises PeerError for."""
 
     def __init__(self, party: Party, wire: Wire) -> None:
@@ -217,7 +217,7 @@ class Answering:
         self._wire.say(answer, Proof(proof(own.key, _ACCEPTOR, frame, answer_frame)))
 
 
-class Dialing:
+class Dialer:
     """The end that dialed."""
 
     def __init__(self, party: Party, wire: Wire, peer: NodeId) -> None:

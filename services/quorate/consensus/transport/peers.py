@@ -29,7 +29,7 @@ from quorate.consensus.ports import NodeId
 from quorate.consensus.settings import PeerSettings
 from quorate.consensus.transport import codec, packets
 from quorate.consensus.transport.codec import HelloMessage, Refused, RefusedReason
-from quorate.consensus.transport.hello import Answering, Dialing, Links, Party, PeerHandlers, PeerIdentity
+from quorate.consensus.transport.hello import Acceptor, Dialer, Links, Party, PeerHandlers, PeerIdentity
 from quorate.consensus.transport.log_throttle import LogThrottle
 from quorate.consensus.transport.packets import LENGTH, TagError, Tags
 from quorate.errors import PeerError
@@ -49,7 +49,7 @@ def _nonce() -> bytes:
 class _Link(asyncio.Protocol):
     """Framing, deadline and refusal of one connection; its ends say what a frame means."""
 
-    hello: Answering | Dialing
+    hello: Acceptor | Dialer
     """Each end makes its own, before all else."""
 
     def __init__(self, peers: "Peers") -> None:
@@ -204,7 +204,7 @@ class _Inbound(_Link):
     """A connection a peer dialed: it proves itself, then its frames come in."""
 
     def __init__(self, peers: "Peers") -> None:
-        self.hello: Answering = Answering(peers.party, self)
+        self.hello: Acceptor = Acceptor(peers.party, self)
         super().__init__(peers)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -231,7 +231,7 @@ class _Outbound(_Link):
     """A connection this node dialed: both prove themselves, then our frames go out."""
 
     def __init__(self, peers: "Peers", peer: NodeId) -> None:
-        self.hello: Dialing = Dialing(peers.party, self, peer)
+        self.hello: Dialer = Dialer(peers.party, self, peer)
         super().__init__(peers)
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

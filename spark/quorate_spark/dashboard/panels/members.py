@@ -24,7 +24,7 @@ LIMIT_MAX: Final = 100
 """As many as a node tells of at once."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class MemberQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which members; empty is no bound."""
 
     q: str = ""
@@ -87,7 +87,7 @@ class MemberDetail(msgspec.Struct, frozen=True, kw_only=True):
     """``before`` of the next page."""
 
 
-def chosen(state: State, asked: Asked) -> tuple[list[Member], list[Member]]:
+def chosen(state: State, asked: MemberQuery) -> tuple[list[Member], list[Member]]:
     """All, and in order those that are asked for."""
     all_of_them = list(everyone(state.model))
     words = asked.q.lower().split()
@@ -108,13 +108,13 @@ def _holds(member: Member, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def heard_of(state: State, asked: Asked) -> list[str]:
+def heard_of(state: State, asked: MemberQuery) -> list[str]:
     """Names of the members on a page of which the leader may be asked; brokers are asked for anyway."""
     page = (member for member in chosen(state, asked)[1] if member.name >= asked.start)
     return [member.name for member in islice(page, asked.limit) if member.epoch]
 
 
-def members(view: View, asked: Asked) -> Members:
+def members(view: View, asked: MemberQuery) -> Members:
     """A page of them."""
     all_of_them, found = chosen(view.state, asked)
     page = list(islice((member for member in found if member.name >= asked.start), asked.limit + 1))

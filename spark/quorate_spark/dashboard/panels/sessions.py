@@ -32,7 +32,7 @@ WILL_BYTES: Final = 2_048
 WAITING_MAX: Final = 20
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions; empty is no bound."""
 
     q: str = ""
@@ -136,7 +136,7 @@ class SessionDetail(msgspec.Struct, frozen=True, kw_only=True):
     """``before`` of the next page."""
 
 
-def sessions(view: View, asked: Asked) -> Sessions:
+def sessions(view: View, asked: SessionQuery) -> Sessions:
     """A page of them. Raises UsageError."""
     state, words = view.state.model, asked.q.lower().split()
     if len(words) > WORDS_MAX:
