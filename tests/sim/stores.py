@@ -132,7 +132,7 @@ class Store:
             )
             return
         self._beat(me)
-        for name, epoch in list(self._view.leading.get(self.name, {}).items()):
+        for name, epoch in sorted(self._view.leading.get(self.name, {}).items()):
             found = segment(self._view, name)
             if epoch == me.epoch and found is not None:
                 self._lead(found)
@@ -157,7 +157,7 @@ class Store:
         self._stores.cluster.counts["stores that left"] += 1
 
     def _delete(self, me: Member) -> None:
-        for name in list(self._view.holding.get(self.name, ())):
+        for name in sorted(self._view.holding.get(self.name, ())):
             shard = self._view.shards.get((parsed(name) or ("", 0))[0])
             if shard is not None and shard.deleting:
                 self.copies.pop(name, None)
