@@ -5,7 +5,6 @@ asked for (``100 Continue``) and before it is looked up. Every answer has the se
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -13,13 +12,10 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from quorate.listening import ListeningLimits, ProtocolFactory
-from quorate.log_filter import RepeatFilter
 from quorate.origins import SECURITY_HEADERS, AllowedNames, judge
 
 SHUTDOWN_S: Final = 2.0
 """How long answers under way may take once the program is told to stop."""
-quiet = logging.getLogger(__name__)
-quiet.addFilter(RepeatFilter())
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -44,9 +40,9 @@ class _Protocol(web.RequestHandler):
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """A traceback for a fault of ours; what is no HTTP is counted, and said ever more seldom."""
-        if isinstance(kw.get("exc_info"), HttpProcessingError):
-            self._runner.malformed += 1
-            quiet.info("requests that were no HTTP so far: %d", self._runner.malformed)
+        error = kw.get("exc_info")
+        if isinstance(error, HttpProcessingError) and self._runner.keeper is not None:
+            self._runner.keeper.refused_one(type(error).__name__)  # Its text has lines of what was sent.
         else:
             super().log_exception(*args, **kw)
 
@@ -65,8 +61,6 @@ class GuardedRunner(web.AppRunner):
         self.headers = headers
         self.keeper: ProtocolFactory | None = None
         """Of the listener."""
-        self.malformed = 0
-        """Requests that aiohttp could not read."""
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, limits: ListeningLimits) -> asyncio.Server:

@@ -162,8 +162,7 @@ class _Guest(asyncio.Protocol):
         return True
 
     def _refuse(self, error: HeadError) -> None:
-        self._keeper.refused += 1
-        quiet.info("heads of requests that were refused so far: %d; the last: %s", self._keeper.refused, error)
+        self._keeper.refused_one(error)
         status, self._held = _REFUSED[error.code], b""
         body = msgspec.json.encode({"error": {"code": error.code, "message": str(error)}})
         fields = {**SECURITY_HEADERS, "content-type": "application/json", "content-length": len(body)}
@@ -225,8 +224,7 @@ class ProtocolFactory:
         )
         self.limits = limits
         self.now, self.soon = self._loop.time, self._loop.call_soon
-        self.refused = 0
-        """Requests whose head was none."""
+        self._refused = 0
         self._sweep = self._loop.call_later(limits.sweep_period_s, self._swept)
 
     def __call__(self) -> asyncio.Protocol:
@@ -253,6 +251,11 @@ class ProtocolFactory:
         guest = self._guests.get(transport) if transport is not None else None
         if guest is not None:
             guest.ended()
+
+    def refused_one(self, reason: object) -> None:
+        """A request was no HTTP, or not in one way only: counted, and said ever more seldom."""
+        self._refused += 1
+        quiet.info("requests that were no HTTP so far: %d; the last: %s", self._refused, reason)
 
     # What guests ask.
 

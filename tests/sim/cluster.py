@@ -415,9 +415,7 @@ class Cluster:
         """Is its store as it was written, and not waiting for a leader to fill it?"""
         host = self.hosts[node]
         installing = host.process is not None and host.process.node.engine.installing
-        if host.store_hurt or installing:
-            return False
-        return read_applied(host.store) is not None
+        return not host.store_hurt and not installing and read_applied(host.store) is not None
 
     def journal_damaged(self, host: Host) -> None:
         """Its node found it so, and begins another. Never after a crash alone, whatever that left of what was not
