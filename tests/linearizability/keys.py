@@ -53,6 +53,13 @@ _OPTIONS: Final = (
 _NOTHING: Final = tuple((StatusCode[code.name], text) for code, text in (NO_LEADER, TOO_MANY))
 """Ends that say that nothing happened."""
 _BROKEN: Final = (StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED)
+_CORE_FAILED: Final = "Internal error from Core"
+"""What grpc's client says, not a node, when a connection ends beneath a message that it is about to send."""
+
+
+def _broken(error: aio.AioRpcError) -> bool:
+    """Did the connection end, of which nothing follows about what was asked?"""
+    return error.code() in _BROKEN or (error.code() is StatusCode.INTERNAL and error.details() == _CORE_FAILED)
 
 
 def _put(key: bytes, value: str) -> pb.RequestOp:
@@ -100,7 +107,7 @@ class Keys:
         except aio.AioRpcError as error:
             if (error.code(), error.details()) in _NOTHING:
                 return None
-            if error.code() not in _BROKEN:
+            if not _broken(error):
                 raise
             raise UnknownError from error
 
@@ -156,7 +163,7 @@ class Keys:
             async for response in call:
                 yield response
         except (aio.AioRpcError, asyncio.InvalidStateError) as error:
-            if isinstance(error, aio.AioRpcError) and error.code() not in _BROKEN:
+            if isinstance(error, aio.AioRpcError) and not _broken(error):
                 raise
         finally:
             call.cancel()

@@ -70,6 +70,7 @@ class ElectionRow(msgspec.Struct, frozen=True, gc=False):
     ack_offset: int | None = None
     committed: int | None = None
     notified: int | None = None
+    """When the new master was told; replicas may have been told before it."""
     acked: int | None = None
     """When the new master acknowledged."""
 
@@ -221,7 +222,7 @@ class Index:
         if self.elections.get(number, _ACK) != NOTHING:
             return
         master = self.election(number).new
-        notices = [ack.notified_ms for ack in event.acks if ack.notified_ms > 0]
+        notices = [ack.notified_ms for ack in event.acks if ack.broker_id == master and ack.notified_ms > 0]
         answers = [ack.acknowledged_ms for ack in event.acks if ack.broker_id == master and ack.acknowledged_ms > 0]
         self.elections.put(number, _ACK + 1, event.committed_ms or NOTHING)
         self.elections.put(number, _ACK + 2, min(notices, default=NOTHING))

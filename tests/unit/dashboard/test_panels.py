@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from quorate.errors import UsageError
 from quorate.events import (
+    Acknowledgement,
     BrokerDataCleaned,
     BrokerFenced,
     BrokerIdApplied,
@@ -20,6 +21,7 @@ from quorate.events import (
     ConfigChanged,
     Event,
     MasterElected,
+    RoleChangeAcknowledged,
     encode,
 )
 from quorate.model.brokers import learners
@@ -257,6 +259,30 @@ def test_one_election_tells_the_set_before_and_after(seed: int, share: float) ->
         assert bool(answer["caveat"]) == ("master" not in event or event["unclean"])
         assert (answer["acks_offset"] is None) == (told_["ack"] is None)
         assert answer["phases"]["total"] == (None if "master" not in told_["event"] else replay.unavailable(told_))
+
+
+def test_phases_are_those_of_the_new_master() -> None:
+    """A replica that was told a millisecond before the new master changes no phase: they are steps of one way."""
+    facts = life(3, EVENTS)
+    number = next(n for n, fact in enumerate(facts) if isinstance(fact.event, RoleChangeAcknowledged))
+    told_ = facts[number].event
+    assert isinstance(told_, RoleChangeAcknowledged)
+    elected = facts[told_.election_offset].event
+    assert isinstance(elected, MasterElected)
+    committed = told_.committed_ms
+    acks = (
+        Acknowledgement(broker_id=elected.master, notified_ms=committed + 2, acknowledged_ms=committed + 5),
+        Acknowledgement(broker_id=elected.master + 1, notified_ms=committed + 1, acknowledged_ms=committed + 2),
+    )
+    event = msgspec.structs.replace(told_, acks=acks)
+    log = folded([*facts[:number], Fact(facts[number].stamp, event, encode(event))])
+    seen = view(log, number + 1)
+    row = log.index.election_at(told_.election_offset)
+    assert row is not None
+    sides = (log.history.at(row.offset), log.history.at(row.offset), log.history.at(row.offset + 1))
+    answer = plain(elections.election(seen, row, *sides))
+    assert [answer["phases"][name] for name in ("notify", "ack")] == [2, 3]
+    assert answer["notified_at"] == committed + 2
 
 
 @given(SEEDS, SHARES, st.tuples(SHARES, SHARES))

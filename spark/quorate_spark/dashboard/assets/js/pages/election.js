@@ -65,8 +65,7 @@ function phases(el) {
   add("detect", "Detected", el.principal.replace(/^node\//, "n"), el.fault_at, el.detected_at);
   add("propose", "Proposed", "", el.detected_at || el.proposed_at, el.proposed_at);
   add("commit", "Committed", "majority", el.proposed_at, el.committed_at);
-  const winner = el.acks.find(a => a.broker === el.after.master);
-  add("notify", "Notified", "", el.committed_at, winner?.notified_at ?? el.notified_at);
+  add("notify", "Notified", "", el.committed_at, el.notified_at);
   for (const a of [...el.acks].sort(winnerFirst(el))) add(a.broker === el.after.master ? "ack" : "ack-other", `Acknowledged by ${a.broker}`, a.broker === el.after.master ? "new master" : "replica", a.notified_at, a.at);
   return list;
 }
