@@ -33,6 +33,10 @@ class OverdueError(BaseException):
 
 BEATS = (("heartbeats pipelined", 64, 0.0), ("heartbeats 10000/s", 500, 10_000.0))
 """Name, connections, rate (0: as fast as they are taken)."""
+LATENCIES = ("p50_us", "p99_us", "p999_us", "max_us")
+"""Of a load; of heartbeats, which nobody answers, they say nothing."""
+SETTLE_S, REST_S = 2.0, 10.0
+"""After a cluster began; and how long it is watched at rest."""
 HELD = 0.95
 """Of an open loop's rate, at least."""
 
@@ -393,17 +397,28 @@ def ours(run: Run, *words: str) -> Iterator[Ours]:
             yield cluster
 
 
-def measured(run: Run, cluster: Ours, mode: str, connections: int, rate: float, name: str, seconds: int = 0) -> Figure:
-    """One load on the leader, with what it cost each node: CPU per operation, and syncs of the journal."""
+def rest(cluster: Ours) -> Figure:
+    """CPU of the leader and of a follower of whom nobody asks anything, in per cent of a core."""
+    time.sleep(SETTLE_S)
+    leader, follower = (cpu_share(node["pid"], REST_S) for node in (cluster.leader(), cluster.follower()))
+    return {"leader_pct": round(100 * leader, 2), "follower_pct": round(100 * follower, 2)}
+
+
+def measured(
+    run: Run, cluster: Ours, mode: str, connections: int, rate: float, name: str, *, follower: bool = False
+) -> Figure:
+    """One load on the leader, or on a follower, with what it cost each node: CPU per operation, and syncs of the
+    journal.
+    """
     leader = cluster.leader()
     nodes = [leader, *(node for node in cluster.started.nodes if node is not leader)]
-    generator = start_load(run, mode, cluster.rpc(leader), connections, rate, name, seconds)
+    generator = start_load(run, mode, cluster.rpc(nodes[int(follower)]), connections, rate, name)
     before, syncs = [cpu_s(node["pid"]) for node in nodes], cluster.syncs()
     figure = finish_load(generator)
     spent = [cpu_s(node["pid"]) - used for node, used in zip(nodes, before, strict=True)]
     if cluster.leader() is not leader:
         raise RuntimeError("the leader changed meanwhile")
     figure["leader_cpu_us"] = round(spent[0] * 1e6 / figure["operations"], 1)
-    figure["follower_cpu_us"] = round(max(spent[1:]) * 1e6 / figure["operations"], 1)
+    figure["follower_cpu_us"] = round((spent[1] if follower else max(spent[1:])) * 1e6 / figure["operations"], 1)
     figure["syncs"] = [after - earlier for after, earlier in zip(cluster.syncs(), syncs, strict=True)]
     return figure

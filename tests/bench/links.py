@@ -21,8 +21,8 @@ from unittest.mock import patch
 from quorate.consensus.transport.packets import Tags
 from tests.bench.bench_links import TURNS, NoTags, best_us, receiver
 from tests.bench.harness import Figure, Run, cpu_s, finish_load, ours, start_load
-from tests.bench.pairs import CLIENTS
 
+CLIENTS: Final = (1, 64)
 SECONDS: Final = 80
 IN_TURNS = """\
 import hmac

@@ -12,6 +12,7 @@ from tests.bench.fleet import scale
 from tests.bench.growth import growth, restart
 from tests.bench.harness import (
     BEATS,
+    LATENCIES,
     ROUNDS,
     Figure,
     Ours,
@@ -26,6 +27,7 @@ from tests.bench.harness import (
     null_server,
     ours,
     profile,
+    rest,
     rss_mib,
     start_load,
 )
@@ -43,8 +45,6 @@ from tests.bench.watchers import watchers
 CLIENTS = (1, 16, 64)
 COMMITS = 150_000
 SYNC_PERIOD_S = 0.005
-SETTLE_S, REST_S = 2.0, 10.0
-"""After a cluster began; and how long it is watched at rest."""
 PROFILES = (
     ("closed 1", "commits", 1, 0.0),
     ("closed 64", "commits", 64, 0.0),
@@ -89,13 +89,6 @@ def commits(run: Run) -> None:
         profile(run, follower["pid"], "reads, follower", there)
         profile(run, leader["pid"], "at rest", lambda seconds: {"share": cpu_share(leader["pid"], seconds)})
         run.take("memory", partial(memory, run, cluster))
-
-
-def rest(cluster: Ours) -> Figure:
-    """CPU of the leader and of a follower of whom nobody asks anything, in per cent of a core."""
-    time.sleep(SETTLE_S)
-    leader, follower = (cpu_share(node["pid"], REST_S) for node in (cluster.leader(), cluster.follower()))
-    return {"leader_pct": round(100 * leader, 2), "follower_pct": round(100 * follower, 2)}
 
 
 def memory(run: Run, cluster: Ours) -> Figure:
@@ -163,7 +156,7 @@ def _beats(run: Run, pid: int, port: int, connections: int, rate: float, name: s
     before, started = cpu_s(pid), time.monotonic()
     figure = load(run, "beats", port, connections, rate, name.replace(" ", "-").replace("/", "-"))
     spent = cpu_s(pid) - before - idle * (time.monotonic() - started)
-    for latency in ("p50_us", "p99_us", "p999_us", "max_us"):
+    for latency in LATENCIES:
         del figure[latency]  # One-way: nobody answers.
     return figure | {"cpu_us": round(spent * 1e6 / figure["operations"], 2), "idle_cpu_share": round(idle, 4)}
 

@@ -7,34 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.browser import sample_log
 from tests.browser.screen import Screen
-from tests.clusters import Started, running
-from tests.peers import peer
-
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-WIDE = (1280, 800)
-PHONE = (390, 844)
+from tests.browsers import address, context, headless
+from tests.clusters import running
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """One headless Chromium for all tests; its tests are skipped by name where there is none."""
-    program = peer("chromium") / "chromium"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(program), args=list(FLAGS))
+    with headless() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")
@@ -56,23 +41,6 @@ def recorded(log: Path) -> Iterator[str]:
     """Where a dashboard shows that log."""
     with running(["dashboard", "--log", str(log), "--port", "0", "-o", "json"], log.parent / "dashboard") as started:
         yield address(started)
-
-
-def address(started: Started) -> str:
-    """The address a dashboard said it has."""
-    url: str = started.ready["url"]
-    return url
-
-
-def context(browser: Browser, size: tuple[int, int] = WIDE, scheme: str = "light") -> BrowserContext:
-    """A window of its own."""
-    made = browser.new_context(
-        viewport={"width": size[0], "height": size[1]},
-        color_scheme="dark" if scheme == "dark" else "light",
-        reduced_motion="reduce",
-    )
-    made.grant_permissions(["clipboard-read", "clipboard-write"])
-    return made
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser import sample_log
-from tests.browser.conftest import FLAGS, PHONE, address, context
 from tests.browser.screen import Screen
+from tests.browsers import FLAGS, PHONE, address, context
 from tests.clusters import running
 from tests.peers import PEERS
 

@@ -8,6 +8,7 @@ import re
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from playwright.sync_api import ConsoleMessage, Error, Page
 from playwright.sync_api import TimeoutError as NotInTimeError
@@ -98,6 +99,16 @@ class Screen:
         """The accessible labels of such elements."""
         found: list[str] = self.page.eval_on_selector_all(selector, "all => all.map(e => e.getAttribute('aria-label'))")
         return found
+
+    def passes(self, offset: int) -> "Screen":
+        """Wait until a page that follows the log shows what is so after this event."""
+        self.until("n => +document.querySelector('[data-page-offset]')?.dataset.pageOffset > n", offset)
+        return self.settled()
+
+    def history_of_key(self, name: str, offset: int) -> list[int]:
+        """The newest changes of a key, by their offsets, on its own page once that shows this event: fifty at most."""
+        self.open(f"/key/{quote(name, safe='')}").passes(offset)
+        return [whole(text) for text in self.texts(".kh tbody th")]
 
     def stamps(self) -> set[int]:
         """The offsets printed on the panels."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.conftest import context
 from tests.browser.screen import Screen
+from tests.browsers import context
 
 TOKENS = Path(__file__).resolve().parents[2] / "spark/quorate_spark/dashboard/assets/css/tokens.css"
 GROUNDS = ("paper", "sheet", "well")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.conftest import PHONE, WIDE, context
 from tests.browser.screen import Screen
+from tests.browsers import PHONE, WIDE, context
 
 ROOT = Path(__file__).resolve().parents[2]
 SCREENS = {

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser
 
 from quorate.events import FeatureLevelChanged, KeyPut
 from tests.browser import sample_log
-from tests.browser.conftest import address, context
 from tests.browser.screen import Screen, whole
+from tests.browsers import address, context
 from tests.clusters import running
 from tests.dashboard.replay import Replay
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Response
 
-from tests.browser.conftest import address, context
 from tests.browser.screen import Screen, whole
 from tests.browser.test_gallery import SIZES
+from tests.browsers import address, context
 from tests.clusters import Started, free_ports, gone, running, until
 from tests.contract.client import Remoting
 from tests.contract.names import MASTER, said, topic

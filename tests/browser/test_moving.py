@@ -2,8 +2,8 @@
 
 from playwright.sync_api import Browser, Route
 
-from tests.browser.conftest import PHONE, context
 from tests.browser.screen import Screen, whole
+from tests.browsers import PHONE, context
 
 
 def test_the_time_bar_moves_every_panel(screen: Screen) -> None:

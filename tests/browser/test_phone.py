@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route
 
-from tests.browser.conftest import PHONE, context
 from tests.browser.screen import Screen
 from tests.browser.test_gallery import SCREENS, election_of
+from tests.browsers import PHONE, context
 
 CUT = (Path(__file__).parent / "cut.js").read_text()
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Route
 
 from tests.browser import sample_log
-from tests.browser.conftest import address, context
 from tests.browser.screen import Screen
+from tests.browsers import address, context
 from tests.clusters import free_ports, running, start
 
 UNREADABLE = {"error": {"code": "busy", "message": "too much replay is waiting; try again"}}

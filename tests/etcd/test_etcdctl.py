@@ -13,6 +13,7 @@ import pytest
 
 from quorate.gateway.http.answers import Status
 from tests import kcat
+from tests.browsers import showing
 from tests.clusters import Started, quorate, until, up
 from tests.peers import peer
 
@@ -124,7 +125,8 @@ def test_a_lock_and_an_election(ctl: Ctl) -> None:
 
 def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
     """Every change is told once, in order, through a SIGKILL of the leader; a lease that is kept alive stays, and one
-    whose holder is gone ends with its key. The log says all of it, and kcat finds each put in it.
+    whose holder is gone ends with its key. The log says all of it, kcat finds each put in it, and
+    the page shows them.
     """
     ctl = Ctl(etcdctl(), *cluster.nodes)
     lease = ctl("lease", "grant", "60").split()[1]
@@ -160,3 +162,7 @@ def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
     assert "key /gone was deleted" in log
     read = list(kcat.keys(node["kafka"]).values())
     assert [read.count(f"key/default/{key}") for key in ("/kept", "/gone", "/seen/k")] == [1, 2, 6]
+    with showing(cluster) as page:
+        assert [len(page.history_of_key(key, len(read) - 1)) for key in ("/kept", "/gone", "/seen/k")] == [1, 2, 6]
+        assert page.open("/key/%2Fkept").text("#p-value pre") == "x"
+        assert "not heard for" in page.open("/key/%2Fgone").text(".kh td.wrap")

@@ -1,5 +1,6 @@
 """Stock clients of etcd at three nodes: Go's clientv3 with the recipes of its ``concurrency``, and aetcd in Python. At
-the leader alone, at a follower alone, and at all of them through a SIGKILL of the leader. What they did is in the log.
+the leader alone, at a follower alone, and at all of them through a SIGKILL of the leader. What they did is in the log,
+where kcat reads it, and on the page.
 """
 
 import json
@@ -14,6 +15,8 @@ from quorate.cli.client import NodeError
 from quorate.gateway.http.answers import Done, Status
 from quorate.gateway.http.writing import FeatureBody
 from tests import kcat
+from tests.browser.screen import Screen
+from tests.browsers import showing
 from tests.clusters import Started, quorate, until, up
 from tests.etcd.drivers import Driver, driven, python
 from tests.peers import peer
@@ -65,19 +68,28 @@ def lines(told: dict[str, Driver], kind: str) -> list[dict[str, Any]]:
     return [line for driver in told.values() for line in driver.at(kind)]
 
 
-def check(cluster: Started, told: dict[str, Driver], prefix: str) -> None:
+@pytest.fixture(scope="module")
+def page(cluster: Started) -> Iterator[Screen]:
+    """A window on the page of this cluster."""
+    with showing(cluster) as shown:
+        yield shown
+
+
+def check(cluster: Started, page: Screen, told: dict[str, Driver], prefix: str) -> None:
     """What a client cannot see: the log has each of its numbers once and in order, at the revisions it was told, where
-    kcat finds the key too; its lease ended once; whoever held the lock had it by a revision of his own, later than
-    those before.
+    kcat finds the key too, and the page has its changes; its lease ended once; whoever held the lock had it by a
+    revision of his own, later than those before.
     """
     (kept,) = lines(told, "kept")
     led = cluster.nodes[leader(cluster)]
     dumped = quorate("log", "dump", "-o", "json", "--node", led["http"], timeout_s=60)
     facts = [json.loads(line) for line in dumped.stdout.splitlines()]
-    puts = [fact for fact in facts if fact["type"] == "KeyPut" and fact["event"]["key"] == f"{prefix}/keys/number"]
-    assert [fact["offset"] for fact in puts] == kept["revisions"]
+    number = [fact for fact in facts if fact["event"].get("key") == f"{prefix}/keys/number"]
+    assert [fact["offset"] for fact in number if fact["type"] == "KeyPut"] == kept["revisions"]
     read = kcat.keys(led["kafka"])
     assert {read[revision] for revision in kept["revisions"]} == {f"key/default/{prefix}/keys/number"}
+    changes = [fact["offset"] for fact in number]
+    assert page.history_of_key(f"{prefix}/keys/number", changes[-1]) == changes[:-51:-1]
     ended = [fact["event"]["lease"] for fact in facts if fact["type"] == "LeaseEnded"]
     assert [ended.count(line["lease"]) for line in lines(told, "revoked")] == [1]
     held = [line["revision"] for line in lines(told, "locked")]
@@ -89,18 +101,20 @@ def check(cluster: Started, told: dict[str, Driver], prefix: str) -> None:
 
 @EACH_CLIENT
 @pytest.mark.parametrize("way", ["leader", "follower"])
-def test_a_stock_client_at_one_node(way: str, client: str, cluster: Started, tmp_path: Path) -> None:
+def test_a_stock_client_at_one_node(way: str, client: str, cluster: Started, page: Screen, tmp_path: Path) -> None:
     """Keys, watches, leases, locks, elections and transactions keep what they promise, whichever node is asked."""
     led, prefix = leader(cluster), f"/{client}/{way}"
     where = cluster.nodes[led if way == "leader" else (led + 1) % 3]["grpc"]
     with driven(CLIENTS[client](where, prefix), tmp_path) as told:
         for driver in told.values():
             driver.go_on()
-    check(cluster, told, prefix)
+    check(cluster, page, told, prefix)
 
 
 @EACH_CLIENT
-def test_a_stock_client_through_a_kill_of_the_leader(client: str, cluster: Started, tmp_path: Path) -> None:
+def test_a_stock_client_through_a_kill_of_the_leader(
+    client: str, cluster: Started, page: Screen, tmp_path: Path
+) -> None:
     """The same while the leader is killed under them: a lease that is kept alive stays, a lock has one holder, a watch
     misses nothing and repeats nothing, and no money is lost.
     """
@@ -118,7 +132,7 @@ def test_a_stock_client_through_a_kill_of_the_leader(client: str, cluster: Start
         until(another_leads, "work under another leader")
         for driver in told.values():
             driver.go_on()
-    check(cluster, told, prefix)
+    check(cluster, page, told, prefix)
 
 
 def _process(cluster: Started, place: int) -> psutil.Process:

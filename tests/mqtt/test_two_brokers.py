@@ -16,6 +16,7 @@ from quorate.events import SessionOwnerLost, WillAcknowledged, WillDecided, Will
 from quorate.gateway.http.answers import Done
 from quorate.gateway.http.writing import FeatureBody
 from tests import kcat
+from tests.browsers import showing
 from tests.clusters import Started, until, up
 from tests.mqtt.brokers import Broker, Client
 from tests.mqtt.log import owners, read
@@ -144,7 +145,8 @@ def test_a_broker_that_was_lost_for_a_while_lets_go_whom_the_other_has(
 def test_a_broker_is_killed(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
     """A publisher at the surviving broker goes on all the while, and the session moves: nothing that was acknowledged
     to the publisher is lost, not even a message that was just on its way to the reader; the session has one owner at
-    any offset, of epochs that grow, and kcat reads its key there.
+    any offset, of epochs that grow, kcat reads its key there, and the page
+    shows it at the second broker.
     """
     one, other = two
     meter, reader, over = client("meter"), client("reader"), Event()
@@ -181,6 +183,11 @@ def test_a_broker_is_killed(cluster: Started, two: tuple[Broker, Broker], client
     assert [member for _, member in had["reader"]] == [one.name, other.name]
     keys = kcat.keys(log(cluster))
     assert {keys[epoch] for epoch, _ in had["reader"]} == {"session/default/reader"}
+    with showing(cluster) as page:
+        page.open("/session/reader").passes(len(keys) - 1)
+        assert f"Connected to {other.name}" in page.text(".headline .lead")
+        assert page.texts("#p-subscriptions tbody th") == ["meters/#"]
+        assert page.texts("#p-history .row .ty").count("SessionOpened") == len(had["reader"])
 
 
 def test_a_will_is_published_once(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
