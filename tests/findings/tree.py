@@ -193,6 +193,20 @@ def cluster(tree: Path, size: int = 3) -> Iterator[Cluster]:
         shutil.rmtree(folder)
 
 
+@contextmanager
+def program(tree: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Another program of the checkout that says when it is ready; killed if it still runs at the end."""
+    command = [str(tree / ".venv/bin/python"), "-m", "quorate", *words]
+    process = subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "it ended"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def put_back(copy: Path, place: Path) -> None:
     """A copy in the place of a directory."""
     shutil.rmtree(place)

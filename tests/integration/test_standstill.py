@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from quorate.gateway.http.answers import Status
 from quorate.wire.remoting import FrameSplitter, decode_header, encode_request
 from quorate.wire.remoting_headers import ApplyBrokerIdFields, CreateTopicFields, RequestCode
+from tests.bench.harness import Ours, Run, build_tools, load
+from tests.clusters import free_ports, running
 from tests.kills.cluster import Cluster
 
 IDS = 10_000
@@ -185,3 +188,21 @@ def test_a_leader_that_hangs_is_replaced(tmp_path: Path) -> None:
             assert statistics.median(calm) < 0.5
         if len(lagging) >= 10:
             assert statistics.median(took_s / timeout_s for took_s, timeout_s in lagging) < 1.7
+
+
+@pytest.mark.bench  # It takes eleven minutes, and a machine that does nothing else.
+@pytest.mark.timeout(1200)
+def test_ten_minutes_without_a_fault_change_no_leader(tmp_path: Path) -> None:
+    """The demonstration with its killer off, Spark, views and page beside it, and a closed loop of 64 clients at its
+    leader for ten minutes: whoever led goes on leading, and every commit is answered.
+    """
+    words = ["demo", "-o", "json", "--every", "0", "--data-dir", str(tmp_path / "d")]
+    run = Run(tmp_path, build_tools(tmp_path), 100, "calm")
+    with running([*words, "--base-port", str(free_ports(130))], tmp_path / "d") as demo:
+        cluster = Ours(demo)
+        leader = cluster.leader()
+        term = demo.node().get("/v1/status", Status).term
+        found = [load(run, "commits", cluster.rpc(leader), 64, 0.0, f"calm-{part}") for part in range(6)]
+        print(f"{sum(figure['operations'] for figure in found):,} commits")
+        assert [figure["errors"] for figure in found] == [0] * len(found)
+        assert (cluster.leader()["id"], demo.node().get("/v1/status", Status).term) == (leader["id"], term)

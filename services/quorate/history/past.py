@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from quorate.clock import Scheduler
+from quorate.consensus.ports import Term
 from quorate.consensus.storage.event_log import EventLog, parse_batch
 from quorate.controller import ReadView, ReplicatedState
 from quorate.errors import QuorateError
@@ -37,6 +38,8 @@ BATCH_BYTES = 16 * 1024
 """Batches handed over in one message."""
 Ready = partial[bool]
 """``EventLog.ready`` of a place."""
+TermAndTime = tuple[Term, int]
+"""Of an event; Unix ms."""
 SWEEP_S = 0.25
 """How often deadlines are looked at, at least."""
 
@@ -109,7 +112,7 @@ class Past:
         self._metrics = metrics
         self._questions: deque[_Question] = deque()
         self._wanted: deque[int] = deque()
-        self._states: dict[int, State] = {}
+        self._states: dict[int, tuple[State, TermAndTime]] = {}
         self._runners = [_Runner(self) for _ in range(settings.workers)]
         self._sweeping = False
         self.replays = 0
@@ -121,9 +124,9 @@ class Past:
         """The state after the events 0 … ``offset`` - 1, which must be applied here; now or within ``timeout_s``, at
         most ``answer_timeout_s``.
         """
-        state = self._machine.state if offset == self._machine.offset else self._states.get(offset)
-        if state is not None:
-            done(self._view(offset, state))
+        found = (self._machine.state, self.log.newest) if offset == self._machine.offset else self._states.get(offset)
+        if found is not None:
+            done(_view(offset, *found))
         elif len(self._questions) >= self.settings.questions_max:
             done(NoAnswer("crowded", f"{len(self._questions)} questions about the past wait already"))
         else:
@@ -142,10 +145,6 @@ class Past:
         for runner in self._runners:
             runner.close()
 
-    def _view(self, offset: int, state: State) -> ReadView:
-        term, time_ms = self.log.stamp_before(offset)
-        return ReadView(state, offset, term, time_ms, Silence())
-
     def _dispatch(self) -> None:
         asked = {question.offset for question in self._questions}
         self._wanted = deque(offset for offset in self._wanted if offset in asked)
@@ -154,12 +153,12 @@ class Past:
                 self.replays += 1
                 runner.begin(self._wanted.popleft())
 
-    def found(self, offset: int, state: State) -> None:
-        """A replay ended."""
-        self._states[offset] = state
+    def found(self, offset: int, state: State, last: TermAndTime) -> None:
+        """A replay ended. ``last``: of the event before ``offset``."""
+        self._states[offset] = (state, last)
         while len(self._states) > self.settings.states_max:
             del self._states[next(iter(self._states))]
-        view = self._view(offset, state)
+        view = _view(offset, state, last)
         self._end(lambda question: question.offset == offset, view)
         self._dispatch()
 
@@ -195,6 +194,10 @@ class Past:
             self._watch()
 
 
+def _view(offset: int, state: State, last: TermAndTime) -> ReadView:
+    return ReadView(state, offset, *last, Silence())
+
+
 class _Runner:
     """One process, while there is one, and what it is doing; a ``Listener``."""
 
@@ -203,6 +206,8 @@ class _Runner:
         self.link: Link | None = None
         self.stop: int | None = None
         """The offset wanted; None: idle."""
+        self._last: TermAndTime = (Term(0), 0)
+        """Term and time of the event before it."""
         self._kept: list[int] = []
         self._pairs: list[Pair] = []
         self._source: Iterator[Order | Ready] | None = None
@@ -245,6 +250,9 @@ class _Runner:
             base, count, _, _ = parse_batch(some[-1])
             at = base + count
             yield Batches(some)
+        if stop:
+            yield partial(log.ready, stop - 1, 1)
+        self._last = log.stamp_before(stop)
         yield End()
 
     def _checkpoint(self, offset: int) -> Generator[Order, None, bool]:
@@ -304,7 +312,7 @@ class _Runner:
             case Done(kept):
                 self._kept = kept
                 stop, pairs = self._rest()
-                in_slices(restoring(pairs), self._past.scheduler, partial(self._restored, stop))
+                in_slices(restoring(pairs), self._past.scheduler, partial(self._restored, stop, self._last))
             case Failed(reason):
                 stop, _ = self._rest()
                 self._past.failed(stop, reason)
@@ -316,13 +324,13 @@ class _Runner:
         self._since = self._past.scheduler.monotonic()
         return stop, pairs
 
-    def _restored(self, stop: int, made: Callable[[], State]) -> None:
+    def _restored(self, stop: int, last: TermAndTime, made: Callable[[], State]) -> None:
         try:
             state = made()
         except QuorateError as error:
             self._past.failed(stop, str(error))
         else:
-            self._past.found(stop, state)
+            self._past.found(stop, state, last)
 
     def gone(self, reason: str) -> None:
         """It ended; nothing is called any more."""

@@ -1,6 +1,7 @@
 """Any offset is answered as the fold of the events before it says, whatever is kept, lost, or too much."""
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -67,11 +68,32 @@ def test_the_state_at_any_offset_is_the_fold_of_the_events_before_it(every: int,
     assert times.fatal == []
 
 
-def test_what_left_memory_is_read_beside_the_loop() -> None:
-    """One read at a time, each handed over when it is at hand; what else wakes it meanwhile reads nothing."""
+def test_what_left_memory_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One read at a time, each handed over when it is at hand; what else wakes it meanwhile reads nothing, and the loop
+    reads nothing at all.
+    """
     times = lived(HistorySettings(checkpoint_events=10_000))
     end, reader = times.bench.controller.offset, times.bench.reader
-    times.bench.machine._log.reload()
+    log = times.bench.machine._log
+    log.reload()
+    cold, from_store, by_loop, beside = log._cold, log._from_store, list[int](), False
+    assert cold is not None
+    read = cold._read
+
+    def read_beside(offset: int, max_bytes: int) -> list[bytes]:
+        nonlocal beside
+        beside = True
+        found = read(offset, max_bytes)
+        beside = False
+        return found
+
+    def noted(offset: int, end: int) -> Iterator[bytes]:
+        if not beside:
+            by_loop.append(offset)
+        return from_store(offset, end)
+
+    monkeypatch.setattr(cold, "_read", read_beside)
+    monkeypatch.setattr(log, "_from_store", noted)
     reader.held = True
     answers: list[ReadView | NoAnswer] = []
     times.past.at(end - 1, answers.append)
@@ -83,6 +105,7 @@ def test_what_left_memory_is_read_beside_the_loop() -> None:
         times.bench.after(0.01)
     (view,) = answers
     assert isinstance(view, ReadView)
+    assert by_loop == []
     assert plain(view.state) == plain(times.folded(end - 1))
 
 

@@ -244,12 +244,19 @@ class EventLog:
     # ── terms and times ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def stamp_before(self, offset: int) -> tuple[Term, int]:
-        """Term and time (Unix ms) of the last event before ``offset``; zeros at 0. Raises UsageError, StorageError."""
+        """Term and time (Unix ms) of the last event before ``offset``; zeros at 0. It takes one batch, read as by
+        ``read``. Raises UsageError, StorageError.
+        """
         self._check_range(offset)
         if offset == 0:
             return Term(0), 0
-        _, term, _, latest_ms = _HEADER.unpack_from(next(self._from(offset - 1)))
+        _, term, _, latest_ms = _HEADER.unpack_from(self.read(offset - 1, 1)[0])
         return Term(term), latest_ms
+
+    @property
+    def newest(self) -> tuple[Term, int]:
+        """The same of the last event of all, which memory has."""
+        return self.term_starts[-1][0] if self.term_starts else Term(0), self.newest_ms
 
     @property
     def newest_ms(self) -> int:
