@@ -36,7 +36,7 @@ BEATS = (("heartbeats pipelined", 64, 0.0), ("heartbeats 10000/s", 500, 10_000.0
 LATENCIES = ("p50_us", "p99_us", "p999_us", "max_us")
 """Of a load; of heartbeats, which nobody answers, they say nothing."""
 SETTLE_S, REST_S = 2.0, 10.0
-"""After a cluster began; and how long it is watched at rest."""
+"""After a cluster began; and how long each node is watched at rest."""
 HELD = 0.95
 """Of an open loop's rate, at least."""
 
@@ -397,10 +397,10 @@ def ours(run: Run, *words: str) -> Iterator[Ours]:
             yield cluster
 
 
-def rest(cluster: Ours) -> Figure:
+def rest(cluster: Ours, seconds: float = REST_S) -> Figure:
     """CPU of the leader and of a follower of whom nobody asks anything, in per cent of a core."""
     time.sleep(SETTLE_S)
-    leader, follower = (cpu_share(node["pid"], REST_S) for node in (cluster.leader(), cluster.follower()))
+    leader, follower = (cpu_share(node["pid"], seconds) for node in (cluster.leader(), cluster.follower()))
     return {"leader_pct": round(100 * leader, 2), "follower_pct": round(100 * follower, 2)}
 
 

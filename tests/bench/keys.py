@@ -25,8 +25,10 @@ def keys(run: Run) -> None:
             run.take(f"keys {name}", partial(_measured, run, pids, mode, port, clients, f"keys {name}"))
         run.take("keys remoting 1", partial(load, run, "commits", cluster.rpc(leader), 1, 0, "keys-remoting-1"))
         run.take("keys lone", partial(_lone, run))
-        again = partial(load, run, "commits", port, 64, 0, "profiled-keys", tool="etcd")
-        profile(run, leader["pid"], "keys", again)
+        for name, clients in (("keys", 64), ("keys lone", 1)):
+            file = f"profiled-{name.replace(' ', '-')}"
+            again = partial(load, run, "commits", port, clients, 0, file, tool="etcd")
+            profile(run, leader["pid"], name, again)
 
 
 def _lone(run: Run) -> Figure:

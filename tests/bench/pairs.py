@@ -49,7 +49,7 @@ def pairs(run: Run) -> None:
 
 
 def _at_rest(cluster: Ours) -> Figure:
-    return rest(cluster) | {"rss_mib": round(rss_mib(cluster.leader()["pid"]), 1)}
+    return rest(cluster, 5.0) | {"rss_mib": round(rss_mib(cluster.leader()["pid"]), 1)}
 
 
 def compared(other: list[Figure], this: list[Figure], names: Sequence[str]) -> Figure:
