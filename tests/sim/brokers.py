@@ -93,13 +93,15 @@ class Broker:
         self._asked_for: set[int] = set()
         self._silent_until = 0.0
         self._busy_until = 0.0
+        self.away_until = 0.0
+        """It is not started before, whoever meant to."""
         self._asked = 0
         """Requests made; only the answer to the last is heard, as the others were given up on."""
         self._connections: dict[NodeId, Connection] = {}
 
     def boot(self) -> None:
         """A process starts; it remembers its id, its log, and nothing else."""
-        if self.alive:
+        if self.alive or self._world.now < self.away_until:
             return
         self.alive = True
         self._life += 1
@@ -300,6 +302,7 @@ class Fleet:
         master = self.cluster.world.random.choice(masters)
         before = self._elections[master.broker_set]
         master.die()
+        master.away_until = self.cluster.world.now + GONE_S
         self.cluster.world.after(GONE_S, master.boot)
         return lambda: self._elections[master.broker_set] > before
 

@@ -374,6 +374,12 @@ class SimDisk:
         self.torn_writes += size < len(write.data)
         return _Write(write.name, write.offset, write.data[:size])
 
+    def settle(self, name: str) -> None:
+        """What reads see of a file is all there is of it: no write to it is under way any more."""
+        self.image[name] = bytearray(self.view[name])
+        self._unsynced = [write for write in self._unsynced if write.name != name]
+        self._clean = [write for write in self._clean if write.name != name]
+
     def wipe(self) -> None:
         """The directory is lost (the process must be dead)."""
         self.view, self.image, self._unsynced, self._clean = {}, {}, [], []

@@ -427,7 +427,8 @@ class Nemesis:
         self._cluster.forgetful.add(node)  # Until it is seen to vote.
         self._cluster.lost_at[node] = self._cluster.world.now  # In the last frames it looks like a crash to the node.
         host = self._cluster.hosts[node]
-        applied = read_applied(host.store)
+        with host.store.readable():
+            applied = read_applied(host.store)
         damage = damage_journal(host.disk, self._random, 0 if applied is None else applied.durable_seq)
         self._cluster.counts[f"rot: {damage}"] += 1
         return True
@@ -660,6 +661,7 @@ def damage_journal(disk: SimDisk, random: Random, known_seq: int) -> str:
     disk.hurt = True
     content = disk.view[name]
     used = len(content.rstrip(b"\0"))
+    disk.settle(name)
     kind = random.choice(("bit", "bit", "lost sector", "misdirected sector", "truncation", "deletion"))
     if kind == "deletion":
         for files in (disk.view, disk.image):

@@ -25,8 +25,10 @@ WITH_KEYS: Final = "a lease ends with its keys, and with these alone"
 ENDS: Final = "a lease ends in its time, however often the leader changes"
 IDLE_S: Final = 0.5
 """A pause between two commits that is longer counts as none of a leader's time."""
-LATE_S: Final = 3.5
-"""For a last word that is on its way, and what is noticed by sweeps and tried again."""
+LATE_S: Final = 5.0
+"""For a last word that is on its way, what is noticed by sweeps and tried again, and for starts: of a lone node that is
+killed three times a second each counts as time in which somebody led.
+"""
 TTL_S: Final = 1
 """The shortest: what is left of it must run out in the time a run has."""
 FAST: Final = 1.05

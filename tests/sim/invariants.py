@@ -24,6 +24,7 @@ from quorate.consensus.transport.codec import (
     AppendEntries,
     RejoinIndex,
     RequestVote,
+    SnapshotChunk,
     VoteGranted,
     YouLost,
     decode,
@@ -83,6 +84,7 @@ MOMENTS = {
 }
 """What is counted → what the coverage table and the directed climates call it."""
 _APPENDS = encode(AppendEntries(Term(0), 0, Index(0), Term(0), Index(0), ()))[0]
+_CHUNK = encode(SnapshotChunk(Term(0), 0, 0, 0, last=True, payload=b""))[0]
 _VOUCHES = frozenset(
     encode(message)[0]
     for message in (
@@ -304,6 +306,9 @@ class Invariants:
     def leaving(self, process: Process, peer: NodeId, frame: bytes) -> None:
         """What a frame vouches for must be on the disk."""
         kind = frame[0]
+        if kind == _CHUNK:
+            self.cluster.counts["snapshot chunks"] += 1
+            return
         if kind == _APPENDS:
             self._lead(Term(int.from_bytes(frame[1:9])), process)  # Its entries are looked at where they arrive.
             return

@@ -302,8 +302,9 @@ class Brokers:
             raise ViolationError(OWNER, f"{event} at {offset} is not about the last opening")
         match event:
             case SessionDisconnected():
+                if not session.gone_ms:  # One that is gone stays gone since then.
+                    session.seen = self._lost_at.get(session.member_epoch, self.cluster.world.now)
                 session.gone_ms, session.expiry_s = event.disconnected_ms, event.expiry_s
-                session.seen = self._lost_at.get(session.member_epoch, self.cluster.world.now)
             case WillDecided():
                 if event.session_epoch in self._decided:
                     raise ViolationError(WILL_ONCE, f"{event}, a second time")

@@ -64,6 +64,8 @@ BALANCE = BalanceSettings(period_s=0.4, rest_s=0.4, moves_max=2)
 """One seed of so many has members of the journal."""
 FAULTS_S = 5.0
 PEACE_S = 8.0
+SLOW = 10
+"""Times as long for what a slow disk reads batch by batch: snapshots of a thousand of them."""
 STEP_S = 0.1
 
 
@@ -214,7 +216,7 @@ class Simulation:
             client.stop()
         hosts = self.cluster.hosts.values()
         self._wait("what is rotten in a store is not found", lambda: not any(h.store.hurt for h in hosts))
-        self._wait("the nodes do not become equal", self._equal)
+        self._wait("the nodes do not become equal", self._equal, lambda: self.cluster.counts["snapshot chunks"])
         self._wait("a watch is not told everything", lambda: self.watches.settled)
         self._break_links()
         self._set_down()
@@ -231,10 +233,11 @@ class Simulation:
         a master too; and with room again what grows is taken.
         """
         cluster, random, seen = self.cluster, self.world.random, self.invariants
-        everybody = len(cluster.voters)  # One that is still without its state could not help to elect a leader.
+        # One that is still without the log could not help to elect a leader: it does not know yet whether it votes.
         self._wait(
             "not everybody votes",
-            lambda: sum(process.node.engine.voting for process in cluster.processes()) == everybody,
+            lambda: all(cluster.votes(node) and cluster.founded(node) for node in cluster.voters),
+            lambda: cluster.counts["snapshot chunks"],
         )
         low, refused = random.choice(cluster.voters), cluster.counts["growth refused"]
         cluster.set_free((low,), LITTLE)
@@ -378,10 +381,14 @@ class Simulation:
         ends = {(process.node.offset, process.node.engine.applied_index) for process in processes}
         return len(ends) == 1 and all(process.node.engine.voting for process in processes)
 
-    def _wait(self, complaint: str, done: Callable[[], bool]) -> None:
-        deadline = self.world.now + PEACE_S
+    def _wait(self, complaint: str, done: Callable[[], bool], moves: Callable[[], int] = lambda: 0) -> None:
+        """For ``PEACE_S``; and on, ``SLOW`` times as long, while something ``moves`` that is needed first."""
+        deadline, moved = self.world.now + PEACE_S, moves()
+        longest = self.world.now + PEACE_S * SLOW
         while not done():
-            if self.world.now >= deadline:
+            if self.world.now >= deadline and moves() > moved and deadline < longest:
+                deadline, moved = deadline + PEACE_S, moves()
+            elif self.world.now >= deadline:
                 raise ViolationError(PROGRESS, f"{complaint} within {PEACE_S} s: {self._picture()}")
             self.world.run_until(self.world.now + STEP_S)
 

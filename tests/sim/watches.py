@@ -20,6 +20,7 @@ from types import coroutine
 from typing import Any, Final
 
 from quorate.controller import ReadView
+from quorate.errors import StorageError
 from quorate.events import Event, KeyDeleted, KeyPut, Stamp, raw_name
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
@@ -266,6 +267,9 @@ class _Line:
             step: Any = self._next or self._answers.__anext__()
             try:
                 step.send(None)
+            except (StorageError, StopAsyncIteration):  # The log is rotten there: the call fails, its node stops.
+                self._next = None
+                return
             except StopIteration as end:
                 self._next = None
                 self._send(end.value)
