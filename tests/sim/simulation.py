@@ -233,10 +233,11 @@ class Simulation:
         a master too; and with room again what grows is taken.
         """
         cluster, random, seen = self.cluster, self.world.random, self.invariants
-        # One that is still without the log could not help to elect a leader: it does not know yet whether it votes.
+        everybody = len(cluster.voters)
+        # One that is still without the log could not help to elect a leader: it does not know yet whether it may vote.
         self._wait(
             "not everybody votes",
-            lambda: all(cluster.votes(node) and cluster.founded(node) for node in cluster.voters),
+            lambda: everybody == sum(one.node.engine.voting and one.node.offset > 0 for one in cluster.processes()),
             lambda: cluster.counts["snapshot chunks"],
         )
         low, refused = random.choice(cluster.voters), cluster.counts["growth refused"]
