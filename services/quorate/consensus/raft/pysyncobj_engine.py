@@ -21,19 +21,21 @@ from importlib.metadata import version
 from math import nextafter
 from typing import Any
 
-from pysyncobj import SyncObj, SyncObjConf, syncobj
-from pysyncobj.journal import Journal as PySyncObjJournal
-from pysyncobj.node import Node
-from pysyncobj.transport import Transport
-
 from quorate.consensus.journal.journal import Journal
 from quorate.consensus.ports import Index, NodeId, Term
+from quorate.consensus.raft.absent import absent
 from quorate.consensus.raft.common import EnginePorts
 from quorate.consensus.raft.core import CoreEvents, Role
 from quorate.consensus.raft.engine import GuardedEngine
 from quorate.consensus.raft.guard import Show
 from quorate.consensus.settings import EngineSettings
 from quorate.errors import InvariantBrokenError, UsageError
+
+with absent("cryptography"):  # Seven megabytes, for passwords that nobody sets here.
+    from pysyncobj import SyncObj, SyncObjConf, syncobj
+    from pysyncobj.journal import Journal as PySyncObjJournal
+    from pysyncobj.node import Node
+    from pysyncobj.transport import Transport
 
 socket.inet_ntop = _socket.inet_ntop
 """pysyncobj puts one in its place that works on Windows alone, for the whole process."""
