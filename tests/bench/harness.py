@@ -404,21 +404,17 @@ def rest(cluster: Ours, seconds: float = REST_S) -> Figure:
     return {"leader_pct": round(100 * leader, 2), "follower_pct": round(100 * follower, 2)}
 
 
-def measured(
-    run: Run, cluster: Ours, mode: str, connections: int, rate: float, name: str, *, follower: bool = False
-) -> Figure:
-    """One load on the leader, or on a follower, with what it cost each node: CPU per operation, and syncs of the
-    journal.
-    """
+def measured(run: Run, cluster: Ours, mode: str, connections: int, rate: float, name: str) -> Figure:
+    """One load on the leader, with what it cost each node: CPU per operation, and syncs of the journal."""
     leader = cluster.leader()
     nodes = [leader, *(node for node in cluster.started.nodes if node is not leader)]
-    generator = start_load(run, mode, cluster.rpc(nodes[int(follower)]), connections, rate, name)
+    generator = start_load(run, mode, cluster.rpc(leader), connections, rate, name)
     before, syncs = [cpu_s(node["pid"]) for node in nodes], cluster.syncs()
     figure = finish_load(generator)
     spent = [cpu_s(node["pid"]) - used for node, used in zip(nodes, before, strict=True)]
     if cluster.leader() is not leader:
         raise RuntimeError("the leader changed meanwhile")
     figure["leader_cpu_us"] = round(spent[0] * 1e6 / figure["operations"], 1)
-    figure["follower_cpu_us"] = round((spent[1] if follower else max(spent[1:])) * 1e6 / figure["operations"], 1)
+    figure["follower_cpu_us"] = round(max(spent[1:]) * 1e6 / figure["operations"], 1)
     figure["syncs"] = [after - earlier for after, earlier in zip(cluster.syncs(), syncs, strict=True)]
     return figure

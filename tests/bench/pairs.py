@@ -17,14 +17,13 @@ from tests.bench.harness import LATENCIES, Figure, Ours, Run, measured, ours, re
 
 ROUNDS = 3
 LOADS: Final = (
-    ("1", "commits", 1, 0.0, False),
-    ("64", "commits", 64, 0.0, False),
-    ("reads 64", "reads", 64, 0.0, False),
-    ("reads 500/s", "reads", 16, 500.0, False),
-    ("reads 500/s, follower", "reads", 16, 500.0, True),
-    ("heartbeats 10000/s", "beats", 500, 10_000.0, False),
+    ("1", "commits", 1, 0.0),
+    ("64", "commits", 64, 0.0),
+    ("reads 64", "reads", 64, 0.0),
+    ("reads 500/s", "reads", 16, 500.0),
+    ("heartbeats 10000/s", "beats", 500, 10_000.0),
 )
-"""Name, mode, clients, rate (0: closed loop), asked of a follower?"""
+"""Name, mode, clients, rate (0: closed loop)."""
 COMPARED: Final = ("per_second", "p50_us", "p99_us", "leader_cpu_us", "follower_cpu_us")
 AT_REST: Final = ("leader_pct", "follower_pct", "rss_mib")
 
@@ -37,10 +36,10 @@ def pairs(run: Run) -> None:
             with programs_of(run.beside if tree == "other" else ""), ours(run) as cluster:
                 found = run.take(f"{tree} rest, {number}", partial(_at_rest, cluster))
                 rounds.setdefault((tree, "rest"), []).append(found)
-                for load, mode, clients, rate, follower in LOADS:
+                for load, mode, clients, rate in LOADS:
                     name = f"{tree} {load}, {number}"
                     file = name.replace(" ", "-").replace("/", "-")
-                    work = partial(measured, run, cluster, mode, clients, rate, file, follower=follower)
+                    work = partial(measured, run, cluster, mode, clients, rate, file)
                     rounds.setdefault((tree, load), []).append(run.take(name, work))
     for load, mode, *_ in LOADS:
         names = [name for name in COMPARED if mode != "beats" or name not in LATENCIES]
