@@ -3,17 +3,12 @@
 import http.client
 from pathlib import Path
 
+from tests.bench.harness import rss_mib
 from tests.clusters import free_ports
 from tests.findings.tree import Seen, cluster, program
 
 SPELLINGS, GROWN_MIB = 600, 20
 FONT = "fonts{}plex-sans.woff2"
-
-
-def rss_mib(pid: int) -> float:
-    """Resident memory."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(row.split()[1]) / 1024 for row in status.splitlines() if row.startswith("VmRSS:"))
 
 
 def look(tree: Path) -> Seen:

@@ -145,8 +145,7 @@ def test_a_broker_that_was_lost_for_a_while_lets_go_whom_the_other_has(
 def test_a_broker_is_killed(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
     """A publisher at the surviving broker goes on all the while, and the session moves: nothing that was acknowledged
     to the publisher is lost, not even a message that was just on its way to the reader; the session has one owner at
-    any offset, of epochs that grow, kcat reads its key there, and the page
-    shows it at the second broker.
+    any offset, of epochs that grow, kcat reads its key there, and the page shows it at the second broker.
     """
     one, other = two
     meter, reader, over = client("meter"), client("reader"), Event()
