@@ -77,6 +77,9 @@ KEPT = ROOT / ".run" / "tiers"
 GRACE_S = 45
 """For an interrupted step to end its processes."""
 PROCESSES = ["tests/integration", "tests/contract", "tests/etcd"]
+STOCK = [f"tests/{room}" for room in ("kafka_tools", "clients", "mirror", "projections", "mqtt")]
+TWO = ("-n", "2", "--dist", "loadfile")
+"""For files of tests that wait more than they work: two of them at a time."""
 BY_THE_CLOCK = [
     "tests/integration/test_demo.py",
     "tests/integration/test_review_node.py",
@@ -161,21 +164,17 @@ def test() -> list[Step]:
             "integration",
             1200,
             PROCESSES,
-            *("-n", "2", "--dist", "loadfile"),
+            *TWO,
             *(f"--ignore={path}" for path in BY_THE_CLOCK),
             JAVA_TOOL_OPTIONS=SHORT_LIVED,
         ),
         pytest("integration, by the clock", 600, BY_THE_CLOCK),
         pytest("kills", 900, ["tests/kills", "tests/linearizability"]),
         sim("simulator", "1..4000", 240, "--seconds", "120", "--at-least", "70"),
-        pytest("stock kafka tools", 900, ["tests/kafka_tools"]),
-        pytest("stock kafka clients", 900, ["tests/clients"]),
-        pytest("mirror into a real kafka", 900, ["tests/mirror"]),
-        pytest("projections", 900, ["tests/projections"]),
+        pytest("stock tools and clients, views, a mirror", 1200, STOCK, *TWO),
         pytest("stock rocketmq brokers", 900, ["tests/rocketmq"]),
-        pytest("stock mqtt brokers", 600, ["tests/mqtt"]),
-        pytest("spark", 900, ["tests/spark"], JAVA_TOOL_OPTIONS=SHORT_LIVED),
-        pytest("the page, and its data", 900, ["tests/browser", "tests/dashboard"], "-n", "2", "--dist", "loadfile"),
+        pytest("spark", 900, ["tests/spark"], *TWO, JAVA_TOOL_OPTIONS=SHORT_LIVED),
+        pytest("the page, and its data", 900, ["tests/browser", "tests/dashboard"], *TWO),
         pytest("every reader against a replay", 900, ["tests/equality"], JAVA_TOOL_OPTIONS=SHORT_LIVED),
     ]
 
@@ -190,19 +189,20 @@ def at_length() -> list[Step]:
             "oracles, kills, histories and damage, at length",
             2400,
             [f"tests/{room}" for room in waiting],
-            *("-n", "2", "--dist", "loadfile"),
+            *TWO,
             marks=marks,
         ),
-        pytest("spark, at length", 1200, ["tests/spark"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
+        pytest("spark, at length", 1200, ["tests/spark"], *TWO, marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("every reader, at length", 1200, ["tests/equality"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("every picture of the page", 300, ["tests/browser"], marks=marks),
     ]
 
 
 def everything() -> list[Step]:
-    """Oracles, long loops, all seeds, fuzzing."""
+    """Oracles, long loops, all seeds, fuzzing. What a longer run below holds too is left out of ``test``."""
+    held = {"simulator", "every reader against a replay"}
     return [
-        *(step for step in test() if step.name != "simulator"),  # All seeds hold those of the slice.
+        *(step for step in test() if step.name not in held),
         pytest("without the native leaf", 300, BYTES, "-n", "2", QUORATE_PURE="1"),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], "-n", "2", QUORATE_HYPOTHESIS="all"),
         *at_length(),

@@ -50,11 +50,11 @@ def address(started: Started) -> str:
 
 
 @contextmanager
-def showing(cluster: Started) -> Iterator[Screen]:
+def showing(browser: Browser, cluster: Started) -> Iterator[Screen]:
     """A window on a dashboard that follows all nodes of this cluster. Fails when the page said an error."""
     nodes = ",".join(node["kafka"] for node in cluster.nodes)
     words = ["dashboard", "--nodes", nodes, "--port", "0", "-o", "json"]
-    with running(words, cluster.folder.with_name("dashboard")) as started, headless() as browser:
+    with running(words, cluster.folder.with_name("dashboard")) as started:
         opened = context(browser)
         shown = Screen(opened.new_page(), address(started))
         yield shown

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Response
 
 from tests.browser.screen import Screen, whole
 from tests.browser.test_gallery import SIZES
-from tests.browsers import address, context
+from tests.browsers import context, showing
 from tests.clusters import Started, free_ports, gone, running, until
 from tests.contract.client import Remoting
 from tests.contract.names import MASTER, said, topic
@@ -47,16 +47,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
 @pytest.fixture(scope="module")
 def live(chromium: Browser, cluster: Started) -> Iterator[Screen]:
     """A window on a dashboard that follows that cluster."""
-    nodes = ",".join(node["kafka"] for node in cluster.nodes)
-    words = ["dashboard", "--nodes", nodes, "--port", "0", "-o", "json"]
-    with running(words, cluster.folder.with_name("dashboard")) as started:
-        opened = context(chromium)
-        shown = Screen(opened.new_page(), address(started))
+    with showing(chromium, cluster) as shown:
         until(lambda: healthy(shown, cluster), "a healthy cluster on the page's service")
         yield shown
-        opened.close()
-    shown.forgive("502")
-    shown.assert_quiet()
+        shown.forgive("502")
 
 
 def healthy(screen: Screen, cluster: Started) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from quorate.gateway.http.answers import Status
 from tests import kcat
-from tests.browsers import showing
+from tests.browsers import headless, showing
 from tests.clusters import Started, quorate, until, up
 from tests.peers import peer
 
@@ -162,7 +162,7 @@ def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
     assert "key /gone was deleted" in log
     read = list(kcat.keys(node["kafka"]).values())
     assert [read.count(f"key/default/{key}") for key in ("/kept", "/gone", "/seen/k")] == [1, 2, 6]
-    with showing(cluster) as page:
+    with headless() as browser, showing(browser, cluster) as page:
         assert [len(page.history_of_key(key, len(read) - 1)) for key in ("/kept", "/gone", "/seen/k")] == [1, 2, 6]
         assert page.open("/key/%2Fkept").text("#p-value pre") == "x"
         assert "not heard for" in page.open("/key/%2Fgone").text(".kh td.wrap")

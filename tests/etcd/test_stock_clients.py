@@ -16,7 +16,7 @@ from quorate.gateway.http.answers import Done, Status
 from quorate.gateway.http.writing import FeatureBody
 from tests import kcat
 from tests.browser.screen import Screen
-from tests.browsers import showing
+from tests.browsers import headless, showing
 from tests.clusters import Started, quorate, until, up
 from tests.etcd.drivers import Driver, driven, python
 from tests.peers import peer
@@ -71,7 +71,7 @@ def lines(told: dict[str, Driver], kind: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def page(cluster: Started) -> Iterator[Screen]:
     """A window on the page of this cluster."""
-    with showing(cluster) as shown:
+    with headless() as browser, showing(browser, cluster) as shown:
         yield shown
 
 

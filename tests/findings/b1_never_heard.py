@@ -1,12 +1,11 @@
 """B1: brokers that applied for an id and are never heard make every pass longer, until leaders are deposed."""
 
-import json
 import struct
 import time
 from pathlib import Path
 from statistics import median
 
-from tests.findings.lines import line
+from tests.findings.lines import asked, line
 from tests.findings.tree import Node, Seen, cluster, until
 
 IDS, WINDOW, WRITES = 9_000, 64, 40
@@ -25,11 +24,8 @@ def apply_for_ids(port: int) -> None:
             answers.read(size)
 
         for number in range(IDS):
-            fields = {"clusterName": "c", "brokerName": f"nobody-{number}", "appliedBrokerId": "1"}
-            fields["registerCheckCode"] = "h:1;1"
-            header = {"code": 1013, "opaque": number, "flag": 0, "language": "JAVA", "version": 0, "extFields": fields}
-            data = json.dumps(header).encode()
-            client.sendall(struct.pack(">II", 4 + len(data), len(data)) + data)
+            names = {"clusterName": "c", "brokerName": f"nobody-{number}"}
+            client.sendall(asked(1013, number, **names, appliedBrokerId=1, registerCheckCode="h:1;1"))
             if number >= WINDOW:
                 answered()
         for _ in range(WINDOW):

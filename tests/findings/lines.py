@@ -26,12 +26,18 @@ def told(port: int, data: bytes, within_s: float = 3.0) -> tuple[bytes, bool]:
     return found, True
 
 
+def asked(code: int, opaque: int, **fields: object) -> bytes:
+    """The frame of a request with a JSON header."""
+    texts = {name: str(value) for name, value in fields.items()}
+    header = {"code": code, "opaque": opaque, "flag": 0, "language": "JAVA", "version": 0, "extFields": texts}
+    data = json.dumps(header).encode()
+    return struct.pack(">II", 4 + len(data), len(data)) + data
+
+
 def remoting(port: int, code: int, **fields: object) -> dict[str, Any]:
     """The header of the answer to one request with a JSON header."""
-    texts = {name: str(value) for name, value in fields.items()}
-    header = json.dumps({"code": code, "opaque": 1, "flag": 0, "language": "JAVA", "version": 0, "extFields": texts})
     with line(port) as client, client.makefile("rb") as answers:
-        client.sendall(struct.pack(">II", 4 + len(header), len(header)) + header.encode())
+        client.sendall(asked(code, 1, **fields))
         _, size = struct.unpack(">II", answers.read(8))
         found: dict[str, Any] = json.loads(answers.read(size & 0xFFFFFF))
         return found

@@ -16,7 +16,7 @@ from quorate.events import SessionOwnerLost, WillAcknowledged, WillDecided, Will
 from quorate.gateway.http.answers import Done
 from quorate.gateway.http.writing import FeatureBody
 from tests import kcat
-from tests.browsers import showing
+from tests.browsers import headless, showing
 from tests.clusters import Started, until, up
 from tests.mqtt.brokers import Broker, Client
 from tests.mqtt.log import owners, read
@@ -182,7 +182,7 @@ def test_a_broker_is_killed(cluster: Started, two: tuple[Broker, Broker], client
     assert [member for _, member in had["reader"]] == [one.name, other.name]
     keys = kcat.keys(log(cluster))
     assert {keys[epoch] for epoch, _ in had["reader"]} == {"session/default/reader"}
-    with showing(cluster) as page:
+    with headless() as browser, showing(browser, cluster) as page:
         page.open("/session/reader").passes(len(keys) - 1)
         assert f"Connected to {other.name}" in page.text(".headline .lead")
         assert page.texts("#p-subscriptions tbody th") == ["meters/#"]
