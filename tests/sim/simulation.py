@@ -384,13 +384,13 @@ class Simulation:
 
     def _wait(self, complaint: str, done: Callable[[], bool], moves: Callable[[], int] = lambda: 0) -> None:
         """For ``PEACE_S``; and on, ``SLOW`` times as long, while something ``moves`` that is needed first."""
-        deadline, moved = self.world.now + PEACE_S, moves()
-        longest = self.world.now + PEACE_S * SLOW
+        began, moved = self.world.now, moves()
+        deadline, longest = began + PEACE_S, began + PEACE_S * SLOW
         while not done():
             if self.world.now >= deadline and moves() > moved and deadline < longest:
                 deadline, moved = deadline + PEACE_S, moves()
             elif self.world.now >= deadline:
-                raise ViolationError(PROGRESS, f"{complaint} within {PEACE_S} s: {self._picture()}")
+                raise ViolationError(PROGRESS, f"{complaint} within {deadline - began:.0f} s: {self._picture()}")
             self.world.run_until(self.world.now + STEP_S)
 
     def _picture(self) -> str:
