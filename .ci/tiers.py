@@ -192,7 +192,7 @@ def at_length() -> list[Step]:
             *TWO,
             marks=marks,
         ),
-        pytest("spark, at length", 1200, ["tests/spark"], *TWO, marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
+        pytest("spark, at length", 1200, ["tests/spark"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("every reader, at length", 1200, ["tests/equality"], marks=marks, JAVA_TOOL_OPTIONS=SHORT_LIVED),
         pytest("every picture of the page", 300, ["tests/browser"], marks=marks),
     ]

@@ -78,6 +78,7 @@ def test_kills_and_power_failures_under_load_lose_nothing(tmp_path: Path, librar
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_twenty_rounds_of_kills_and_power_failures_lose_nothing(tmp_path: Path, library: Path) -> None:
     """The same, twenty rounds."""
     counts = campaign(tmp_path, library, rounds=20, seed=2)

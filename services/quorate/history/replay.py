@@ -17,6 +17,8 @@ from quorate.model.state import EMPTY, State
 from quorate.wire.avro import decode_events
 
 PAIRS_PER_FRAME = 64
+BYTES_PER_FRAME = 1024 * 1024
+"""Of rows, after which a message ends: its last may be longer, as long as an entry may be."""
 FRAME = struct.Struct("!I")
 
 
@@ -184,11 +186,12 @@ def spacing(state: State, events: int) -> int:
 
 def told(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[Rows]:
     """Rows in messages of bounded size."""
-    some: list[tuple[bytes, bytes]] = []
+    some, size = list[tuple[bytes, bytes]](), 0
     for pair in pairs:
         some.append(pair)
-        if len(some) == PAIRS_PER_FRAME:
+        size += len(pair[0]) + len(pair[1])
+        if len(some) == PAIRS_PER_FRAME or size >= BYTES_PER_FRAME:
             yield Rows(some)
-            some = []
+            some, size = [], 0
     if some:
         yield Rows(some)

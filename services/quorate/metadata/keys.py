@@ -97,7 +97,7 @@ def _decided(state: State, operation: PutKey | DeleteKeys | Transact) -> Decisio
         elif isinstance(operation, PutKey) and operation.lease and operation.lease not in state.leases:
             return _LEASE_NOT_FOUND  # As etcd: before the key is looked for, but not within a transaction.
         writes = _Writes(state)
-        reply = writes.run(operation)
+        reply = writes.decide(operation)
     except _Refused as refused:
         return refused.refusal
     return Decision(numbered(writes.events), reply)
@@ -221,7 +221,14 @@ class _Writes:
         """Bytes of keys that it is answered with."""
         self._deleted_bytes = 0
         self._joined: dict[int, tuple[int, int]] = {}
-        """Keys that this decision attached, by lease, and the bytes of their names."""
+        """By how many keys this decision changed each lease, and by how many bytes of their names."""
+
+    def decide(self, operation: KeyOperation) -> KeyReply:
+        """Do it, and answer, if every lease can hold what it would."""
+        reply = self.run(operation)
+        for lease in self._joined:
+            self._check_lease(lease)
+        return reply
 
     def run(self, operation: KeyOperation) -> KeyReply:
         """Do it, and answer."""
@@ -266,8 +273,11 @@ class _Writes:
             value = before.value if put.keep_value else value
             lease = before.lease if put.keep_lease else lease
         text = ordered_name(put.key)
-        if lease:
-            self._attach(lease, 0 if before is None else before.lease, len(text))
+        if lease and lease not in self._leases:
+            raise _Refused(_LEASE_NOT_FOUND)
+        self._attach(lease, 1, len(text))
+        if before is not None:
+            self._attach(before.lease, -1, -len(text))
         self.events.append(KeyPut(key=text, value=value, lease=lease, following=0))
         self.keys = self.keys.set(
             put.key,
@@ -282,14 +292,17 @@ class _Writes:
         )
         return KeyIsPut(previous=before if put.previous else None)
 
-    def _attach(self, lease: int, before: int, taken: int) -> None:
+    def _attach(self, lease: int, keys: int, size: int) -> None:
+        """So many keys more, or fewer, go with it."""
+        if lease:
+            keys_before, size_before = self._joined.get(lease, (0, 0))
+            self._joined[lease] = keys_before + keys, size_before + size
+
+    def _check_lease(self, lease: int) -> None:
         """A lease that could not end would live for ever: its end is one entry, and deletes all of its keys."""
-        if lease not in self._leases:
-            raise _Refused(_LEASE_NOT_FOUND)
-        if lease == before:
+        keys, size = self._joined[lease]
+        if keys <= 0 and size <= 0:
             return
-        keys, size = self._joined.get(lease, (0, 0))
-        keys, size = self._joined[lease] = keys + 1, size + taken
         if len(self._attached.get(lease, OrderedMap())) + keys > LEASE_KEYS_MAX:
             raise _Refused(refuse("LeaseIsFull", f"a lease holds at most {LEASE_KEYS_MAX} keys"))
         if self._attached_bytes.get(lease, 0) + size > DELETED_BYTES_MAX:
@@ -305,6 +318,7 @@ class _Writes:
         if delete.previous:
             self._answer(before for _, before in found)
         for name, before in found:
+            self._attach(before.lease, -1, -len(before.key))
             self.events.append(KeyDeleted(key=before.key, lease=before.lease, following=0))
             self.keys = self.keys.delete(name)
         previous = tuple(before for _, before in found) if delete.previous else ()

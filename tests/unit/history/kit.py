@@ -40,8 +40,11 @@ class InlineLink:
         self.held = False
         while self.waiting:
             for report in self.replay.take(self.waiting.popleft()):
-                if self.listener is not None:
-                    self.listener.report(read_report(framed(report)[FRAME.size :]))
+                body = framed(report)[FRAME.size :]
+                if len(body) > HistorySettings().frame_bytes_max:
+                    self.die(f"a message of {len(body)} bytes")
+                elif self.listener is not None:
+                    self.listener.report(read_report(body))
 
     def die(self, reason: str = "killed") -> None:
         listener, self.listener = self.listener, None

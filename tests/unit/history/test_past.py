@@ -14,11 +14,11 @@ from quorate.controller import ReadView
 from quorate.errors import StorageError, UsageError
 from quorate.history.checkpoints import MARK, NOTE, ROW, Checkpoints
 from quorate.history.past import NoAnswer
-from quorate.history.replay import Batches, Begin, Done, End, Failed, Replay, Rows
+from quorate.history.replay import Batches, Begin, Done, End, Failed, Replay, Rows, framed, told
 from quorate.history.settings import HistorySettings
 from quorate.metadata.commands import DeleteTopic, PutKey, PutTopic, RaiseFeatureLevel, RecordNodeStart
 from quorate.model.live import Silence
-from quorate.model.rows import from_rows
+from quorate.model.rows import from_rows, rows
 from quorate.wire.avro import decode_events
 from tests.unit.controller.bench import ADDRESSES, Line
 from tests.unit.history.kit import Times, plain
@@ -259,6 +259,22 @@ def test_from_a_checkpoint_to_the_next_are_four_events_for_each_of_its_rows() ->
     replayed = spaced(again)
     assert len(replayed) > 3
     assert replayed[-1] > 40
+
+
+def test_a_past_of_long_rows_is_told_in_messages_of_bounded_size() -> None:
+    """Neighbours of a megabyte each, more together than a message may have: the state of then is had."""
+    times = lived()
+    bench = times.bench
+    bench.done(RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2))
+    bench.done(RaiseFeatureLevel(level=2))
+    for number in range(14):
+        bench.done(PutKey(key=b"%02d" % number, value=b"v" * 1_000_000))
+    end = bench.controller.offset
+    bench.done(PutTopic(topic="last", read_queues=1, write_queues=1, permission=6))
+    found = at(times, end)
+    assert isinstance(found, ReadView), found
+    assert plain(found.state) == plain(times.folded(end))
+    assert all(len(framed(some)) < 3_000_000 for some in told(rows(found.state)))
 
 
 def spaced(times: Times) -> list[int]:

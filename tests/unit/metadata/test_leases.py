@@ -91,6 +91,9 @@ def test_a_lease_holds_a_bounded_number_of_keys() -> None:
     made.do(PutKey(key=b"x", lease=3))
     made.do(PutKey(key=b"x", lease=3))
     assert made.refused(PutKey(key=b"y", lease=3)).code == "LeaseIsFull"
+    made.do(Transact(success=(DeleteKeys(key=b"0"), PutKey(key=b"y", lease=3))))
+    made.do(Transact(success=(PutKey(key=b"z", lease=3), PutKey(key=b"1"))))
+    assert made.refused(PutKey(key=b"0", lease=3)).code == "LeaseIsFull"
     assert len(made.events(RevokeLease(lease=3))) == LEASE_KEYS_MAX + 1
 
 

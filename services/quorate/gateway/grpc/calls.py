@@ -170,8 +170,8 @@ class ServedCall:
 
     def more(self) -> None:
         """More came, or the last."""
-        stream = self._stream
-        if stream.ended and self._head.length not in (None, stream.counted):
+        stream, length = self._stream, self._head.length
+        if length is not None and (stream.counted > length or (stream.ended and stream.counted != length)):
             self._connection.refuse(stream, Http2Code.PROTOCOL_ERROR)
             return
         if self._begun and not self._method.streams_in:

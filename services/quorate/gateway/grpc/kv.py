@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterable
 from itertools import islice
 
+from quorate.events import ordered_name
 from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.asking import Asking, Call, in_turns
 from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, TIMED_OUT, CallError, StatusCode, refused
@@ -123,5 +124,5 @@ def _in_order(asked: RangeKeys) -> bool:
 
 
 def resource(key: bytes) -> str:
-    """How access knows a key."""
-    return "key/" + key.decode("utf-8", "backslashreplace")
+    """How access knows a key: by its text in the log, of which each key has one."""
+    return "key/" + ordered_name(key)

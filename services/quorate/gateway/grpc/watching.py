@@ -26,6 +26,8 @@ CHANGES_PER_TURN = 100
 """Entries that are looked at before other work gets its turn."""
 NOBODY_READS_S = 0.05
 """How long a stream whose watchers all wait for others' replays waits."""
+NOT_TAKEN_S = 1.0
+"""A client that took nothing for so long gives its watchers' replays up to others that wait: they begin again later."""
 
 
 class WatchHub(Listener):
@@ -37,7 +39,8 @@ class WatchHub(Listener):
         self.seen = -1
         """Up to this revision the live ones were told everything."""
         self.count = 0
-        self.replays = 0
+        self.replaying: dict[AnyWatcher, None] = {}
+        """Those that read the log, each with a state of its own."""
         self._streams: dict[WatchStream, None] = {}
         self._due = False
         self._stopped = True
@@ -64,6 +67,16 @@ class WatchHub(Listener):
     def goes(self, stream: "WatchStream") -> None:
         """One less."""
         self._streams.pop(stream, None)
+
+    def room_to_replay(self) -> bool:
+        """May one more read the log? Whose client takes nothing makes room."""
+        if len(self.replaying) < self.context.settings.replays_max:
+            return True
+        stuck = next((watcher for watcher in self.replaying if watcher.group.stuck), None)
+        if stuck is None:
+            return False
+        stuck.group.end_replay(stuck)
+        return True
 
     # -- what is applied
 
@@ -134,6 +147,8 @@ class WatchStream:
         self._free.set()
         self._next_number = 0
         self._progress_asked = self._closed = False
+        self._given_at: float | None = None
+        """Since when an answer waits to be taken."""
         hub.comes(self)
 
     def __len__(self) -> int:
@@ -222,7 +237,7 @@ class WatchStream:
     def _forget(self, watcher: AnyWatcher) -> None:
         self._hub.count -= 1
         self._hub.live.remove(watcher)
-        self._end_replay(watcher)
+        self.end_replay(watcher)
         self._behind.pop(watcher, None)
 
     # -- what it is told
@@ -296,13 +311,17 @@ class WatchStream:
                 self._bytes -= size
                 if self._bytes <= self._context.settings.watch_buffer_bytes:
                     self._free.set()
+                self._given_at = self._context.scheduler.monotonic()
                 yield response
+                self._given_at = None
             self._wake.clear()
             read = False
             for watcher in tuple(self._behind):
                 place = watcher.next
                 for response in self._read_for(watcher):
+                    self._given_at = self._context.scheduler.monotonic()
                     yield response
+                    self._given_at = None
                 await asyncio.sleep(0)
                 read = read or watcher.next != place or watcher not in self._behind
             self._answer_progress()
@@ -325,7 +344,7 @@ class WatchStream:
         if watcher.next <= history.floor:
             changes = self._replayed(watcher)
         else:
-            self._end_replay(watcher)
+            self.end_replay(watcher)
             changes = history.since(watcher.next, CHANGES_PER_TURN)
             if not changes:
                 del self._behind[watcher]
@@ -336,9 +355,9 @@ class WatchStream:
         """The next changes that the log tells, if it is this watcher's turn."""
         fold = self._behind[watcher]
         if fold is None:
-            if self._hub.replays >= self._context.settings.replays_max:
+            if not self._hub.room_to_replay():
                 return []
-            self._hub.replays += 1
+            self._hub.replaying[watcher] = None
             start = self._hub.asking.entry_start(watcher.next)
             fold = self._behind[watcher] = LogFold(self._context, KEYS, start, self._wake.set)
         changes = fold.read()
@@ -346,12 +365,19 @@ class WatchStream:
             watcher.next = max(watcher.next, fold.offset)
         return changes
 
-    def _end_replay(self, watcher: AnyWatcher) -> None:
+    @property
+    def stuck(self) -> bool:
+        """Does its client take nothing?"""
+        given_at = self._given_at
+        return given_at is not None and self._context.scheduler.monotonic() - given_at > NOT_TAKEN_S
+
+    def end_replay(self, watcher: AnyWatcher) -> None:
+        """It reads the log no more; it has its place, and may begin there again."""
         fold = self._behind.get(watcher)
         if fold is not None:
             fold.close()
             self._behind[watcher] = None
-            self._hub.replays -= 1
+            del self._hub.replaying[watcher]
 
     def _told(self, watcher: AnyWatcher, changes: Iterable[KeyChanges]) -> list[rpc_pb2.WatchResponse]:
         """These changes, several revisions in one answer where they are small; the watcher is past them then."""

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from quorate.controller.views import ReadView
+from quorate.events import ordered_name
 from quorate.gateway.remoting import answers
 from quorate.gateway.remoting.exchange import Exchange
 from quorate.metadata.commands import Command, DeleteKeys, PutKey
@@ -75,12 +76,12 @@ class NameServerTexts:
             return
         key = _key(fields.namespace, fields.key)
         command = PutKey(key=key, value=(fields.value or "").encode())
-        self._host.submit(exchange, command, f"key/{key.decode()}")
+        self._host.submit(exchange, command, f"key/{ordered_name(key)}")
 
     def delete_kv(self, request: DeleteKvRequest, body: bytes, exchange: Exchange) -> None:
         """102; one that is not there is a success."""
         key = _key(request.fields.namespace or "", request.fields.key or "")
-        self._host.submit(exchange, DeleteKeys(key=key), f"key/{key.decode()}")
+        self._host.submit(exchange, DeleteKeys(key=key), f"key/{ordered_name(key)}")
 
     def get_kv(self, request: GetKvRequest, body: bytes, exchange: Exchange) -> None:
         """101."""
@@ -93,7 +94,7 @@ class NameServerTexts:
                 return Message(0, KvReplyFields(found.value.decode(errors="replace")))
             return _not_found(f"No config item, Namespace: {_null(namespace)} Key: {_null(name)}")
 
-        self._host.look(exchange, ReadFields(), "Range", f"key/{key.decode()}", answer)
+        self._host.look(exchange, ReadFields(), "Range", f"key/{ordered_name(key)}", answer)
 
     def kv_list(self, request: KvListRequest, body: bytes, exchange: Exchange) -> None:
         """219."""
@@ -106,7 +107,7 @@ class NameServerTexts:
                 return Message(0, body=_json(KvTableBody(table)))
             return _not_found(f"No config item, Namespace: {_null(namespace)}")
 
-        self._host.look(exchange, ReadFields(), "Range", f"key/{prefix.decode()}", answer)
+        self._host.look(exchange, ReadFields(), "Range", f"key/{ordered_name(prefix)}", answer)
 
 
 def _key(namespace: str, name: str) -> bytes:

@@ -174,6 +174,10 @@ STREAM_ERRORS = {
     "an unknown field with a colon": (head(1, **{":nobody": b"x"}), Http2Code.PROTOCOL_ERROR),
     "a length that is none": (head(1, content_length=b"-1"), Http2Code.PROTOCOL_ERROR),
     "another length": (head(1, content_length=b"9") + data(1, message(KEY)), Http2Code.PROTOCOL_ERROR),
+    "more than its length, and no end": (
+        head(1, content_length=b"%d" % (len(message(KEY)) - 1)) + data(1, message(KEY), end=False),
+        Http2Code.PROTOCOL_ERROR,
+    ),
     "more than its window": (
         head(1, WATCH) + data(1, message(bytes(65_531)), end=False) + data(1, b"1", end=False),
         Http2Code.FLOW_CONTROL_ERROR,

@@ -10,7 +10,7 @@ from quorate.gateway.grpc.calls import CROWDED
 from quorate.gateway.grpc.cluster import ClusterService
 from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.health import HealthService
-from quorate.gateway.grpc.kv import KvService
+from quorate.gateway.grpc.kv import KvService, resource
 from quorate.gateway.grpc.leases import LeaseService
 from quorate.gateway.grpc.pb import cluster_pb2
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
@@ -58,6 +58,12 @@ def test_a_put_and_a_range_have_one_revision() -> None:
     assert found.header.revision == second.header.revision == kv.house.revision
     assert (found.header.member_id, found.header.raft_term, found.count) == (1, 1, 1)
     assert found.header.cluster_id
+
+
+def test_access_knows_each_key_by_a_name_of_its_own() -> None:
+    """Its text in the log: two keys have never the same, whatever bytes they are."""
+    assert resource(b"/a-b") == "key//a-b"
+    assert len({resource(key) for key in (b"\xff", b"\\xff", b"~FF", b"%20", b" ")}) == 5
 
 
 def test_every_form_of_a_range() -> None:

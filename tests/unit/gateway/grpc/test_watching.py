@@ -2,6 +2,7 @@
 
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
 from quorate.gateway.grpc.settings import GrpcSettings
+from quorate.gateway.grpc.watching import NOT_TAKEN_S
 from quorate.metadata.commands import DeleteKeys, PutKey, PutTopic, Transact
 from tests.unit.gateway.grpc.house import House, Reader
 
@@ -89,7 +90,7 @@ def test_a_watch_begins_at_any_revision() -> None:
             told.append((put(house, b"new", b"%d" % start), "PUT", b"new", b"%d" % start))
             assert reader.events(1) == told[-1:]
             reader.stream.close()
-    assert (house.hub.replays, len(house.hub), len(house.hub.live)) == (0, 0, 0)
+    assert (len(house.hub.replaying), len(house.hub), len(house.hub.live)) == (0, 0, 0)
 
 
 def test_from_the_log_an_event_is_whole() -> None:
@@ -248,8 +249,29 @@ def test_many_replays_wait_for_each_other() -> None:
         reader.watch(*ALL, start=1)
     for reader in readers:
         assert reader.events(len(told)) == told
-        assert house.hub.replays <= 1
+        assert len(house.hub.replaying) <= 1
         told.append((put(house, b"z"), "PUT", b"z", b"v"))
         assert reader.events(1) == told[-1:]
         reader.stream.close()
-    assert house.hub.replays == 0
+    assert not house.hub.replaying
+
+
+def test_who_takes_nothing_keeps_no_other_from_the_past() -> None:
+    """A replay whose client does not take what it is told is given up to one that waits, and begins again from its
+    place once its client goes on: nothing is told twice, and nothing left out.
+    """
+    house = House(settings=GrpcSettings(replays_max=1, watch_answer_bytes=1))
+    told = expected(house)
+    house.forget_history()
+    slow, other = Reader(house), Reader(house)
+    for reader in (slow, other):
+        reader.watch(*ALL, start=1)
+        assert reader.next()[0].created
+    taken = slow.events(1)
+    house.bench.after(NOT_TAKEN_S + 0.1)
+    assert other.events(len(told)) == told
+    taken += slow.events(len(told) - len(taken))
+    assert taken == told
+    told.append((put(house, b"z"), "PUT", b"z", b"v"))
+    assert [reader.events(1) for reader in (slow, other)] == [told[-1:]] * 2
+    assert not house.hub.replaying
