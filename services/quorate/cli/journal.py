@@ -22,6 +22,7 @@ from quorate.events import CopyCandidate, SegmentCreated, SegmentLeaderElected
 from quorate.gateway.grpc.pb import journal_pb2 as pb
 from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
 from quorate.gateway.http.answers import SegmentItem, ShardAnswer, ShardItem, Shards
+from quorate.model.segments import no_name, parsed
 from quorate.model.words import plural
 
 SEGMENTS = ("segment", "from", "to", "leader", "epoch", "in sync", "copies")
@@ -46,9 +47,9 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    if options.action in NAMED and options.name is None:
+    if options.action in NAMED and not options.name:
         raise UsageError(f"journal {options.action}: of what?")
-    if options.action in UNNAMED and options.name is not None:
+    if options.action in UNNAMED and options.name:
         raise UsageError(f"journal {options.action}: takes no name")
     if options.action in READS:
         return READS[options.action](options)
@@ -186,7 +187,10 @@ def _whatif(options: Namespace, made: grpc.Channel) -> int:
 
 def _why(options: Namespace) -> int:
     """The event whose offset is the leader's epoch made it leader: it began with it, or was elected."""
-    found = [one for one in _segments(options, options.name.rpartition("/")[0]) if one.segment == options.name]
+    named = parsed(options.name)
+    if named is None:
+        raise NodeError(f"BadSegmentName: {no_name(options.name)}")
+    found = [one for one in _segments(options, named[0]) if one.segment == options.name]
     if not found:
         raise NodeError(f"there is no segment {options.name}")
     epoch = found[0].leader_epoch

@@ -46,7 +46,7 @@ from quorate.metadata.placement import Wanted, place
 from quorate.metadata.refusals import refuse
 from quorate.metadata.replica_set import Broken, InSync, alter
 from quorate.metadata.texts import LONG_MAX, fits
-from quorate.model.segments import fit, name_of, of_shard, parsed, segment
+from quorate.model.segments import fit, name_of, no_name, of_shard, parsed, segment
 from quorate.model.state import Segment, Shard, State
 
 COPIES_MAX: Final = 64
@@ -129,7 +129,7 @@ def ack_deleted(state: State, command: AckDeleted, context: Context) -> Decision
         return member
     named = parsed(command.segment)
     if named is None:
-        return refuse("BadSegmentName", f"{command.segment!r} is no segment's name; one is like orders/3")
+        return refuse("BadSegmentName", no_name(command.segment))
     shard = _shard(state, named[0], command.shard_epoch)
     if isinstance(shard, Refusal):
         return shard
@@ -281,7 +281,7 @@ def found_in_use(state: State, name: str) -> tuple[Shard, Segment] | Refusal:
     """A segment, and its shard, which is not to go."""
     named = parsed(name)
     if named is None:
-        return refuse("BadSegmentName", f"{name!r} is no segment's name; one is like orders/3")
+        return refuse("BadSegmentName", no_name(name))
     shard = _shard(state, named[0], None)
     if isinstance(shard, Refusal):
         return shard

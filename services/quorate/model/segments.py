@@ -49,6 +49,11 @@ def parsed(name: str) -> tuple[str, int] | None:
     return (shard, int(number)) if shard and is_number(number) else None
 
 
+def no_name(text: str) -> str:
+    """Says so of a text that is none."""
+    return f"{text!r} is no segment's name; one is like orders/3"
+
+
 def segment(state: State, name: str) -> Segment | None:
     """The segment of this name."""
     place = parsed(name)
