@@ -1,6 +1,7 @@
 """``quorate members``: services that registered, and RocketMQ's brokers beside them.
 
-Rules: ``list`` and ``describe`` read, at any offset; what the leader hears of a member is told by the leader alone.
+Rules: ``list`` and ``describe`` read, at any offset; what the leader hears of a member is told by the leader alone,
+so it is asked, whichever node is named, unless that node's own state is wanted (``--stale``).
 ``drain``, ``forget`` and ``watch`` go over gRPC.
 """
 
@@ -11,16 +12,16 @@ from urllib.parse import quote
 
 import msgspec
 
-from quorate.cli.client import add_node
+from quorate.cli.client import Node, add_node
 from quorate.cli.command import DONE, Command
 from quorate.cli.facts import clock
 from quorate.cli.freshness import add_freshness, asked_node, asks, freshness, pages
-from quorate.cli.output import Plain, add_output, columns, show
+from quorate.cli.output import Plain, add_output, columns, complain, show
 from quorate.cli.rpc import TIMEOUT_S, channel, until_interrupted
 from quorate.errors import UsageError
 from quorate.gateway.grpc.pb import members_pb2
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
-from quorate.gateway.http.answers import MemberAnswer, MemberItem, Members
+from quorate.gateway.http.answers import MemberAnswer, MemberItem, Members, Quorum
 from quorate.model.words import size
 
 STATES = ("active", "fenced", "draining")
@@ -41,7 +42,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    if (options.action in NAMED) != (options.name is not None):
+    if (options.action in NAMED) != bool(options.name):
         raise UsageError(f"members {options.action}: {'which member?' if options.action in NAMED else 'takes no name'}")
     if options.action not in READS and asks(options):
         raise UsageError(f"members {options.action}: how fresh an answer must be is asked of list and describe")
@@ -52,9 +53,22 @@ def _run(options: Namespace) -> int:
 
 def _list(options: Namespace) -> int:
     asked = {"role": options.role, "state": options.state, "label": options.label}
-    items = [item for page in pages(options, "/v1/members", Members, **asked) for item in page.members]
+    at = options if options.output == "table" else _hearing(options)  # The table has nothing of what is heard.
+    items = [item for page in pages(at, "/v1/members", Members, **asked) for item in page.members]
     show([msgspec.to_builtins(item) for item in items], options.output, columns(HEADER, map(_row, items)))
     return DONE
+
+
+def _hearing(options: Namespace) -> Namespace:
+    """The same, asked of the leader; where it is not reached that is said, and they stay as they are."""
+    if options.stale or options.at is not None:
+        return options
+    voters = asked_node(options).get("/v1/quorum", Quorum, level="stale").voters
+    for leader in (voter.http for voter in voters if voter.leader):
+        if Node(leader).serves():
+            return Namespace(**{**vars(options), "node": leader})
+    complain("the leader, which alone hears members, was not reached: when they were heard and how they are is missing")
+    return options
 
 
 def _row(item: MemberItem) -> tuple[object, ...]:
@@ -76,7 +90,7 @@ def _pairs(table: dict[str, str]) -> list[str]:
 
 def _describe(options: Namespace) -> int:
     path = f"/v1/members/{quote(options.name, safe='')}"
-    item = asked_node(options).get(path, MemberAnswer, **freshness(options)).member
+    item = asked_node(_hearing(options)).get(path, MemberAnswer, **freshness(options)).member
     show(msgspec.to_builtins(item), options.output, _lines(item))
     return DONE
 
