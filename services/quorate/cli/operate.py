@@ -2,7 +2,8 @@
 
 Rules: any node answers for the cluster. Every command says how fresh its answer must be (cli/freshness.py); status,
 quorum and state-hash are of the node itself unless told otherwise; state-hash then asks the others too, and compares.
-Exit 1 when what was asked about is not well: no leader, a dead controller, a set without a master, a difference.
+Exit 1 when what was asked about is not well: no leader, a dead controller, a set without a master, a difference; or
+when nothing could be compared.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -318,24 +319,26 @@ def state_hash(options: Namespace) -> int:
     """Compare the state hash of every node that can be reached, where they reflect the same offset."""
     first, fresh = asked_node(options), freshness(options)
     answers, silent = [first.get("/v1/state-hash", StateHash, **fresh)], []
-    if not options.only:
-        same = fresh if options.at is not None else {"min_offset": answers[0].offset}
-        for voter in first.get("/v1/quorum", Quorum, level="stale").voters:
-            if voter.id == answers[0].node:
-                continue
-            try:
-                answers.append(asked_node(options, voter.http).get("/v1/state-hash", StateHash, **same))
-            except NodeError as error:
-                reason, *_ = str(error).splitlines()  # What else it says is for who reached no node at all.
-                silent.append(f"node {voter.id} is not compared: {reason}")
+    voters = [] if options.only else first.get("/v1/quorum", Quorum, level="stale").voters
+    same = fresh if options.at is not None else {"min_offset": answers[0].offset}
+    for voter in voters:
+        if voter.id == answers[0].node:
+            continue
+        try:
+            answers.append(asked_node(options, voter.http).get("/v1/state-hash", StateHash, **same))
+        except NodeError as error:
+            reason, *_ = str(error).splitlines()  # What else it says is for who reached no node at all.
+            silent.append(f"node {voter.id} is not compared: {reason}")
     rows = [(answer.node, answer.offset, answer.rows, _hidden(answer.index), answer.hash or "-") for answer in answers]
     header = ("node", "offset", "entities", "index", "with requests and groups")
     agreed = [] if options.only else ["", *agreement(answers)]
     show([msgspec.to_builtins(a) for a in answers], options.output, [*columns(header, rows), *agreed])
-    differences = [*differing(answers, "offset", "rows"), *differing(answers, "index", "hash")]
-    for sentence in (*silent, *differences):
+    wrong = [*differing(answers, "offset", "rows"), *differing(answers, "index", "hash")]
+    if len(voters) > 1 and len({answer.offset for answer in answers}) == len(answers):
+        wrong.append("nothing was compared: no two nodes answered at one offset; --at N asks all of them for the same")
+    for sentence in (*silent, *wrong):
         complain(sentence)
-    return REFUSED if differences else DONE
+    return REFUSED if wrong else DONE
 
 
 def agreement(answers: Iterable[StateHash]) -> Iterator[str]:

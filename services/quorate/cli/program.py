@@ -55,7 +55,10 @@ OWN: Mapping[str, tuple[str, str]] = {
         "Schemas of other services: schemas list, show, register, delete, compatibility.",
     ),
     "whatif": ("cli.whatif:COMMAND", "Who would be master if these failed; exit 1 if nobody, or without a quorum."),
-    "state-hash": ("cli.operate:STATE_HASH", "What the state adds up to on all nodes; exit 1 when they differ."),
+    "state-hash": (
+        "cli.operate:STATE_HASH",
+        "What the state adds up to on all nodes; exit 1 when they differ, or no two could be compared.",
+    ),
     "simservice": ("demo.command:SERVICE", "A simulated service for a cluster that runs: it holds a lease and a key."),
     "simmembers": (
         "demo.command:MEMBERS",

@@ -445,17 +445,33 @@ def test_state_hash_of_one_node_asks_nobody_else(node: Served) -> None:
 
 def test_a_node_that_cannot_be_asked_is_named_and_not_counted(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
     """The others are compared; silence is no difference."""
-    node.answers["/v1/state-hash"] = lambda query: hashes(1, "aa", "xx") if not query else (503, b"{}")
-    node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
-    assert run(node, "state-hash") == 0
-    assert "node 2 is not compared" in capsys.readouterr().err
     quorum = json_of(a_quorum(1, 3), node.address)
     quorum["voters"][1]["http"] = "127.0.0.1:1"
     node.answers["/v1/quorum"] = quorum
+    node.answers["/v1/state-hash"] = lambda query: hashes(3 if query else 1, "aa", "xx")
     assert run(node, "state-hash") == 0
     (told,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("node 2")]
     assert told.startswith("node 2 is not compared: node 127.0.0.1:1: ")
     assert "no node answers" not in told
+
+
+def test_where_no_two_nodes_are_compared_that_is_said(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1, whether the others are silent or elsewhere in the log; the only node of a cluster is well."""
+    node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
+    offsets = iter((9, 10, 11))
+    for answer in (
+        lambda query: hashes(1, "aa", "xx") if not query else (503, b"{}"),
+        lambda _: hashes(1, "aa", "xx", offset=next(offsets)),
+    ):
+        node.answers["/v1/state-hash"] = answer
+        assert run(node, "state-hash") == 1
+        said = capsys.readouterr()
+        assert "nothing was compared" in said.err
+        assert "node 1 alone is at offset 9: not compared" in said.out
+    alone = json_of(a_quorum(1, 1), node.address)
+    del alone["voters"][1:]
+    node.answers |= {"/v1/quorum": alone, "/v1/state-hash": hashes(1, "aa", "xx")}
+    assert run(node, "state-hash") == 0
 
 
 def json_of(quorum: Quorum, address: str) -> dict[str, Any]:
