@@ -1,6 +1,6 @@
 """How fresh an answer must be, as arguments: what every read command shares (docs/reads.md)."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
@@ -72,4 +72,7 @@ def add_revision(parser: ArgumentParser) -> None:
 
 def _reflecting(offset: str) -> int:
     """The revision after the events before an offset; no key was there after the first, and 0 is now."""
-    return max(int(offset) - 1, 1)
+    try:
+        return max(int(offset) - 1, 1)
+    except ValueError as error:
+        raise ArgumentTypeError(f"expected an offset, not {offset[:40]!r}") from error

@@ -4,7 +4,7 @@ Rules: names come from whoever reaches a node: eyes see them as ``visible`` show
 must be so, or nothing is written (exit 1).
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 
 from quorate.cli.client import add_action
@@ -15,6 +15,8 @@ from quorate.cli.rpc import TIMEOUT_S, channel
 from quorate.errors import UsageError
 from quorate.gateway.grpc.pb import offsets_pb2 as pb
 from quorate.gateway.grpc.pb.offsets_pb2_grpc import OffsetsStub
+
+NUMBER_MAX = (1 << 63) - 1
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -42,9 +44,10 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _number(text: str) -> int:
-    """Argparse tells a ValueError as wrong usage."""
-    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
-        raise ValueError(text)
+    if not text.isascii() or not text.isdigit():
+        raise ArgumentTypeError(f"expected a number of 0 or more, not {text[:40]!r}")
+    if len(text) > len(str(NUMBER_MAX)) or int(text) > NUMBER_MAX:
+        raise ArgumentTypeError(f"expected a number of {NUMBER_MAX} or less, not {text[:40]!r}")
     return int(text)
 
 
