@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from quorate.errors import QuorateError, UsageError
+from quorate.errors import QuorateError, UsageError, reason_of
 
 DEFAULT_NODE = "127.0.0.1:9873,127.0.0.1:9883,127.0.0.1:9893"
 """The three nodes of a ``quorate up`` without flags."""
@@ -121,7 +121,7 @@ def _said(error: Exception) -> str:
         return "does not answer"
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
         return "answers, but not in HTTP"  # The raft port says hello in bytes of its own.
-    return str(error) or type(error).__name__
+    return reason_of(error) or type(error).__name__
 
 
 def first(nodes: tuple[str, ...], ask: Callable[[str], T], *, changes: bool = False) -> T:

@@ -37,3 +37,8 @@ def check(condition: object, message: str) -> None:
     """Guard an invariant; unlike ``assert`` it stays under ``-O``."""
     if not condition:
         raise InvariantBrokenError(message)
+
+
+def reason_of(error: Exception) -> str:
+    """What it says; of the operating system without its number and the name of the file, which are told beside it."""
+    return error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)

@@ -21,7 +21,7 @@ import msgspec
 
 from quorate.cli.client import Node, NodeError
 from quorate.cli.processes import Child, ChildError
-from quorate.errors import AddressError, UsageError
+from quorate.errors import AddressError, UsageError, reason_of
 from quorate.gateway.http.answers import Done, Feature
 from quorate.gateway.http.writing import FeatureBody
 from quorate.unseen import unseen_by_git
@@ -84,7 +84,7 @@ def found(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
     try:
         _write(folder, chosen)
     except OSError as error:
-        raise UsageError(f"--data-dir {folder}: {error.strerror or error}") from error
+        raise UsageError(f"--data-dir {folder}: {reason_of(error)}") from error
     return chosen
 
 

@@ -14,7 +14,7 @@ from typing import cast
 from quorate import __version__
 from quorate.cli.command import DONE, MISUSED, REFUSED, Command
 from quorate.cli.processes import add_die_with, die_with
-from quorate.errors import QuorateError, UsageError
+from quorate.errors import QuorateError, UsageError, reason_of
 from quorate.terminal import visible_lines
 
 GROUP = "quorate.commands"
@@ -152,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     except OSError as error:  # A full disk behind stdout, a file that cannot be had, …
         _drop_output()
-        print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"quorate: {visible_lines(where + reason_of(error))}", file=sys.stderr)
         return REFUSED
     return status
 

@@ -16,7 +16,7 @@ from quorate.cli.processes import die_with
 from quorate.cli.up import stop_asked
 from quorate.demo.brokers import FIRST_BROKER_PORT, brokers
 from quorate.demo.channel import CallError, connect
-from quorate.errors import UsageError
+from quorate.errors import UsageError, reason_of
 from quorate.unseen import unseen_by_git
 from quorate.wire.remoting_headers import RequestCode
 
@@ -89,7 +89,7 @@ def run(options: Namespace) -> int:
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--home {home}: {error.strerror or error}") from error
+        raise UsageError(f"--home {home}: {reason_of(error)}") from error
     unseen_by_git(home)
     asyncio.run(_run(options, home, controllers))
     return DONE

@@ -27,7 +27,7 @@ from quorate.consensus.storage.disk import (
 from quorate.consensus.storage.kernel_sync import KernelSync, kernel_sync
 from quorate.consensus.storage.store import StoreDamagedError
 from quorate.controller import StateIsWrongError
-from quorate.errors import StorageError, UsageError
+from quorate.errors import StorageError, UsageError, reason_of
 from quorate.gateway.http import StorageInfo
 from quorate.metrics import Metrics
 from quorate.node.compose import Disks, give_up_store, open_directory, open_store
@@ -168,7 +168,7 @@ def _make(data: Path) -> None:
         for folder in reversed((data, *data.parents)):
             folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"node.data_dir: {data} cannot be made: {error.strerror or error}") from error
+        raise UsageError(f"node.data_dir: {data} cannot be made: {reason_of(error)}") from error
     sync_directory(str(data.resolve().parent))
     unseen_by_git(data)
 

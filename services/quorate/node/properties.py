@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quorate.errors import UsageError
+from quorate.errors import UsageError, reason_of
 from quorate.gateway.remoting.properties import parse, render
 from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS
 from quorate.node.settings import NodeSettings, SettingsError, Text, build, split_address
@@ -82,7 +82,7 @@ def read_pairs(path: Path) -> dict[str, str]:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, UsageError) as error:
-        raise SettingsError([f"{path}: {error}"]) from error
+        raise SettingsError([f"{path}: {reason_of(error)}"]) from error
 
 
 def read_properties(path: Path, environ: Mapping[str, str], overrides: Mapping[str, str]) -> NodeSettings:

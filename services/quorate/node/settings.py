@@ -23,7 +23,7 @@ from quorate.consensus.ports import MAX_ENTRY_BYTES
 from quorate.consensus.settings import EngineSettings, PeerSettings
 from quorate.consensus.storage_settings import StorageSettings
 from quorate.controller.settings import ControllerSettings
-from quorate.errors import UsageError
+from quorate.errors import UsageError, reason_of
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.settings import KafkaSettings
@@ -179,7 +179,7 @@ def read_settings(path: Path, environ: Mapping[str, str], overrides: Mapping[str
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError([f"{path}: {error}"]) from error
+        raise SettingsError([f"{path}: {reason_of(error)}"]) from error
     return build(tree, environ, overrides, path.resolve().parent, file=path)
 
 
@@ -317,7 +317,7 @@ def _resolved(settings: NodeSettings, base: Path, problems: list[str]) -> NodeSe
             key = (base / cluster.key_file).read_text(encoding="utf-8").strip()
             cluster = msgspec.structs.replace(cluster, key=key)
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"cluster.key_file: {error}")
+            problems.append(f"cluster.key_file: {base / cluster.key_file}: {reason_of(error)}")
     return msgspec.structs.replace(settings, node=node, cluster=cluster)
 
 

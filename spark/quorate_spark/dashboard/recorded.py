@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from quorate.errors import UsageError
+from quorate.errors import UsageError, reason_of
 from quorate.events import Event, encode, stamp_of
 from quorate_spark.dashboard.spool import Fact
 
@@ -34,4 +34,4 @@ def recorded(path: Path) -> Iterator[Fact]:
                     raise UsageError(f"{path}, line {number}: {error}") from error
                 yield Fact(stamp_of(record), record.event, encode(record.event))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        raise UsageError(f"{path}: {reason_of(error)}") from error

@@ -46,7 +46,26 @@ def test_trouble_becomes_an_exit_status(
     captured = capsys.readouterr()
     assert captured.out == ""
     usage = "usage: quorate status [-h]\n" if isinstance(trouble, UsageError) else ""
-    assert captured.err == ("" if status == DONE else f"{usage}quorate: {trouble}\n")
+    said = "no space left on device" if isinstance(trouble, OSError) else trouble
+    assert captured.err == ("" if status == DONE else f"{usage}quorate: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("schemas register s", REFUSED),
+        ("schemas compatibility s --check", REFUSED),
+        ("serve --check --config", MISUSED),
+    ],
+)
+def test_a_file_that_is_not_there_is_named_once(
+    words: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In words, without the number that the operating system has for it."""
+    for name in ("nofile", "nofile.toml"):
+        assert program.main([*words.split(), str(tmp_path / name)]) == status
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said == f"quorate: {tmp_path / name}: no such file or directory"
 
 
 def test_a_command_s_own_status_is_the_program_s(monkeypatch: pytest.MonkeyPatch) -> None:
