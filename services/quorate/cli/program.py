@@ -84,9 +84,13 @@ class Parser(argparse.ArgumentParser):
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        if "usage" not in options:  # The innermost comes first.
-            options.usage = self.format_usage
+        if "parser" not in options:  # The innermost comes first.
+            options.parser = self
         return options, unknown
+
+    def takes(self, flag: str) -> bool:
+        """Has it this flag?"""
+        return flag in self._option_string_actions
 
 
 def commands() -> dict[str, tuple[EntryPoint, str]]:
@@ -138,8 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         sys.stdout.flush()
     except UsageError as error:
-        if "usage" in options and type(error) is UsageError:  # What is wrong in a file is no matter of the flags.
-            print(visible_lines(options.usage()), end="", file=sys.stderr)
+        if "parser" in options and type(error) is UsageError:  # What is wrong in a file is no matter of the flags.
+            print(visible_lines(options.parser.format_usage()), end="", file=sys.stderr)
         print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
         return MISUSED
     except QuorateError as error:

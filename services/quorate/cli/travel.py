@@ -26,6 +26,11 @@ READS = (
     *("kv", "lease", "journal", "mqtt", "offsets", "schemas", "feature", "whatif"),
 )
 """The commands that can look at the past."""
+CHANGES = (
+    *("create", "change", "delete", "elect", "transfer", "raise", "drain", "forget"),
+    *("put", "del", "grant", "revoke", "keep-alive", "commit", "register"),
+)
+"""The words behind those that change something."""
 PAGE = 200
 SAID = {"trigger": asker, "decided_by": rule_words}
 """Fields of an election, and how all others say them."""
@@ -45,9 +50,21 @@ def at(options: Namespace) -> int:
     words = options.words
     if not words or words[0] not in READS:
         raise UsageError(f"at {options.offset}: expected one of {', '.join(READS)}")
-    inner = program.parser(words[0]).parse_args([*words, "--at", str(options.offset)])
+    parser = program.parser(words[0])
+    typed = parser.parse_args(words)
+    if _changes(typed):
+        raise UsageError("the past cannot be changed")
+    if not typed.parser.takes("--at"):
+        raise UsageError(f"{typed.parser.prog.removeprefix('quorate ')} does not show the past")
+    inner = parser.parse_args([*words, "--at", str(options.offset)])
     status: int = inner.run(inner)
     return status
+
+
+def _changes(typed: Namespace) -> bool:
+    """A level of compatibility is shown, or changed, by one word."""
+    said = vars(typed)
+    return said.get("action") in CHANGES or bool(said.get("set") or said.get("unset"))
 
 
 def _diff_arguments(parser: ArgumentParser) -> None:

@@ -82,6 +82,54 @@ def test_the_past_can_only_be_read(node: Served, words: tuple[str, ...]) -> None
     assert node.asked == []
 
 
+CHANGED, UNSEEN = "the past cannot be changed", "does not show the past"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        *(
+            (words, CHANGED)
+            for words in (
+                *(
+                    "kv put a b",
+                    "kv del a",
+                    "lease grant 5",
+                    "lease revoke 1",
+                    "lease keep-alive 1",
+                    "kv lease grant 5",
+                ),
+                *("offsets commit g s 1", "offsets delete g --all", "schemas register s f", "schemas delete s"),
+                *("schemas compatibility --set full", "schemas compatibility s --unset"),
+                *("topics delete t", "elections elect a", "journal create a", "members drain m", "feature raise"),
+            )
+        ),
+        ("kv watch a", f"kv watch {UNSEEN}"),
+        ("lease ttl 1", f"lease ttl {UNSEEN}"),
+        ("kv lease ttl 1", f"kv lease ttl {UNSEEN}"),
+        ("schemas compatibility s", f"schemas compatibility {UNSEEN}"),
+    ],
+)
+def test_what_has_no_past_is_said_so(node: Served, capsys: pytest.CaptureFixture[str], words: str, told: str) -> None:
+    """A change, and a read that is of now: status 2 and a sentence, of nothing that was not typed; nothing is sent."""
+    assert run(node, "at", "7", *words.split()) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f"quorate: {told}\n")
+    assert "--at" not in said
+    assert node.asked == []
+
+
+@pytest.mark.parametrize("word", ["kv", "lease", "log", "mqtt", "offsets", "schemas"])
+def test_a_word_that_is_missing_is_asked_for(capsys: pytest.CaptureFixture[str], word: str) -> None:
+    """Behind ``at N`` as without it: the number is not taken for it."""
+    with pytest.raises(SystemExit) as ended:
+        program.main(["at", "30", word])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "the following arguments are required" in said
+    assert "30" not in said
+
+
 OF_NOW = {
     *(("kv", "put"), ("kv", "del"), ("kv", "watch"), ("kv", "lease")),
     *(("lease", "grant"), ("lease", "revoke"), ("lease", "keep-alive"), ("lease", "ttl")),
