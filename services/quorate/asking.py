@@ -62,6 +62,9 @@ def addresses(text: str, flag: str = "--node") -> tuple[str, ...]:
     if not parts:
         raise UsageError(f"{flag}: at least one is needed")
     for address in parts:
+        scheme, found, _ = address.partition("://")
+        if found:
+            raise UsageError(f"{flag} {address}: expected HOST:PORT, without {scheme}://")
         host, colon, port = address.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
             raise UsageError(f"{flag} {address}: expected HOST:PORT")

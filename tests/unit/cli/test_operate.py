@@ -192,6 +192,14 @@ def test_an_address_that_can_be_nobody_s_is_used_wrongly(capsys: pytest.CaptureF
     assert f"--node {address}: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("address", ["http://127.0.0.1:41003", "http://127.0.0.1:41003/v1", "https://h:1"])
+def test_an_address_has_no_scheme(capsys: pytest.CaptureFixture[str], address: str) -> None:
+    """What a browser is given is told apart from a host that is not found."""
+    assert program.main(["status", "--node", address]) == 2
+    told = f"--node {address}: expected HOST:PORT, without {address.partition(':')[0]}://\n"
+    assert capsys.readouterr().err.endswith(told)
+
+
 def test_any_address_can_be_the_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The help shows what QUORATE_NODE says, a zone's percent sign included."""
     monkeypatch.setenv("QUORATE_NODE", "[fe80::1%eth0]:9873")
