@@ -242,11 +242,11 @@ def feature(options: Namespace) -> int:
     if options.action == "raise":
         if options.at is not None:
             raise UsageError("the past cannot be changed")
-        wanted = options.level
-        if wanted is None:
-            wanted = node.get("/v1/feature", Feature).highest
+        before = node.get("/v1/feature", Feature)
+        wanted = before.highest if options.level is None else options.level
         done = node.send("PUT", "/v1/feature", FeatureBody(level=wanted), Done)
-        complain(f"committed; level {wanted} from offset {done.offset}")
+        raised = f"committed; level {wanted} from offset {done.offset}"
+        complain(f"level {wanted} is in force already" if wanted == before.level else raised)
     elif options.level is not None:
         raise UsageError("feature show takes no level")
     answer = node.get("/v1/feature", Feature, **freshness(options))

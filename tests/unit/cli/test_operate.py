@@ -393,7 +393,9 @@ def test_config_sends_what_is_to_change(node: Served) -> None:
 
 
 def test_the_feature_level_is_shown_and_raised(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    """``raise`` alone takes the highest level that every voter knows; ``show`` takes no level, the past none at all."""
+    """``raise`` alone takes the highest level that every voter knows, and says so of one that is in force already;
+    ``show`` takes no level, the past none at all.
+    """
     done = {**AT, "repeated": False, "reply": {"type": "Accepted"}}
     knows = [NodeLevels(id=1, feature_min=1, feature_max=3), NodeLevels(id=2, feature_min=None, feature_max=None)]
     shown = Feature(**AT, level=1, highest=2, nodes=knows)
@@ -404,9 +406,12 @@ def test_the_feature_level_is_shown_and_raised(node: Served, capsys: pytest.Capt
     assert "1 to 3" in said
     assert "never started" in said
     assert run(node, "feature", "raise") == 0
+    assert capsys.readouterr().err == "committed; level 2 from offset 9\n"
     assert [json.loads(asked[3]) for asked in node.asked if asked[0] == "PUT"] == [{"level": 2}]
     assert run(node, "feature", "raise", "3") == 0
     assert json.loads([asked[3] for asked in node.asked if asked[0] == "PUT"][-1]) == {"level": 3}
+    assert run(node, "feature", "raise", "1") == 0
+    assert capsys.readouterr().err.endswith("\nlevel 1 is in force already\n")
     assert run(node, "feature", "show", "3") == 2
     assert run(node, "feature", "raise", "--at", "5") == 2
 
