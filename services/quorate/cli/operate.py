@@ -33,6 +33,7 @@ from quorate.gateway.http.answers import (
     Elections,
     Feature,
     Quorum,
+    QuorumMember,
     SettingItem,
     Settings,
     StateHash,
@@ -106,14 +107,17 @@ def _known(value: object) -> object:
 def quorum(options: Namespace) -> int:
     """The voters and the leader."""
     answer = asked_node(options).get("/v1/quorum", Quorum, **freshness(options))
-    rows = [
-        (v.id, "leader" if v.leader else "follower", v.connected, v.rpc, v.raft, v.kafka, v.http, v.version)
-        for v in answer.voters
-    ]
+    rows = [(v.id, _role(v, answer), v.connected, v.rpc, v.raft, v.kafka, v.http, v.version) for v in answer.voters]
     header = ("node", "role", "reachable", "rpc", "raft", "kafka", "http", "version")
     show(msgspec.to_builtins(answer), options.output, columns(header, rows))
     reachable = sum(voter.connected is not False for voter in answer.voters)
     return DONE if answer.leader is not None and reachable > len(answer.voters) // 2 else REFUSED
+
+
+def _role(voter: QuorumMember, answer: Quorum) -> str:
+    """Of the node that answers what it says itself; of another it knows only whether it leads."""
+    told = answer.role if voter.id == answer.node else None
+    return told or ("leader" if voter.leader else "follower")
 
 
 def brokers(options: Namespace) -> int:

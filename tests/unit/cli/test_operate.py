@@ -251,6 +251,7 @@ def test_what_the_node_calls_wrongly_asked_is_used_wrongly(
 
 def a_quorum(leader: int | None, connected: int) -> Quorum:
     addresses = dict.fromkeys(("rpc", "raft", "kafka", "http"), "h:1")
+    role = "candidate" if leader is None else "leader" if leader == AT["node"] else "follower"
     voters = [
         QuorumMember(
             id=n, leader=n == leader, connected=n <= connected, version="1", started_ms=0, dir_uuid="", **addresses
@@ -258,7 +259,7 @@ def a_quorum(leader: int | None, connected: int) -> Quorum:
         for n in (1, 2, 3)
     ]
     return Quorum(
-        **AT, cluster_id="c", leader=leader, term=3, role="leader", voting=True, commit_index=1, applied_index=1,
+        **AT, cluster_id="c", leader=leader, term=3, role=role, voting=True, commit_index=1, applied_index=1,
         leader_since_ms=0, leader_cause="silent", voters=voters,
     )  # fmt: skip
 
@@ -544,6 +545,20 @@ def test_the_quorum_is_shown_voter_by_voter(node: Served, capsys: pytest.Capture
         ["2", "leader", "yes", "h:1", "h:1", "h:1", "h:1", "1"],
         ["3", "follower", "no", "h:1", "h:1", "h:1", "h:1", "1"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("role", "shown"),
+    [("candidate", "candidate"), ("not voting", "not voting"), ("leader", "leader"), (None, "follower")],
+)
+def test_the_role_of_the_node_that_answers_is_the_one_it_told(
+    node: Served, capsys: pytest.CaptureFixture[str], role: str | None, shown: str
+) -> None:
+    """As in JSON and in ``status``; of the past it is not told."""
+    node.answers["/v1/quorum"] = msgspec.structs.replace(a_quorum(None, 3), role=role)
+    assert run(node, "quorum") == 1
+    rows = [re.split(r" {2,}", line)[:2] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows == [["1", shown], ["2", "follower"], ["3", "follower"]]
 
 
 def a_topic(name: str, **attributes: str) -> TopicItem:
