@@ -15,7 +15,7 @@ import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import msgspec
 
@@ -199,7 +199,7 @@ def build(
         problems += _open_secret("cluster.key", file)
     merged = _copy(tree)
     for source, name, text in [*_from_environment(environ), *((f"--set {n}", n, t) for n, t in overrides.items())]:
-        if not _place(merged, name.split("."), Text(text)):
+        if not _place(merged, name.split("."), Text(text, source if source in environ else "")):
             problems.append(f"{source}: name a setting as section.key")
     settings = _struct(NodeSettings, merged, "", problems)
     if settings is not None:
@@ -250,7 +250,29 @@ def _place(tree: dict[str, Any], path: list[str], text: "Text") -> bool:
 class Text(str):
     """A value that came as text (environment, flag), so ``"7"`` may mean 7."""
 
-    __slots__ = ()
+    __slots__ = ("variable",)
+    variable: str
+    """Of the environment, where it came from there: it is named in a complaint, for nobody typed it."""
+
+    def __new__(cls, text: str, variable: str = "") -> Self:
+        """A text, and the variable."""
+        made = super().__new__(cls, text)
+        made.variable = variable
+        return made
+
+
+def _by(value: object) -> str:
+    """Which variables say this value, or what is in this table."""
+    found = ", ".join(_variables(value))
+    return f" (environment {found})" if found else ""
+
+
+def _variables(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for part in value.values():
+            yield from _variables(part)
+    elif isinstance(value, Text) and value.variable:
+        yield value.variable
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -267,7 +289,8 @@ def _struct(cls: type[S], tree: Mapping[str, Any], path: str, problems: list[str
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
     for name in sorted(tree.keys() - fields.keys()):
         close = difflib.get_close_matches(name, fields, n=1)
-        problems.append(f"{path}{name}: unknown setting" + (f"; did you mean {path}{close[0]}?" if close else ""))
+        meant = f"; did you mean {path}{close[0]}?" if close else ""
+        problems.append(f"{path}{name}: unknown setting{meant}{_by(tree[name])}")
     values = {}
     for name, field in fields.items():
         if name in tree:
@@ -294,7 +317,7 @@ def _value(kind: Any, value: Any, path: str, problems: list[str]) -> Any:
         if isinstance(value, Mapping):
             built = _struct(kind, value, f"{path}.", problems)
             return _WRONG if built is None else built
-        problems.append(f"{path}: expected a table")
+        problems.append(f"{path}: expected a table{_by(value)}")
         return _WRONG
     try:
         if not isinstance(value, Text):
@@ -303,7 +326,7 @@ def _value(kind: Any, value: Any, path: str, problems: list[str]) -> Any:
         structured = text.startswith(("[", "{")) and kind is not str
         return msgspec.convert(msgspec.json.decode(text) if structured else text, kind, strict=False)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        problems.append(f"{path}: {error}")
+        problems.append(f"{path}: {error}{_by(value)}")
         return _WRONG
 
 

@@ -100,11 +100,31 @@ def test_all_problems_are_listed_at_once() -> None:
     )
     assert told.splitlines() == [
         "--set nonsense: name a setting as section.key",
-        "engine.tic_s: unknown setting; did you mean engine.tick_s?",
+        "engine.tic_s: unknown setting; did you mean engine.tick_s? (environment QUORATE_ENGINE__TIC_S)",
         "engine.append_bytes: Expected `int`, got `str`",
         "listeners.http: 'nowhere' is not host:port",
         "node.id: 9 is not among cluster.voters (1, 2, 3)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "problem"),
+    [
+        ({"QUORATE_FOO__BAR": "9"}, "foo: unknown setting (environment QUORATE_FOO__BAR)"),
+        (
+            {"QUORATE_FOO__BAR": "9", "QUORATE_FOO__BAZ__X": "1"},
+            "foo: unknown setting (environment QUORATE_FOO__BAR, QUORATE_FOO__BAZ__X)",
+        ),
+        ({"QUORATE_NODE__ID": "x"}, "node.id: Expected `int`, got `str` (environment QUORATE_NODE__ID)"),
+        ({"QUORATE_LOG__LEVEL__X": "1"}, "log.level: Expected `str`, got `object` (environment QUORATE_LOG__LEVEL__X)"),
+    ],
+)
+def test_what_the_environment_says_wrongly_is_told_with_its_variable(environ: dict[str, str], problem: str) -> None:
+    """Nobody typed it, and no file has it; what a flag says is told by the setting."""
+    assert problems(environ) == problem
+    flags = {name.removeprefix("QUORATE_").lower().replace("__", "."): text for name, text in environ.items()}
+    assert "environment" not in problems({}, flags)
+    assert "environment" not in problems(environ, flags)
 
 
 @pytest.mark.parametrize(
