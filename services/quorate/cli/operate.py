@@ -145,8 +145,10 @@ def _told_topics(options: Namespace) -> int:
     version = answers[0].version
     for broker in answers[0].brokers:
         complain(f"{broker.broker_id} at {broker.address}: heard {broker.silent_for_ms} ms ago")
+    names = [name for page in answers for name in page.names]
     if version is None:
-        complain("no broker of it has told this node its topics: these are the names they registered with")
+        whence = "these are the names they registered with" if names else "none registered with topics either"
+        complain(f"no broker of it has told this node its topics: {whence}")
     else:
         complain(f"data version: state {version.state_version}, {version.timestamp_ms}, counter {version.counter}")
     header = ("topic", "read", "write", "permission", "type", "order", "attributes")
@@ -155,7 +157,7 @@ def _told_topics(options: Namespace) -> int:
          [f"{k}={v}" for k, v in t.attributes.items()])
         for page in answers for t in page.topics
     ]  # fmt: skip
-    table = columns(header, rows) if version else [name for page in answers for name in page.names]
+    table = columns(header, rows) if version else names
     show([msgspec.to_builtins(page) for page in answers], options.output, table)
     return DONE
 

@@ -324,7 +324,9 @@ def test_the_topics_of_a_set_are_those_its_brokers_told_the_node(
 def test_topics_that_brokers_told_another_node_are_asked_of_it(
     node: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The leader first. Where no node was told, or none answers, the names of the log are shown, and whose they are."""
+    """The leader first. Where no node was told, or none answers, the names of the log are shown, and whose they are; or
+    that there are none.
+    """
     node.answers["/v1/brokers"] = BrokerSets(**AT, brokers=[a_set("a", 1)], next=None)
     of_log = BrokerTopics(
         **AT, broker_set="a", source="log", names=["bills", "orders"], brokers=[], version=None, topics=[], next=None
@@ -340,6 +342,14 @@ def test_topics_that_brokers_told_another_node_are_asked_of_it(
         said = capsys.readouterr()
         assert said.out.splitlines() == ["bills", "orders"]
         assert "these are the names they registered with" in said.err
+        node.answers["/v1/brokers/a/topics"] = msgspec.structs.replace(of_log, names=[])
+        other.answers["/v1/brokers/a/topics"] = msgspec.structs.replace(of_log, names=[])
+        assert run(node, "brokers", "a", "--topics") == 0
+        said = capsys.readouterr()
+        assert (said.out, said.err.splitlines()) == (
+            "",
+            ["no broker of it has told this node its topics: none registered with topics either"],
+        )
         version = DataVersion(state_version=2, timestamp_ms=77, counter=5)
         told = msgspec.structs.replace(of_log, node=3, source="brokers", version=version)
         other.answers["/v1/brokers/a/topics"] = told
