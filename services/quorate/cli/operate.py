@@ -66,11 +66,11 @@ def _status_table(answer: Status) -> Iterable[str]:
     rows = [
         ("cluster", answer.cluster_id),
         ("leader", f"node {answer.leader}, term {answer.term}" if answer.leader is not None else "none"),
-        ("elections", _patience(answer.election_timeout_ms)),
-        ("voters", f"{_known(answer.voters_connected)} of {answer.voters} reachable from node {answer.node}"),
-        ("role", _known(answer.role)),
+        *_patience(answer.election_timeout_ms),
+        ("voters", _part(answer.voters_connected, answer.voters, f"reachable from node {answer.node}")),
+        *([("role", answer.role)] if answer.role else []),
         ("broker sets", f"{counts.sets}, {counts.without_master} without a master"),
-        ("brokers", f"{_known(counts.alive)} of {counts.replicas} alive"),
+        ("brokers", _part(counts.alive, counts.replicas, "alive")),
         ("topics", answer.topics),
         *([("keys", answer.keys), ("leases", answer.leases)] if answer.keys or answer.leases else []),
         *([("members", answer.members)] if answer.members else []),
@@ -87,21 +87,22 @@ def _status_table(answer: Status) -> Iterable[str]:
 
 
 def _runs_on(answer: Status) -> Iterable[tuple[str, str]]:
-    """Nothing of a node that does not tell it."""
-    if answer.python:
+    """Nothing of a node that does not tell it, and nothing of the past: what was, ran on something else."""
+    if answer.python and not answer.past:
         yield "runs on", f"{answer.python}; leaf {answer.leaf}"
     if answer.journal_sync:
         yield "journal", f"synced by {'the kernel' if answer.journal_sync == 'kernel' else 'a thread'}"
 
 
-def _patience(timeout_ms: int | None) -> str:
+def _patience(timeout_ms: int | None) -> Iterable[tuple[str, str]]:
     """How long a silent leader is waited for, at the least; of the past that is not known."""
-    return f"after {_known(timeout_ms)} ms of silence, at the earliest"
+    if timeout_ms is not None:
+        yield "elections", f"after {timeout_ms} ms of silence, at the earliest"
 
 
-def _known(value: object) -> object:
-    """A value from heartbeats or connections; of the past it is not known."""
-    return "?" if value is None else value
+def _part(known: int | None, all_of_them: int, which: str) -> object:
+    """A count from heartbeats or connections; of the past it is not known."""
+    return all_of_them if known is None else f"{known} of {all_of_them} {which}"
 
 
 def quorum(options: Namespace) -> int:

@@ -95,6 +95,23 @@ def test_status_names_what_the_node_runs_on(node: Served, capsys: pytest.Capture
     assert not {"runs", "journal"} & {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
 
 
+def test_status_of_the_past_has_no_rows_of_what_is_not_known_of_it(
+    node: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither what the node runs on today, nor who was reached or alive; how many there were is in the log."""
+    told = a_status(healthy=True)
+    node.answers["/v1/status"] = msgspec.structs.replace(
+        told, past=True, role=None, voters_connected=None, ready=None, alarms=None, overruled=None, journal_sync=None,
+        election_timeout_ms=None, brokers=msgspec.structs.replace(told.brokers, alive=None),
+    )  # fmt: skip
+    assert run(node, "at", "9", "status") == 0
+    out = capsys.readouterr().out
+    assert "?" not in out
+    rows = dict(re.split(r" {2,}", line) for line in out.splitlines()[2:])
+    assert not rows.keys() & {"runs on", "journal", "role", "elections", "alarm", "settings"}
+    assert (rows["voters"], rows["brokers"]) == ("3", "2")
+
+
 def test_status_counts_what_there_is(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
     """Subjects beside schemas, wills beside sessions, also where only these are left; of nothing there is no row."""
     counted: tuple[tuple[dict[str, int], list[str]], ...] = (
