@@ -23,7 +23,8 @@ QUEUES = 8
 
 def topic_arguments(parser: ArgumentParser) -> None:
     """The settings of a topic that may be changed."""
-    parser.add_argument("action", nargs="?", choices=("create", "change", "delete"), help="default: show all")
+    what = "default: show all; delete: exit 0 also where there is none"
+    parser.add_argument("action", nargs="?", choices=("create", "change", "delete"), help=what)
     parser.add_argument("topic", nargs="?", metavar="TOPIC")
     parser.add_argument("--read-queues", type=int, metavar="N", help=f"of a new topic: {QUEUES}")
     parser.add_argument("--write-queues", type=int, metavar="N", help=f"of a new topic: {QUEUES}")
