@@ -262,6 +262,10 @@ class Place:
         found = self._node.get("/v1/state-hash", StateHash)
         return found.offset, found.hash
 
+    def wait(self, offset: int) -> None:
+        """Until this node has applied so much."""
+        self._node.get("/v1/state-hash", StateHash, min_offset=offset)
+
     def answer(self, method: str, request: Any) -> bytes:
         """Of a service of ours; it must be answered."""
         ask: Any = self._channel.unary_unary(f"/quorate.meta.v1.{method}")
@@ -320,6 +324,7 @@ def settled(places: dict[str, Place]) -> Iterator[dict[str, Place]]:
         ("Offsets/Commit", offsets.CommitOffsetsRequest(group="g", positions=[position])),
     ):
         place.answer(method, request)
+    places["follower"].wait(place.seen()[0])  # What it applies later would look like a change.
     over = threading.Event()
 
     def beating() -> None:
