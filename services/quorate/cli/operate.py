@@ -7,7 +7,7 @@ when nothing could be compared.
 """
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from urllib.parse import quote
@@ -17,7 +17,7 @@ import msgspec
 from quorate.cli.changing import change_topic, elect, election_arguments, topic_arguments
 from quorate.cli.client import Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
-from quorate.cli.freshness import add_freshness, asked_node, freshness, pages
+from quorate.cli.freshness import PATIENCE_S, TIMEOUT_S, add_freshness, asked_node, freshness, pages
 from quorate.cli.output import add_output, columns, complain, show
 from quorate.errors import UsageError
 from quorate.events import Candidate
@@ -325,27 +325,42 @@ JAVA_INT_MAX = 2**31 - 1
 def state_hash(options: Namespace) -> int:
     """Compare the state hash of every node that can be reached, where they reflect the same offset."""
     first, fresh = asked_node(options), freshness(options)
-    answers, silent = [first.get("/v1/state-hash", StateHash, **fresh)], []
+    answers = [first.get("/v1/state-hash", StateHash, **fresh)]
     voters = [] if options.only else first.get("/v1/quorum", Quorum, level="stale").voters
+    others = {voter.id: voter.http for voter in voters if voter.id != answers[0].node}
     same = fresh if options.at is not None else {"min_offset": answers[0].offset}
-    for voter in voters:
-        if voter.id == answers[0].node:
-            continue
-        try:
-            answers.append(asked_node(options, voter.http).get("/v1/state-hash", StateHash, **same))
-        except NodeError as error:
-            reason, *_ = str(error).splitlines()  # What else it says is for who reached no node at all.
-            silent.append(f"node {voter.id} is not compared: {reason}")
+    told, silent = _hashes(others, TIMEOUT_S if options.at is None else PATIENCE_S, same)
+    if told and _compared_nothing([*answers, *told]):  # A busy log: each was further than the one before.
+        told, silent = _hashes(others, PATIENCE_S, {"at": answers[0].offset})
+    answers += told
     rows = [(answer.node, answer.offset, answer.rows, _hidden(answer.index), answer.hash or "-") for answer in answers]
     header = ("node", "offset", "entities", "index", "with requests and groups")
     agreed = [] if options.only else ["", *agreement(answers)]
     show([msgspec.to_builtins(a) for a in answers], options.output, [*columns(header, rows), *agreed])
     wrong = [*differing(answers, "offset", "rows"), *differing(answers, "index", "hash")]
-    if len(voters) > 1 and len({answer.offset for answer in answers}) == len(answers):
+    if len(voters) > 1 and _compared_nothing(answers):
         wrong.append("nothing was compared: no two nodes answered at one offset; --at N asks all of them for the same")
     for sentence in (*silent, *wrong):
         complain(sentence)
     return REFUSED if wrong else DONE
+
+
+def _hashes(
+    nodes: Mapping[int, str], timeout_s: float, query: Mapping[str, object]
+) -> tuple[list[StateHash], list[str]]:
+    """What each of these nodes answers, and a sentence for each that does not."""
+    answers, silent = [], []
+    for number, address in nodes.items():
+        try:
+            answers.append(Node(address, timeout_s).get("/v1/state-hash", StateHash, **query))
+        except NodeError as error:
+            reason, *_ = str(error).splitlines()  # What else it says is for who reached no node at all.
+            silent.append(f"node {number} is not compared: {reason}")
+    return answers, silent
+
+
+def _compared_nothing(answers: Sequence[StateHash]) -> bool:
+    return len({answer.offset for answer in answers}) == len(answers)
 
 
 def agreement(answers: Iterable[StateHash]) -> Iterator[str]:

@@ -38,6 +38,8 @@ class NotFresh(msgspec.Struct, frozen=True):
     """``behind`` and ``beyond_end``: how far this node, or the log, is."""
     leader: int | None = None
     """``unavailable``: who led, as far as this node knows."""
+    past: bool = False
+    """``unavailable``: there may be a leader; it is the past that could not be had."""
 
 
 Seen = Callable[[ReadView | NotFresh], None]
@@ -152,7 +154,7 @@ class FreshReader(Listener):
                 case Busy(reason):
                     seen(NotFresh("busy", reason))
                 case _:
-                    message = "the leader could not be asked; level=stale answers from this node alone"
+                    message = "the leader could not be asked; a stale read is answered by this node alone"
                     seen(NotFresh("unavailable", message, leader=self._present.leader_id))
 
         self._present.read("linearizable", confirmed, forward=forward, timeout_s=self._timeout_s)
@@ -164,7 +166,7 @@ class FreshReader(Listener):
             if isinstance(outcome, ReadView):
                 seen(outcome)
             else:
-                seen(NotFresh("throttled" if outcome.kind == "crowded" else "unavailable", outcome.reason))
+                seen(NotFresh("throttled" if outcome.kind == "crowded" else "unavailable", outcome.reason, past=True))
 
         def replayed() -> None:
             self._history.at(at, told, max(deadline - self._scheduler.monotonic(), 0.0))

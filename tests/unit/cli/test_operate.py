@@ -499,7 +499,7 @@ def test_a_node_that_cannot_be_asked_is_named_and_not_counted(node: Served, caps
 def test_where_no_two_nodes_are_compared_that_is_said(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 1, whether the others are silent or elsewhere in the log; the only node of a cluster is well."""
     node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
-    offsets = iter((9, 10, 11))
+    offsets = iter((9, 10, 11, 12, 13))
     for answer in (
         lambda query: hashes(1, "aa", "xx") if not query else (503, b"{}"),
         lambda _: hashes(1, "aa", "xx", offset=next(offsets)),
@@ -513,6 +513,26 @@ def test_where_no_two_nodes_are_compared_that_is_said(node: Served, capsys: pyte
     del alone["voters"][1:]
     node.answers |= {"/v1/quorum": alone, "/v1/state-hash": hashes(1, "aa", "xx")}
     assert run(node, "state-hash") == 0
+
+
+def test_on_a_busy_cluster_the_others_are_asked_for_the_first_one_s_offset(
+    node: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each was further than the one before: what it was is compared."""
+    node.answers["/v1/quorum"] = json_of(a_quorum(1, 3), node.address)
+    now, then = iter(((1, 9), (2, 10), (3, 11))), iter(((2, "aa"), (3, "bb")))
+
+    def answer(query: dict[str, str]) -> StateHash:
+        if "at" in query:
+            assert query == {"at": "9"}
+            number, rows = next(then)
+            return hashes(number, rows, "xx", offset=9)
+        number, offset = next(now)
+        return hashes(number, "aa", "xx", offset=offset, index=offset)
+
+    node.answers["/v1/state-hash"] = answer
+    assert run(node, "state-hash") == 1
+    assert "nodes differ at offset 9: 1, 2 and 3\n" in capsys.readouterr().err
 
 
 def json_of(quorum: Quorum, address: str) -> dict[str, Any]:

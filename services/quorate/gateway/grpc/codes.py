@@ -171,5 +171,7 @@ def not_fresh(reason: NotFresh) -> CallError:
             return CallError(*LAGGING)
         case "beyond_end":
             return CallError(*FUTURE)
+        case "unavailable" if reason.past:
+            return CallError(_UNAVAILABLE, f"quorate: {reason.message}")
         case _:
             return CallError(*NO_LEADER)

@@ -13,6 +13,7 @@ from quorate.controller.views import ReadView
 from quorate.gateway.first_answers import FirstAnswers
 from quorate.gateway.fresh import Freshness, NotFresh
 from quorate.gateway.http.answers import Done
+from quorate.gateway.http.asking import FRESHNESS
 from quorate.gateway.http.context import PRINCIPAL, HttpContext
 from quorate.gateway.http.messages import HttpError, answer, failure
 from quorate.gateway.http.routing import Call
@@ -202,6 +203,8 @@ class WriteHandlers:
 
     def _submit(self, call: Call, command: Command, resource: str) -> None:
         context, operation = self._context, type(command).__name__
+        if named := [name for name in FRESHNESS if name in call.request.query]:
+            raise HttpError("invalid", f"{named[0]}: a command changes what is now; it takes none")
         if not context.access.authorize(PRINCIPAL, operation, resource):
             raise HttpError("denied", f"{operation} of {resource} is not allowed")
         if not context.quota.admit(PRINCIPAL, operation):

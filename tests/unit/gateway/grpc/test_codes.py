@@ -64,3 +64,12 @@ def test_every_other_end_has_a_code(outcome: Outcome, code: StatusCode, text: st
 def test_a_state_that_cannot_be_had_says_why(reason: str, text: str) -> None:
     """Each in etcd's words."""
     assert text in not_fresh(NotFresh(reason, "m")).text  # type: ignore[arg-type]
+
+
+def test_a_past_that_cannot_be_had_is_no_missing_leader() -> None:
+    """The reason is told, under the code that says to come again."""
+    error = not_fresh(NotFresh("unavailable", "the replay takes longer than a question may; ask again", past=True))
+    assert (error.code, error.text) == (
+        StatusCode.UNAVAILABLE,
+        "quorate: the replay takes longer than a question may; ask again",
+    )

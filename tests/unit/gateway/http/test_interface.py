@@ -545,6 +545,8 @@ def test_an_operator_elects() -> None:
         ("PUT", "/v1/topics/t", b'{"read_queues": 0, "write_queues": 4}', (400, "invalid")),
         ("PUT", "/v1/topics/t", b'{"read_queues": 1%s, "write_queues": 4}' % (b"0" * 30), (400, "invalid")),
         ("PUT", "/v1/topics/t", b'"\xff"', (400, "invalid")),
+        ("PUT", "/v1/topics/t?at=1", b'{"read_queues": 4, "write_queues": 4}', (400, "invalid")),
+        ("DELETE", "/v1/topics/t?level=stale", b"", (400, "invalid")),
         ("PUT", "/v1/config/nowhere", b'{"changes": {"a": "b"}}', (400, "invalid")),
         ("PUT", "/v1/config/controller", b'{"changes": {"rocketmqHome": "/"}}', (403, "denied")),
         ("POST", "/v1/elections", b'{"broker_set": "nobody"}', (404, "not_found")),
