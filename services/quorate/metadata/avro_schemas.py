@@ -1,8 +1,9 @@
 """Avro schemas of any shape, as other services register them: read strictly, from text to types.
 
-Rules: pure, and bounded before it begins: a schema has at most ``SCHEMA_BYTES_MAX`` bytes and ``DEPTH_MAX`` levels. Two
-texts are one schema when they are the same JSON, whatever their spaces and the order of their attributes; what is kept
-is ``canonical``. A default has to be a value of its field's type (of a union: of one of its branches, as Java has it).
+Rules: pure, and bounded: a schema has at most ``SCHEMA_BYTES_MAX`` bytes and ``DEPTH_MAX`` levels, and its defaults are
+checked in at most ``DEFAULTS_MAX`` steps. Two texts are one schema when they are the same JSON, whatever their spaces
+and the order of their attributes; what is kept is ``canonical``. A default has to be a value of its field's type (of a
+union: of one of its branches, as Java has it).
 Source: Avro 1.12 specification; Java's ``org.apache.avro.Schema`` where the specification leaves it open.
 """
 
@@ -18,6 +19,8 @@ from quorate.errors import UsageError
 SCHEMA_BYTES_MAX: Final = 64 * 1024
 DEPTH_MAX: Final = 64
 """Levels of JSON."""
+DEFAULTS_MAX: Final = 50_000
+"""How often a part of a default is held against a type, in one schema."""
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED: Final = ("record", "error", "enum", "fixed")
 _UNNAMED: Final = ("array", "map")
@@ -50,6 +53,8 @@ class Type(msgspec.Struct, eq=False):
     aliases: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()
     symbols: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
+    """The same."""
     symbol: str = ""
     """Of an enum: what stands for symbols it does not know; empty: nothing."""
     branches: "tuple[Type, ...]" = ()
@@ -126,8 +131,9 @@ class _Reader:
 
     def check_defaults(self) -> None:
         """Raises UsageError for a default that is no value of its field's type."""
+        check = _Defaults()
         for name, value, kind in self._defaults:
-            if not _is_value(value, kind):
+            if not check.is_value(value, kind):
                 raise UsageError(f"{name}: its default {_short(value)} is no {kind.label}")
 
     def _called(self, name: str, space: str) -> Type:
@@ -198,9 +204,10 @@ def _full_name(name: str, namespace: Any, space: str) -> tuple[str, str]:
 
 def _symbols(enum: Type, data: dict[str, Any]) -> None:
     enum.symbols = _texts(data, "symbols")
+    enum.known = frozenset(enum.symbols)
     if "symbols" not in data or not all(map(_PART.fullmatch, enum.symbols)):
         raise UsageError(f"{enum.name}: symbols are names")
-    if len(set(enum.symbols)) < len(enum.symbols):
+    if len(enum.known) < len(enum.symbols):
         raise UsageError(f"{enum.name}: the same symbol twice")
     symbol = data.get("default")
     if symbol is not None and symbol not in enum.symbols:
@@ -243,23 +250,42 @@ _SCALARS: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
-def _is_value(value: Any, kind: Type) -> bool:
-    match kind.kind:
-        case "union":
-            return any(_is_value(value, branch) for branch in kind.branches)
-        case "enum":
-            return value in kind.symbols
-        case "array":
-            return isinstance(value, list) and all(_is_value(item, kind.branches[0]) for item in value)
-        case "map":
-            return isinstance(value, dict) and all(_is_value(item, kind.branches[0]) for item in value.values())
-        case "record":
-            return isinstance(value, dict) and all(
-                _is_value(value[field.name], field.type) if field.name in value else field.has_default
-                for field in kind.fields
-            )
-        case scalar:
-            return _SCALARS[scalar](value)
+class _Defaults:
+    """Checks the defaults of one schema, whose parts all live as long."""
+
+    def __init__(self) -> None:
+        self._left = DEFAULTS_MAX
+        self._known: dict[tuple[int, int], bool] = {}
+        """Of parts and types, by identity: where types refer to each other, many ways lead to the same question."""
+
+    def is_value(self, value: Any, kind: Type) -> bool:
+        """Is it one of this type? Raises UsageError where that takes too many steps."""
+        self._left -= 1
+        if self._left < 0:
+            raise UsageError(f"its defaults take more than {DEFAULTS_MAX} steps to be checked")
+        asked = (id(value), id(kind))
+        known = self._known.get(asked)
+        if known is None:
+            known = self._known[asked] = self._judge(value, kind)
+        return known
+
+    def _judge(self, value: Any, kind: Type) -> bool:
+        match kind.kind:
+            case "union":
+                return any(self.is_value(value, branch) for branch in kind.branches)
+            case "enum":
+                return isinstance(value, str) and value in kind.known
+            case "array":
+                return isinstance(value, list) and all(self.is_value(item, kind.branches[0]) for item in value)
+            case "map":
+                return isinstance(value, dict) and all(self.is_value(item, kind.branches[0]) for item in value.values())
+            case "record":
+                return isinstance(value, dict) and all(
+                    self.is_value(value[field.name], field.type) if field.name in value else field.has_default
+                    for field in kind.fields
+                )
+            case scalar:
+                return _SCALARS[scalar](value)
 
 
 def _short(value: object) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.errors import UsageError
-from quorate.metadata.avro_schemas import DEPTH_MAX, SCHEMA_BYTES_MAX, canonical, types_of
+from quorate.metadata.avro_schemas import DEFAULTS_MAX, DEPTH_MAX, SCHEMA_BYTES_MAX, canonical, types_of
 from tests.unit.metadata.avro_kit import SCHEMAS, VALID
 
 
@@ -104,6 +104,35 @@ def test_a_default_is_a_value_of_its_type(kind: Any, good: list[Any], bad: list[
     for default in bad:
         with pytest.raises(UsageError, match="default"):
             canonical(text(default))
+
+
+def test_a_default_is_held_against_each_type_once() -> None:
+    """Records that hold each other are two ways to the same question at every level: fifty levels are few steps."""
+
+    def defaulted(default: object) -> str:
+        inner = {"type": "record", "name": "B", "fields": [{"name": "f", "type": ["A", "B"]}]}
+        outer = {"type": "record", "name": "A", "fields": [{"name": "f", "type": ["A", inner]}]}
+        return json.dumps({"type": "record", "name": "T", "fields": [{"name": "d", "type": outer, "default": default}]})
+
+    default: object = "x"
+    for _ in range(50):
+        default = {"f": default}
+    with pytest.raises(UsageError, match=r"its default .* is no A"):
+        canonical(defaulted(default))
+
+
+def test_defaults_are_checked_in_so_many_steps() -> None:
+    """Many values, each held against many types, are given up by name; many values of one type are not."""
+    fixed = [{"type": "fixed", "name": f"F{number}", "size": 1} for number in range(100)]
+
+    def of(items: object, values: list[Any]) -> str:
+        kind = {"type": "array", "items": items}
+        return json.dumps({"type": "record", "name": "T", "fields": [{"name": "d", "type": kind, "default": values}]})
+
+    values = [number + 0.5 for number in range(DEFAULTS_MAX // 50)]
+    canonical(of("double", values))
+    with pytest.raises(UsageError, match=f"more than {DEFAULTS_MAX} steps"):
+        canonical(of([*fixed, "double"], values))
 
 
 def test_spaces_and_the_order_of_attributes_make_no_other_schema() -> None:

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from quorate.metadata.avro_schemas import canonical, types_of
 from quorate.metadata.compatibility import (
     COMPARISONS_MAX,
+    DEPTH_MAX,
     LEVELS,
+    TOLD_MAX,
     Comparisons,
     TooManyComparisonsError,
     breaks,
@@ -180,11 +182,62 @@ def test_what_rested_on_an_unreadable_pair_is_judged_again() -> None:
 
 def test_the_work_is_bounded() -> None:
     """Two large unions of types with nothing in common are given up after a number of comparisons, soon."""
-    unions = [[fixed(1, f"{name}{number}") for number in range(500)] for name in "ab"]
+    unions = [[fixed(1, f"{name}{number}") for number in range(1000)] for name in "ab"]
     types = [types_of(canonical(json.dumps(one))) for one in unions]
     with pytest.raises(TooManyComparisonsError):
         unreadable(types[0], types[1], Comparisons())
-    assert len(unions[0]) ** 2 > COMPARISONS_MAX
+    assert len(unions[0]) * TOLD_MAX >= COMPARISONS_MAX
+
+
+def chained(ends: Any, levels: int, width: int) -> Any:
+    """Records of records: each has so many fields of the one before."""
+    fields = [field("f0", record(field("x", ends), name="A0"))]
+    for level in range(1, levels):
+        inner = [field(f"g{number}", f"A{level - 1}") for number in range(width)]
+        fields.append(field(f"f{level}", record(*inner, name=f"A{level}")))
+    return record(*fields, name="Top")
+
+
+def test_of_a_pair_few_sentences_are_kept() -> None:
+    """Where a pair is met again nothing new is said: ten times as much at each level would fill the memory."""
+    assert read(chained("string", 9, 10), chained("int", 9, 10)) == ["/f0/x: the reader has string, the writer int"]
+    unions = [[record(field("x", kind), name=f"R{number}") for number in range(30)] for kind in ("int", "string")]
+    assert len(read(unions[0], unions[1])) == TOLD_MAX
+    wide = [record(*(field(f"f{number}", kind) for number in range(30))) for kind in ("int", "string")]
+    assert len(read(wide[0], wide[1])) == TOLD_MAX
+    old = [(number, types_of(canonical(json.dumps(unions[1])))) for number in range(9)]
+    assert len(breaks("FULL_TRANSITIVE", types_of(canonical(json.dumps(unions[0]))), old)) == TOLD_MAX
+
+
+def test_long_names_are_told_by_their_ends() -> None:
+    """A schema may consist of one name, and so may a sentence about each of its types."""
+    name = "n" * 1000
+    reader, writer = (record(field(name, record(field("x", kind), name="I"))) for kind in ("int", "string"))
+    (told,) = read(reader, writer)
+    assert told.startswith("…nnn")
+    assert told.endswith("nnn/x: the reader has int, the writer string")
+    assert len(told) < 300
+
+
+def test_types_within_types_are_followed_so_deep() -> None:
+    """By name one may lead to the next a thousand times; that is refused, and never a matter of Python's stack."""
+
+    def chain(levels: int, last: str) -> Any:
+        fields = [field("f0", ["null", record(field("x", "int"), name="A0")], default=None)]
+        for level in range(1, levels):
+            inner = record(field("up", ["null", f"A{level - 1}"]), name=f"A{level}")
+            fields.append(field(f"f{level}", ["null", inner], default=None))
+        return record(*reversed([field("z", last), *reversed(fields)]), name="Top")
+
+    def turned(levels: int, fresh: str) -> list[str]:
+        """What a reader says that meets the last of them first."""
+        writer = record(*chain(levels, f"A{levels - 1}")["fields"], name="Top")
+        fields = [{**one, "name": fresh + one["name"]} if one["name"] != "z" else one for one in writer["fields"]]
+        return read(record(*fields, name="Top"), writer)
+
+    assert turned(DEPTH_MAX // 4, "h") == []
+    with pytest.raises(TooManyComparisonsError):
+        turned(400, "h")
 
 
 @given(st.sampled_from(LEVELS), SCHEMAS)

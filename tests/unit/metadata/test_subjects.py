@@ -188,7 +188,7 @@ def test_what_cannot_be_compared_soon_is_refused() -> None:
     """Two unions of many types with nothing in common."""
     made = world()
     first, second = (
-        json.dumps([{"type": "fixed", "name": f"{name}{number}", "size": 1} for number in range(500)]) for name in "ab"
+        json.dumps([{"type": "fixed", "name": f"{name}{number}", "size": 1} for number in range(1000)]) for name in "ab"
     )
     register(made, "s", first)
     assert made.refused(RegisterSchema(subject="s", schema=second)).code == "SchemaTooLarge"
