@@ -232,9 +232,11 @@ class SessionKeeper(Listener):
         state, again = self._state(), self._scheduler.monotonic() + RETRY_S
         for client, session_epoch in batch:
             session, _ = self._found(state, client, session_epoch)
-            if session is not None and outcome.__class__ is Answered:
+            if session is None:
+                self._seen.pop((client, session_epoch), None)
+            elif outcome.__class__ is Answered:
                 self._watch(state, session)
-            elif session is not None:
+            else:
                 heappush(self._counted, (again, client, session_epoch))
                 self._arm()
         if outcome.__class__ is Answered:

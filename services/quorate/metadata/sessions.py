@@ -207,7 +207,7 @@ def close_session(state: State, command: CloseSession, context: Context) -> Deci
         events = [] if will is None else [*_willed(session, will, "session ended", since, context, recipients)]
         events.append(_ended(session, since, "administrator" if command.administrator else "closed"))
         return Decision(_settled(state, events), Accepted())
-    if since and (command.with_will or session.will is None):
+    if session.disconnected_ms and (command.with_will or session.will is None):
         return Decision((), Accepted())
     events, waits = [], will is not None
     if will is not None and not will.delay_s:

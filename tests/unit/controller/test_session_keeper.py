@@ -3,6 +3,7 @@
 from typing import Any
 
 from quorate.controller import Answered
+from quorate.controller.session_keeper import SessionKeeper
 from quorate.events import (
     Event,
     SessionEnded,
@@ -270,3 +271,22 @@ def test_a_full_queue_keeps_no_session_while_the_log_s_time_stands_still() -> No
     assert not house.told(SessionEnded)
     passing(house.bench, 2.0)
     assert len(house.told(SessionEnded)) == 1
+
+
+def test_of_sessions_that_ended_nothing_is_remembered() -> None:
+    """A leader counts how long a client is gone only while there is a session to end."""
+    house = House()
+    (keeper,) = (one for one in house.bench.controller.listeners._all if isinstance(one, SessionKeeper))
+    epochs = {f"c{number}": house.open(f"c{number}", expiry_s=1 + number % 2) for number in range(20)}
+    for client in epochs:
+        house.lose(client)
+    since = {client: house.bench.machine.state.sessions[client].disconnected_ms for client in epochs}
+    passing(house.bench, 0.5)
+
+    def counted() -> list[str]:
+        return [client for client, epoch in epochs.items() if keeper.gone_ms(client, epoch, 0, since[client])]
+
+    assert counted() == list(epochs)
+    passing(house.bench, 4.0)
+    assert not house.bench.machine.state.sessions
+    assert counted() == []

@@ -474,3 +474,24 @@ def test_what_follows_from_sessions_follows_from_their_rows(steps: list[tuple[An
     assert all((due_ms(made.state, one) or made.now_ms + 1) > made.now_ms for one in made.state.sessions.values())
     opened = [(event.client, stamp.offset) for event, stamp in made.log if isinstance(event, SessionOpened)]
     assert all((one.client, one.session_epoch) in opened for one in made.state.sessions.values())
+
+
+@pytest.mark.parametrize("delay_s", [0, 30])
+def test_a_client_that_is_lost_while_its_member_is_stays_lost_when_the_member_is_heard_again(delay_s: int) -> None:
+    """Its own end is a fact too, since the member was lost: the will is published, and the session ends in its time."""
+    made = Brokers()
+    epoch = made.open(will=Will(topic="w", payload=b"x", delay_s=delay_s))
+    made.open("other")
+    made.now_ms = lost_ms = 10_000
+    made.fence("a")
+    made.now_ms = 12_000
+    closing = CloseSession(client="c", session_epoch=epoch, with_will=True)
+    assert kinds(made.events(closing))[-1] == "SessionDisconnected"
+    assert made.events(closing) == ()
+    made.hear("a")
+    assert (made.session().disconnected_ms, since_ms(made.state, made.session())) == (lost_ms, lost_ms)
+    assert since_ms(made.state, made.session("other")) == 0
+    made.now_ms = 1_000_000
+    made.settle()
+    assert list(made.state.sessions) == ["other"]
+    assert [will.client for will in made.state.wills.values()] == ["c"]
