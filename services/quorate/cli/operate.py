@@ -15,9 +15,9 @@ from urllib.parse import quote
 import msgspec
 
 from quorate.cli.changing import change_topic, elect, election_arguments, topic_arguments
-from quorate.cli.client import Node, NodeError, add_node
+from quorate.cli.client import TIMEOUT_S, Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
-from quorate.cli.freshness import PATIENCE_S, TIMEOUT_S, add_freshness, asked_node, freshness, pages
+from quorate.cli.freshness import PATIENCE_S, add_freshness, asked_node, freshness, pages
 from quorate.cli.output import add_output, columns, complain, show
 from quorate.errors import UsageError
 from quorate.events import Candidate
