@@ -139,7 +139,7 @@ NAMED: Final[dict[str, StatusCode]] = {
     "BadGroup": _INVALID,
     "StaleOffset": _PRECONDITION,
 }
-"""Refusals of our own services, whose text begins with their name."""
+"""Refusals of our own services, whose text names them: ``quorate: StaleMemberEpoch: …``."""
 
 
 def refused(refusal: Refusal) -> CallError:

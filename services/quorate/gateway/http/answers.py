@@ -634,7 +634,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     """``invalid``, ``denied``, ``cross_origin``, ``not_found``, ``method_not_allowed``, ``refused``, ``too_large``,
     ``not_json``, ``beyond_end``, ``wrong_host``, ``throttled``, ``head_too_large``, ``busy``, ``unavailable``,
-    ``behind``, ``unknown_outcome``, ``unknown_version`` or ``internal`` (docs/http.md)."""
+    ``behind``, ``unknown_outcome``, ``unknown_version``, ``no_room`` or ``internal`` (docs/http.md)."""
     message: str
     reason: str = ""
     """The refusal's own name, e.g. ``StaleMasterEpoch``."""
