@@ -1,4 +1,4 @@
-"""Composition: the only place that builds objects; and what operators type."""
+"""What operators type: ``quorate`` and its commands."""
 
 from quorate.cli.program import main
 

@@ -1,4 +1,5 @@
-"""The gRPC edge: etcd's KV, Watch and Lease, health and discovery, on any node (docs/grpc.md).
+"""The gRPC edge: etcd's KV, Watch, Lease, Cluster and Maintenance, our own services (cluster, members, journal, MQTT,
+offsets), health and reflection, on any node (docs/grpc.md).
 
 Rules: no decision is made here. A write becomes one command, a read one view of the state, a watch a reading of what
 was applied; messages become ours in ``messages``, refusals and outcomes become gRPC's codes in ``codes``.

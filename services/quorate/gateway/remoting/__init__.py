@@ -1,4 +1,6 @@
-"""RocketMQ's remoting protocol for brokers and ``mqadmin``: the listener, what requests mean, calls to brokers."""
+"""RocketMQ's remoting protocol for brokers, clients and ``mqadmin``: the listener, what requests mean to a controller
+and to a name server, calls to brokers.
+"""
 
 from quorate.gateway.remoting.pusher import RolePusher
 from quorate.gateway.remoting.server import RemotingServer
