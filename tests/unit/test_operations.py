@@ -70,6 +70,18 @@ def test_the_unit_starts_a_node_as_the_command_line_takes_it(tmp_path: Path) -> 
     assert program.main([str(config) if word.endswith(".toml") else word for word in words] + ["--check"]) == 0
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_settings_are_those_of_each_of_three_voters(number: int, tmp_path: Path) -> None:
+    """The settings' own reader takes them, with a key, under each id; every listener has its address."""
+    config, key = tmp_path / "node.toml", tmp_path / "cluster.key"
+    config.write_text(blocks("toml")[0], encoding="utf-8")
+    key.touch(0o600)
+    key.write_text("0123456789abcdef", encoding="utf-8")
+    settings = read_settings(config, {}, {"node.id": str(number), "cluster.key_file": str(key)})
+    assert [settings.bind(name) for name in settings.listening] == [(f"10.0.0.{number}", 9870 + n) for n in range(5)]
+    assert settings.me.zone == "abc"[number - 1]
+
+
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"`(quorate [a-z-]+)", PAGE))))
 def test_every_command_of_the_page_exists(named: str) -> None:
     """A word that is typed after ``quorate``."""
