@@ -18,16 +18,19 @@ from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MemberAmended, MemberGone, MemberRegistered, MemberUnfenced
 from quorate.metadata.commands import FenceMember, HearMember
 from quorate.model.live import MemberHealth
+from quorate.model.segments import holds_last_copy
 from quorate.model.state import Member, State
 
 RETRY_S: Final = 0.5
 """How soon a fencing is tried again that could not be decided."""
+LAST_COPY_S: Final = 1.0
+"""How old what a heartbeat is told of last copies may be."""
 LATE_S: Final = 1.0
 """A look that comes so long after its time says that this node stood still."""
 
 
 class _Heard:
-    __slots__ = ("due", "epoch", "health", "heard", "name", "seen", "timeout_s")
+    __slots__ = ("due", "epoch", "health", "heard", "last_copy", "looked", "name", "seen", "timeout_s")
 
     def __init__(self, member: Member, seen: float) -> None:
         self.name, self.epoch = member.name, member.epoch
@@ -37,6 +40,9 @@ class _Heard:
         self.heard: float | None = None
         """None: never by this leader."""
         self.health: MemberHealth | None = None
+        self.looked: float | None = None
+        """When its copies were looked at, and whether one was the last; None: not yet."""
+        self.last_copy = False
 
 
 class MemberKeeper(Listener):
@@ -73,6 +79,15 @@ class MemberKeeper(Listener):
         """As it last said; None: never here."""
         found = self._of(name, epoch)
         return None if found is None else found.health
+
+    def last_copy(self, state: State, member: Member) -> bool:
+        """Now, or ``LAST_COPY_S`` ago at most: whoever is to leave may hold very many, and beats often."""
+        found, now = self._of(member.name, member.epoch), self._scheduler.monotonic()
+        if found is None:
+            return holds_last_copy(state, member)
+        if found.looked is None or now - found.looked >= LAST_COPY_S:
+            found.looked, found.last_copy = now, holds_last_copy(state, member)
+        return found.last_copy
 
     def healths(self) -> list[MemberHealth]:
         """Of all that said something here."""

@@ -121,8 +121,6 @@ def hear_member(state: State, command: HearMember, context: Context) -> Decision
         return refuse("BadMemberHealth", "Bytes and errors are not negative, and shares are from 0 to 100 percent")
     caught_up = member.fenced and command.applied_revision >= member.epoch
     drains = command.want_drain and not member.draining
-    if not caught_up and not drains:
-        return Decision((), _is(state, member))
     events: list[Event] = []
     if caught_up:
         events.append(_unfenced(member, command.applied_revision))
@@ -133,7 +131,7 @@ def hear_member(state: State, command: HearMember, context: Context) -> Decision
         epoch=member.epoch,
         fenced=member.fenced and not caught_up,
         draining=member.draining or drains,
-        may_leave=(member.draining or drains) and not stays_for(state, member),
+        may_leave=(member.draining or drains) and not stays_for(state, member, context.members.last_copy),
     )
     return Decision(tuple(events), reply)
 

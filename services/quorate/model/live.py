@@ -4,6 +4,9 @@ from typing import Protocol
 
 import msgspec
 
+from quorate.model.segments import holds_last_copy
+from quorate.model.state import Member, State
+
 
 class LogReport(Protocol):
     """What a heartbeat says of its broker's log."""
@@ -105,6 +108,9 @@ class MemberView(Protocol):
     def health(self, name: str, epoch: int) -> MemberHealth | None:
         """As it last said; None: never here."""
 
+    def last_copy(self, state: State, member: Member) -> bool:
+        """Has it the last copy in sync of a segment, now or a moment ago?"""
+
 
 class NoMembers:
     """Nobody heard of any."""
@@ -120,6 +126,10 @@ class NoMembers:
     def health(self, name: str, epoch: int) -> MemberHealth | None:
         """Never here."""
         return None
+
+    def last_copy(self, state: State, member: Member) -> bool:
+        """Now: nothing is remembered."""
+        return holds_last_copy(state, member)
 
 
 class Silence:

@@ -26,10 +26,9 @@ PER_STEP: Final = 64
 LAST_COPY: Final = "it has the last copy in sync of a segment"
 STAYS: Final[tuple[tuple[Callable[[State, Member], bool], str], ...]] = (
     (leads_segments, "it leads segments"),
-    (holds_last_copy, LAST_COPY),
     (holds_clients, "it has clients"),
 )
-"""What a member may not leave behind, and the word for it. Asked only of members that are to leave."""
+"""What else a member may not leave behind, and the word for it. Asked only of members that are to leave."""
 
 
 class Selector(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -58,9 +57,10 @@ def condition(member: Member) -> Condition:
     return "draining" if member.draining else "active"
 
 
-def stays_for(state: State, member: Member) -> str:
-    """Why it may not leave, if it wants to; empty: it may."""
-    return next((why for holds, why in STAYS if holds(state, member)), "")
+def stays_for(state: State, member: Member, last_copy: Callable[[State, Member], bool] = holds_last_copy) -> str:
+    """Why it may not leave, if it wants to; empty: it may. Last copies come last: they take a look at all it holds."""
+    why = next((why for holds, why in STAYS if holds(state, member)), "")
+    return why or (LAST_COPY if last_copy(state, member) else "")
 
 
 def may_leave(state: State, member: Member) -> bool:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from quorate.controller import Refused
 from quorate.controller.segment_keeper import BATCH
 from quorate.events import InSyncCopy, SegmentCopyDeleted, SegmentLeaderElected, ShardGone
@@ -14,13 +16,15 @@ from quorate.metadata.commands import (
     FenceMember,
     HearMember,
     MemberIs,
+    PutKey,
     RegisterMember,
     SegmentIs,
     UnregisterMember,
 )
+from quorate.model import segments
 from quorate.model.live import MemberHealth
 from quorate.model.segments import is_led, segment
-from quorate.model.state import Segment
+from quorate.model.state import Segment, State
 from tests.segments import speaks
 from tests.unit.controller.bench import Bench
 from tests.unit.controller.test_liveness import facts
@@ -102,6 +106,42 @@ def test_a_member_that_is_to_leave_hands_over_and_then_may() -> None:
     assert again.reply.may_leave
     store.bench.done(UnregisterMember(name="m1", epoch=store.epochs["m1"]))
     assert "m1" not in store.bench.machine.state.members
+
+
+def test_the_copies_of_who_is_to_leave_are_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold very many, and beats often: what it is told of last copies may be a second old, not older."""
+    store, count = Store("m1", "m2"), 10
+    for number in range(count):
+        store.shard(f"s{number}", 2)
+    store.bench.done(DrainMember(name="m1"))
+    passing(store.bench, 0.3)
+    looks = list[str]()
+
+    def look(state: State, name: str) -> Segment | None:
+        looks.append(name)
+        return segment(state, name)
+
+    def beat() -> bool:
+        epoch = store.epochs["m1"]
+        written = store.bench.submit(PutKey(key=b"k", value=b"v"))  # In flight: the applied state is judged too.
+        told = store.bench.submit(HearMember(name="m1", epoch=epoch, applied_revision=epoch))
+        passing(store.bench, 0.1)
+        assert written
+        reply: MemberIs = told[0].reply
+        return reply.may_leave
+
+    monkeypatch.setattr(segments, "segment", look)
+    assert beat()
+    assert len(looks) == count
+    store.bench.submit(
+        FenceMember(name="m2", epoch=store.epochs["m2"], evidence="heartbeat expired", last_heartbeat_ms=1)
+    )
+    store.bench.engine.commit()
+    looks.clear()
+    assert [beat() for _ in range(8)] == [True] * 8
+    assert not looks
+    passing(store.bench, 0.2)
+    assert not beat()
 
 
 def test_another_life_and_one_that_is_gone_are_replaced() -> None:

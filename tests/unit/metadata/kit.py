@@ -11,7 +11,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.model.evolve import evolve
-from quorate.model.live import MemberHealth
+from quorate.model.live import MemberHealth, NoMembers
 from quorate.model.state import EMPTY, BrokerSet, State
 from quorate.slices import Steps
 
@@ -52,7 +52,7 @@ class Live:
         return self.infos.get((cluster, broker_set, broker_id))
 
 
-class Heard:
+class Heard(NoMembers):
     """What is heard of members: of those not named nobody knows."""
 
     def __init__(self) -> None:
