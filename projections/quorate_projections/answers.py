@@ -6,21 +6,21 @@ rows looked at; ``next`` is the ``after`` of the next one. Bad questions are tol
 """
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from quorate.errors import UsageError
 from quorate_projections.materialized_views import MaterializedViews, TooManyWaitersError
-from quorate_projections.store import StoredRows
+from quorate_projections.store import RowStore, StoredRows
 from quorate_projections.views import View
 from quorate_projections.views.view import index_key
 
 _encode = msgspec.json.Encoder().encode
 COMPOSED_MAX: Final = 4096
-"""Composed rows kept until something in their view changes."""
+"""Composed rows kept of a view."""
 RESERVED: Final = frozenset({"limit", "after", "order", "prefix", "min_offset", "wait_ms"})
 
 
@@ -44,6 +44,15 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """(field, text its value must have)."""
 
 
+class Composed(NamedTuple):
+    """What was composed of a view's rows, until something in it changes."""
+
+    store: RowStore
+    change: int
+    compose: Callable[[Any], msgspec.Struct]
+    rows: dict[str, bytes]
+
+
 class Answers:
     """Answers from one worker's rows."""
 
@@ -51,7 +60,7 @@ class Answers:
         self._materialized_views = materialized_views
         self.reads = dict.fromkeys(materialized_views.store.views, 0)
         """View → answers given from it."""
-        self._composed: dict[tuple[str, str], tuple[object, int, bytes]] = {}
+        self._composed: dict[str, Composed] = {}
 
     # Waiting.
 
@@ -163,17 +172,18 @@ class Answers:
         store = self._materialized_views.store
         if view.compose is None:
             return store.raw(view.name, view.prefix + key) if stored is None else stored
-        change = store.changes[view.name]
-        kept = self._composed.get((view.name, key))
-        if kept is not None and kept[0] is store and kept[1] == change:
-            return kept[2]
+        change, kept = store.changes[view.name], self._composed.get(view.name)
+        if kept is None or kept.store is not store or kept.change != change:
+            kept = Composed(store, change, view.compose(StoredRows(store, view.name)), {})
+            self._composed[view.name] = kept
+        if key in kept.rows:
+            return kept.rows[key]
         row = store.row(view.name, view.prefix + key)
         if row is None:
             return None
-        shown = _encode(view.compose(StoredRows(store, view.name), row))
-        if len(self._composed) >= COMPOSED_MAX:
-            self._composed.clear()
-        self._composed[view.name, key] = (store, change, shown)
+        if len(kept.rows) >= COMPOSED_MAX:
+            kept.rows.clear()
+        kept.rows[key] = shown = _encode(kept.compose(row))
         return shown
 
     def _stamp(self) -> bytes:

@@ -2,9 +2,13 @@
 
 Rules: those of ``quorate.model.routes``, which every node answers clients by too.
 
-Theory: a topic and a set are a row each, so that an event changes one row; a route is put together when it is read.
+Theory: a topic and a set are a row each, so that an event changes one row; a route is put together when it is read, and
+the sets are read once for all routes until one changes.
 """
 
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -69,34 +73,41 @@ def show_set(broker_set: BrokerSet, before: Part, stamp: Stamp) -> Part:
     return SetPart(broker_set=broker_set.name, cluster=broker_set.cluster, master=broker_set.master, brokers=brokers)
 
 
-def compose(shelf: RowLookup[Part], row: Part) -> Route:
+def compose(shelf: RowLookup[Part]) -> Callable[[Part], Route]:
     """The route of a topic over all the sets that hold it."""
-    topic = row if isinstance(row, TopicPart) else TopicPart()
-    route = routes.compose(
-        (
-            QueueData(
-                broker_name=part.broker_set,
-                read_queue_nums=topic.read_queues,
-                write_queue_nums=topic.write_queues,
-                perm=topic.permission,
-                topic_sys_flag=topic.system_flags,
-            ),
-            BrokerData(
-                cluster=part.cluster,
-                broker_name=part.broker_set,
-                broker_addrs=routes.addresses(part.master, part.brokers),
-            ),
+    by_topic, everywhere = defaultdict[str, list[BrokerData]](list), list[BrokerData]()
+    for _, part in shelf.under(SET):
+        if isinstance(part, SetPart):
+            addresses = routes.addresses(part.master, part.brokers)
+            brokers = BrokerData(cluster=part.cluster, broker_name=part.broker_set, broker_addrs=addresses)
+            names = routes.held(broker.topics for broker in part.brokers)
+            for holders in [by_topic[name] for name in names] or [everywhere]:
+                holders.append(brokers)
+
+    def composed(row: Part) -> Route:
+        topic = row if isinstance(row, TopicPart) else TopicPart()
+        route = routes.compose(
+            (
+                QueueData(
+                    broker_name=brokers.broker_name,
+                    read_queue_nums=topic.read_queues,
+                    write_queue_nums=topic.write_queues,
+                    perm=topic.permission,
+                    topic_sys_flag=topic.system_flags,
+                ),
+                brokers,
+            )
+            for brokers in chain(by_topic.get(topic.topic, ()), everywhere)
         )
-        for _, part in shelf.under(SET)
-        if isinstance(part, SetPart) and routes.holds(topic.topic, (broker.topics for broker in part.brokers))
-    )
-    conf = ";".join(f"{queue.broker_name}:{queue.write_queue_nums}" for queue in route.queue_datas)
-    return Route(
-        topic=topic.topic,
-        order_topic_conf=conf if topic.order else None,
-        queue_datas=route.queue_datas,
-        broker_datas=route.broker_datas,
-    )
+        conf = ";".join(f"{queue.broker_name}:{queue.write_queue_nums}" for queue in route.queue_datas)
+        return Route(
+            topic=topic.topic,
+            order_topic_conf=conf if topic.order else None,
+            queue_datas=route.queue_datas,
+            broker_datas=route.broker_datas,
+        )
+
+    return composed
 
 
 VIEW: View[Part, Any] = showing(

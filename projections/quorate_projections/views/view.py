@@ -74,8 +74,10 @@ class View(Generic[Row, Mine]):
     """Type of the rows, when they are of several; else that of the initial value."""
     prefix: str = ""
     """Only rows whose key begins so are shown, without it; the others are for ``compose``."""
-    compose: Callable[[RowLookup[Row], Row], msgspec.Struct] | None = None
-    """The row as it is shown, when that is more than the stored one."""
+    compose: Callable[[RowLookup[Row]], Callable[[Row], msgspec.Struct]] | None = None
+    """What makes of a row what is shown, when that is more than the stored one; made anew when rows of the view change,
+    so that many rows cost one look at what they share.
+    """
     indexed: str = ""
     """Field by which every row stands a second time, under ``index_key``: filtering by it looks at those rows only."""
 

@@ -65,10 +65,9 @@ class TopicRoute(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     filter_server_table: dict[str, list[str]] = {}
 
 
-def holds(topic: str, announced: Iterable[Iterable[str]]) -> bool:
-    """Does a set hold a topic, whose brokers announced these?"""
-    names = {name for one in announced for name in one}
-    return not names or topic in names
+def held(announced: Iterable[Iterable[str]]) -> set[str]:
+    """The topics that a set holds whose brokers announced these; none: it holds every topic."""
+    return {name for one in announced for name in one}
 
 
 def addresses(master: int | None, brokers: Iterable[Serving]) -> dict[str, str]:

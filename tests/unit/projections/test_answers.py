@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.errors import UsageError
@@ -19,7 +20,9 @@ from quorate_projections.folding import Folding
 from quorate_projections.generations import Busy, Generations
 from quorate_projections.materialized_views import MaterializedViews
 from quorate_projections.settings import ProjectionSettings, as_environment, read_settings
+from quorate_projections.store import RowStore
 from quorate_projections.views import VIEWS
+from quorate_projections.views.routes import SetPart
 from tests.clusters import quorate
 from tests.projections.history import START_MS, records
 
@@ -189,6 +192,25 @@ def test_a_composed_row_changes_with_what_it_is_composed_of(tmp_path: Path) -> N
                 seen.add(topic + json.dumps(json.loads(answer.body)["row"]["brokerDatas"]))
     assert len(seen) > 10
     world.materialized_views.close()
+
+
+def test_a_page_of_routes_reads_the_sets_once(world: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once a topic: that is the worker's only loop. Each route is as if it were asked for alone."""
+    store, decoded = world.materialized_views.store, list[msgspec.Struct]()
+
+    def decode(view: str, row: bytes) -> msgspec.Struct:
+        found = RowStore.decode(store, view, row)
+        decoded.append(found)
+        return found
+
+    monkeypatch.setattr(store, "decode", decode)
+    routes = world.page("routes", limit=1000)["rows"]
+    sets = {part.broker_set for part in decoded if isinstance(part, SetPart)}
+    assert min(len(routes), len(sets)) > 1
+    assert len(decoded) == len(sets)
+    for route in routes:
+        alone = Answers(world.materialized_views).row("routes", route["key"])
+        assert body(alone, 200)["row"] == route["row"]
 
 
 def test_min_offset_waits_for_the_event_or_says_504(tmp_path: Path) -> None:
