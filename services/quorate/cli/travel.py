@@ -18,7 +18,7 @@ from quorate.errors import UsageError
 from quorate.gateway.http.answers import Diff
 from quorate.model.diff import Change, Fields
 from quorate.model.election_words import asker, rule_words
-from quorate.model.words import lease_number, plural
+from quorate.model.words import lease_number, plural, span
 from quorate.terminal import visible_bytes
 
 READS = (
@@ -34,6 +34,8 @@ CHANGES = (
 PAGE = 200
 SAID = {"trigger": asker, "decided_by": rule_words}
 """Fields of an election, and how all others say them."""
+DURATIONS = ("timeout_ms",)
+"""Fields in milliseconds that are no times. Of a time, 0 is none."""
 CODES = ("failed_inputs",)
 """Fields that are no words: what a program keeps for itself."""
 
@@ -128,14 +130,16 @@ def _stored(kind: str, fields: Fields) -> Fields:
 
 
 def _for_eyes(fields: Fields) -> Fields:
-    """The same without what is no words, and with times as times."""
+    """The same without what is no words, and with times and durations as such."""
     return dict(_named(name, value) for name, value in fields.items() if name not in CODES)
 
 
 def _named(name: str, value: object) -> tuple[str, object]:
-    if isinstance(value, int) and name.endswith("_ms"):
-        return name.removesuffix("_ms"), clock(value)
-    return name, _shown(value)
+    if not isinstance(value, int) or not name.endswith("_ms"):
+        return name, _shown(value)
+    if name in DURATIONS:
+        return name.removesuffix("_ms"), span(value)
+    return name.removesuffix("_ms"), clock(value) if value else None
 
 
 def _shown(value: object) -> object:

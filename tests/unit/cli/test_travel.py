@@ -14,12 +14,13 @@ from quorate.cli.facts import clock
 from quorate.cli.travel import READS
 from quorate.events import TopicDeleted
 from quorate.gateway.http.answers import Diff, Feature, Log, LogEvent, StateHash, Topics
-from quorate.metadata.commands import FenceBroker, PutTopic
+from quorate.metadata.commands import FenceBroker, OpenSession, PutTopic
 from quorate.model.diff import Change, changes
 from quorate.model.state import EMPTY
 from quorate.slices import finished
 from tests.unit.cli.served import Served, serving
 from tests.unit.metadata.kit import World
+from tests.unit.metadata.test_keys import world
 
 AT: dict[str, Any] = {"offset": 9, "time_ms": 5, "node": 1}
 
@@ -332,6 +333,18 @@ def test_what_came_and_went_is_told_with_its_fields(node: Served, capsys: pytest
     assert all(len(row) == 5 and row[3] == "none" != row[4] for row in added)
     removed = told(node, capsys, finished(changes(world.state, EMPTY)))
     assert [row[1:3] + row[3:][::-1] for row in removed] == [row[1:] for row in added]
+
+
+def test_a_duration_is_no_time_and_no_time_is_none(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """How long a member may be silent is told as long as it is; since when a client is gone, not while it is there."""
+    made = world()
+    before = made.state
+    epoch = made.member("m", timeout_ms=9_000)
+    made.do(OpenSession(client="c", member="m", member_epoch=epoch, clean_start=False, expiry_s=60))
+    added = {(row[1], row[2]): row[4] for row in told(node, capsys, finished(changes(before, made.state)))}
+    assert added["member/m", "timeout"] == "9.0 s"
+    assert added["session/c", "opened"] == added["member/m", "changed"] == clock(made.now_ms)
+    assert ("session/c", "disconnected") not in added
 
 
 def test_what_services_stored_is_told_as_their_commands_show_it(
