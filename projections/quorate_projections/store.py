@@ -183,19 +183,20 @@ class RowStore:
     def scan(
         self, view: str, prefix: str = "", after: str | None = None, *, backwards: bool = False
     ) -> Iterator[tuple[str, bytes]]:
-        """(key, JSON) of the rows whose key begins with ``prefix``, by key, after one key; do not await in between."""
+        """(key, JSON) of the rows whose key begins with ``prefix``, by key, after one key, be it one of them or not; do
+        not await in between.
+        """
         self.save()
         first = f"{view}/{prefix}".encode()
-        start = first if after is None else f"{view}/{after}".encode()
+        end = first + b"\xff"  # UTF-8 has no such byte: after every key with this prefix.
+        before = None if after is None else f"{view}/{after}".encode()
         cursor = self._db.iter(self._read_options)
         move = cursor.prev if backwards else cursor.next
-        if not backwards:
-            cursor.seek(start)
-        elif after is None:
-            cursor.seek_for_prev(first + b"\xff")  # UTF-8 has no such byte: after every key with this prefix.
+        if backwards:
+            cursor.seek_for_prev(end if before is None else min(before, end))
         else:
-            cursor.seek_for_prev(start)
-        if after is not None and cursor.valid() and cursor.key() == start:
+            cursor.seek(first if before is None else max(before, first))
+        if cursor.valid() and cursor.key() == before:
             move()
         while cursor.valid() and (key := cursor.key()).startswith(first):
             yield key.decode().partition("/")[2], cursor.value()

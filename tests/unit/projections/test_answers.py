@@ -80,6 +80,23 @@ def test_pages_follow_each_other_without_gap_or_overlap(world: Setup) -> None:
         assert found == wanted
 
 
+def test_a_page_after_a_key_outside_its_prefix_has_what_follows_that(world: Setup) -> None:
+    """From before the first, up, or from behind the last, down: all of them. On the other side nothing follows."""
+    prefix = f"{12:019d}"
+    whole = [row["key"] for row in world.page("audit", prefix=prefix)["rows"]]
+    assert whole == [f"{prefix}{digit}" for digit in range(10)]
+    for after, order, wanted in (
+        (f"{3:020d}", "asc", whole),
+        (f"{300:020d}", "asc", []),
+        (f"{300:020d}", "desc", whole[::-1]),
+        (f"{3:020d}", "desc", []),
+        (prefix, "asc", whole),
+        (prefix, "desc", []),
+    ):
+        found = world.page("audit", prefix=prefix, after=after, order=order)
+        assert [row["key"] for row in found["rows"]] == wanted, (after, order)
+
+
 def test_a_filter_finds_bytes_as_the_answer_shows_them() -> None:
     """A row shows bytes as base64, so that is what a query means by them; in lists too."""
     _is = answers._is
