@@ -1,8 +1,8 @@
 """The data directory: generations of rows, one of which is current; a rebuild makes the next one beside it.
 
 Rules: ``CURRENT`` names the current generation and is replaced atomically. One worker serves a directory, one rebuild
-builds in it (two lock files). A rebuild never touches the current generation; the worker that switched away from a
-generation removes it, and where no worker runs the rebuild does.
+builds in it (two lock files). A rebuild never touches the current generation. Those before it are removed by the worker
+that serves it, when it begins or switches to it, and where no worker runs by the rebuild.
 """
 
 import fcntl
@@ -57,6 +57,13 @@ class Generations:
     def remove(self, name: str) -> None:
         """Remove a generation's rows, if there are any."""
         shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def remove_before(self, name: str) -> None:
+        """Remove those before a generation; for who holds the lock ``serving``, and has none of them open."""
+        for found in self.folder.glob("g*"):
+            number = found.name[1:]
+            if number.isdecimal() and int(number) < int(name[1:]):
+                self.remove(found.name)
 
     def lock(self, purpose: str) -> IO[bytes]:
         """Hold the lock ``serving`` or ``rebuild`` until the answer is closed. Raises Busy."""

@@ -67,6 +67,7 @@ class MaterializedViews:
         except BaseException:
             self._lock.close()
             raise
+        self.generations.remove_before(self.generation)
         self.passed = 0
         """Kafka offset up to which only markers follow the position."""
         self.rewinds = 0
@@ -129,10 +130,10 @@ class MaterializedViews:
 
     def switch(self, generation: str, folding: Folding) -> None:
         """Serve other rows from now on; the ones before are closed and removed."""
-        old, before = self.generation, self.store
+        before = self.store
         self.generation, self.folding, self.trouble = generation, folding, ""
         before.close()
-        self.generations.remove(old)
+        self.generations.remove_before(generation)
         self.saved()
 
     def close(self) -> None:

@@ -46,9 +46,8 @@ def rebuild(settings: ProjectionSettings, saved: Callable[[int, int], None], mon
             generations.remove(name)
             raise
         store.close()
-        old = generations.current
         generations.switch(name)
-        _tidy(generations, old)
+        _tidy(generations, name)
     return folding
 
 
@@ -69,11 +68,11 @@ def _fill(
         raise RebuildError(f"event {folding.failed.offset}: {folding.failed.reason}")
 
 
-def _tidy(generations: Generations, old: str) -> None:
-    """Remove the old rows, unless a worker serves from them: it does so when it has switched."""
+def _tidy(generations: Generations, name: str) -> None:
+    """Remove the old rows, unless a worker serves from them: it does so when it has switched, or begins again."""
     try:
         with generations.lock("serving"):
-            generations.remove(old)
+            generations.remove_before(name)
     except Busy:
         return
 

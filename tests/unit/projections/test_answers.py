@@ -333,6 +333,20 @@ def test_a_switch_serves_the_other_rows_and_removes_the_old(tmp_path: Path) -> N
     asyncio.run(run())
 
 
+def test_a_worker_removes_the_generations_before_its_own(tmp_path: Path) -> None:
+    """When it begins again, because only then it had the folds of the rebuild; and those that it skipped."""
+    Setup(tmp_path).materialized_views.close()
+    generations = Generations(tmp_path)
+    (tmp_path / "g000004").mkdir()  # A rebuild is under way.
+    generations.switch("g000003")
+    world = Setup(tmp_path)
+    assert sorted(found.name for found in tmp_path.glob("g*")) == ["g000003", "g000004"]
+    folding = Folding(world.materialized_views.open("g000005"))
+    world.materialized_views.switch("g000005", folding)
+    assert [found.name for found in tmp_path.glob("g*")] == ["g000005"]
+    world.materialized_views.close()
+
+
 def test_generations_follow_each_other_and_are_locked(tmp_path: Path) -> None:
     """The current one is named by a file; one server and one rebuild at a time."""
     generations = Generations(tmp_path)
