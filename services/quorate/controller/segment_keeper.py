@@ -2,9 +2,9 @@
 
 Rules: acts on what the log says of members, while it leads: who is alive is for others to find. A new leader looks at
 all segments once, some a turn; after that a member's event costs what that member leads or holds. Elections are asked
-for in batches, with rests between. Where nobody can lead, the segment waits until one of its members comes back, or its
-leader changes who is in sync; nothing is tried again before. Of a shard that is to go, the copies of members that are
-gone are forgotten.
+for in batches, with rests between. Where nobody can lead, the segment waits until one of its members comes back, its
+leader changes who is in sync, or who is not in sync may lead too; nothing is tried again before. Of a shard that is to
+go, the copies of members that are gone are forgotten.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from quorate.controller.outcomes import Answered, Outcome, Refused
 from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import (
+    ConfigChanged,
     Event,
     MemberDraining,
     MemberFenced,
@@ -27,6 +28,7 @@ from quorate.events import (
     SegmentInSyncAltered,
     ShardDeleting,
 )
+from quorate.metadata import limits
 from quorate.metadata.commands import Command, ElectSegmentLeaders, ForgetCopies
 from quorate.model.segments import parsed, segment, wants_leader
 from quorate.model.state import State
@@ -43,6 +45,7 @@ class SegmentKeeper(Listener):
 
     concerns = frozenset(
         (
+            ConfigChanged,
             MemberFenced,
             MemberDraining,
             MemberRegistered,
@@ -108,6 +111,8 @@ class SegmentKeeper(Listener):
                     self._elections |= dict.fromkeys(name for name in self.leaderless if held and name in held)
                 case SegmentInSyncAltered() if event.segment in self.leaderless:
                     self._elections[event.segment] = None
+                case ConfigChanged(scope=limits.SCOPE) if _lets_unclean_lead(event):
+                    self._elections |= self.leaderless
                 case ShardDeleting():
                     self._deletions[event.shard] = None
                 case SegmentCopyDeleted(reason="member gone"):
@@ -186,6 +191,11 @@ class SegmentKeeper(Listener):
             found = segment(state, name)
             if found is not None and wants_leader(state, found):
                 self.leaderless[name] = None
+
+
+def _lets_unclean_lead(event: ConfigChanged) -> bool:
+    """Is it allowed from now on?"""
+    return any(change.name == limits.UNCLEAN_SEGMENT_LEADERS and change.new == "true" for change in event.changes)
 
 
 def _deleting(state: State, segments: Iterable[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from quorate.events import InSyncCopy, SegmentCopyDeleted, SegmentLeaderElected,
 from quorate.metadata.commands import (
     AckDeleted,
     AlterInSync,
+    ChangeConfig,
     CreateShard,
     DeleteShard,
     DrainMember,
@@ -21,6 +22,7 @@ from quorate.metadata.commands import (
     SegmentIs,
     UnregisterMember,
 )
+from quorate.metadata.limits import UNCLEAN_SEGMENT_LEADERS
 from quorate.model import segments
 from quorate.model.live import MemberHealth
 from quorate.model.segments import is_led, segment
@@ -179,6 +181,29 @@ def test_where_nobody_can_lead_it_is_tried_when_somebody_comes_back_and_not_befo
     store.alter("m2", "m3")
     passing(store.bench, 0.3)
     assert [event.leader for event in store.elections()] == ["m2", "m3"]
+
+
+def test_a_segment_without_a_leader_gets_one_when_who_is_not_in_sync_may_lead() -> None:
+    """As soon as the setting is in the log; other settings change nothing."""
+    store = Store("m1", "m2", "m3")
+    store.shard()
+    store.alter("m1")
+    store.fence("m1")
+    passing(store.bench, 0.3)
+    assert list(store.bench.controller.segments.leaderless) == ["orders/0"]
+    for scope, name, value in (
+        ("cluster", "other", "true"),
+        ("cluster", UNCLEAN_SEGMENT_LEADERS, "false"),
+        ("topic/t", UNCLEAN_SEGMENT_LEADERS, "true"),
+    ):
+        store.bench.done(ChangeConfig(scope=scope, changes={name: value}))
+        passing(store.bench, 0.3)
+        assert list(store.bench.controller.segments.leaderless) == ["orders/0"]
+    store.bench.done(ChangeConfig(scope="cluster", changes={UNCLEAN_SEGMENT_LEADERS: "true"}))
+    passing(store.bench, 0.3)
+    (event,) = store.elections()
+    assert (event.leader, event.unclean) == ("m2", True)
+    assert not store.bench.controller.segments.leaderless
 
 
 def test_a_new_leader_looks_at_everything_once() -> None:
