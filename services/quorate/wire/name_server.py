@@ -18,8 +18,10 @@ from quorate.wire.remoting_headers import Body, DataVersionBody, Fields, Head, I
 
 _T = TypeVar("_T")
 _SIZE = struct.Struct(">i")
-_BARE_KEY = re.compile(rb'"(?:[^"\\]|\\.)*"|([{,])(-?\d+):')
-"""A text, left alone, or a key that is a bare number."""
+_BARE_KEY = re.compile(rb'"(?:[^"\\]|\\.)*+"?|([{,])(-?\d+):', re.DOTALL)
+"""A text, left alone, or a key that is a bare number. A text that nobody closes is one too, to the end: else each quote
+in it were looked at as the beginning of another.
+"""
 CRC_MASK: Final = 0x7FFFFFFF
 """Java ``UtilAll.crc32`` drops the sign."""
 

@@ -3,12 +3,15 @@
 import json
 import struct
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.errors import PeerError
+from quorate.gateway.remoting.registration import decode_body
+from quorate.wire import name_server
 from quorate.wire.name_server import decode_announcement, decode_queues, decode_topics, decode_version, whose
 
 VERSION = b'{"counter":3,"stateVersion":2,"timestamp":7}'
@@ -57,6 +60,32 @@ def test_bare_numbers_as_keys_are_read_and_texts_are_left_alone() -> None:
     mapping = table.topic_queue_mapping_info_map["t"]
     assert json.loads(bytes(mapping))["currIdMap"] == {"0": 0, "-1": 1}
     assert (whose(mapping).topic, whose(mapping).bname) == ("t", "b")
+
+
+@pytest.mark.parametrize("end", [b"", b"\\", b'"', b"\n", b'\\\n\\"', b",1:"])
+def test_a_text_is_looked_at_once_closed_or_not(end: bytes) -> None:
+    """No byte of a text that goes on to the end of a body begins another: a MiB of them took hours."""
+    text = b'"' + b'\\"' * 100 + end
+    body = b'{7:"b",8:' + text
+    found = [match[0] for match in name_server._BARE_KEY.finditer(body)]
+    assert found == [b"{7:", b'"b"', b",8:", text[:-1] if end == b"\\" else text]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        decode_version,
+        decode_queues,
+        decode_body,
+        decode_topics,
+        lambda body: decode_announcement(body, compressed=False, bytes_max=MAX),
+        lambda body: decode_announcement(deflated(mappings=(body,)), compressed=True, bytes_max=1 << 21),
+    ],
+)
+def test_a_body_of_quotes_that_is_never_closed_is_refused(read: Callable[[bytes], object]) -> None:
+    """As large as a frame may be; it would never end if each of them were the beginning of a text."""
+    with pytest.raises(PeerError):
+        read(b'{"a":"' + b'\\"' * (1 << 19))
 
 
 def test_a_deflated_registration_is_read() -> None:
