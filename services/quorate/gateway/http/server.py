@@ -1,17 +1,17 @@
 """The HTTP/1.1 listener on h11: whole requests in, whole responses out.
 
 Rules: no task and no timer per connection or request; one sweep looks at all deadlines. One request at a time and a
-turn; reading stops while one is answered, while answers are not taken, and while what was read is not served. Head and
-body are bounded before they are buffered, and a request of a foreign page is refused before its body is read
-(``quorate.origins``). What breaks the protocol is answered if it still can be, and its connection
-ends (``quorate.gateway.ending``); nothing else changes.
+turn, and of its chunks a bounded number; reading stops while one is answered, while answers are not taken, and while
+what was read is not looked at. Head and body are bounded before they are buffered, and a request of a foreign page is
+refused before its body is read (``quorate.origins``). What breaks the protocol is answered if it still can be, and its
+connection ends (``quorate.gateway.ending``); nothing else changes.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
-from typing import cast
+from typing import Final, cast
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import h11
@@ -25,6 +25,9 @@ from quorate.gateway.listener import Listener
 from quorate.heads import HeadError, checked
 from quorate.metrics import Metrics
 from quorate.origins import HEADERS, SECURITY_HEADERS, AllowedNames, allowed_names, judge
+
+EVENTS_A_TURN: Final = 50
+"""Of h11, each a chunk of a body at the least; it makes one in some ten microseconds."""
 
 Respond = Callable[[Response], None]
 Handler = Callable[[Request, Respond], None]
@@ -57,6 +60,8 @@ class HttpConnection(asyncio.Protocol):
         self._head: h11.Request | None = None
         self._body = bytearray()
         self._busy = False
+        self._due = False
+        """A turn is on its way that looks at what was read."""
         self._stuck_since: float | None = None
         self._since = server.scheduler.monotonic()
         self._partial = False
@@ -100,7 +105,8 @@ class HttpConnection(asyncio.Protocol):
         except h11.RemoteProtocolError:
             self.close()
             return
-        self._advance()
+        if not self._due:
+            self._advance()
 
     def eof_received(self) -> bool:
         """The client sends no more; what it asked for is still answered."""
@@ -108,7 +114,8 @@ class HttpConnection(asyncio.Protocol):
             return False
         self._heard_all = True
         self._h11.receive_data(b"")
-        self._advance()
+        if not self._due:
+            self._advance()
         return True
 
     def pause_writing(self) -> None:
@@ -122,26 +129,26 @@ class HttpConnection(asyncio.Protocol):
         self._stuck_since = None
         self._since = self._server.scheduler.monotonic()
         if not self._busy:
-            self._server.scheduler.call_soon(self._advance)
+            self._look_soon()
 
     # One request after the other.
 
+    def _look_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self._server.scheduler.call_soon(self._advance)
+
     def _advance(self) -> None:
-        """Look at what was read, as far as one request goes; its answer brings the next turn."""
+        """Look at what was read, as far as one request and one turn go; its answer brings the next turn."""
+        self._due = False
         try:
-            while not self._busy and self._stuck_since is None and self._transport is not None:
-                if self._h11.their_state is h11.IDLE:
-                    checked(self._h11.trailing_data[0], self._server.settings.head_bytes_max)
-                event = self._h11.next_event()
-                if event is h11.NEED_DATA:
-                    self._partial = self._h11.their_state is not h11.IDLE or bool(self._h11.trailing_data[0])
-                    self._transport.resume_reading()
+            for _ in range(EVENTS_A_TURN):
+                if not self._looks or not self._step():
                     return
-                if event is h11.PAUSED:
-                    return
-                self._take(cast("h11.Event", event))
-                if isinstance(event, h11.EndOfMessage):
-                    return
+            if self._looks and self._transport:
+                self._partial = True
+                self._transport.pause_reading()
+                self._look_soon()
         except HttpError as error:
             self._server.metrics.peer_errors["http"] += 1
             self._reject(error)
@@ -151,6 +158,27 @@ class HttpConnection(asyncio.Protocol):
         except h11.RemoteProtocolError as error:
             self._server.metrics.peer_errors["http"] += 1
             self._reject(HttpError("too_large" if error.error_status_hint == 431 else "invalid", str(error)))
+
+    @property
+    def _looks(self) -> bool:
+        """Is it time for what was read?"""
+        gone = self._transport is None or self._transport.is_closing()
+        return not (gone or self._busy or self._stuck_since is not None)
+
+    def _step(self) -> bool:
+        """One event; may another one follow in this turn?"""
+        if self._h11.their_state is h11.IDLE:
+            checked(self._h11.trailing_data[0], self._server.settings.head_bytes_max)
+        event = self._h11.next_event()
+        if event is h11.NEED_DATA:
+            self._partial = self._h11.their_state is not h11.IDLE or bool(self._h11.trailing_data[0])
+            if self._transport:
+                self._transport.resume_reading()
+            return False
+        if event is h11.PAUSED:
+            return False
+        self._take(cast("h11.Event", event))
+        return not isinstance(event, h11.EndOfMessage)
 
     def _take(self, event: h11.Event) -> None:
         match event:
@@ -232,7 +260,7 @@ class HttpConnection(asyncio.Protocol):
         self._h11.start_next_cycle()
         self._busy = False
         self._since = self._server.scheduler.monotonic()
-        self._server.scheduler.call_soon(self._advance)
+        self._look_soon()
 
     @property
     def busy(self) -> bool:

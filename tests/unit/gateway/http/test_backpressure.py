@@ -5,7 +5,7 @@ from typing import cast
 
 from quorate.gateway.http import HttpServer, HttpSettings
 from quorate.gateway.http.messages import Request, Response
-from quorate.gateway.http.server import HttpConnection, Respond
+from quorate.gateway.http.server import EVENTS_A_TURN, HttpConnection, Respond
 from quorate.metrics import Metrics
 from tests.unit.gateway.turns import Turns, UnreadWire
 
@@ -42,6 +42,12 @@ class Scene:
     def settle(self) -> None:
         while self.turns.ready:
             self.turns.turn()
+
+
+def chunked(count: int) -> bytes:
+    """A request whose body comes byte by byte."""
+    head = b"POST /9 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return head + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * count
 
 
 def requests(*numbers: int) -> bytes:
@@ -109,3 +115,44 @@ def test_a_request_that_waited_for_its_client_has_its_whole_time() -> None:
     assert len(scene.asked) == 3
     assert not scene.connection.overdue(scene.turns.monotonic() + 4.0)
     assert scene.connection.overdue(scene.turns.monotonic() + 11.0)
+
+
+def test_a_body_of_many_chunks_takes_many_turns() -> None:
+    """However small they are, a read of the socket holds nobody up; nothing more is read meanwhile, nothing is lost."""
+    scene = Scene(size=2)
+    scene.say(chunked(10_000) + b"0\r\n\r\n" + requests(1))
+    turns = 1
+    while not scene.asked:
+        assert not scene.wire.reading
+        assert len(scene.turns.ready) == 1
+        scene.turns.turn()
+        turns += 1
+    assert turns >= 10_000 / EVENTS_A_TURN
+    scene.settle()
+    assert [request.body for request in scene.asked] == [b"x" * 10_000, b""]
+    assert scene.wire.reading
+
+
+def test_what_comes_while_chunks_wait_is_looked_at_in_their_turn() -> None:
+    """A transport may hand on what it had, or the end of what the client says: no second turn comes of it."""
+    scene = Scene(size=2)
+    scene.say(chunked(200))
+    scene.connection.data_received(b"\x31\r\nx\r\n0\r\n\r\n")
+    scene.connection.eof_received()
+    assert (len(scene.turns.ready), len(scene.asked)) == (1, 0)
+    scene.settle()
+    assert [request.body for request in scene.asked] == [b"x" * 201]
+
+
+def test_chunks_that_wait_have_the_deadline_of_their_request() -> None:
+    """A turn that is on its way is no excuse; what waits of a connection that was hung up on is left."""
+    scene = Scene()
+    scene.say(requests(1) + chunked(200))
+    scene.turns.turn()
+    assert not scene.wire.reading
+    assert not scene.connection.overdue(scene.turns.monotonic() + 9.9)
+    assert scene.connection.overdue(scene.turns.monotonic() + 10.1)
+    scene.connection.close()
+    scene.settle()
+    assert not scene.wire.reading
+    assert len(scene.asked) == 1
