@@ -2,7 +2,8 @@
 
 Rules: a reader never looks past its frame, never builds more than ``MAX_ITEMS`` array elements per request, and raises
 ``KafkaFormatError`` and nothing else. Lengths are checked before anything is built, so that five hostile bytes cannot
-ask for gigabytes (they abort the process of a well-known codec).
+ask for gigabytes (they abort the process of a well-known codec). A string is no longer than STRING can say, in whatever
+form it comes: what one client sends in the compact form, another is told in the old one.
 Source: Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for the compact forms.
 """
 
@@ -14,6 +15,9 @@ from quorate.errors import PeerError
 
 MAX_ITEMS = 10_000
 """Array elements one request may hold in all its arrays together; a subscriber's largest has a few dozen."""
+
+STRING_BYTES_MAX = 0x7FFF
+"""Of a string in either form, as in Kafka."""
 
 _T = TypeVar("_T")
 _I8 = struct.Struct(">b")
@@ -76,6 +80,8 @@ class Reader:
         return value
 
     def _text(self, size: int) -> str:
+        if size > STRING_BYTES_MAX:
+            raise KafkaFormatError(f"a string of {size} bytes at byte {self._at}, above {STRING_BYTES_MAX}")
         try:
             return self.raw(size).decode()
         except UnicodeDecodeError:

@@ -494,6 +494,21 @@ def test_text_must_be_utf_8() -> None:
         decode_request(int16(3) + int16(1) + int32(1) + int16(2) + b"\xff\xfe" + int32(-1))
 
 
+@pytest.mark.parametrize("nullable", [False, True])
+def test_a_string_is_no_longer_than_either_form_can_say(nullable: bool) -> None:
+    """What a client sends in the compact form may have to be told another in the old one."""
+
+    def read(size: int) -> str | None:
+        reader = Reader(compact_string("x" * size))
+        return reader.compact_nullable_string() if nullable else reader.compact_string()
+
+    longest = read(32_767)
+    assert longest is not None
+    assert Reader(string(longest)).string() == longest
+    with pytest.raises(KafkaFormatError, match="32768 bytes"):
+        read(32_768)
+
+
 @pytest.mark.parametrize("size", [-1, 0, 9, 1001, 2**31 - 1])
 def test_a_frame_of_a_hostile_size_is_refused(size: int) -> None:
     """Sizes below a header or above the limit never get a buffer."""

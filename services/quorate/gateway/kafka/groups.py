@@ -188,7 +188,8 @@ class Groups:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if not offered or not request.protocol_type:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        size = len(request.instance_id or "") + sum(len(name) + len(data) for name, data in request.protocols)
+        texts = [request.instance_id or "", request.protocol_type, *(name for name, _ in request.protocols)]
+        size = sum(len(text.encode()) for text in texts) + sum(len(data) for _, data in request.protocols)
         if size > limits.group_member_bytes_max:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if group is None or not group.members:

@@ -59,7 +59,7 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_members_max: int = 1000
     """Members of all groups together."""
     group_member_bytes_max: int = 16 * 1024
-    """Subscription, or assignment, of one member."""
+    """Subscription of one member, with its names, or its assignment."""
     offset_metadata_bytes_max: int = 4096
     """Metadata of a committed offset (Kafka ``offset.metadata.max.bytes``)."""
     describe_bytes_max: int = 1024 * 1024

@@ -312,6 +312,8 @@ def test_the_protocol_most_members_prefer_is_chosen() -> None:
         ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": (("range", b"x" * 101),)}, ErrorCode.GROUP_MAX_SIZE_REACHED),
         ({"instance": "i" * 101}, ErrorCode.GROUP_MAX_SIZE_REACHED),
+        ({"instance": "\N{GRINNING FACE}" * 25}, ErrorCode.GROUP_MAX_SIZE_REACHED),
+        ({"protocol_type": "p" * 101}, ErrorCode.GROUP_MAX_SIZE_REACHED),
     ],
 )
 def test_a_join_that_cannot_be_is_refused(how: dict[str, Any], error: ErrorCode) -> None:
