@@ -342,7 +342,9 @@ def decode_announcement(body: bytes, *, compressed: bool, bytes_max: int) -> Ann
         return AnnounceBody()
     if compressed:
         return _inflated(body, bytes_max)
-    return read_json(_body, body, "registration")
+    content = read_json(_body, body, "registration")
+    check_mappings(content.topic_config_serialize_wrapper)
+    return content
 
 
 def decode_topics(body: bytes) -> AnnouncedTopics:
@@ -368,6 +370,12 @@ def decode_queues(body: bytes) -> tuple[TopicQueues, ...]:
 def whose(mapping: msgspec.Raw) -> MappingHead:
     """Whose a mapping is. Raises PeerError."""
     return read_json(_mapping, bytes(mapping), "mapping")
+
+
+def check_mappings(table: AnnouncedTopics) -> None:
+    """Raises PeerError where one is none."""
+    for mapping in table.topic_queue_mapping_info_map.values():
+        whose(mapping)
 
 
 def read_json(decoder: msgspec.json.Decoder[_T], body: bytes, what: str) -> _T:

@@ -51,6 +51,7 @@ from quorate.wire.name_server import (
     WipeWriteReplyFields,
     WipeWriteRequest,
     WithdrawRequest,
+    check_mappings,
     decode_announcement,
     decode_queues,
     decode_topics,
@@ -400,8 +401,9 @@ class NameServer:
 
     def told(self, name: str, cluster: str, table: AnnouncedTopics) -> None:
         """A set's topics, not by an announcement (103); what was announced meanwhile is newer. Those that are too many
-        are left out.
+        are left out. Raises PeerError for a table with a mapping that is none: nothing of it is taken.
         """
+        check_mappings(table)
         if not self.announced.sets.setdefault(name, Set(cluster=cluster)).told:
             with suppress(FullError):
                 self.announced.announce(name, table, all_new=True)

@@ -6,6 +6,7 @@ Source: Java ``ControllerRequestProcessor``; topics: ``AdminBrokerProcessor``.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal, Protocol, TypeVar
@@ -400,11 +401,14 @@ class RemotingService:
     def _with_topics(
         self, told: Callable[[Outcome], None], command: RegisterBroker, table: AnnouncedTopics, outcome: Outcome
     ) -> None:
-        """What Java's body says of topics is taken as if the set's master had been asked (21)."""
+        """What Java's body says of topics is taken as if the set's master had been asked (21); the registration holds
+        whatever they are.
+        """
         known = self._controller.state.known(command.broker_set)
         serves = known is not None and known.master in (None, command.broker_id)
         if known is not None and serves and self.names is not None and isinstance(outcome, Answered):
-            self.names.told(known.name, known.cluster, table)
+            with suppress(PeerError):
+                self.names.told(known.name, known.cluster, table)
         told(outcome)
 
     def _registered(self, exchange: Exchange, name: str, broker_id: int, outcome: Outcome) -> None:

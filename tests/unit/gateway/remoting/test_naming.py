@@ -154,6 +154,19 @@ def test_a_registration_that_tells_topics_is_as_good_as_an_answer_of_the_master(
     assert known.configs == {}
 
 
+def test_a_mapping_that_is_none_leaves_nothing_of_its_table() -> None:
+    """A registration is answered, for it holds whatever a broker says of topics; an announcement is refused whole."""
+    gateway = Named()
+    gateway.pair()
+    assert gateway.announced is not None
+    told = {"topicConfigSerializeWrapper": {**table("T"), "topicQueueMappingInfoMap": {"T": 1}}}
+    assert gateway.ask(1003, told, **SET, brokerId=1, brokerAddress=A1).code == 0
+    fields = {"clusterName": "C", "brokerName": "b", "brokerAddr": A1, "brokerId": 0}
+    answer = gateway.ask(103, told, **fields)
+    assert (answer.code, (answer.remark or "")[:8]) == (1, "mapping:")
+    assert (gateway.announced.sets, len(gateway.announced)) == ({}, 0)
+
+
 def test_brokers_that_announced_themselves_are_listed_by_id() -> None:
     """With which version of the topics each told."""
     gateway = Named()
