@@ -2,7 +2,8 @@
 
 Rules: soft, and this node's alone, as in Java's name server: brokers announce themselves to every one of them, and
 again every 30 s. Who ends its connection, withdraws or is silent for two minutes is taken out. Topics count when a
-master (id 0) announces them, or the broker of the lowest id; they stay with their set until it is gone.
+master (id 0) announces them, or the broker of the lowest id; they stay with their set until it is gone, and with them
+where which part of a queue is (of static topics; kept by the set that says so, of its own topics alone).
 Of a set that the controller knows, what is *decided* is not asked here: its master and who serves (``routes``).
 Source: Java ``RouteInfoManager`` of 5.3.3. That a late end of a former connection takes out a broker that has come back
 (apache/rocketmq#11045) is not copied.
@@ -16,7 +17,7 @@ import msgspec
 from quorate.gateway.remoting.topics import topic_of
 from quorate.model.routes import MASTER_ID, QueueData
 from quorate.model.state import Topic
-from quorate.wire.name_server import AnnouncedTopic, AnnouncedTopics, AnnouncedVersion, TopicQueues, whose
+from quorate.wire.name_server import AnnouncedTopic, AnnouncedTopics, AnnouncedVersion, TopicQueues
 
 SILENT_AFTER_S: Final = 120.0
 """Java ``DEFAULT_BROKER_CHANNEL_EXPIRED_TIME``."""
@@ -214,7 +215,7 @@ class Announced:
     def announce(self, broker_set: str, table: AnnouncedTopics, *, all_new: bool, read_only: bool = False) -> None:
         """The topics of a set. ``all_new``: its table may have changed; else only what is missing is taken.
 
-        Raises FullError, PeerError.
+        Raises FullError.
         """
         known = self.sets[broker_set]
         known.told, known.version = True, table.data_version
@@ -223,8 +224,8 @@ class Announced:
                 self._put(topic.topic_name, queues_of(broker_set, topic, read_only=read_only))
                 known.configs[topic.topic_name] = topic
         for topic_name, mapping in table.topic_queue_mapping_info_map.items():
-            self.mappings.setdefault(topic_name, {})[whose(mapping).bname] = mapping
-            self.revision += 1
+            if topic_name in known.topics:
+                self._map(topic_name, broker_set, mapping)
 
     def announce_topic(self, topic: str, queues: Iterable[TopicQueues]) -> None:
         """One topic of some sets; of one that nobody knows, and what comes after it, nothing is taken. FullError."""
@@ -271,6 +272,12 @@ class Announced:
         known.revision += 1
         self.revision += 1
 
+    def _map(self, topic: str, broker_set: str, mapping: msgspec.Raw) -> None:
+        by_set = self.mappings.setdefault(topic, {})
+        if by_set.get(broker_set) != mapping:
+            by_set[broker_set] = mapping.copy()  # For it is a view of the whole body.
+            self.revision += 1
+
     def _remove(self, topic: str, broker_set: str) -> None:
         del self.sets[broker_set].topics[topic]
         self.sets[broker_set].configs.pop(topic, None)
@@ -281,7 +288,9 @@ class Announced:
         holders.discard(broker_set)
         if not holders:
             del self.topics[topic]
-            self.mappings.pop(topic, None)
+        mapped = self.mappings.get(topic, {})
+        if mapped.pop(broker_set, None) is not None and not mapped:
+            del self.mappings[topic]
 
 
 def queues_of(broker_set: str, topic: AnnouncedTopic, *, read_only: bool = False) -> QueueData:

@@ -167,6 +167,37 @@ def test_a_mapping_that_is_none_leaves_nothing_of_its_table() -> None:
     assert (gateway.announced.sets, len(gateway.announced)) == ({}, 0)
 
 
+def test_mappings_are_kept_of_a_set_s_own_topics_and_go_with_them() -> None:
+    """However many names a broker maps; said again it is no news, and what is kept is not the body it came in."""
+    gateway = Named()
+    assert gateway.announced is not None
+
+    def announce(name: str, epoch: int) -> None:
+        mapped = {topic: {"topic": topic, "bname": name, "epoch": epoch} for topic in ("t", "u", "nobody's")}
+        told = {"topicConfigSerializeWrapper": {**table("t", "u"), "topicQueueMappingInfoMap": mapped}}
+        fields = {"clusterName": "C", "brokerName": name, "brokerAddr": A1 if name == "b" else A2, "brokerId": 0}
+        assert gateway.ask(103, told, **fields).code == 0
+
+    def kept() -> dict[str, dict[str, int]]:
+        assert gateway.announced is not None
+        found = gateway.announced.mappings.items()
+        return {topic: {name: json.loads(bytes(one))["epoch"] for name, one in sets.items()} for topic, sets in found}
+
+    announce("b", 1)
+    announce("c", 1)
+    revision, gateway.peer = gateway.announced.revision, Peer()
+    announce("b", 1)
+    assert gateway.announced.revision == revision
+    announce("b", 2)
+    assert kept() == {"t": {"b": 2, "c": 1}, "u": {"b": 2, "c": 1}}
+    assert gateway.ask(216, topic="t").code == 0
+    assert kept() == {"u": {"b": 2, "c": 1}}
+    assert gateway.ask(104, clusterName="C", brokerName="c", brokerAddr=A2, brokerId=0).code == 0
+    assert kept() == {"u": {"b": 2}}
+    gateway.service.closed(gateway.peer)
+    assert gateway.announced.mappings == {}
+
+
 def test_brokers_that_announced_themselves_are_listed_by_id() -> None:
     """With which version of the topics each told."""
     gateway = Named()
