@@ -459,4 +459,8 @@ def _topic(text: str) -> AnnouncedTopic:
             attributes = _attributes.decode(words[5])
         except msgspec.DecodeError:
             attributes = None  # As in Java: a value may have spaces.
-    return AnnouncedTopic(words[0], int(words[1]), int(words[2]), int(words[3]), words[4], attributes=attributes)
+    try:
+        reads, writes, perm = msgspec.convert(words[1:4], tuple[Int32, Int32, Int32], strict=False)
+    except msgspec.ValidationError as error:
+        raise PeerError(f"registration: {text[:80]!r} is no topic: {error}") from None
+    return AnnouncedTopic(words[0], reads, writes, perm, words[4], attributes=attributes)

@@ -130,6 +130,16 @@ def test_a_broken_deflated_registration_is_refused_by_name(body: bytes) -> None:
         decode_announcement(body, compressed=True, bytes_max=MAX)
 
 
+@pytest.mark.parametrize("number", ["x", "", "1_0", "\N{ARABIC-INDIC DIGIT FOUR}", "2147483648", "1" + "0" * 30])
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_a_number_that_java_cannot_read_is_in_no_route(place: int, number: str) -> None:
+    """Queues and permission have 32 bits and plain digits in the deflated form, too."""
+    words = ["t", "4", "4", "6", "SINGLE_TAG"]
+    words[place] = number
+    with pytest.raises(PeerError, match="is no topic"):
+        decode_announcement(deflated(" ".join(words).encode()), compressed=True, bytes_max=MAX)
+
+
 @given(st.binary(max_size=200), st.booleans())
 def test_whatever_comes_only_a_peer_error_leaves(body: bytes, squeezed: bool) -> None:
     """Bytes of any kind, in each place where a body is read."""
