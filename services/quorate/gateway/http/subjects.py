@@ -319,7 +319,7 @@ class Subjects(Registry):
             return
         try:
             level = msgspec.json.decode(call.request.body, type=_Level).compatibility.upper()
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             level = ""
         if is_level(level):
             self._change_level(call, level, {"compatibility": level})

@@ -576,6 +576,14 @@ def test_bad_commands_change_nothing(method: str, path: str, body: bytes, error:
     assert house.bench.controller.offset == before
 
 
+@pytest.mark.parametrize("path", ["/config", "/config/s"])
+def test_a_level_in_a_body_without_a_bottom_is_invalid(path: str) -> None:
+    """Unknown members are passed over, but not to any depth."""
+    house = House()
+    (answer,) = house.send("PUT", path, b'{"compatibility": "FULL", "x": ' + b"[" * 100_000)
+    assert (answer.status, json.loads(answer.body)["error_code"]) == (422, 42203)
+
+
 def test_a_refusal_names_its_rule() -> None:
     """The reason is the refusal's own name, the message RocketMQ's remark."""
     house = House()
