@@ -77,8 +77,13 @@ class Agenda(Generic[T]):
     def _ring(self) -> None:
         """One that is due; further ones in turns of their own."""
         now = self._scheduler.monotonic()
-        if self._items and self._items[0][0] <= now:
-            self._do(heappop(self._items)[2])
+        try:
+            if self._items and self._items[0][0] <= now:
+                self._do(heappop(self._items)[2])
+        finally:  # Whatever is the matter with one of them, the others have their time.
+            self._ring_again(now)
+
+    def _ring_again(self, now: float) -> None:
         self._rings = bool(self._items)
         if self._rings and self._items[0][0] <= now:
             self._scheduler.call_soon(self._ring)

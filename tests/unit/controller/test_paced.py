@@ -1,5 +1,7 @@
 """Many things to do at once are done one after the other, a lone one at once, and what has a time at that time."""
 
+import pytest
+
 from quorate.controller.paced import Agenda, PacedQueue
 from tests.unit.controller.bench import Bench
 
@@ -121,6 +123,30 @@ def test_of_many_that_are_due_together_each_has_its_own_turn() -> None:
     agenda.add(REST_S, "b")
     bench.after(3 * REST_S)
     assert done == ["a", "other work", "b", "other work"]
+
+
+def test_an_agenda_rings_again_after_one_that_failed() -> None:
+    """What it raises is for the log; what waits, and what is added later, is done at its time."""
+    bench, done = Bench(), list[str]()
+
+    def do(item: str) -> None:
+        if item == "bad":
+            raise ValueError(item)
+        done.append(item)
+
+    agenda = Agenda(bench.loop, REST_S, do)
+    agenda.add(REST_S, "bad")
+    agenda.add(REST_S, "due with it")
+    with pytest.raises(ValueError, match="bad"):
+        bench.after(3 * REST_S)
+    bench.after(3 * REST_S)
+    assert done == ["due with it"]
+    agenda.add(REST_S, "bad")
+    with pytest.raises(ValueError, match="bad"):
+        bench.after(3 * REST_S)
+    agenda.add(REST_S, "after it stood still")
+    bench.after(3 * REST_S)
+    assert done == ["due with it", "after it stood still"]
 
 
 def test_an_agenda_that_is_cleared_does_nothing_and_goes_on() -> None:
