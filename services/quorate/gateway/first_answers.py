@@ -69,6 +69,9 @@ class FirstAnswers:
                 found = reply()
             except QuorateError:  # The disk fails, and the node will of it; what is known is told.
                 found = before
+            except Exception:  # Our fault, for the log; the caller waits no less for it.
+                done(msgspec.structs.replace(answer, reply=before))
+                raise
             done(msgspec.structs.replace(answer, reply=found))
 
         def travelled(view: ReadView | NotFresh) -> None:

@@ -132,3 +132,21 @@ def test_what_the_rules_would_not_say_again_is_not_told(rules: str, monkeypatch:
     monkeypatch.setattr("quorate.gateway.first_answers.decide", decided)
     again = house.ask(command)
     assert again == Answered(AnsweredBefore(first_offset=first.offset - 1, count=1), first.offset, repeated=True)
+
+
+def test_a_fault_in_making_an_answer_again_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is certain is told, and the log has what went wrong."""
+    house = House()
+    house.bench.done(put(b"a"))
+    command = put(b"a", b"new", previous=True)
+    first = house.ask(command)
+
+    def decided(state: State, command: Command, context: Context) -> Decision | Refusal:
+        raise ValueError("for a test")
+
+    monkeypatch.setattr("quorate.gateway.first_answers.decide", decided)
+    told: list[Outcome] = []
+    house.commands.submit(command, ME, told.append, request_id=f"{house.now}-0")
+    with pytest.raises(ValueError, match="for a test"):
+        house.bench.settle()
+    assert told == [Answered(AnsweredBefore(first_offset=first.offset - 1, count=1), first.offset, repeated=True)]

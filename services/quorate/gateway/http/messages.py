@@ -75,3 +75,6 @@ def failure(error: HttpError) -> Response:
     status = STATUS[error.trouble.code]
     again = (("retry-after", "1"),) if status in (429, 503) else ()
     return Response(status, msgspec.json.encode(Failed(error=error.trouble)), headers=again)
+
+
+UNMADE = failure(HttpError("internal", "no answer could be made; this node's log says why"))

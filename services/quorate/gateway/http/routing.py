@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from quorate.errors import InvariantBrokenError, StorageError
-from quorate.gateway.http.messages import HttpError, Request, Response, failure
+from quorate.gateway.http.messages import UNMADE, HttpError, Request, Response, failure
 from quorate.gateway.http.server import Respond
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -27,13 +27,16 @@ class Call(msgspec.Struct, frozen=True):
         self.respond(failure(error))
 
     def settle(self, make: Callable[[], Response]) -> None:
-        """End it with what ``make`` returns or raises; only trouble that must stop the node is raised again."""
+        """End it with what ``make`` returns or raises; what is no HttpError is raised again when it is answered."""
         try:
             response = make()
         except HttpError as error:
             response = failure(error)
         except (StorageError, InvariantBrokenError):
             self.fail(HttpError("internal", "this node has failed"))
+            raise
+        except Exception:
+            self.respond(UNMADE)
             raise
         self.respond(response)
 

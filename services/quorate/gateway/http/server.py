@@ -19,12 +19,13 @@ import h11
 from quorate import tls
 from quorate.clock import Scheduler
 from quorate.gateway.ending import Ending
-from quorate.gateway.http.messages import HttpError, Request, Response, failure
+from quorate.gateway.http.messages import UNMADE, HttpError, Request, Response, failure
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.listener import Listener
 from quorate.heads import HeadError, checked
 from quorate.metrics import Metrics
 from quorate.origins import HEADERS, SECURITY_HEADERS, AllowedNames, allowed_names, judge
+from quorate.slices import raises
 
 EVENTS_A_TURN: Final = 50
 """Of h11, each a chunk of a body at the least; it makes one in some ten microseconds."""
@@ -237,7 +238,12 @@ class HttpConnection(asyncio.Protocol):
             self._reject(error)
             return
         self._head = None
-        self._server.handler(request, partial(self._respond, without_body=request.method == "HEAD"))
+        respond = partial(self._respond, without_body=request.method == "HEAD")
+        try:
+            self._server.handler(request, respond)
+        except Exception as error:  # noqa: BLE001  Raised in a turn of its own: here it would cost the client its answer.
+            respond(UNMADE)
+            self._server.scheduler.call_soon(partial(raises, error))
 
     def _respond(self, response: Response, *, without_body: bool = False, last: bool = False) -> None:
         """Write the answer; then the next request, or the end."""

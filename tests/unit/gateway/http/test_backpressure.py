@@ -1,10 +1,14 @@
 """What a client may have the listener hold: a request, what was read with it, and one answer it has not taken."""
 
 import asyncio
+import re
 from typing import cast
+
+import pytest
 
 from quorate.gateway.http import HttpServer, HttpSettings
 from quorate.gateway.http.messages import Request, Response
+from quorate.gateway.http.routing import Call
 from quorate.gateway.http.server import EVENTS_A_TURN, HttpConnection, Respond
 from quorate.metrics import Metrics
 from tests.unit.gateway.turns import Turns, UnreadWire
@@ -22,7 +26,7 @@ class Scene:
         self.parked: list[Respond] = []
         self._late = late
         self._size = size
-        server = HttpServer(self._answer, HttpSettings(), Metrics(), self.turns)
+        self.server = server = HttpServer(self._answer, HttpSettings(), Metrics(), self.turns)
         self.wire = UnreadWire(HIGH)
         self.connection = self.wire.connection = HttpConnection(server)
         self.connection.connection_made(cast("asyncio.Transport", self.wire))
@@ -156,3 +160,29 @@ def test_chunks_that_wait_have_the_deadline_of_their_request() -> None:
     scene.settle()
     assert not scene.wire.reading
     assert len(scene.asked) == 1
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_fault_is_answered_and_told_to_the_log(late: bool) -> None:
+    """In the turn of the request or in a later one: its client gets 500, and the next request is served."""
+    scene = Scene(late=late)
+
+    def fail() -> Response:
+        raise ValueError("for a test")
+
+    def handler(request: Request, respond: Respond) -> None:
+        call = Call(request, {}, respond)
+        if request.path == ("2",):
+            respond(Response(200, b""))
+        elif late:
+            scene.turns.call_soon(lambda: call.settle(fail))
+        else:
+            call.settle(fail)
+
+    scene.server.handler = handler
+    scene.say(requests(1, 2))
+    with pytest.raises(ValueError, match="for a test"):
+        scene.settle()
+    scene.settle()
+    assert re.findall(rb"HTTP/1.1 (\d+)", bytes(scene.wire.unread)) == [b"500", b"200"]
+    assert b'"code":"internal"' in scene.wire.unread
