@@ -94,6 +94,92 @@ def test_the_last_row_is_not_another_because_its_block_is_bad(table: Path) -> No
     store.close()
 
 
+WANTS = [
+    "IO error: No space left on device: While appending to file: /s/000013.log: No space left on device",
+    "IO error: While appending to file: /s/000013.log: Disk quota exceeded",
+    "IO error: DB::Open() failed --- Unable to persist Options file: IO error: /s/OPTIONS-14.dbtmp: File too large",
+    "IO error: While open a file for random read: /s/000012.sst: Too many open files",
+    "IO error: While open a file for random read: /s/000012.sst: Too many open files in system",
+    "Corruption: Can't access /000012.sst: IO error: While open a file: /s/000012.sst: Permission denied",
+    "Permission denied (os error 13)",
+    "IO error: While open a file for lock: /s/LOCK: Read-only file system",
+    "IO error: While lock file: /s/LOCK: Resource temporarily unavailable",
+]
+DAMAGES = [
+    "Corruption: block checksum mismatch: stored = 1, computed = 2 in /s/000012.sst",
+    "IO error: While pread offset 0 len 4096: /s/000012.sst: Input/output error",
+    "IO error: No such file or directory: While open a file for random read: /s/000012.sst",
+    "Invalid argument: /s: does not exist (create_if_missing is false)",
+]
+
+
+class Saying:
+    """What of RocksDB fails with a sentence: it, a family, or a cursor."""
+
+    def __init__(self, sentence: str, at: str) -> None:
+        self._sentence, self._at = sentence, at
+
+    def _say(self, call: str) -> None:
+        if self._at == call:
+            raise Exception(self._sentence)  # noqa: TRY002 - as RocksDB's binding does
+
+    def open(self, *_: object) -> None:
+        self._say("open")
+
+    def get(self, _: bytes) -> None:
+        self._say("get")
+
+    def iter(self) -> "Saying":
+        self._say("iter")
+        return self
+
+    def seek(self, _: bytes) -> None:
+        pass
+
+    def seek_to_last(self) -> None:
+        pass
+
+    def valid(self) -> bool:
+        return False
+
+    def status(self) -> None:
+        self._say("status")
+
+    key = value = next = valid
+
+
+@pytest.mark.parametrize("sentence", WANTS + DAMAGES)
+def test_want_of_room_descriptors_or_rights_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: str
+) -> None:
+    """Whatever opens or reads says which of the two it is, by RocksDB's sentence; ``on_damage`` hears either way."""
+    kind = StorageError if sentence in WANTS else StoreDamagedError
+    heard: list[StorageError] = []
+    store = RocksStore(str(tmp_path / "store"))
+    store.on_damage = heard.append
+    reads: list[tuple[str, Callable[[], object]]] = [
+        ("get", lambda: store.get("rows", b"k")),
+        ("iter", lambda: store.scan("rows")),
+        ("iter", lambda: store.last("rows")),
+        ("status", lambda: list(store.scan("rows"))),
+        ("status", lambda: store.last("rows")),
+    ]
+    for at, read in reads:
+        with monkeypatch.context() as patched:
+            patched.setitem(store._families, "rows", Saying(sentence, at))
+            with pytest.raises(StorageError) as met:
+                read()
+        assert type(met.value) is kind
+        assert sentence in str(met.value)
+        assert heard.pop() is met.value
+    store.close()
+    monkeypatch.setattr("quorate.consensus.storage.store.Rdict", Saying(sentence, "open").open)
+    with pytest.raises(StorageError) as met:
+        RocksStore(str(tmp_path / "store"))
+    assert type(met.value) is kind
+    assert not heard
+
+
 def test_a_block_that_is_remembered_hides_the_disk_only_until_it_is_forgotten(table: Path) -> None:
     """A row that was read is served from memory, whatever the disk has now; once reads are forgotten it is read again,
     by this store and of the kernel, which is told to forget the table.

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -207,6 +209,51 @@ def place(tmp_path: Path) -> Place:
     store.write([StoreOp("rows", b"k", b"damaged")])
     store.close()
     return made
+
+
+OPENED_IN_WANT = """
+import os, resource, signal, sys
+from quorate.consensus.ports import NodeId
+from quorate.consensus.storage.disk import FileDisk, FileVoterFile, StoreFolder
+from quorate.consensus.storage_settings import StoreSettings
+from quorate.errors import StorageError
+from quorate.node.compose import give_up_store, open_mending, open_store
+
+path, wanted = sys.argv[1:]
+disk, file, whose = FileDisk(path + "/journal"), FileVoterFile(path), {"cluster_id": "c", "node_id": NodeId(1)}
+place = StoreFolder(path, StoreSettings())
+if wanted == "descriptors":
+    some = len(os.listdir("/proc/self/fd")) + 5
+    resource.setrlimit(resource.RLIMIT_NOFILE, (some, some))
+else:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+try:
+    open_mending(
+        lambda: open_store(place, file, disk, **whose, alone=False),
+        lambda: None,
+        lambda damage: give_up_store(file, disk, damage, **whose, alone=False),
+    )
+except StorageError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+@pytest.mark.parametrize(("wanted", "reason"), [("descriptors", "Too many open files"), ("room", "File too large")])
+def test_a_sound_store_that_cannot_be_opened_for_want_of_something_stays(
+    place: Place, wanted: str, reason: str
+) -> None:
+    """The start fails by name; nothing is marked, nothing moves, and the rows are there once there is enough."""
+    marked = (place.path / "voter.json").read_bytes()
+    start = [sys.executable, "-c", OPENED_IN_WANT, str(place.path), wanted]
+    ended = subprocess.run(start, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stderr.startswith("StorageError: "), ended.stderr
+    assert reason in ended.stderr
+    assert (place.path / "voter.json").read_bytes() == marked
+    assert place.names() == {"store"}
+    store = place.open()
+    assert store.get("rows", b"k") == b"damaged"
+    store.close()
 
 
 def test_a_store_that_should_be_there_is_not_begun_silently(place: Place) -> None:

@@ -26,6 +26,7 @@ Batches have the offset of their *last* event as key: the first key at or after 
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -66,6 +67,23 @@ STORE_REMEDY = (
     "from this node's own journal or from the leader"
 )
 """What an operator is told when the store is not what was written."""
+
+
+_WANTS = tuple(
+    os.strerror(code)
+    for code in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+    )
+)
+"""What RocksDB says, somewhere in its sentence, when it may not, or for want of something: what is stored is sound."""
 
 
 class StoreDamagedError(StorageError):
@@ -169,14 +187,15 @@ class RocksStore:
     checked against the journal's base.)
 
     ``must_exist``: this node had one, so that an empty one in its place is damage. Raises StoreDamagedError for one
-    that is damaged or missing, StorageError for one that is in use.
+    that is damaged or missing, StorageError for one that is in use, or that cannot be opened for want of room,
+    descriptors or rights. A read may want those too, when it opens a table.
     """
 
     def __init__(self, path: str, settings: StoreSettings | None = None, *, must_exist: bool = False) -> None:
         settings = settings or StoreSettings()
         self.path = path
         self.on_damage: Callable[[StorageError], None] = _nobody
-        """Told of damage that a read met, before whoever read is: it may be a caller who goes on."""
+        """Told of a read that failed, of damage or not, before whoever read is: it may be a caller who goes on."""
         self._cache_bytes = settings.block_cache_bytes
         self._cache = cache = Cache(settings.block_cache_bytes)
         options = _options(settings, cache)
@@ -186,16 +205,14 @@ class RocksStore:
             self._families = {family: self._db.get_column_family(family) for family in FAMILIES}
             self._handles = {family: self._db.get_column_family_handle(family) for family in FAMILIES}
         except Exception as error:
-            if "/LOCK:" in str(error):  # Somebody has it open: not damage.
-                raise StorageError(f"store {path}: {error}") from error
-            raise StoreDamagedError.at(path, error) from error
+            raise self._error(error) from error
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """The value now. Raises StorageError."""
         try:
             value: bytes | None = self._families[family].get(key)
         except Exception as error:
-            raise self.damaged(error) from error
+            raise self._unread(error) from error
         return value
 
     def scan(self, family: Family, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -205,7 +222,7 @@ class RocksStore:
         try:
             cursor = self._families[family].iter()
         except Exception as error:
-            raise self.damaged(error) from error
+            raise self._unread(error) from error
         return self._walk(cursor, start, stop)
 
     def _walk(self, cursor: RdictIter, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
@@ -221,7 +238,7 @@ class RocksStore:
                 advance()
             cursor.status()
         except Exception as error:
-            raise self.damaged(error) from error
+            raise self._unread(error) from error
 
     def last(self, family: Family) -> tuple[bytes, bytes] | None:
         """The pair with the greatest key. Raises StorageError."""
@@ -232,7 +249,7 @@ class RocksStore:
                 return cursor.key(), cursor.value()
             cursor.status()
         except Exception as error:
-            raise self.damaged(error) from error
+            raise self._unread(error) from error
         return None
 
     def forget_reads(self) -> None:
@@ -243,6 +260,17 @@ class RocksStore:
         self._cache.set_capacity(self._cache_bytes)
         for table in Path(self.path).glob("*.sst"):
             forget_pages(table)
+
+    def _error(self, error: Exception) -> StorageError:
+        """What kept RocksDB from opening or reading: damage, unless it is in use or wants something."""
+        if "/LOCK:" in str(error) or any(want in str(error) for want in _WANTS):
+            return StorageError(f"store {self.path}: {error}")
+        return StoreDamagedError.at(self.path, error)
+
+    def _unread(self, error: Exception) -> StorageError:
+        failure = self._error(error)
+        self.on_damage(failure)
+        return failure
 
     def damaged(self, reason: object) -> StoreDamagedError:
         """The error for what a read met; ``on_damage`` hears of it."""
@@ -263,7 +291,7 @@ class RocksStore:
             self._db.write(batch)
         except Exception as error:
             if "Corruption" in str(error):  # Met by a compaction in the background, and told to the next writer.
-                raise self.damaged(error) from error
+                raise self._unread(error) from error
             raise StorageError(f"store: {error}") from error
 
     def sync(self) -> None:
@@ -282,7 +310,7 @@ class RocksStore:
                 self._db.close()
             except Exception as error:
                 if "Corruption" in str(error):
-                    raise self.damaged(error) from error
+                    raise self._unread(error) from error
                 raise StorageError(f"store close: {error}") from error
 
 
