@@ -1,7 +1,8 @@
 """A node's data directory, open: its lock, its journal and store, and the threads that write and read them.
 
 Rules: what is opened is put on ``ends``, which closes it in the reverse order: at the end of the node, or at once when
-something behind it could not be opened. So a start that comes to nothing leaves nothing open.
+something behind it could not be opened. So a start that comes to nothing leaves nothing open. What the threads use, the
+lock too, is closed when they have ended: one that waits for a disk that hangs may still write.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 from structlog.typing import FilteringBoundLogger
 
@@ -66,30 +68,33 @@ class DataDirectory:
         sound: Callable[[], bool],
         fail: Callable[[BaseException], None],
     ) -> None:
-        self._clock, self._sound, self._fail = clock, sound, fail
+        self._clock, self._sound, self._fail, self._log = clock, sound, fail, log
+        self._workers: list[ThreadWorker] = []
+        self._used_by_workers = used = ExitStack()
         self.path = data = Path(settings.node.data_dir)
         _make(data)
+        ends.callback(self._let_go)
         lock = DirectoryLock(str(data))
-        ends.callback(lock.release)
+        used.callback(lock.release)
         _close_to_others(data, log)
         self.disk = FileDisk(str(data / "journal"), metrics)
-        ends.callback(self.disk.close)
+        used.callback(self.disk.close)
         voter_file = FileVoterFile(str(data))
         folder = StoreFolder(str(data), settings.storage.store)
         cluster_id, node_id = settings.cluster.id, NodeId(settings.node.id)
         self.store = open_store(
             folder, voter_file, self.disk, cluster_id=cluster_id, node_id=node_id, alone=alone(settings)
         )
-        ends.callback(self._close_store)
+        used.callback(self._close_store)
         loop = asyncio.get_running_loop()
         self.worker = ThreadWorker(loop, fail, settings.storage.worker_jobs_max)
-        ends.callback(self.worker.close, STOP_PATIENCE_S)
+        self._workers.append(self.worker)
         # A thread of its own: a vote or an acknowledgement must not wait behind a sync of the store.
         self.store_worker = ThreadWorker(loop, fail, name="quorate-store")
-        ends.callback(self.store_worker.close, STOP_PATIENCE_S)
+        self._workers.append(self.store_worker)
         # A thread of its own: neither a sync nor the loop must wait behind a read.
         self.reader = ThreadWorker(loop, fail, name="quorate-read")
-        ends.callback(self.reader.close, STOP_PATIENCE_S)
+        self._workers.append(self.reader)
         self.directory, self.journal = open_directory(
             Disks(voter_file=voter_file, store=self.store, disk=self.disk, worker=self.worker, reader=self.reader),
             cluster_id=cluster_id,
@@ -114,6 +119,24 @@ class DataDirectory:
             "1: the kernel syncs the journal beside the node (AIO); 0: a thread does.",
             lambda: int(self.journal_sync() == "kernel"),
         )
+
+    def _let_go(self) -> None:
+        """Nobody else may have the directory while one of the threads waits for a disk that hangs."""
+        ended = [worker.close(STOP_PATIENCE_S) for worker in reversed(self._workers)]
+        if all(ended):
+            self._used_by_workers.close()
+        else:
+            self._log.critical(
+                "the disk does not answer: the directory stays in use until it does, or this process ends",
+                data_dir=str(self.path),
+            )
+            Thread(target=self._let_go_later, name="quorate-end", daemon=True).start()
+
+    def _let_go_later(self) -> None:
+        for worker in self._workers:
+            worker.close(None)
+        self._sound = lambda: False  # This is not the loop's thread, and the node is gone: nothing more is written.
+        self._used_by_workers.close()
 
     def _close_store(self) -> None:
         sound = self._sound()

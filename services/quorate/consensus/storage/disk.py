@@ -70,6 +70,7 @@ class FileDisk:
         self._directory = directory
         self._metrics = metrics or Metrics()
         self._fds: dict[str, int] = {}
+        self._closed = False
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
             self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -118,6 +119,7 @@ class FileDisk:
         DiskFullError when there is no room for it: then nothing of it is left.
         """
         try:
+            self._check_open()
             fd = os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StorageError(f"create {name}: {error}") from error
@@ -160,6 +162,7 @@ class FileDisk:
     def remove(self, name: str) -> None:
         """Unlink, and sync the directory. Raises StorageError."""
         try:
+            self._check_open()
             fd = self._fds.pop(name, None)
             if fd is not None:
                 os.close(fd)
@@ -169,7 +172,8 @@ class FileDisk:
             raise StorageError(f"remove {name}: {error}") from error
 
     def close(self) -> None:
-        """Close the files; what was not synced may be lost."""
+        """Close the files; what was not synced may be lost. From here on nothing is written, whoever still would."""
+        self._closed = True
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()
@@ -183,8 +187,13 @@ class FileDisk:
     def _open(self, name: str) -> int:
         fd = self._fds.get(name)
         if fd is None:
+            self._check_open()
             fd = self._fds[name] = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
         return fd
+
+    def _check_open(self) -> None:
+        if self._closed:  # The directory may be another node's by now.
+            raise OSError(errno.EBADF, "the directory is closed")
 
 
 class FileVoterFile:
@@ -320,7 +329,7 @@ class ThreadWorker:
         self._ended: deque[Job] = deque()
         self._woken = False
         self._pending = 0
-        self._stopped = False
+        self._stopped = self._abandoned = False
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -340,18 +349,20 @@ class ThreadWorker:
         """Jobs submitted and not yet reported done."""
         return self._pending
 
-    def close(self, timeout_s: float) -> bool:
-        """Finish the jobs submitted and end the thread; False if it did not within ``timeout_s``.
+    def close(self, timeout_s: float | None) -> bool:
+        """Finish the jobs submitted and end the thread; False if it did not within ``timeout_s``: then it ends with the
+        job under way, which may still write, and begins no other.
 
         Their ``done`` still runs if the loop does.
         """
         self._jobs.put(None)
         self._thread.join(timeout_s)
         self._stopped = True
-        return not self._thread.is_alive()
+        self._abandoned = self._thread.is_alive()
+        return not self._abandoned
 
     def _work(self) -> None:
-        while (item := self._jobs.get()) is not None:
+        while (item := self._jobs.get()) is not None and not self._abandoned:
             job, done = item
             try:
                 job()
