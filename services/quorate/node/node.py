@@ -41,7 +41,7 @@ class Node:
         self.settings = settings
         self._sources = sources or {}
         self._running: Running | None = None
-        self._stopped = False
+        self._ending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Start it."""
@@ -63,10 +63,15 @@ class Node:
         self._running = running
 
     async def stop(self, *, handover: bool = True) -> None:
-        """Take part no longer; ``handover``: let another lead first. Stopping twice does nothing."""
-        if self._running is not None and not self._stopped:
-            self._stopped = True
-            await self._running.stop(handover=handover)
+        """Take part no longer; ``handover``: let another lead first. Who calls it again waits for the same end, which
+        comes though every caller is called off.
+        """
+        if self._running is None:
+            return
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._running.stop(handover=handover))
+        if not self._ending.done():
+            await asyncio.shield(self._ending)
 
     # -- what it is
 

@@ -324,14 +324,18 @@ class Running:
             self.core.listeners.stopping()
 
     async def stop(self, *, handover: bool) -> None:
-        """Take part no longer: hand the leadership over, stop serving, flush, close."""
+        """Take part no longer: hand the leadership over, stop serving, flush, close. All but the first is done though
+        it be called off.
+        """
         self._end()
-        if handover:
-            await self._hand_over()
         try:
-            await self._ends.aclose()
+            if handover:
+                await self._hand_over()
         finally:
-            self.log.info("stopped")
+            try:
+                await self._ends.aclose()
+            finally:
+                self.log.info("stopped")
 
     async def _hand_over(self) -> None:
         """Let another lead, if this one does: it must first get all of the log, and it may need this node's vote."""

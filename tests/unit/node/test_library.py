@@ -330,6 +330,58 @@ def test_a_node_is_started_once_and_stopped_as_often_as_one_likes(settings: Node
     assert not any(listening(settings).values())
 
 
+def waits_for_a_successor(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of three does that leads."""
+    monkeypatch.setattr(node.core.engine, "transfer_leadership", lambda: True)
+    monkeypatch.setattr("quorate.node.running.HANDOVER_PATIENCE_S", 0.1)
+
+
+def test_a_stop_that_is_called_off_goes_on_and_every_caller_waits_for_its_end(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory and the addresses are free for another node when any of them returns."""
+
+    async def life() -> None:
+        node = Node(settings)
+        await node.start()
+        await node.ready()
+        waits_for_a_successor(node, monkeypatch)
+        first = asyncio.create_task(node.stop())
+        await until(lambda: not node.serving)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        await asyncio.gather(node.stop(), node.stop())
+        await node.stop()
+
+    async def scenario() -> None:
+        await life()
+        await life()
+
+    within(scenario)
+
+
+def test_a_loop_that_ends_takes_the_node_down(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks are called off, the stop's own too: it hands nothing over, and closes all."""
+    stopping: list[asyncio.Task[None]] = []
+
+    async def left_behind() -> None:
+        node = Node(settings)
+        await node.start()
+        await node.ready()
+        waits_for_a_successor(node, monkeypatch)
+        stopping.append(asyncio.create_task(node.stop()))
+        await until(lambda: not node.serving)
+
+    async def again() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+
+    within(left_behind)
+    assert stopping[0].cancelled()
+    within(again)
+
+
 def test_a_node_without_a_majority_says_that_it_is_not_ready(tmp_path: Path) -> None:
     """Whoever waits is told in time, with what is missing."""
     place, *_ = found(tmp_path, 3, free_ports(30))
