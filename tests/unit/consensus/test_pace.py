@@ -102,11 +102,87 @@ def test_who_slept_has_heard_no_silence() -> None:
     _, follower = election()
     follower.heard(LEADER, 10.0)
     due = follower.due_at
-    follower.slept(0.3)
+    follower.slept(0.3, 10.35)
     assert follower.due_at == pytest.approx(due + 0.3)
     assert follower.protects_leader(10.54)
     assert not follower.protects_leader(10.56)
     assert follower.due(due + 0.31)
+
+
+def test_what_was_heard_after_a_sleep_is_not_moved_by_it() -> None:
+    """The sockets are read before the timer says how long the sleep was: the leader was heard now, and no later."""
+    _, follower = election()
+    follower.heard(LEADER, 10.0)
+    follower.heard(LEADER, 40.0)
+    due = follower.due_at
+    follower.slept(30.0, 40.0)
+    assert (follower.heard_at, follower.due_at) == (40.0, due)
+    assert follower.due(due)
+    follower.slept(0.1, 40.02)
+    assert follower.heard_at == 40.02
+    assert follower.due_at == pytest.approx(due + 0.02)
+
+
+def test_a_wait_that_began_after_a_sleep_is_no_longer_than_a_timeout() -> None:
+    """A vote that was read and given before the timer came: nobody waits for it for as long as the sleep was."""
+    pace, follower = election()
+    follower.votes(40.0)
+    follower.slept(30.0, 40.0)
+    assert follower.due_at == 40.0 + pace.timeout_max_s
+
+
+@pytest.mark.parametrize("sockets_first", [False, True])
+def test_a_follower_that_slept_while_its_leader_died_soon_has_another(*, sockets_first: bool) -> None:
+    """Whether it reads what that leader said before, or sees first how late it is: it waits for a timeout, not for as
+    long as it slept.
+    """
+    cluster = Cluster(3, seed=7)
+    leader = cluster.elect()
+    cluster.settle()
+    cluster.run(1.0)
+    asleep, other = (node for node in cluster.nodes.values() if node is not leader)
+    for source in (leader, other):
+        cluster.wires.hold(source.id, asleep.id)
+    asleep.engine._timer.cancel()  # type: ignore[union-attr]
+    cluster.run(0.2)
+    waiting = [(source.id, frame) for source in (leader, other) for frame in cluster.wires.held[source.id, asleep.id]]
+    assert (leader.id, waiting[0][1]) == waiting[0], "no heartbeat waits"
+    cluster.wires.isolate(leader.id)
+    cluster.run(29.8)
+    waiting += [(other.id, frame) for frame in cluster.wires.held.pop((other.id, asleep.id))]
+    if not sockets_first:
+        asleep.engine._tick()
+    for peer, frame in waiting:
+        asleep.engine.receive(NodeId(peer), frame)
+    if sockets_first:
+        asleep.engine._tick()
+    assert asleep.engine._elections.timing.heard_at <= cluster.time.now
+    cluster.run_until(lambda: any(node.engine.decidable_term() for node in (asleep, other)), limit=2.0)
+
+
+@pytest.mark.parametrize("sockets_first", [False, True])
+def test_a_leader_that_slept_and_is_cut_off_soon_leads_no_more(*, sockets_first: bool) -> None:
+    """Answers that waited in its sockets are of no later than now: it steps down as if it had just got them."""
+    cluster = Cluster(3, seed=7)
+    leader = cluster.elect()
+    cluster.settle()
+    cluster.run(1.0)
+    others = [node for node in cluster.nodes.values() if node is not leader]
+    for other in others:
+        cluster.wires.hold(other.id, leader.id)
+    cluster.run(0.2)
+    leader.engine._timer.cancel()  # type: ignore[union-attr]
+    waiting = [(other.id, frame) for other in others for frame in cluster.wires.held.pop((other.id, leader.id))]
+    assert waiting
+    cluster.wires.isolate(leader.id)
+    cluster.run(30.0)
+    if not sockets_first:
+        leader.engine._tick()
+    for peer, frame in waiting:
+        leader.engine.receive(NodeId(peer), frame)
+    if sockets_first:
+        leader.engine._tick()
+    cluster.run_until(lambda: not leader.engine.is_leader, limit=1.5)
 
 
 def hang(seed: int) -> float:

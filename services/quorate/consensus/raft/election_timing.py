@@ -78,12 +78,16 @@ class ElectionTiming:
             self.due_at = max(self.due_at, since + self._between(share))
         return now >= self.due_at
 
-    def slept(self, seconds: float) -> None:
-        """This node took no turn for so long: nobody was silent meanwhile."""
-        self.heard_at += seconds
-        self.due_at += seconds
+    def slept(self, seconds: float, now: float) -> None:
+        """This node took no turn for so long: nobody was silent meanwhile. It may have read its sockets since: what it
+        heard then is no later than now.
+        """
+        self.heard_at = min(self.heard_at + seconds, now)
         if self._patience is not None:
-            self._patience = (self._patience[0] + seconds, self._patience[1])
+            since, share = self._patience
+            seconds = min(seconds, now - since)
+            self._patience = (since + seconds, share)
+        self.due_at = max(self.due_at, min(self.due_at + seconds, now + self._pace.timeout_max_s))
 
     def heard(self, leader: NodeId, now: float) -> None:
         """A frame of the leader of a term not below ours."""

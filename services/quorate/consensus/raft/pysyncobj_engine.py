@@ -336,9 +336,12 @@ class _Core(SyncObj):  # type: ignore[misc]
         self._SyncObj__setState(Role.FOLLOWER)
 
     def slept(self, seconds: float) -> None:
-        """Count this time as silence of nobody: a leader steps down after too much of it."""
-        for node in self._SyncObj__lastResponseTime:
-            self._SyncObj__lastResponseTime[node] += seconds
+        """Count this time as silence of nobody: a leader steps down after too much of it. Who answered since then
+        answered now.
+        """
+        now, answered_at = self._clock(), self._SyncObj__lastResponseTime
+        for node in answered_at:
+            answered_at[node] = min(answered_at[node] + seconds, now)
 
     def adopt_term(self, term: Term) -> None:
         """Follow into a higher term, without a vote. Does nothing for a term not higher."""

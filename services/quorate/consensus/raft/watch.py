@@ -37,7 +37,7 @@ class Watch:
             self._expected_at = now
             self._pace.note_turn(late_s, now)
             if late_s > self._settings.heartbeat_s:
-                self._elections.timing.slept(late_s)
+                self._elections.timing.slept(late_s, now)
                 self._core.slept(late_s)
 
     def look(self, now: float) -> None:
