@@ -185,6 +185,54 @@ def test_a_time_that_left_memory_is_searched_beside_the_loop() -> None:
     assert not log.times_ready([0], no_one, lambda: False)
 
 
+def test_searches_wait_for_each_other_and_are_not_made_for_who_has_gone() -> None:
+    """Whatever many ask, one job waits for the disk; who asks for the same time waits with the others."""
+    _, log, worker = old_log(20)
+    told: list[object] = []
+    gone: list[int] = []
+    for number in range(3 * SWEEP_FROM):
+        time = 1000 + number % 7
+        log.times_ready([time], lambda: told.append(0), lambda at=number: at not in gone)  # type: ignore[misc]
+        log.times_ready([1010], no_one, lambda: False)
+    log.times_ready([1010], lambda: told.append(log.first_since(1010)), always)
+    assert worker.pending() == 1
+    gone += range(7, 3 * SWEEP_FROM)
+    searched: list[int] = []
+    search = EventLog._search
+
+    def counted(log: EventLog, time_ms: int, high: int) -> tuple[int, int] | None:
+        searched.append(time_ms)
+        return search(log, time_ms, high)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventLog, "_search", counted)
+        worker.run()
+    assert told.pop() == (10, 1010)
+    assert told == [0] * 7
+    assert searched == [*range(1000, 1007), 1010]
+    assert log._cold is not None
+    assert (log._cold._waiting, log._cold._count) == ({}, 0)
+
+
+def test_a_reader_that_refuses_work_is_asked_again_by_the_next() -> None:
+    """Nobody's request fails of it, or ends the reading of old batches; who was refused waits with the next."""
+    _, log, worker = old_log(20)
+    told: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def refused(job: object, done: object) -> None:
+            raise StorageError("1024 jobs wait for the disk")
+
+        patch.setattr(worker, "submit", refused)
+        assert not log.ready(2, 100, lambda: told.append(2), always)
+        assert not log.times_ready([1003], lambda: told.append(3), always)
+    worker.run()
+    assert told == []
+    assert not log.ready(5, 100, lambda: told.append(5), always)
+    worker.run()
+    assert told == [2, 3, 5]
+
+
 def test_a_search_that_fails_is_told_where_it_is_wanted() -> None:
     """As a read of batches: who asked searches again, and meets the damage."""
     writer, log, worker = old_log(1)

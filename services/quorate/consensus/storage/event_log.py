@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct as Layout
 
 from quorate.consensus.ports import DiskWorker, Store, StoreOp, Term
-from quorate.consensus.storage.cold_reads import ColdReads
+from quorate.consensus.storage.cold_reads import ColdReads, Found, Times
 from quorate.consensus.storage.store import key_offset, offset_key, read_applied
 from quorate.consensus.storage_settings import EventLogSettings
 from quorate.errors import InvariantBrokenError, PeerError, UsageError
@@ -65,7 +65,7 @@ class EventLog:
         self, store: Store, settings: EventLogSettings | None = None, reader: DiskWorker | None = None
     ) -> None:
         self._store = store
-        self._cold = None if reader is None else ColdReads(reader, self._stored)
+        self._cold = None if reader is None else ColdReads(reader, self._stored, self._searching)
         self._settings = settings or EventLogSettings()
         self.reload()
 
@@ -269,10 +269,10 @@ class EventLog:
         """
         if self._cold is None:
             return True
-        cold, high = [time for time in times_ms if not self._told_by_memory(time)], self._first_here
+        cold = frozenset(time for time in times_ms if not self._told_by_memory(time))
         if not cold:
             return True
-        self._cold.look(lambda: {time: self._search(time, high) for time in cold}, done, wanted)
+        self._cold.ask(cold, done, wanted)
         return False
 
     def first_since(self, time_ms: int) -> tuple[int, int] | None:
@@ -294,6 +294,11 @@ class EventLog:
         if not self._batches:
             return self.newest_ms < time_ms
         return self._bases[0] == self.start_offset or _latest_ms(self._batches[0]) < time_ms
+
+    def _searching(self, times_ms: Times) -> Callable[[], Found]:
+        """What finds, from any thread, the first events since times that memory does not tell. Raises StorageError."""
+        high = self._first_here
+        return lambda: {time: self._search(time, high) for time in times_ms}
 
     def _search(self, time_ms: int, high: int) -> tuple[int, int] | None:
         """Of what the store holds below ``high``, and then the batch there. From any thread. Raises StorageError."""
